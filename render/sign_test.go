@@ -66,7 +66,7 @@ func TestSigned(t *testing.T) {
 	if state, err = admit(t, state, second); err != nil || state.Fabric != 1001 || state.Keys != 1000 {
 		t.Errorf("after a change: state %+v: %v", state, err)
 	}
-	if _, err := admit(t, state, first); err == nil || !strings.Contains(err.Error(), "is revision 1000, and this node had 1001") {
+	if _, err := admit(t, state, first); err == nil || !strings.Contains(err.Error(), "is revision 1000, older than revision 1001") {
 		t.Errorf("the older tree: %v", err)
 	}
 	in.Previous, in.Now = nil, 3000

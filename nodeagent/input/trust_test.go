@@ -196,3 +196,30 @@ func TestTrustRotation(t *testing.T) {
 	n.write("fabric/fabric.sig", proofFor(t, late, 99, chain[:1], one))
 	n.expect("the first signer again", "c", "unknown-signer")
 }
+
+// TestNewNodeFloor: a node whose state folder is empty, as that of a replaced gateway, begins
+// at the revision of its pins.
+func TestNewNodeFloor(t *testing.T) {
+	t.Parallel()
+	own := signerOf(t, "o")
+	pins, err := trust.RaiseFloors([]byte(trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())})), trust.Revisions{Fabric: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newSignedNode(t)
+	n.write("trust/signers", pins)
+	old, current := packedFor(t, "old"), packedFor(t, "current")
+	n.write("fabric/fabric.json.gz", old)
+	n.write("fabric/fabric.sig", proofFor(t, old, 4, nil, own))
+	n.expect("an older revision", "", "older")
+	n.write("fabric/fabric.json.gz", current)
+	n.write("fabric/fabric.sig", proofFor(t, current, 5, nil, own))
+	n.expect("the revision of the floor", "current", "")
+
+	// Higher floors do not make an agent forget its last good state.
+	if pins, err = trust.RaiseFloors(pins, trust.Revisions{Fabric: 9}); err != nil {
+		t.Fatal(err)
+	}
+	n.write("trust/signers", pins)
+	n.expect("a floor above the revision in force", "current", "older")
+}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -28,8 +29,8 @@ func PinSecret(pins string) *unstructured.Unstructured {
 	}}
 }
 
-// planPins makes the pinned signers where there are none, and names those with
-// which the agents would refuse the tree.
+// planPins makes the pinned signers where there are none, raises the floors of the others,
+// and names pins with which the agents would refuse the tree.
 func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 	want := PinSecret(p.want.Pins)
 	id := IDOf(want)
@@ -43,29 +44,48 @@ func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 		}
 		return nil
 	}
-	if err := p.want.admitted(have); err != nil {
+	pins, err := pinsOf(have)
+	if err == nil {
+		var raised []byte
+		if raised, err = p.want.raiseFloors(pins); err == nil && !bytes.Equal(raised, pins) {
+			p.add(Change{Op: diff.Update, ID: id, want: PinSecret(string(raised)), uid: have.GetUID()})
+		}
+	}
+	if err != nil {
 		p.Skipped = append(p.Skipped, Left{ID: id, Why: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
 	}
 	return nil
 }
 
-// admitted decides about the fabric as an agent does that begins now.
-func (w Want) admitted(secret *unstructured.Unstructured) error {
+// pinsOf returns the file of pins in a Secret.
+func pinsOf(secret *unstructured.Unstructured) ([]byte, error) {
 	text, _, _ := unstructured.NestedString(secret.Object, "data", render.TrustKey)
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return fmt.Errorf("its %s is not base64", render.TrustKey)
+		return nil, fmt.Errorf("its %s is not base64", render.TrustKey)
 	}
+	return raw, nil
+}
+
+// raiseFloors decides about the documents of the tree as a new agent does, and returns the
+// pins with the revisions of the documents as floors. Only a signature raises a floor. It
+// fails if a new agent would refuse the fabric.
+func (w Want) raiseFloors(raw []byte) ([]byte, error) {
 	pins, err := trust.ParsePins(raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state, err := trust.Pinned(pins, w.Cluster, trust.State{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = state.Admit(trust.Fabric, w.Cluster, w.packed, w.proof)
-	return err
+	if state, err = state.Admit(trust.Fabric, w.Cluster, w.packed, w.proof); err != nil {
+		return nil, err
+	}
+	if next, err := state.Admit(trust.Keys, w.Cluster, []byte(w.sealed.Ciphertext), []byte(w.sealed.Proof)); err == nil {
+		state = next
+	}
+	return trust.RaiseFloors(raw, state.Revisions)
 }
 
 // signFarewell signs a last fabric with a key of its own, which takes the place of

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -29,6 +30,7 @@ type Want struct {
 	later        bool           // the fabric lacks keys, or nobody can sign it
 	packed       []byte         // the fabric as it is delivered
 	proof        []byte
+	sealed       keys.Sealed // of this cluster; zero if it has left
 	setup        Setup
 }
 
@@ -45,6 +47,7 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 	if w.packed, w.proof, err = render.Delivered(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
+	w.sealed = render.SealedOf(tree, cluster)
 	w.Clusterset, w.Decommission = f.Name, f.Decommission
 	w.later = knownLater(f) || string(w.proof) == render.KnownLater
 	for _, c := range f.Clusters {

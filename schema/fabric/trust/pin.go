@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -16,6 +17,56 @@ type Pin struct {
 	Clusterset string
 	Cluster    string // * = all of the clusterset
 	Key        string // as authorized_keys has it, without comment
+	// Floors are the lowest revisions that count for a node without memory. They are those
+	// of the file, and no part of what identifies a pin.
+	Floors Revisions
+}
+
+// Revisions are the highest revision of each kind of document that is known.
+type Revisions struct {
+	Fabric int64 `json:"fabric,omitempty"`
+	Keys   int64 `json:"keys,omitempty"`
+}
+
+// Max returns the higher revision of each kind.
+func (r Revisions) Max(o Revisions) Revisions {
+	return Revisions{Fabric: max(r.Fabric, o.Fabric), Keys: max(r.Keys, o.Keys)}
+}
+
+// Comments in a file of pins that hold its floors. OpenSSH ignores them.
+const (
+	fabricFloor = "# revision: "
+	keysFloor   = "# keys revision: "
+)
+
+// RaiseFloors returns a file of pins with at least these floors. The other lines do not
+// change, and no floor is lowered. It fails if the file cannot be read.
+func RaiseFloors(raw []byte, to Revisions) ([]byte, error) {
+	pins, err := ParsePins(raw)
+	if err != nil {
+		return nil, err
+	}
+	have := pins[0].Floors
+	to = to.Max(have)
+	if to == have {
+		return raw, nil
+	}
+	var out strings.Builder
+	for _, floor := range []struct {
+		prefix   string
+		revision int64
+	}{{fabricFloor, to.Fabric}, {keysFloor, to.Keys}} {
+		if floor.revision > 0 {
+			out.WriteString(floor.prefix + strconv.FormatInt(floor.revision, 10) + "\n")
+		}
+	}
+	for line := range strings.Lines(string(raw)) {
+		text := strings.TrimSpace(line)
+		if !strings.HasPrefix(text, fabricFloor) && !strings.HasPrefix(text, keysFloor) {
+			out.WriteString(line)
+		}
+	}
+	return []byte(out.String()), nil
 }
 
 // String returns the pin as a line of an allowed_signers file.
@@ -32,12 +83,25 @@ func PinFile(clusterset, cluster string, signers []string) string {
 }
 
 // ParsePins reads a file of pins, in the format of OpenSSH's allowed_signers: one
-// CLUSTERSET/CLUSTER KEYTYPE KEY a line, with comments after #. Errors name the line. A
-// file without signers is one.
+// CLUSTERSET/CLUSTER KEYTYPE KEY a line, with comments after #. The comments
+// "# revision: N" and "# keys revision: N" are floors. Errors name the line. A file without
+// signers is an error.
 func ParsePins(raw []byte) ([]Pin, error) {
 	var out []Pin
+	var floors Revisions
 	for i, line := range bytes.Split(raw, []byte("\n")) {
 		text := strings.TrimSpace(string(line))
+		for prefix, floor := range map[string]*int64{fabricFloor: &floors.Fabric, keysFloor: &floors.Keys} {
+			number, ok := strings.CutPrefix(text, prefix)
+			if !ok {
+				continue
+			}
+			n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+			if err != nil || n < 1 {
+				return nil, fmt.Errorf("line %d: the revision %q is not a positive number", i+1, number)
+			}
+			*floor = max(*floor, n)
+		}
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
 		}
@@ -51,6 +115,9 @@ func ParsePins(raw []byte) ([]Pin, error) {
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no signer in it: it needs lines CLUSTERSET/CLUSTER ssh-ed25519 KEY (hawser keys signers prints them)")
+	}
+	for i := range out {
+		out[i].Floors = floors
 	}
 	return out, nil
 }

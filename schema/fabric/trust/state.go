@@ -40,20 +40,19 @@ type State struct {
 	Pins       []string `json:"pins"` // from which the rest began
 	Clusterset string   `json:"clusterset"`
 	Signers    []string `json:"signers"`
-	Fabric     int64    `json:"fabric,omitempty"` // the highest revision of each kind
-	Keys       int64    `json:"keys,omitempty"`
+	Revisions           // the highest of each kind
 }
 
 // Equal reports whether two states are the same.
 func (s State) Equal(o State) bool {
 	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
-		s.Fabric == o.Fabric && s.Keys == o.Keys
+		s.Revisions == o.Revisions
 }
 
 // Pinned gives the state for an agent of a cluster with these pins: what is
 // remembered where it began from the same ones, otherwise a new one. So new pins
-// are the way out when a signing key is lost. It fails where no pin is for the
-// cluster.
+// are the way out when a signing key is lost. The floors of the pins hold in both cases.
+// It fails where no pin is for the cluster.
 func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	var lines []string
 	begin := State{}
@@ -66,6 +65,7 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 			return State{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
 		}
 		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
+		begin.Revisions = begin.Revisions.Max(p.Floors)
 	}
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
@@ -80,6 +80,7 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	}
 	begin.Pins = lines
 	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
+		remembered.Revisions = remembered.Revisions.Max(begin.Revisions)
 		return remembered, nil
 	}
 	return begin, nil
@@ -116,7 +117,7 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 	case said.SHA256 != Hash(document):
 		return s, Refuse(Altered, "is not what was signed as revision %d", said.Revision)
 	case said.Revision < *revision:
-		return s, Refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
+		return s, Refuse(Older, "is revision %d, older than revision %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
 	return next, nil

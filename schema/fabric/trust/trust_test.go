@@ -103,9 +103,9 @@ func TestAdmit(t *testing.T) {
 			trust.Altered, "is not what was signed as revision 7"},
 		{"another clusterset", trust.Fabric, proof(t, nil, sign(t, trust.Fabric, with(func(s *trust.Statement) { s.Clusterset = "b" }), own)),
 			trust.OtherClusterset, "is signed for clusterset b, and this is set"},
-		{"older", trust.Fabric, proof(t, nil, sign(t, trust.Fabric, fabricAt(4), own)), trust.Older, "is revision 4, and this node had 5"},
+		{"older", trust.Fabric, proof(t, nil, sign(t, trust.Fabric, fabricAt(4), own)), trust.Older, "is revision 4, older than revision 5"},
 		{"older keys", trust.Keys, proof(t, nil, sign(t, trust.Keys, trust.Statement{Clusterset: "set", Cluster: "a", Revision: 2, SHA256: trust.Hash(document)}, own)),
-			trust.Older, "is revision 2, and this node had 3"},
+			trust.Older, "is revision 2, older than revision 3"},
 		{"keys of another cluster", trust.Keys, proof(t, nil, sign(t, trust.Keys, trust.Statement{Clusterset: "set", Cluster: "b", Revision: 7, SHA256: trust.Hash(document)}, own)),
 			trust.OtherCluster, "is signed for cluster b, and this is a"},
 	}
@@ -281,6 +281,72 @@ func BenchmarkAdmit(b *testing.B) {
 	for b.Loop() {
 		if _, err := state.Admit(trust.Fabric, "a", document, p); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestNewNode: a node without memory refuses documents that are older than the floors of its
+// pins, and a floor never falls.
+func TestNewNode(t *testing.T) {
+	t.Parallel()
+	own := signer(t, 'o')
+	pins := []byte("# by hand\nset/a " + line(own) + "\n")
+	begin := func(raw []byte, remembered trust.State) trust.State {
+		t.Helper()
+		list, err := trust.ParsePins(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := trust.Pinned(list, "a", remembered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	at := func(s trust.State, revision int64) error {
+		_, err := s.Admit(trust.Fabric, "a", document, proof(t, nil, sign(t, trust.Fabric, fabricAt(revision), own)))
+		return err
+	}
+	keysAt := func(s trust.State, revision int64) error {
+		statement := fabricAt(revision)
+		statement.Cluster = "a"
+		_, err := s.Admit(trust.Keys, "a", document, proof(t, nil, sign(t, trust.Keys, statement, own)))
+		return err
+	}
+	raised, err := trust.RaiseFloors(pins, trust.Revisions{Fabric: 1000, Keys: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "# revision: 1000\n# keys revision: 7\n" + string(pins); string(raised) != want {
+		t.Errorf("got %s, want %s", raised, want)
+	}
+	fresh := begin(raised, trust.State{})
+	if at(fresh, 10) == nil || at(fresh, 999) == nil || at(fresh, 1000) != nil || at(fresh, 1001) != nil {
+		t.Error("a new node does not begin at the floor of the fabric")
+	}
+	if keysAt(fresh, 6) == nil || keysAt(fresh, 7) != nil {
+		t.Error("a new node does not begin at the floor of the keys")
+	}
+	lower, err := trust.RaiseFloors(raised, trust.Revisions{Fabric: 5})
+	if err != nil || string(lower) != string(raised) {
+		t.Errorf("a floor fell: %s, %v", lower, err)
+	}
+
+	// Floors do not replace what a node remembers, nor make it forget.
+	veteran := begin(pins, trust.State{})
+	veteran.Fabric = 2000
+	if got := begin(raised, veteran); got.Fabric != 2000 || got.Keys != 7 {
+		t.Errorf("remembers %+v", got.Revisions)
+	}
+	if got := begin(pins, begin(raised, veteran)); got.Fabric != 2000 {
+		t.Errorf("a floor that was removed lowers the memory: %+v", got.Revisions)
+	}
+	for text, want := range map[string]string{
+		"# revision: x\n":       `line 1: the revision "x" is not a positive number`,
+		"# keys revision: -1\n": `line 1: the revision "-1" is not a positive number`,
+	} {
+		if _, err := trust.ParsePins([]byte(text + string(pins))); err == nil || err.Error() != want {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -1,0 +1,66 @@
+package apply
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// TestPinsRise: an apply raises the floors of the pins to the revisions of the documents that
+// it brings, and only to revisions that a pinned signer signed.
+func TestPinsRise(t *testing.T) {
+	t.Parallel()
+	own, foreign := pinSigner(t, "o"), pinSigner(t, "f")
+	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())}))
+	want := func(by ssh.Signer, fabric, sealed int64) Want {
+		document, ciphertext := []byte("fabric"), "ciphertext"
+		return Want{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
+			sealed: keys.Sealed{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
+				trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
+	}
+	raised, err := want(own, 100, 50).raiseFloors(pins)
+	if err != nil || string(raised) != "# revision: 100\n# keys revision: 50\n"+string(pins) {
+		t.Fatalf("got %s, %v", raised, err)
+	}
+	if same, err := want(own, 100, 50).raiseFloors(raised); err != nil || string(same) != string(raised) {
+		t.Errorf("again: %s, %v", same, err)
+	}
+	if _, err := want(own, 99, 50).raiseFloors(raised); err == nil || !strings.Contains(err.Error(), "is revision 99, older than revision 100") {
+		t.Errorf("an older fabric: %v", err)
+	}
+	if next, err := want(own, 101, 40).raiseFloors(raised); err != nil || !strings.HasPrefix(string(next), "# revision: 101\n# keys revision: 50\n") {
+		t.Errorf("older keys: %s, %v", next, err)
+	}
+	if _, err := want(foreign, 1<<60, 1<<60).raiseFloors(raised); err == nil || !strings.Contains(err.Error(), "is not signed by a signer") {
+		t.Errorf("a foreign signer: %v", err)
+	}
+}
+
+func pinSigner(t *testing.T, seed string) ssh.Signer {
+	t.Helper()
+	out, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed([]byte(strings.Repeat(seed, ed25519.SeedSize))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func pinProof(t *testing.T, by ssh.Signer, kind trust.Kind, s trust.Statement) []byte {
+	t.Helper()
+	s.Clusterset = "demo"
+	signed, err := trust.Sign(kind, s, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(trust.Proof{Signed: signed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
