@@ -38,14 +38,12 @@ spec:
   externalTrafficPolicy: %s
   ports:
 `, fabric.ServiceOf(g.Name), Namespace, partOf, sort, policy)
-		for _, o := range openings {
-			for port := o.First; o.Gateway == g.Name && o.Protocol == firewall.UDP && port <= o.Last; port++ {
-				at := ""
-				if pinned {
-					at = fmt.Sprintf(", nodePort: %d", port)
-				}
-				_, _ = fmt.Fprintf(&out, "  - {name: udp-%[1]d, protocol: UDP, port: %[1]d, targetPort: %[1]d%[2]s}\n", port, at)
+		for _, port := range frontPorts(openings, g.Name) {
+			at := ""
+			if pinned {
+				at = fmt.Sprintf(", nodePort: %d", port)
 			}
+			_, _ = fmt.Fprintf(&out, "  - {name: udp-%[1]d, protocol: UDP, port: %[1]d, targetPort: %[1]d%[2]s}\n", port, at)
 		}
 		out.WriteString("---\n")
 	}

@@ -95,9 +95,7 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	}
 	egress := slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool { return len(c.EgressRules) > 0 })
 	if err := addStatic(tree, base{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
-		MetricsPort: in.Topology.Spec.Metrics.Port, Dynamic: f.DynamicExports != nil, Egress: egress,
-		Zones:   anyOf(append([]string{f.Domain}, f.ExtraDomains...)) + `|[0-9a-f.]+\.(?:in-addr|ip6)\.arpa`,
-		Servers: anyOf(f.DNS.Addresses())}); err != nil {
+		MetricsPort: in.Topology.Spec.Metrics.Port, Dynamic: f.DynamicExports != nil, Egress: egress}); err != nil {
 		return failed("base", err)
 	}
 	return list
@@ -120,9 +118,6 @@ type base struct {
 	MetricsPort int
 	Dynamic     bool // exports may be made in the clusters
 	Egress      bool // some cluster has egress rules
-	// Zones and Servers are regular expressions of what gateways may forward in the cluster's
-	// own DNS (domains of the clusterset, and reverse zones), and whereto.
-	Zones, Servers string
 }
 
 // Roles are the two kinds of agents, for the template of their rights.
@@ -232,13 +227,16 @@ func SharedDefinitions() []string {
 const definitionsDir = "definitions"
 
 // addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
-func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) {
+func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List {
 	exports, ports := exportsByCluster(top), firewall.New(f)
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
 		addLeases(tree, &c)
 		addFronts(tree, f.Cluster(c.Name), ports)
+		if err := addPolicy(tree, &c, f, ports); err != nil {
+			return failed("clusters["+c.Name+"]", err)
+		}
 		for _, name := range SharedDefinitions() {
 			if file, _, _ := strings.Cut(name, "."); c.CRDs == schema.KeepCRDs {
 				tree[path.Join(ClusterDir(c.Name), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
@@ -248,4 +246,5 @@ func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) {
 		addExports(tree, c.Name, exports[c.Name])
 	}
 	addDelivery(tree, top, exports)
+	return nil
 }

@@ -82,7 +82,7 @@ func Render(in Input) (Tree, diag.List) {
 	var packing sync.WaitGroup
 	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
 	sealed := addSecrets(tree, in)
-	addClusters(tree, in.Topology, f)
+	list = append(list, addClusters(tree, in.Topology, f)...)
 	// What the topology says, to be read, and compared line by line where somebody looks at
 	// the branch. addFabric writes the fabric so.
 	tree[TopologyText], err = Topology(in.Topology)

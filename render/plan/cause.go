@@ -235,12 +235,14 @@ func causesOf(e *Entry, field string) []string {
 		return []string{"ui." + field}
 	case kindFile:
 		switch {
-		case e.Key == "base/policy.yaml":
-			return []string{"domain", "extraDomains", "dns"}
 		case e.Key == "base/rbac.yaml":
 			return []string{"dynamicExports", "clusters[*].egress"}
 		case e.Cluster == "":
 			return nil
+		}
+		if strings.HasSuffix(e.Key, "/policy.yaml") {
+			return []string{"domain", "extraDomains", "dns", "services", cluster + ".dns", cluster + ".gateways", cluster,
+				"clusters[*].podCIDRs", "clusters[*].serviceCIDRs"}
 		}
 		if strings.Contains(e.Key, "/exports/") {
 			return []string{"exports[*].labels", "exports[*].annotations", "exports"}

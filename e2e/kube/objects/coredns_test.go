@@ -3,68 +3,12 @@
 package objects
 
 import (
-	"bytes"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"hawser.dev/hawser/e2e/kube/api"
 )
-
-// output is what a program said until now.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write takes more of it.
-func (o *output) Write(raw []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(raw)
-}
-
-// String gives all of it.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// accepted starts a CoreDNS with a Corefile, and gives whether it serves and what it said.
-func accepted(t *testing.T, corefile string) (bool, string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "Corefile")
-	if err := os.WriteFile(file, []byte(corefile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	said := &output{}
-	cmd := exec.Command(filepath.Join(api.Programs(t, "setup-kube.sh"), "coredns"), "-conf", file)
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }() // it was killed, or says why in its output
-	defer func() { _ = cmd.Process.Kill(); <-ended }()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		select {
-		case <-ended:
-			return false, said.String()
-		default:
-		}
-		if strings.Contains(said.String(), "CoreDNS-") {
-			return true, said.String()
-		}
-	}
-	t.Fatalf("within %s CoreDNS neither serves nor ends: %s", limit, said)
-	return false, ""
-}
 
 // TestAnotherServesTheDomain has a real CoreDNS start with what stands in the API, as
 // it does in every pod that is started, when somebody else begins to serve our domain.
@@ -86,11 +30,11 @@ func TestAnotherServesTheDomain(t *testing.T) {
 	ours := "clusterset.local:" + port + " 0.243.in-addr.arpa:" + port + " {"
 	eventually(t, "the block is not written", func() bool { return strings.Contains(text(), ours) })
 	whole := text()
-	if ok, said := accepted(t, whole); !ok {
+	if ok, said := api.CoreDNS(t, whole); !ok {
 		t.Fatalf("CoreDNS does not take\n%s\n%s", whole, said)
 	}
 	theirs := "clusterset.local:" + port + " {\n    errors\n    forward . 127.0.0.1\n}\n"
-	if ok, said := accepted(t, whole+"\n"+theirs); ok || !strings.Contains(said, "already defined") {
+	if ok, said := api.CoreDNS(t, whole+"\n"+theirs); ok || !strings.Contains(said, "already defined") {
 		t.Fatalf("CoreDNS serves a domain twice, so this test proves nothing: %s", said)
 	}
 	set(whole + "\n" + theirs)
@@ -100,12 +44,12 @@ func TestAnotherServesTheDomain(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, text())
 		}
 	}
-	if ok, said := accepted(t, text()); !ok {
+	if ok, said := api.CoreDNS(t, text()); !ok {
 		t.Errorf("CoreDNS does not take\n%s\n%s", text(), said)
 	}
 	set(strings.ReplaceAll(text(), strings.TrimSpace(theirs), ""))
 	eventually(t, "the block is not whole again", func() bool { return strings.Contains(text(), ours) })
-	if ok, said := accepted(t, text()); !ok {
+	if ok, said := api.CoreDNS(t, text()); !ok {
 		t.Errorf("CoreDNS does not take\n%s\n%s", text(), said)
 	}
 }

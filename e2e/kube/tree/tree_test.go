@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/e2e/kube/api"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/allocate"
@@ -37,7 +38,7 @@ spec:
 `
 
 // tree writes the rendered tree to a folder.
-func tree(t *testing.T) string {
+func tree(t *testing.T, topology string) string {
 	t.Helper()
 	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
 	if err := list.Err(); err != nil {
@@ -71,7 +72,13 @@ func tree(t *testing.T) string {
 // install applies the tree as an operator does by hand, every field checked.
 func install(t *testing.T, s *api.Server) string {
 	t.Helper()
-	dir := tree(t)
+	return installTree(t, s, topology)
+}
+
+// installTree is install of another topology.
+func installTree(t *testing.T, s *api.Server, topology string) string {
+	t.Helper()
+	dir := tree(t, topology)
 	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", dir+"/clusters/c1")
 	s.Defined(t)
 	return dir
@@ -241,10 +248,9 @@ func TestRights(t *testing.T) {
 	gateway.sure(true, "", "delete", "endpointslice", "own")
 
 	// Of the cluster's own DNS only Hawser's part, and that only forwards to the agents.
-	corefile := ".:53 {\n    forward . /etc/resolv.conf\n}\n"
-	s.K(t, "-n", "kube-system", "create", "configmap", "node-local-dns", "--from-literal=Corefile="+corefile)
+	theirs := ".:53 {\n    forward . /etc/resolv.conf\n}\n"
+	s.K(t, "-n", "kube-system", "create", "configmap", "coredns", "--from-literal=Corefile="+theirs)
 	s.K(t, "-n", "kube-system", "create", "configmap", "coredns-custom", "--from-literal=theirs.server=x")
-	forward := "clusterset.local:53 {\n    errors\n    forward . 169.254.73.53 {\n        max_fails 0\n    }\n}\n"
 	change := func(name, key, text string) []string {
 		data, err := json.Marshal(map[string]any{"data": map[string]string{key: text}})
 		if err != nil {
@@ -257,13 +263,15 @@ func TestRights(t *testing.T) {
 			t.Fatal("the policy of the cluster's DNS is not in force")
 		}
 	}
-	gateway.sure(true, "", change("coredns-custom", "hawser.server", "# kept by Hawser\n"+forward)...)
 	gateway.sure(false, "", change("coredns-custom", "theirs.server", "y")...)
-	block := "# hawser: begin\n" + forward + "# hawser: end\n"
-	gateway.sure(true, "", change("node-local-dns", "Corefile", block+corefile)...)
-	gateway.sure(false, "", change("node-local-dns", "Corefile", block+strings.Replace(corefile, "resolv", "x", 1))...)
-	gateway.sure(false, "", change("node-local-dns", "Corefile", strings.Replace(block, "clusterset.local", ".", 1)+corefile)...)
-	gateway.sure(true, "", change("node-local-dns", "Corefile", corefile)...)
+	text, err := corefile.Insert(theirs, forward)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway.sure(true, "", change("coredns", "Corefile", text)...)
+	gateway.sure(false, "", change("coredns", "Corefile", strings.Replace(text, "resolv", "x", 1))...)
+	gateway.sure(false, "", change("coredns", "Corefile", strings.Replace(text, "clusterset.local", ".", 1))...)
+	gateway.sure(true, "", change("coredns", "Corefile", theirs)...)
 	gateway.write(false, configMap("other"))
 	worker.write(false, configMap("coredns-custom"))
 	gateway.sure(true, "", "get", "serviceexports,serviceimports,pods,namespaces,nodes,services", "-A")
@@ -327,7 +335,7 @@ func TestDefinitionsOfOthers(t *testing.T) {
 	s.Defined(t)
 	export := "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: theirs, namespace: default}\n"
 	apply(t, s, export)
-	dir := tree(t)
+	dir := tree(t, topology)
 	if out, err := s.Try("apply", "--server-side", "-f", dir+"/base/crds.yaml"); err == nil || !strings.Contains(out, "conflict") {
 		t.Errorf("their definition is replaced without a word: %v\n%s", err, out)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const defaultPort = "53"
@@ -213,7 +214,7 @@ func addressOf(key string) address {
 // zones gives the domains that an address stands for: several for a prefix.
 func (a address) zones() []string {
 	if prefix, err := netip.ParsePrefix(a.zone); err == nil {
-		return Reverse(prefix)
+		return fabric.ReverseZones(prefix)
 	}
 	return []string{a.zone}
 }
