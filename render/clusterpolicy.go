@@ -76,7 +76,7 @@ func (clusterPolicy) Blocks(text string) string {
 		`'binds': b.findAll(r'[\n{][ \t]*bind[ \t][^\n#]*').map(l, l.substring(l.indexOf('bind')).trim())})`
 }
 
-// Free compares the zones with those of server blocks.
+// Free compares the zones with the keys of server blocks.
 func (p clusterPolicy) Free(blocks string) string {
 	var prefixes []string
 	for _, zone := range p.Zones {
@@ -89,8 +89,8 @@ func (p clusterPolicy) Free(blocks string) string {
 		` && (!(z in {` + strings.Join(prefixes, ", ") + `}) || !k.matches({` + strings.Join(prefixes, ", ") + `}[z])))))`
 }
 
-// prefixesOf matches the prefixes that a server block may have as its key and that stand for
-// a reverse zone, and sometimes more prefixes of the same length. It is empty for other zones.
+// prefixesOf returns a regular expression of the keys that CoreDNS expands to a reverse zone,
+// which are prefixes. It may match more prefixes of the same length. It is empty for other zones.
 func prefixesOf(zone string) string {
 	if labels, is := strings.CutSuffix(zone, ".in-addr.arpa"); is {
 		octets := strings.Split(labels, ".")

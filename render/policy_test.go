@@ -105,8 +105,8 @@ func TestPolicyOfClusterDNS(t *testing.T) {
 	}
 }
 
-// TestPoliciesByAccount: every policy but that of recorded addresses is about the accounts
-// of agents alone, so no mistake in it locks anyone else out.
+// TestPoliciesByAccount: every policy except hawser-recorded-addresses concerns only the
+// accounts of agents, so no mistake in it locks another user out.
 func TestPoliciesByAccount(t *testing.T) {
 	t.Parallel()
 	all := policies(t, mustRender(t, input(t, world(2, 3))), "c0")
@@ -126,8 +126,8 @@ func TestPoliciesByAccount(t *testing.T) {
 	}
 }
 
-// TestPrefixesOf compares the prefixes that stand for a reverse zone with those that CoreDNS
-// expands to it.
+// TestPrefixesOf compares the prefixes that conflict with a reverse zone with those that
+// CoreDNS expands to it.
 func TestPrefixesOf(t *testing.T) {
 	t.Parallel()
 	top := strings.Replace(world(2, 3), "spec:\n", "spec:\n  services: {cidr: 243.16.0.0/15}\n", 1)

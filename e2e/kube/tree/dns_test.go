@@ -143,7 +143,7 @@ func TestDNSPolicy(t *testing.T) {
 			allowed(t, true, fmt.Sprintf("the agent's text %q", text), gateway.write(o, "Corefile", text))
 			allowed(t, true, fmt.Sprintf("the text without Hawser's part %q", bare), gateway.write(o, "Corefile", bare))
 			list := mutations(text, bare, port, random)
-			if i > 1 { // the other Corefiles differ in what is around the block
+			if i > 1 { // the other Corefiles differ outside of the block only
 				list = list[len(list)-240:]
 			}
 			accepted := make([]bool, len(list))
@@ -186,7 +186,7 @@ func TestDNSPolicy(t *testing.T) {
 		"a port of the environment": ".:" + port + " {\n}\nclusterset.local:{$P} {\n}\n",
 	} {
 		o := admin.set("coredns", "Corefile", bare)
-		allowed(t, false, "Hawser's part beside: "+what, gateway.write(o, "Corefile", block+bare))
+		allowed(t, false, "Hawser's part with: "+what, gateway.write(o, "Corefile", block+bare))
 	}
 	for what, bare := range map[string]string{"inside of another block": ".:" + port + " {\n# hawser: begin\n# hawser: end\n}\n", "between keys": "a.example:" + port + ",\n# hawser: begin\n# hawser: end\n.:" + port + " {\n}\n"} {
 		o := admin.set("coredns", "Corefile", bare)
@@ -216,7 +216,7 @@ func TestDNSPolicy(t *testing.T) {
 		},
 	} {
 		allowed(t, false, "a gateway changes of the cluster's DNS: "+what, gateway.update(o, configMaps, change))
-		allowed(t, false, "a gateway changes beside its own part of the cluster's DNS: "+what, gateway.update(o, configMaps, func(o map[string]any) {
+		allowed(t, false, "a gateway changes with its own part of the cluster's DNS: "+what, gateway.update(o, configMaps, func(o map[string]any) {
 			_ = unstructured.SetNestedField(o, good, "data", "Corefile")
 			change(o)
 		}))
@@ -255,10 +255,10 @@ func TestDNSPolicy(t *testing.T) {
 	allowed(t, true, "no file of its own", gateway.write(custom, "hawser.server", ""))
 	admin.set("coredns", "Corefile", both)
 	custom = admin.set("coredns-custom", "hawser.server", "")
-	eventually(false, "a file of its own beside a Corefile with the same", func() error { return gateway.write(custom, "hawser.server", file) })
+	eventually(false, "a file of its own, and a Corefile with the same", func() error { return gateway.write(custom, "hawser.server", file) })
 	o = admin.set("coredns-custom", "their.server", "clusterset.local:53 {\n    loadbalance\n}\n")
 	admin.set("coredns", "Corefile", importing)
-	allowed(t, false, "a file of its own beside another with a zone of it", gateway.write(o, "hawser.server", file))
+	allowed(t, false, "a file of its own, and another with a zone of it", gateway.write(o, "hawser.server", file))
 	partly, _ := forward.File(corefile.Beside{Name: "their.server", Text: "clusterset.local:53 {\n}\n"})
 	eventually(true, "a file of its own without that zone", func() error { return gateway.write(o, "hawser.server", partly) })
 

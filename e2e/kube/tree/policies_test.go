@@ -23,8 +23,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// caller sends requests as an agent on a node, or as an administrator. It stores nothing
-// unless it is told to.
+// caller sends requests as an agent on a node, or as an administrator. Its requests
+// are dry runs.
 type caller struct {
 	t      *testing.T
 	client dynamic.Interface
@@ -257,7 +257,7 @@ func TestPolicies(t *testing.T) {
 			"another port":                    {false, slice("hawser-gateway-a", "n1", "172.31.1.11", "53", "UDP", "")},
 			"TCP":                             {false, slice("hawser-gateway-a", "n1", "172.31.1.11", ports[0], "TCP", "")},
 			"a Service that is no gateway's":  {false, slice("hawser-gateway-x", "n1", "172.31.1.11", ports[0], "UDP", "")},
-			"a gateway that nobody holds":     {false, slice("hawser-gateway-edge-1", "n1", "172.31.1.11", ports[0], "UDP", "")},
+			"a gateway without a holder":      {false, slice("hawser-gateway-edge-1", "n1", "172.31.1.11", ports[0], "UDP", "")},
 			"with a finalizer":                {false, slice("hawser-gateway-a", "n1", "172.31.1.11", ports[0], "UDP", ", finalizers: [evil.example/x]")},
 			"no node named":                   {false, strings.Replace(slice("hawser-gateway-a", "n1", "172.31.1.11", ports[0], "UDP", ""), ", nodeName: n1", "", 1)},
 			"a port without a number":         {false, strings.Replace(slice("hawser-gateway-a", "n1", "172.31.1.11", ports[0], "UDP", ""), "port: "+ports[0]+", ", "", 1)},
