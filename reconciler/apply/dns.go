@@ -86,13 +86,9 @@ func (c *Cluster) forwards(ctx context.Context) []corefile.Forward {
 }
 
 func forwardsOf(f *fabric.Fabric) []corefile.Forward {
-	zones := append([]string{f.Domain}, f.ExtraDomains...)
-	for _, pool := range f.ServicePools {
-		zones = append(zones, corefile.Reverse(pool)...)
-	}
 	var out []corefile.Forward
 	for _, server := range f.DNS.Addresses() {
-		out = append(out, corefile.Forward{Zones: zones, Servers: []netip.Addr{server}})
+		out = append(out, corefile.Forward{Zones: f.ForwardedZones(), Servers: []netip.Addr{server}})
 	}
 	return out
 }
