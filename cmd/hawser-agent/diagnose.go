@@ -73,9 +73,15 @@ func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) 
 	p := &printer{w: w}
 	if d.Packets == 0 {
 		p.line("no packet of the clusterset in %.0f s: make a request meanwhile, or look on another node on its path", d.Seconds)
+		for _, text := range d.Problems {
+			p.line("%s", text)
+		}
 		return p.err
 	}
 	p.line("%d packets of the clusterset followed in %.0f s, %d got through", d.Packets, d.Seconds, d.Passed)
+	for _, text := range d.Problems {
+		p.line("%s", text)
+	}
 	if d.Filtered > 0 {
 		p.line("%s", status.FilteredText(d.Filtered))
 	}

@@ -25,13 +25,23 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 	}
 	var out strings.Builder
 	nodes := listing.Count(len(seen), "node")
+	problems := func() {
+		for _, s := range seen {
+			for _, text := range s.Problems {
+				_, _ = fmt.Fprintf(&out, "%s/%s: %s\n", s.Cluster, s.Node, text)
+			}
+		}
+	}
 	if packets == 0 {
-		return fmt.Sprintf("no packet of the clusterset on %s in %.0f s: make a request meanwhile\n", nodes, long)
+		_, _ = fmt.Fprintf(&out, "no packet of the clusterset on %s in %.0f s: make a request meanwhile\n", nodes, long)
+		problems()
+		return out.String()
 	}
 	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", listing.Count(packets, "packet"), nodes, long)
 	if len(full) > 0 {
 		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
 	}
+	problems()
 	// Where all got there it was not what was looked for.
 	if slices.ContainsFunc(trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived }) {
 		for _, s := range seen {

@@ -70,6 +70,11 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	}
 	d := trace.Judge(steps, lasted)
 	d.Only = only
+	for _, p := range v.Problems {
+		if p.Code == project.PodsOutside || p.Code == project.ForeignRule {
+			d.Problems = append(d.Problems, p.Text)
+		}
+	}
 	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
 		leak := desired.Drop{Reason: desired.DropLeak}.Chain()
 		for i := range d.Findings {

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"iter"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,9 +16,13 @@ import (
 // that it sends over UDP: it fits in one packet on any link (DNS flag day 2020).
 const udpSize = 1232
 
-// answer gives the reply to a query, or nil when there must be none. It is pure:
-// the reply depends on the data and the query only.
-func answer(s *snapshot, query *dns.Msg) *dns.Msg {
+// answer returns the reply to a query over TCP, or nil when there must be none.
+func answer(s *snapshot, query *dns.Msg) *dns.Msg { return answerWithin(s, query, dns.MaxMsgSize) }
+
+// answerWithin returns the reply to a query, or nil when there must be none. It is pure:
+// the reply depends on the data and the query only. It builds hardly more records than fit
+// in size bytes, for any number of hosts, and each query starts at another host.
+func answerWithin(s *snapshot, query *dns.Msg, size int) *dns.Msg {
 	if query.Response {
 		return nil
 	}
@@ -54,7 +59,7 @@ func answer(s *snapshot, query *dns.Msg) *dns.Msg {
 		r.Rcode = dns.RcodeRefused
 		return r
 	}
-	(&reply{Msg: r, snapshot: s, asked: question.Name, qtype: question.Qtype}).resolve()
+	(&reply{Msg: r, snapshot: s, asked: question.Name, qtype: question.Qtype, room: size}).resolve()
 	return r
 }
 
@@ -75,7 +80,25 @@ type reply struct {
 	zone  *zone
 	asked string // the name as the client wrote it
 	qtype uint16
+	// room is the number of bytes left for answer records; the sizes of records are lower bounds.
+	// Below zero, the answer does not fit and is cut (fit).
+	room int
 }
+
+// answered appends a record that takes at least some bytes, and reports whether more may
+// follow.
+func (r *reply) answered(rr dns.RR, bytes int) bool {
+	r.Answer = append(r.Answer, rr)
+	r.room -= bytes
+	return r.room >= 0
+}
+
+// Bytes that a record takes at least: a compressed name and the fixed fields before the data
+// (RFC 1035, 4.1.3 and 4.1.4), and the data.
+const (
+	leastRecord = 2 + 10
+	leastSRV    = leastRecord + 6 // and the name of the target, which is not compressed (RFC 2782)
+)
 
 func (r *reply) resolve() {
 	if r.qtype == dns.TypeAXFR || r.qtype == dns.TypeIXFR {
@@ -129,7 +152,7 @@ func (r *reply) inZone(labels []string) bool {
 	case n == 1 && labels[0] == "dns":
 		return true
 	case n == 2 && labels[0] == "ns" && labels[1] == "dns":
-		r.Answer = r.addresses(r.asked, serverName(r.servers), r.qtype)
+		r.addAddresses(serverName(r.servers))
 		return true
 	case labels[n-1] != "svc":
 		return false
@@ -173,10 +196,10 @@ func (r *reply) inService(s *service, labels []string) bool {
 	case s.spec.Headless && len(at.targets) == 0:
 		return false // as Kubernetes has it for a service without ready endpoints
 	case protocol == "" && r.qtype == dns.TypeSRV:
-		r.srv(s, at, s.spec.Ports)
+		r.srv(s, at, "")
 		return true
 	case protocol == "":
-		r.Answer = r.addresses(r.asked, at, r.qtype)
+		r.addAddresses(at)
 		return true
 	case len(at.targets) == 0:
 		return false
@@ -185,7 +208,7 @@ func (r *reply) inService(s *service, labels []string) bool {
 	}
 	found, exists := s.port(port, protocol)
 	if exists && r.qtype == dns.TypeSRV {
-		r.srv(s, at, []desired.ServicePort{found})
+		r.srv(s, at, portKey(found))
 	}
 	return exists
 }
@@ -198,11 +221,11 @@ const (
 	srvWeight   = 50
 )
 
-// srv gives one record for each target and port: a number that two protocols have
-// counts once, as the name does not tell them apart.
-func (r *reply) srv(s *service, at *name, ports []desired.ServicePort) {
-	base := strings.ToLower(s.spec.Name+"."+s.spec.Namespace) + ".svc." + r.zone.name
-	for _, target := range rotate(at.targets, r.Id) {
+// srv adds one record for each target and number of a port. Without a port, all ports of the
+// service count, and a number that two protocols have counts once.
+func (r *reply) srv(s *service, at *name, port string) {
+	base := s.key + ".svc." + r.zone.name
+	for target := range rotated(at.targets, r.Id) {
 		host := base
 		if target != "" {
 			host = target + "." + base
@@ -210,22 +233,20 @@ func (r *reply) srv(s *service, at *name, ports []desired.ServicePort) {
 		if !packable(host) {
 			continue
 		}
-		var told []int
-		for _, p := range ports {
-			number := s.names[target].number(p)
-			if slices.Contains(told, number) {
-				continue
-			}
-			told = append(told, number)
-			r.Answer = append(r.Answer, &dns.SRV{
-				Hdr:      r.zone.header(r.asked, dns.TypeSRV),
-				Priority: srvPriority,
-				Weight:   srvWeight,
-				Port:     uint16(number),
-				Target:   host,
-			})
+		n := s.names[target]
+		numbers := n.numbers
+		if port != "" {
+			numbers = []int{n.number(s, port)}
 		}
-		r.glue(host, s.names[target])
+		for _, number := range numbers {
+			record := &dns.SRV{
+				Hdr: r.zone.header(r.asked, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: uint16(number), Target: host,
+			}
+			if !r.answered(record, leastSRV+len(host)) {
+				return // without addresses, which would not fit either
+			}
+		}
+		r.glue(host, n)
 	}
 }
 
@@ -238,7 +259,10 @@ func packable(name string) bool {
 
 // glue adds the addresses of a name that the answer speaks of.
 func (r *reply) glue(host string, n *name) {
-	glue := append(r.addresses(host, n, dns.TypeA), r.addresses(host, n, dns.TypeAAAA)...)
+	var glue []dns.RR
+	for _, addr := range slices.Concat(n.v4, n.v6) {
+		glue = append(glue, r.address(host, addr))
+	}
 	// The OPT record, when there is one, stays last.
 	if opt := len(r.Extra) - 1; opt >= 0 && r.Extra[opt].Header().Rrtype == dns.TypeOPT {
 		r.Extra = append(append(r.Extra[:opt:opt], glue...), r.Extra[opt])
@@ -247,28 +271,38 @@ func (r *reply) glue(host string, n *name) {
 	r.Extra = append(r.Extra, glue...)
 }
 
-// addresses gives the records of one type. Of several addresses, each query
-// begins with another one, so that clients that take the first spread.
-func (r *reply) addresses(host string, n *name, qtype uint16) []dns.RR {
-	var out []dns.RR
-	switch qtype {
+// addAddresses answers with the addresses of a name, of the type that the query is for.
+func (r *reply) addAddresses(n *name) {
+	var list []netip.Addr
+	switch r.qtype {
 	case dns.TypeA:
-		for _, addr := range rotate(n.v4, r.Id) {
-			out = append(out, &dns.A{Hdr: r.zone.header(host, qtype), A: net.IP(addr.AsSlice())})
-		}
+		list = n.v4
 	case dns.TypeAAAA:
-		for _, addr := range rotate(n.v6, r.Id) {
-			out = append(out, &dns.AAAA{Hdr: r.zone.header(host, qtype), AAAA: net.IP(addr.AsSlice())})
+		list = n.v6
+	}
+	for addr := range rotated(list, r.Id) {
+		if !r.answered(r.address(r.asked, addr), leastRecord+addr.BitLen()/8) {
+			return
 		}
 	}
-	return out
 }
 
-// rotate gives the list from another place for each query id.
-func rotate[T any](list []T, id uint16) []T {
-	if len(list) < 2 {
-		return list
+func (r *reply) address(host string, addr netip.Addr) dns.RR {
+	if addr.Is4() {
+		return &dns.A{Hdr: r.zone.header(host, dns.TypeA), A: net.IP(addr.AsSlice())}
 	}
-	start := int(id) % len(list)
-	return append(append(make([]T, 0, len(list)), list[start:]...), list[:start]...)
+	return &dns.AAAA{Hdr: r.zone.header(host, dns.TypeAAAA), AAAA: net.IP(addr.AsSlice())}
+}
+
+// rotated yields all of a list, and starts at another place for each query id: clients that
+// use the first spread, and so do answers that do not hold all. Ids are random, so each
+// element is as likely as the others.
+func rotated[T any](list []T, id uint16) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range list {
+			if !yield(list[(int(id)+i)%len(list)]) {
+				return
+			}
+		}
+	}
 }

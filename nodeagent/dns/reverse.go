@@ -23,9 +23,10 @@ func (r *reply) reverseName(asked string) {
 	r.Authoritative = true
 	switch r.qtype {
 	case dns.TypePTR:
-		for _, o := range owners {
-			if name := r.nameOf(o); packable(name) {
-				r.Answer = append(r.Answer, &dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: name})
+		for o := range rotated(owners, r.Id) {
+			name := r.nameOf(o)
+			if packable(name) && !r.answered(&dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: name}, leastRecord) {
+				break
 			}
 		}
 	case dns.TypeSOA:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -82,7 +83,7 @@ func serveOnce(ctx context.Context, config Config) error {
 		config.Serving(true)
 		defer config.Serving(false)
 	}
-	return serve(ctx, config, packets, netutil.LimitListener(stream, maxConnections))
+	return serve(ctx, config, packets, netutil.LimitListener(lingering{stream}, maxConnections))
 }
 
 func serve(ctx context.Context, config Config, packets net.PacketConn, stream net.Listener) error {
@@ -111,13 +112,49 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 	return errors.Join(errs...)
 }
 
+// lingering is a listener whose connections end without a reset: a close with queries that
+// were not read would destroy the last answers on their way (RFC 1122, 4.2.2.13).
+type lingering struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l lingering) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, is := conn.(*net.TCPConn); is {
+		return lingeringConn{tcp}, err
+	}
+	return conn, err
+}
+
+type lingeringConn struct{ *net.TCPConn }
+
+// lingerTime limits the time in which a closing connection reads from its client.
+const lingerTime = time.Second
+
+// Close ends the answers, reads until the client has closed, and closes.
+func (c lingeringConn) Close() error {
+	if c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		// Any error means that the client has closed.
+		_, _ = io.CopyN(io.Discard, c.TCPConn, dns.MaxMsgSize)
+	}
+	if err := c.TCPConn.Close(); err != nil {
+		return fmt.Errorf("close connection: %w", err)
+	}
+	return nil
+}
+
 func handler(config Config, transport string) dns.Handler {
 	return dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) {
-		r := answer(config.Store.current.Load(), query)
+		size := limit(query, transport)
+		var r *dns.Msg
+		if snapshot := config.Store.current.Load(); transport == "tcp" {
+			r = answer(snapshot, query)
+		} else {
+			r = answerWithin(snapshot, query, size)
+		}
 		if r == nil {
 			return
 		}
-		fit(r, limit(query, transport))
+		fit(r, size)
 		raw, r := pack(query, r)
 		// A client that went away is no event for anybody.
 		_, _ = w.Write(raw)

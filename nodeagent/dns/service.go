@@ -17,6 +17,7 @@ type service struct {
 	namespace string // lower case
 	names     map[string]*name
 	ports     []desired.ServicePort // in lower case; those with a name
+	numbers   map[string]int        // of all ports, by portKey
 	addrs     map[netip.Addr]string // every address and the most exact name that has it
 }
 
@@ -27,15 +28,20 @@ type name struct {
 	v4, v6  []netip.Addr
 	targets []string       // of SRV records: keys in service.names
 	ports   map[string]int // of a pod: as in desired.ServiceHost
+	numbers []int          // of all ports of the service at this name, each once
 }
 
-// number gives the number that a port of the service has at a name.
-func (n *name) number(p desired.ServicePort) int {
-	key := strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port)
-	if number, other := n.ports[key]; other {
+// number returns the number that a port of the service (portKey) has at a name.
+func (n *name) number(s *service, port string) int {
+	if number, other := n.ports[port]; other {
 		return number
 	}
-	return p.Port
+	return s.numbers[port]
+}
+
+// portKey is a port as desired.ServiceHost has it.
+func portKey(p desired.ServicePort) string {
+	return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port)
 }
 
 func newService(spec desired.Service) *service {
@@ -44,9 +50,11 @@ func newService(spec desired.Service) *service {
 		key:       indexKey(spec),
 		namespace: strings.ToLower(spec.Namespace),
 		names:     map[string]*name{},
+		numbers:   map[string]int{},
 		addrs:     map[netip.Addr]string{},
 	}
 	for _, port := range spec.Ports {
+		s.numbers[portKey(port)] = port.Port
 		if port.Name != "" {
 			port.Name, port.Protocol = strings.ToLower(port.Name), strings.ToLower(port.Protocol)
 			s.ports = append(s.ports, port)
@@ -83,13 +91,29 @@ func newService(spec desired.Service) *service {
 	if !spec.Headless {
 		s.names[""].targets = []string{""}
 	}
+	numbers := (&name{}).allNumbers(s)
 	for _, n := range s.names {
+		n.numbers = numbers
+		if len(n.ports) > 0 {
+			n.numbers = n.allNumbers(s)
+		}
 		slices.SortFunc(n.v4, netip.Addr.Compare)
 		slices.SortFunc(n.v6, netip.Addr.Compare)
 		slices.Sort(n.targets)
 		n.v4, n.v6, n.targets = slices.Compact(n.v4), slices.Compact(n.v6), slices.Compact(n.targets)
 	}
 	return s
+}
+
+// allNumbers returns the numbers of all ports at a name, each once, in the service's order.
+func (n *name) allNumbers(s *service) []int {
+	var out []int
+	for _, p := range s.spec.Ports {
+		if number := n.number(s, portKey(p)); !slices.Contains(out, number) {
+			out = append(out, number)
+		}
+	}
+	return out
 }
 
 // put adds addresses to a name, and makes the name the one that a reverse

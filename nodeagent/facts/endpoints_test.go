@@ -122,7 +122,7 @@ endpoints: [{addresses: [10.7.1.5]}]
 		"EndpointSlice web-1 has names instead of addresses (addressType FQDN)",
 		`EndpointSlice web-2 has no number for port "http"`,
 		"internalTrafficPolicy Local: callers reach endpoints on all nodes",
-		"port 38412/SCTP: only TCP and UDP are carried",
+		"port 38412/SCTP: only TCP and UDP are supported",
 	}
 	if diff := cmp.Diff(want, have.Unsupported); diff != "" {
 		t.Errorf("unsupported (-want +got):\n%s", diff)

@@ -133,7 +133,7 @@ func wantFacts() model.Facts {
 			{Namespace: "sample", Name: "elsewhere", ExternalName: true},
 			{
 				Namespace: "sample", Name: "web", ClusterIPs: addrs("10.77.0.9"),
-				Unsupported: []string{"port 80/SCTP: only TCP and UDP are carried"},
+				Unsupported: []string{"port 80/SCTP: only TCP and UDP are supported"},
 				Ports:       []model.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "http", Protocol: "TCP", Port: 80}},
 				Endpoints: []model.Endpoint{
 					{Addrs: addrs("10.7.1.7"), Ports: map[string]int{"TCP/80": 8080, "UDP/53": 5353}},

@@ -156,7 +156,7 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 	for _, port := range service.Spec.Ports {
 		protocol := cmp.Or(string(port.Protocol), "TCP")
 		if protocol != "TCP" && protocol != "UDP" {
-			out.Unsupported = append(out.Unsupported, fmt.Sprintf("port %d/%s: only TCP and UDP are carried", port.Port, protocol))
+			out.Unsupported = append(out.Unsupported, fmt.Sprintf("port %d/%s: only TCP and UDP are supported", port.Port, protocol))
 			continue
 		}
 		out.Ports = append(out.Ports, model.ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port)})

@@ -13,8 +13,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxHosts is how many pods of one headless export get addresses of their own.
-const maxHosts = 256
+// MaxHosts limits the pods of one cluster's headless export: those that get addresses of their
+// own, and those that other clusters learn and answer for.
+const MaxHosts = 256
 
 // ReadAddresses takes from the text of AddressesAnnotation the addresses of an export,
 // at most one a family, and those of the pods of a headless one, as in
@@ -115,7 +116,7 @@ func hostsOf(e *Export, present []string) []string {
 	}
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	out = slices.Compact(out)
-	return out[:min(len(out), maxHosts)]
+	return out[:min(len(out), MaxHosts)]
 }
 
 // hostAsks asks for an address of each pod of a headless export, in the families in

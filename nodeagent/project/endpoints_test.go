@@ -295,3 +295,41 @@ func TestHeadlessOutside(t *testing.T) {
 		t.Errorf("problems %+v", problems)
 	}
 }
+
+// TestManyHosts: other clusters learn a bounded number of a headless export's pods, and
+// answer for no more, even if a cluster announces more.
+func TestManyHosts(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/flat.txtar")
+	own := withService(w.inputs["c2/c2-a"], "db", func(s *model.Service) {
+		ep, a := s.Endpoints[0], addr("10.9.1.1")
+		s.Endpoints = nil
+		for i := range 3 * mcs.MaxHosts {
+			ep.Hostname, ep.Pod, ep.Addrs, ep.Ready = fmt.Sprintf("x-%04d", i), fmt.Sprintf("x-%04d", i), []netip.Addr{a}, true
+			s.Endpoints = append(s.Endpoints, ep)
+			a = a.Next()
+		}
+	})
+	live := project.LiveState(own)
+	if n := len(live.Exports[0].Hosts); n != mcs.MaxHosts {
+		t.Errorf("%d hosts are announced", n)
+	}
+	_, problems := project.State(own)
+	if out := codes(problems, project.TooManyHosts); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
+		t.Errorf("problems %q", out)
+	}
+	other := w.inputs["c1/c1-a"]
+	live.Exports = slices.Clone(live.Exports)
+	for a := addr("10.9.64.1"); len(live.Exports[0].Hosts) < 10*mcs.MaxHosts; a = a.Next() {
+		live.Exports[0].Hosts = append(slices.Clip(live.Exports[0].Hosts), model.LiveHost{Name: fmt.Sprintf("y-%d", len(live.Exports[0].Hosts)), IPs: []netip.Addr{a}})
+	}
+	other.Live["c2"] = live
+	state, _ := project.State(other)
+	for _, s := range state.Services {
+		for _, c := range s.Clusters {
+			if s.Name == "db" && c.Name == "c2" && len(c.Hosts) != mcs.MaxHosts {
+				t.Errorf("the name server has %d hosts", len(c.Hosts))
+			}
+		}
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -66,6 +68,10 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 		return
 	}
 	origin := exportPath(e.ID(), v.own.Name)
+	if ready := len(v.liveHosts(part, svc)); ready > mcs.MaxHosts {
+		v.problem(origin, TooManyHosts, strconv.Itoa(ready)+" pods are ready, and other clusters learn the first "+strconv.Itoa(mcs.MaxHosts)+
+			" by name: divide them among several Services")
+	}
 	for _, m := range members(part, svc) {
 		v.checkHeadless(e, m, origin)
 		if m.host == nil {

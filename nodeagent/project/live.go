@@ -38,6 +38,7 @@ func LiveState(in Input) model.Live {
 		live := model.LiveExport{Namespace: e.Namespace, Name: e.Name, Offer: offers[e.ID()]}
 		if e.Type == fabric.Headless {
 			live.Hosts = v.liveHosts(part, svc)
+			live.Hosts = live.Hosts[:min(len(live.Hosts), mcs.MaxHosts)]
 			live.Ready = len(live.Hosts) > 0
 		} else {
 			live.Ready, live.Terminating = serving(e, part, svc)

@@ -9,6 +9,7 @@ import (
 
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -164,7 +165,8 @@ func (r *remote) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.S
 		return nil
 	}
 	var out []desired.ServiceHost
-	for _, h := range live.Hosts {
+	// A cluster may announce more than MaxHosts.
+	for _, h := range live.Hosts[:min(len(live.Hosts), mcs.MaxHosts)] {
 		ips, ports := r.routed(h.IPs), h.Ports
 		if len(ips) == 0 {
 			ips, ports = r.routed(fixedIPs(part, h.Name)), nil

@@ -28,7 +28,7 @@ type view struct {
 	// externalNames are the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
 	unsupported   map[string][]string // by Service: what it has and is not carried
-	nodeAddrs     map[netip.Addr]bool // of v.nodes
+	nodeAddrs     map[netip.Addr]bool // that nodes report
 	v4, v6        bool                // families in play on this node
 	net           Net
 	transit       []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
@@ -89,8 +89,8 @@ func newView(in Input) *view {
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	v.nodeAddrs = map[netip.Addr]bool{}
-	for _, n := range v.nodes {
-		for _, a := range n.Addrs {
+	for _, n := range in.Facts.Nodes { // also addresses that several nodes claim
+		for _, a := range slices.Concat(n.Addrs, n.External) {
 			v.nodeAddrs[a] = true
 		}
 	}

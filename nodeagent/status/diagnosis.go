@@ -33,6 +33,9 @@ type Diagnosis struct {
 	// Filtered is how many packets the kernel dropped meanwhile because their source is
 	// reached by another link (rp_filter), of whatever traffic.
 	Filtered int `json:"filtered,omitempty"`
+	// Problems are what the agent reports of its node and loses packets, whether or not some
+	// were followed: pods outside podCIDRs, routing rules of other programs.
+	Problems []string `json:"problems,omitempty"`
 	// Only are the prefixes from or to which packets were followed; none = all.
 	Only     []netip.Prefix `json:"only,omitempty"`
 	Findings []Finding      `json:"findings"`
