@@ -1,6 +1,8 @@
 package reconciler
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -580,6 +582,28 @@ func TestLostRootKey(t *testing.T) {
 		signers, _ := g.publishedKeys()
 		if _, err := VerifyPublished(g.publish, "demo", signers, hash(g.published())); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestReadyAfterRestart checks that a restarted reconciler that refuses what it finds is ready,
+// so that the Service still leads to its status.
+func TestReadyAfterRestart(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	a := trustedRig(g)
+	published := g.published()
+	g.branch(DefaultPublishBranch, "")
+	for _, state := range []bool{true, false} {
+		if !state {
+			g.cfg.StateFile, g.cfg.AcceptCommit = "", strings.Repeat("1", len(a.trusted))
+		}
+		g.Reconciler = g.another()
+		g.refusedAs(ReasonUntrusted)
+		answer := httptest.NewRecorder()
+		g.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if ready := answer.Code == http.StatusOK && strings.Contains(answer.Body.String(), published); ready != state {
+			t.Errorf("with a state %v: %d %s", state, answer.Code, answer.Body)
 		}
 	}
 }

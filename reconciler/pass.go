@@ -74,6 +74,10 @@ func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 	if err := r.restoreAnchor(true); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
+	if a := r.anchor; a.Published != "" && !r.board.load().Ready {
+		// Ready after a restart too, so that the Service leads to /status if this pass refuses.
+		r.board.change(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
+	}
 	if r.last.outcome != nil && r.last.inputs == in {
 		same := *r.last.outcome
 		same.Changed = false
