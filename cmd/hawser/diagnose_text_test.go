@@ -111,3 +111,15 @@ func TestManyArrived(t *testing.T) {
 		t.Errorf("%d of %d are told:\n%s", n, want, have)
 	}
 }
+
+// TestProblemsOfNodes: what an agent reports of its node is printed, also if no packet was
+// followed.
+func TestProblemsOfNodes(t *testing.T) {
+	t.Parallel()
+	for _, packets := range []int{0, 3} {
+		d := status.Diagnosis{Cluster: "g2", Node: "g2-w1", Packets: packets, Problems: []string{"pods are outside of podCIDRs"}}
+		if have := tripText(nil, []trip.Seen{{Diagnosis: d}}); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
+			t.Errorf("%d packets: %s", packets, have)
+		}
+	}
+}
