@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -16,7 +18,11 @@ import (
 // when it comes, and the lists that it is not in stay the same ones. It is for one
 // goroutine at a time.
 type Table struct {
-	nodes      store.Store[model.Node]
+	nodes store.Store[model.Node]
+	// boots are the boots of nodes: of the Node, and of the report in its HawserNode. A report
+	// ends with its boot, as the rules in the kernel do, and not with the HawserNode.
+	boots      map[string]boots
+	reports    bool // all HawserNodes came once
 	pods       store.Store[model.Pod]
 	namespaces store.Store[string]
 	imports    store.Store[mcs.Import]
@@ -32,7 +38,7 @@ type Table struct {
 // NewTable begins with what was known before, nil = nothing. It counts until the
 // object comes, or is said to be gone.
 func NewTable(before *model.Facts) *Table {
-	t := &Table{}
+	t := &Table{boots: map[string]boots{}}
 	if before == nil {
 		return t
 	}
@@ -83,13 +89,60 @@ func (t *Table) export(key string) bool {
 }
 
 // PutNode reports whether the node makes other facts than before; so do the others.
-func (t *Table) PutNode(n *corev1.Node) bool { return t.nodes.Put(n.Name, fromNode(n)) }
+func (t *Table) PutNode(n *corev1.Node) bool {
+	b := t.boots[n.Name]
+	b.node = n.Status.NodeInfo.BootID
+	t.boots[n.Name] = b
+	return t.protect(fromNode(n))
+}
 
 // DropNode forgets a node.
-func (t *Table) DropNode(name string) bool { return t.nodes.Delete(name) }
+func (t *Table) DropNode(name string) bool {
+	delete(t.boots, name)
+	return t.nodes.Delete(name)
+}
 
 // KeepNodes forgets those that are not wanted.
-func (t *Table) KeepNodes(wanted func(name string) bool) bool { return t.nodes.Keep(wanted) }
+func (t *Table) KeepNodes(wanted func(name string) bool) bool {
+	maps.DeleteFunc(t.boots, func(name string, b boots) bool { return !wanted(name) && b.node != "" })
+	return t.nodes.Keep(wanted)
+}
+
+// boots are boot IDs of a node (/proc/sys/kernel/random/boot_id).
+type boots struct {
+	node     string // of the running system, by its kubelet; empty = the Node has none
+	reported string // in which the agent reported its rules; empty = in none
+}
+
+// PutReport takes the boot in which a node's agent reported that its rules are in place.
+func (t *Table) PutReport(node, boot string) bool {
+	b := t.boots[node]
+	b.reported = boot
+	t.boots[node] = b
+	n, known := t.nodes.Get(node)
+	return known && t.protect(n)
+}
+
+// HaveReports notes that the reports of all nodes came. Until then a node stays what it was.
+func (t *Table) HaveReports() bool {
+	t.reports = true
+	changed := false
+	for _, n := range t.nodes.List() {
+		changed = t.protect(n) || changed
+	}
+	return changed
+}
+
+// protect stores a node with whether its rules are in place.
+func (t *Table) protect(n model.Node) bool {
+	b := t.boots[n.Name]
+	was, _ := t.nodes.Get(n.Name)
+	n.Unprotected = was.Unprotected
+	if t.reports {
+		n.Unprotected = b.reported == "" || b.node != "" && b.node != b.reported
+	}
+	return t.nodes.Put(n.Name, n)
+}
 
 // PutPod takes a pod; one that ended or has no address counts as gone.
 func (t *Table) PutPod(p *corev1.Pod) bool {

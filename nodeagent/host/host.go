@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -225,6 +226,16 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 // Addresses gives all addresses of this host.
 func (h *Host) Addresses() ([]netip.Addr, error) {
 	return kernel.AddressesIn([]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)})
+}
+
+// BootID returns the boot ID of the running kernel, as kubelets report it in their Node; empty
+// if it cannot be read.
+func BootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 // NoIPv6 reports whether this host has no IPv6.

@@ -154,6 +154,7 @@ const (
 	endpointSlices resource = "endpointslices"
 	serviceExports resource = mcsv1.ServiceExportPluralName
 	serviceImports resource = mcsv1.ServiceImportPluralName
+	hawserNodes    resource = "hawsernodes"
 )
 
 // untyped gives the resource of those that are read as unstructured objects.
@@ -163,6 +164,8 @@ func (r resource) untyped() (schema.GroupVersionResource, bool) {
 		return ServiceExports, true
 	case serviceImports:
 		return ServiceImports, true
+	case hawserNodes:
+		return HawserNodes, true
 	}
 	return schema.GroupVersionResource{}, false
 }

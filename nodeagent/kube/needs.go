@@ -102,7 +102,7 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 // scopes gives the watches that fill the needs, where the cluster has these
 // ServiceExports (namespace/name).
 func (n needs) scopes(exports []string) map[scope]bool {
-	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true}
+	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true, {resource: hawserNodes}: true}
 	for namespace, rules := range n.pods {
 		all := slices.Sorted(maps.Keys(rules))
 		if rules[""] {

@@ -36,7 +36,15 @@ type NodeStatus struct {
 	Fabric  string     `json:"fabric,omitempty"` // digest of the one in force
 	Links   *LinkCount `json:"links,omitempty"`  // of a gateway
 	// LinkStates are those of MostLinks of the links at most (ListLinks).
-	LinkStates []LinkState        `json:"linkStates,omitempty"`
+	LinkStates []LinkState `json:"linkStates,omitempty"`
+	// RulesBootID is the boot ID of the node when the agent had its rules in place. The other
+	// nodes accept VXLAN from the node during that boot.
+	RulesBootID string `json:"rulesBootID,omitempty"`
+	// RulesRemoved reports that the agent removed its rules. Without it an empty RulesBootID
+	// keeps the one that was written before, by an agent before this one too.
+	RulesRemoved bool `json:"-"`
+	// Lost reports that the API does not have the RulesBootID that was written.
+	Lost       bool               `json:"-"`
 	LastError  string             `json:"lastError,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Up are the links by name, and whether each is up. Changes become events.
@@ -107,7 +115,9 @@ const (
 	reportEvery   = 3 * time.Second // between two looks, and so between two writes
 	reportRetry   = time.Minute     // the longest pause after trouble
 	reportTimeout = 10 * time.Second
-	reportAgain   = 10 * time.Minute // an object that somebody took away comes back
+	reportAgain   = 10 * time.Minute       // an object that somebody took away comes back
+	reportLost    = 10 * time.Second       // the same where the other nodes accept no VXLAN meanwhile
+	reportFirst   = 500 * time.Millisecond // between two looks before the rules of the node are reported
 	// measuredEvery is the least time between two writes for which measurements are the only
 	// reason: a map may be a minute behind, and the API server has more to do.
 	measuredEvery = time.Minute
@@ -141,11 +151,14 @@ func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeS
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
-	next, failed := r.every, time.Duration(0)
+	next, failed := min(reportFirst, r.every), time.Duration(0)
 	for slept(ctx, next) {
 		err := r.once(ctx)
 		r.note(ctx, err)
 		next = r.every
+		if r.written == nil || r.written.RulesBootID == "" {
+			next = min(reportFirst, r.every)
+		}
 		if err != nil {
 			failed = min(2*max(failed, r.every), reportRetry)
 			// Not all agents of a cluster at once, when its API server comes back.
@@ -203,7 +216,12 @@ func (r *Reporter) once(ctx context.Context) error {
 			return err
 		}
 	}
+	if want.RulesBootID == "" && !want.RulesRemoved {
+		want.RulesBootID = r.written.RulesBootID
+	}
 	now := time.Now()
+	lost := want.Lost && now.Sub(r.at) >= reportLost
+	want.Lost, want.RulesRemoved = false, false
 	// Each condition has the time of its last change.
 	want.Conditions = slices.Clone(want.Conditions)
 	for i := range want.Conditions {
@@ -216,7 +234,7 @@ func (r *Reporter) once(ctx context.Context) error {
 		}
 	}
 	if kept := steady(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
-		if now.Sub(r.at) < reportAgain {
+		if now.Sub(r.at) < reportAgain && !lost {
 			return nil
 		}
 		want = kept // which changes nothing, unless the object is gone

@@ -144,6 +144,25 @@ func TestReporterGoesOn(t *testing.T) {
 	}
 }
 
+// TestReporterKeepsRules: the report of the node's rules stays while the agent restarts and has
+// no round behind it, goes when it removes the rules, and comes back when the API lost it.
+func TestReporterKeepsRules(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {fabric: old, rulesBootID: b1}")
+	boot := func() string { return field(server.Get("hawsernodes", "n1"), "status", "rulesBootID") }
+	r, said := reporting(t, server, NodeStatus{Cluster: "g1", Role: Worker, Fabric: "abc"})
+	run(t, r)
+	eventually(t, "the first status", func() bool { return field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc" })
+	if boot() != "b1" {
+		t.Errorf("an agent without a round reports boot %q, want the one before", boot())
+	}
+	said.set(func(s *NodeStatus) { s.RulesBootID = "b2" })
+	eventually(t, "the rules of another boot", func() bool { return boot() == "b2" })
+	said.set(func(s *NodeStatus) { s.RulesBootID, s.RulesRemoved = "", true })
+	eventually(t, "no rules", func() bool { return boot() == "" })
+}
+
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)

@@ -23,7 +23,10 @@ func trim(object any) any {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
 			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs, Unschedulable: o.Spec.Unschedulable},
-			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses, Conditions: readiness(o.Status.Conditions)},
+			Status: corev1.NodeStatus{
+				Addresses: o.Status.Addresses, Conditions: readiness(o.Status.Conditions),
+				NodeInfo: corev1.NodeSystemInfo{BootID: o.Status.NodeInfo.BootID},
+			},
 		}
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
@@ -60,6 +63,9 @@ func trim(object any) any {
 		}
 		return out
 	case *unstructured.Unstructured:
+		if o.GetKind() == hawserNodeKind {
+			return trimReport(o)
+		}
 		// An object of the Multi-Cluster Services API that cannot be read stays as it is, and
 		// counts as none.
 		var out metav1.Object = &mcsv1.ServiceExport{}
@@ -73,6 +79,29 @@ func trim(object any) any {
 		return out
 	}
 	return object
+}
+
+// hawserNodeKind is the kind of HawserNodes.
+const hawserNodeKind = "HawserNode"
+
+// trimReport leaves of a HawserNode the boot in which its agent reported its rules.
+func trimReport(o *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{rulesBootID: reportOf(o)}}}
+	out.SetName(o.GetName())
+	out.SetKind(hawserNodeKind)
+	out.SetResourceVersion(o.GetResourceVersion())
+	return out
+}
+
+// rulesBootID is the field of NodeStatus.RulesBootID.
+const rulesBootID = "rulesBootID"
+
+func reportOf(o *unstructured.Unstructured) string {
+	boot, _, err := unstructured.NestedString(o.Object, "status", rulesBootID)
+	if err != nil {
+		return "" // what does not fit its own schema the API server does not admit
+	}
+	return boot
 }
 
 // readiness keeps whether a node is ready, and not since when.
@@ -136,6 +165,17 @@ func (s *Source) sinkOf(w scope) sink {
 		return both(&s.exports, t.PutExport, t.DropExport, t.KeepExports)
 	case serviceImports:
 		return both(&s.imports, t.PutImport, t.DropImport, t.KeepImports)
+	case hawserNodes:
+		// A HawserNode that is deleted ends no report: the rules are still in the kernel.
+		return sink{
+			take: func(o any) bool {
+				report := o.(*unstructured.Unstructured)
+				return t.PutReport(report.GetName(), reportOf(report))
+			},
+			lose: func(string) bool { return false },
+			keep: func(func(string) bool) bool { return false },
+			told: t.HaveReports,
+		}
 	case services:
 		return s.area(w).services()
 	}

@@ -175,7 +175,7 @@ func TestSourceFollowsTheFabric(t *testing.T) {
 	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.watches) != 4 || len(r.areas) != 0 { // nodes, namespaces, ServiceExports and ServiceImports
+	if len(r.watches) != 5 || len(r.areas) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
 		t.Errorf("%d watches and %d areas are left", len(r.watches), len(r.areas))
 	}
 }
@@ -287,4 +287,64 @@ func TestSourceTellsWhatItMayNot(t *testing.T) {
 	server.Missing("serviceexports", false)
 	server.Deny("namespaces", false)
 	r.await(t, "no complaint", func(s facts.State) bool { return s.Err == nil })
+}
+
+// TestSourceReports: a node is protected while its HawserNode reports the boot that its Node
+// has. A reboot ends that; a deleted HawserNode, a restart of this agent and an API server
+// that is away do not.
+func TestSourceReports(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	node := func(name, boot string) string {
+		return "apiVersion: v1\nkind: Node\nmetadata: {name: " + name + "}\nstatus: {nodeInfo: {bootID: \"" + boot + "\"}}"
+	}
+	report := func(name, boot string) string {
+		return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\nstatus: {rulesBootID: \"" + boot + "\"}"
+	}
+	for _, text := range []string{
+		node("agent", "b1"), report("agent", "b1"), node("rebooted", "b2"), report("rebooted", "b1"), node("silent", "b1"), report("silent", ""),
+		node("none", "b1"), node("nameless", ""), report("nameless", "b7"),
+	} {
+		server.Put(t, text)
+	}
+	unprotected := func(f model.Facts) string {
+		var names []string
+		for _, n := range f.Nodes {
+			if n.Unprotected {
+				names = append(names, n.Name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	is := func(want string) func(facts.State) bool {
+		return func(s facts.State) bool { return s.Loaded && unprotected(s.Facts) == want }
+	}
+	r := start(t, server, nil)
+	r.Follow(testFabric(nil))
+	r.await(t, "the nodes without a report", is("none rebooted silent"))
+	server.Put(t, report("none", "b1"))
+	r.await(t, "a report", is("rebooted silent"))
+	server.Put(t, node("agent", "b2"))
+	r.await(t, "a reboot", is("agent rebooted silent"))
+	server.Put(t, report("agent", "b2"))
+	r.await(t, "the report after the reboot", is("rebooted silent"))
+	server.Delete("hawsernodes", "agent")
+	server.Put(t, report("silent", "b1"))
+	r.await(t, "a report behind the deletion of another one", is("rebooted"))
+	server.Delete("nodes", "none")
+	r.await(t, "a node that is gone", func(s facts.State) bool { return len(s.Facts.Nodes) == 4 })
+	server.Put(t, node("none", "b1"))
+	r.await(t, "a node that came back, which has to report again", is("none rebooted"))
+
+	// An agent that starts knows what it knew, until all reports came.
+	known := r.Current().Facts
+	away := kubetest.New(t)
+	away.Put(t, node("agent", "b2"))
+	away.Put(t, node("rebooted", "b2"))
+	away.Deny("hawsernodes", true)
+	again := start(t, away, &known)
+	again.Follow(testFabric(nil))
+	again.await(t, "the nodes, without reports", func(s facts.State) bool {
+		return len(s.Facts.Nodes) == 2 && unprotected(s.Facts) == "rebooted"
+	})
 }

@@ -8,8 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/publication"
 	"hawser.dev/hawser/nodeagent/status"
@@ -33,6 +35,16 @@ func (r *Reporter) Node() kube.NodeStatus {
 		return strings.Join(out, "; ")
 	}
 	out.LastError = cmp.Or(out.LastError, texts(project.PodsOutside, project.ForeignRule))
+	v := r.config.Outcome()
+	switch {
+	case v.Node == nil: // nothing is known of the rules yet
+	case v.Node.Decommission:
+		out.RulesRemoved = true
+	case rulesInPlace(v.Report):
+		out.RulesBootID = r.boot()
+		i := slices.IndexFunc(v.Input.Facts.Nodes, func(n model.Node) bool { return n.Name == s.Node })
+		out.Lost = i < 0 || v.Input.Facts.Nodes[i].Unprotected
+	}
 	if s.Gateway == "" {
 		return out
 	}
@@ -59,6 +71,16 @@ func (r *Reporter) Node() kube.NodeStatus {
 	}
 	out.Conditions = append(out.Conditions, drained)
 	return out
+}
+
+// rulesInPlace reports whether a round left table and elements of the node as they should be.
+func rulesInPlace(report converge.Report) bool {
+	for _, p := range slices.Concat(report.Blocked, report.Failed, report.Fights, report.Left) {
+		if strings.HasPrefix(p.Kind, "nft ") {
+			return false
+		}
+	}
+	return !report.Interrupted
 }
 
 func linkState(c *status.Connection) kube.LinkState {

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/change"
@@ -57,11 +58,12 @@ type Config struct {
 type Reporter struct {
 	config Config
 	node   *kube.Reporter // nil without a Kubernetes API
+	boot   func() string  // boot ID of the kernel
 }
 
 // New makes a Reporter.
 func New(config Config) *Reporter {
-	r := &Reporter{config: config}
+	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID)}
 	if config.Client != nil {
 		r.node = kube.NewReporter(config.Client, config.Node, config.Log, r.Node)
 	}

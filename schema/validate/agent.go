@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"hawser.dev/hawser/schema"
@@ -24,6 +25,14 @@ func (c *checker) agent() {
 	c.domain("agent.priorityClassName", a.PriorityClassName)
 	for i := range a.Tolerations {
 		c.toleration(&a.Tolerations[i], paths.Nth("agent.tolerations", i))
+	}
+	everywhere := func(t schema.Toleration) bool {
+		return t.Key == "" && t.Operator == "Exists" && t.Effect == ""
+	}
+	if len(a.Tolerations) > 0 && !slices.ContainsFunc(a.Tolerations, everywhere) {
+		c.Warn("nodes-without-agent", "agent.tolerations",
+			"nodes with other taints get no agent: their pods reach no other cluster, and no VXLAN is accepted from them",
+			"leave agent.tolerations out, or add {operator: Exists}")
 	}
 	c.quantity("agent.requests.cpu", a.Requests.CPU, syntax.CPU, "500m or \"2\"")
 	c.quantity("agent.requests.memory", a.Requests.Memory, syntax.Memory, "512Mi or 1Gi")
