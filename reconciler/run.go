@@ -30,7 +30,7 @@ func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	r.cfg.Log.Info("reconciler started", "source", r.source.Name(), "ref", r.cfg.SourceBranch,
 		"publish", r.publish.Name(), "branch", r.cfg.PublishBranch, "listen", listener.Addr().String())
 	if r.cfg.StateFile == "" {
-		r.cfg.Log.Warn("no state file, a restart forgets the last published commit", "next", "--state FILE")
+		r.cfg.Log.Info("no state file, a restart forgets the last published commit", "next", "--state FILE")
 	}
 	err := group.Wait()
 	r.cfg.Log.Info("reconciler stopped")
