@@ -39,7 +39,13 @@ type gateway struct {
 
 func start(t *testing.T, s *api.Server, want objects.Want) *gateway {
 	t.Helper()
-	client, err := kube.Open(kube.Config{Kubeconfig: s.Kubeconfig})
+	return startAs(t, s.Kubeconfig, want)
+}
+
+// startAs is start with the rights of a kubeconfig.
+func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
+	t.Helper()
+	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,10 +13,6 @@ import (
 
 	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
-	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema/allocate"
-	"hawser.dev/hawser/schema/load"
 )
 
 const topology = `apiVersion: hawser.dev/v1alpha1
@@ -37,38 +32,6 @@ spec:
   - {name: web, namespace: missing, clusters: [c1], ports: [{port: 80}]}
 `
 
-// tree writes the rendered tree to a folder.
-func tree(t *testing.T, topology string) string {
-	t.Helper()
-	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
-	lock, list := allocate.Addresses(top, nil)
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
-	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root})
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, raw := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 // install applies the tree as an operator does by hand, every field checked.
 func install(t *testing.T, s *api.Server) string {
 	t.Helper()
@@ -78,7 +41,7 @@ func install(t *testing.T, s *api.Server) string {
 // installTree is install of another topology.
 func installTree(t *testing.T, s *api.Server, topology string) string {
 	t.Helper()
-	dir := tree(t, topology)
+	dir := api.Tree(t, topology)
 	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", dir+"/clusters/c1")
 	s.Defined(t)
 	return dir
@@ -335,7 +298,7 @@ func TestDefinitionsOfOthers(t *testing.T) {
 	s.Defined(t)
 	export := "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: theirs, namespace: default}\n"
 	apply(t, s, export)
-	dir := tree(t, topology)
+	dir := api.Tree(t, topology)
 	if out, err := s.Try("apply", "--server-side", "-f", dir+"/base/crds.yaml"); err == nil || !strings.Contains(out, "conflict") {
 		t.Errorf("their definition is replaced without a word: %v\n%s", err, out)
 	}
