@@ -119,8 +119,12 @@ type publishedLock struct {
 // publishedLock reads the lock in force. Where it cannot be read nothing is to be allocated:
 // addresses would be taken that others have.
 func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (publishedLock, error) {
+	verify, err := verifiers("", t.file, buildFlags{})
+	if err != nil {
+		return publishedLock{}, err
+	}
 	p, err := a.readPublished(ctx, publishedInput{
-		file: t.file, address: f.repo, branch: f.branch, flag: "--publish-branch", asked: f.branch != reconciler.DefaultPublishBranch,
+		file: t.file, address: f.repo, branch: f.branch, flag: "--publish-branch", asked: f.branch != reconciler.DefaultPublishBranch, verify: verify,
 	})
 	// A remote that is gone is no repository, either.
 	if f.repo == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch) {

@@ -38,6 +38,11 @@ other, and deletion of what was applied before and left the tree.
 The tree is built from the topology (needs the root key), or is a folder that
 hawser render wrote (--tree), or the branch that a reconciler publishes (--repo).
 
+With --repo the newest commit counts that the pinned signers of every cluster (Secret
+hawser-trust) and those of --signers signed as published. Newer commits are skipped with
+a warning. If no commit counts, nothing is applied. Without any signers a warning says
+that the branch is not verified.
+
 --dry-run asks the API servers what would change and prints exactly what the apply
 then does. On a terminal an apply prints that, too, and asks; --yes goes on without,
 as everything else does that is no terminal. A cluster that cannot be reached holds up no other. ServiceExports of
@@ -59,6 +64,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
+	flags.StringVar(&f.signers, "signers", "", "file with signers of the commits of --repo, besides those that the clusters have pinned")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask on a terminal")
 	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
@@ -79,6 +85,14 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
+	if s.from != nil {
+		if err := s.verified(ctx, a, clusters, f.treeFlags); err != nil {
+			return err
+		}
+		if clusters, err = f.choose(s.clusters); err != nil {
+			return err
+		}
+	}
 	defer a.progress("asking the clusters")()
 	tree, err := s.build(ctx, a, clusters, f.treeFlags)
 	if err != nil {
@@ -89,6 +103,9 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 		if o.Signers, err = signers(s.set, f.buildFlags); err != nil {
 			return err
 		}
+	}
+	if s.from != nil {
+		o.Verify = s.from.verify
 	}
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}

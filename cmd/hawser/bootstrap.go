@@ -22,6 +22,7 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema"
 )
 
@@ -220,6 +221,7 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 	if err != nil {
 		return err
 	}
+	o.Verify = (&published{store: store, Baseline: plan.Baseline{Commit: out.Published}}).verify
 	if o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, tree, o.Signers); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -85,6 +86,8 @@ type treeFlags struct {
 	tree   string
 	repo   string
 	branch string
+	// signers is the file of --signers, for repo.
+	signers string
 }
 
 // source is a tree to apply, or the topology to build it from.
@@ -93,6 +96,7 @@ type source struct {
 	clusters []string
 	topology topology
 	set      *schema.ClusterSet // of topology
+	from     *published         // the commit that tree is from; nil = no commit
 }
 
 // open reads what the arguments and flags name. A topology is not built yet:
@@ -112,14 +116,19 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.tree)
 		}
 	case f.repo != "":
-		p, err := a.readPublished(ctx, publishedInput{address: f.repo, branch: f.branch, flag: "--branch"})
+		// The tree says only which clusters to read the signers from: verified replaces it.
+		in := publishedInput{address: f.repo, branch: f.branch, flag: "--branch", rendered: true}
+		p, err := in.read(ctx)
 		if err != nil {
 			return s, err
 		}
 		if p.Commit == "" {
 			return s, fmt.Errorf("--repo %s: nothing is published on branch %s", f.repo, f.branch)
 		}
-		s.tree = p.tree
+		for _, text := range p.says {
+			_, _ = fmt.Fprintln(a.err, text)
+		}
+		s.tree, s.from = p.tree, &p
 	default:
 		t, err := a.readTopology(args)
 		if err != nil {
@@ -141,6 +150,48 @@ func present(text string) int {
 		return 0
 	}
 	return 1
+}
+
+// verified replaces the tree of --repo by the newest commit that the signers of --signers and
+// the pinned signers of all clusters accept. Without any signers it warns.
+func (s *source) verified(ctx context.Context, a *app, clusters []*apply.Cluster, f treeFlags) error {
+	verify, err := verifiers(f.signers, "", buildFlags{})
+	if err != nil {
+		return err
+	}
+	for _, pins := range apply.PinsIn(ctx, clusters) {
+		v, err := newVerifier("Secret "+render.TrustSecret+" of cluster "+pins.Cluster, pins.Raw)
+		if err != nil {
+			continue // the plan of that cluster refuses its pins
+		}
+		verify = append(verify, v)
+	}
+	in := publishedInput{address: f.repo, branch: f.branch, flag: "--branch", verify: verify, notice: true}
+	p, err := in.read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, text := range p.says {
+		if !slices.Contains(s.from.says, text) { // which open printed
+			_, _ = fmt.Fprintln(a.err, text)
+		}
+	}
+	s.tree, s.from, s.clusters = p.tree, &p, apply.Clusters(p.tree)
+	return nil
+}
+
+// verify refuses a commit that the pins of a cluster do not accept. The plan of each cluster
+// calls it, so a cluster that did not answer before is not left out.
+func (p *published) verify(cluster string, pins []byte) error {
+	v, err := newVerifier("Secret "+render.TrustSecret, pins)
+	if err != nil {
+		return err
+	}
+	why, err := v.why(p.store, plumbing.NewHash(p.Commit))
+	if err == nil && why != "" {
+		err = fmt.Errorf("commit %.12s is not a published commit for cluster %s: %s", p.Commit, cluster, why)
+	}
+	return err
 }
 
 // build gives the tree. One that is built from a topology goes on from what the

@@ -51,6 +51,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 		out[name] = folders
 	}
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	out["signers"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
 		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "follow", "for", "from", "git-username", "host", "ignore", "image",

@@ -22,6 +22,7 @@ type diffFlags struct {
 	buildFlags
 	against string
 	repo    string
+	signers string
 	output  string
 	live    bool
 	tree    string
@@ -38,6 +39,11 @@ func newDiffCommand(a *app) *cobra.Command {
 		Long: `Compare the topology as it is on disk, committed or not, with what is published,
 and print the plan: what is created (+), changed (~), replaced (±) and deleted (-),
 for each cluster, with the line that causes it and who is disrupted.
+
+The baseline is the newest commit of the branch with a signature of a signer: of
+--signers FILE, of the root key, or of ` + publishedSigners + ` beside the topology. Newer
+commits are skipped with a warning. Without signers the baseline is not verified, and
+a warning says so. If no commit has such a signature, the exit code is 2.
 
 What is published is the branch "rendered" of the repository that holds the file.
 --against names another branch, a tag, a commit or a folder that hawser render
@@ -70,7 +76,7 @@ are disruptive, or those by which somebody newly reaches something (reach).`,
 				}
 			}
 			if f.live {
-				for _, flag := range []string{"against", "repo", "fail-on"} {
+				for _, flag := range []string{"against", "repo", "fail-on", "signers"} {
 					if cmd.Flags().Changed(flag) {
 						return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
 					}
@@ -88,6 +94,7 @@ are disruptive, or those by which somebody newly reaches something (reach).`,
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.signers, "signers", "", signersHelp)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
 		outMarkdown+"\ta comment of a pull request", outGitHub+"\tannotations of its lines", outSARIF+"\tfor code scanning")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
@@ -108,8 +115,13 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 		return err
 	}
 	defer a.progress("comparing " + t.file + " with " + f.against)()
+	verify, err := verifiers(f.signers, t.file, f.buildFlags)
+	if err != nil {
+		return err
+	}
 	have, err := a.readPublished(ctx, publishedInput{
 		file: t.file, address: f.repo, branch: f.against, flag: "--against", asked: cmd.Flags().Changed("against"), compare: true,
+		verify: verify, notice: true,
 	})
 	if err != nil {
 		return err
@@ -133,13 +145,19 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	if !forReview(f.output) {
 		a.printFindings(built.Warnings, t.files())
 	}
+	warnings := built.Warnings
+	for _, text := range have.says {
+		if text, loud := strings.CutPrefix(text, "WARNING: "); loud {
+			warnings = append(warnings, diag.Diagnostic{Severity: diag.Warning, Code: "skipped-commit", Pos: diag.Pos{File: t.file}, Summary: text})
+		}
+	}
 	refused := built.Admit(have.tree, f.rules, "", t.files())
 	if err := a.checkSigners(t, built); refused == nil && err != nil {
 		return err
 	}
 	return a.printPlan(planInput{
 		want: built.Tree, have: have.tree, source: built.Source, output: f.output, failOn: f.failOn,
-		baseline: &have.Baseline, refused: refused, warnings: built.Warnings,
+		baseline: &have.Baseline, refused: refused, warnings: warnings,
 	})
 }
 

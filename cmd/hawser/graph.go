@@ -132,7 +132,11 @@ func (f showFlags) askedFor(shown *fabric.Fabric) showFlags {
 
 // graphSince gives the map with what changes since what --diff names.
 func (a *app) graphSince(ctx context.Context, file string, now *fabric.Fabric, f graphFlags) (*clustermap.Map, error) {
-	have, err := a.readPublished(ctx, publishedInput{file: file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true})
+	verify, err := verifiers("", file, buildFlags{})
+	if err != nil {
+		return nil, err
+	}
+	have, err := a.readPublished(ctx, publishedInput{file: file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true, verify: verify, notice: true})
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 type historyFlags struct {
 	repo, branch, output string
+	signers              string
 	number               int
 }
 
@@ -34,6 +35,10 @@ type publication struct {
 	Subject string       `json:"subject"`
 	Summary plan.Summary `json:"summary"`
 	Changes string       `json:"changes"` // in one line
+	// Verified reports that a signer signed the commit as published, Refused why it does not
+	// count. Both are empty if the command has no signers.
+	Verified bool   `json:"verified"`
+	Refused  string `json:"refused,omitempty"`
 }
 
 func newHistoryCommand(a *app) *cobra.Command {
@@ -45,6 +50,10 @@ func newHistoryCommand(a *app) *cobra.Command {
 from which commit of the topology and whose, and how much of each kind it changed.
 The repository is the one that holds the topology, or --repo.
 
+The column SIGNED says whether a signer of the clusterset (--signers FILE, or
+` + publishedSigners + ` beside the topology) signed the commit as published. A warning
+names each commit that does not count. Without signers a warning says so.
+
 Exit codes: 0 done, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.history(cmd.Context(), args, f) },
@@ -52,6 +61,7 @@ Exit codes: 0 done, 2 error.`,
 	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	cmd.Flags().StringVar(&f.signers, "signers", "", signersHelp)
 	cmd.Flags().IntVarP(&f.number, "number", "n", 10, "how many commits to show; 0 = all")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
@@ -61,13 +71,17 @@ func (a *app) history(ctx context.Context, args []string, f historyFlags) error 
 	if f.number < 0 {
 		return fmt.Errorf("-n %d: it is a number of commits, or 0 for all", f.number)
 	}
-	address := f.repo
+	address, file := f.repo, ""
 	if address == "" {
 		t, err := a.readTopology(args)
 		if err != nil {
 			return err
 		}
-		address = filepath.Dir(t.file)
+		address, file = filepath.Dir(t.file), t.file
+	}
+	verify, err := verifiers(f.signers, file, buildFlags{})
+	if err != nil {
+		return err
 	}
 	defer a.progress("reading branch " + f.branch)()
 	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, f.branch)
@@ -78,23 +92,42 @@ func (a *app) history(ctx context.Context, args []string, f historyFlags) error 
 	if err != nil {
 		return fmt.Errorf("read published branch: %w", err)
 	}
-	list, err := a.publications(ctx, store, head.Commit, f.number)
+	list, err := a.publications(ctx, store, head.Commit, f.number, verify)
 	if err != nil {
 		return err
+	}
+	if len(verify) == 0 {
+		_, _ = fmt.Fprintln(a.err, notVerified)
+	}
+	for _, p := range list {
+		if p.Refused != "" {
+			_, _ = fmt.Fprintf(a.err, "WARNING: commit %.12s of %s does not count: %s\n", p.Commit, f.branch, p.Refused)
+		}
 	}
 	if f.output != "text" {
 		return a.encode(f.output, map[string]any{"branch": f.branch, "publications": list})
 	}
-	t := table{title: "Published on " + f.branch, head: []string{"TIME", "COMMIT", "SOURCE", "AUTHOR", "CHANGES", "SUBJECT"}}
+	t := table{title: "Published on " + f.branch, head: []string{"TIME", "COMMIT", "SOURCE", "AUTHOR", "SIGNED", "CHANGES", "SUBJECT"}}
 	for _, p := range list {
-		t.rows = append(t.rows, []string{p.Time, fmt.Sprintf("%.12s", p.Commit), fmt.Sprintf("%.12s", p.Source), p.Author, p.Changes, p.Subject})
+		t.rows = append(t.rows, []string{p.Time, fmt.Sprintf("%.12s", p.Commit), fmt.Sprintf("%.12s", p.Source), p.Author, p.signed(), p.Changes, p.Subject})
 	}
 	_, err = a.out.Write([]byte(t.String()))
 	return err
 }
 
+// signed returns whether a publication is verified, for the table.
+func (p publication) signed() string {
+	switch {
+	case p.Verified:
+		return "yes"
+	case p.Refused != "":
+		return "NO"
+	}
+	return "not verified"
+}
+
 // publications walks a branch back along first parents.
-func (a *app) publications(ctx context.Context, store *repo.Store, at repo.Hash, most int) ([]publication, error) {
+func (a *app) publications(ctx context.Context, store *repo.Store, at repo.Hash, most int, verify []verifier) ([]publication, error) {
 	list := []publication{}
 	tree, err := treeOf(store, at)
 	for err == nil && !at.IsZero() && (most == 0 || len(list) < most) && ctx.Err() == nil {
@@ -111,6 +144,12 @@ func (a *app) publications(ctx context.Context, store *repo.Store, at repo.Hash,
 		}
 		if p, err = publicationOf(store, at); err != nil {
 			break
+		}
+		for _, v := range verify {
+			if p.Refused, err = v.why(store, at); err != nil {
+				return list, err
+			}
+			p.Verified = p.Refused == ""
 		}
 		if cut {
 			p.Changes = "unknown: the clone ends here"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
@@ -25,7 +26,8 @@ const remotePatience = 10 * time.Second
 // published is what a branch holds, or a folder. Where nothing is published it is empty,
 // and named againstNone.
 type published struct {
-	tree render.Tree
+	tree  render.Tree
+	store *repo.Store // holds the commit; nil without one
 	plan.Baseline
 	none string // why it is empty, where nobody asked for that
 	what string // it is, for people
@@ -39,6 +41,12 @@ type publishedInput struct {
 	flag          string // that names branch
 	asked         bool   // somebody did
 	compare       bool   // the reader is told what it is compared with
+	// verify are the verifiers that a commit must satisfy. Without any, unverified commits
+	// count, and notice has the reader warned.
+	verify []verifier
+	notice bool
+	// rendered skips commits that hold no rendered tree, without a check of signatures.
+	rendered bool
 }
 
 // readPublished reads what is published, and says what has to be known of it. Only where no
@@ -115,16 +123,23 @@ func (in publishedInput) current(ctx context.Context, store *repo.Store, found r
 				continue
 			}
 		}
-		newer, at, err := moved(ctx, r, branch, found.Commit)
+		newer, at, err := in.moved(ctx, r, branch, found.Commit)
 		name := r.Name + "/" + branch
 		switch {
 		case err != nil:
 			p.says = append(p.says, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
 		case newer == nil:
 		case tracked:
-			if p, err = in.commit(newer, name, at); err != nil {
+			fetched, err := in.commit(newer, name, at)
+			if err != nil {
 				return p, err
 			}
+			if fetched.Revision < p.Revision {
+				p.says = append(p.says, fmt.Sprintf("WARNING: %s went back from revision %d to %d since the last git fetch: the branch was reset, and the commit of that fetch counts",
+					name, p.Revision, fetched.Revision))
+				continue
+			}
+			p = fetched
 			p.says = append(p.says, name+" moved since the last git fetch: fetched now")
 		default:
 			hint := in.flag + " " + name + " compares with that"
@@ -137,12 +152,20 @@ func (in publishedInput) current(ctx context.Context, store *repo.Store, found r
 	return p, nil
 }
 
+// depth is the depth of a fetch: a verifier may need older commits.
+func (in publishedInput) depth() int {
+	if len(in.verify) > 0 {
+		return 0
+	}
+	return 1
+}
+
 // moved asks a remote for a branch, and gives the remote with it; nil where it is at the
 // commit still.
-func moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
+func (in publishedInput) moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remotePatience)
 	defer cancel()
-	if store, err = repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1}); err != nil {
+	if store, err = repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: in.depth()}); err != nil {
 		return nil, at, err
 	}
 	if at, err = store.Ask(ctx, branch); err != nil || at == have {
@@ -173,7 +196,7 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 	var asked []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.branch, r.Name+"/")
-		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1}, branch)
+		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Auth: gitAuth(), Depth: in.depth()}, branch)
 		if err != nil {
 			if unreached != nil {
 				err = fmt.Errorf("%w; %w", unreached, err)
@@ -225,13 +248,38 @@ func listed(names []string, what, none string) string {
 }
 
 func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {
-	p := published{Baseline: plan.Baseline{Name: name, Commit: commit.String()}}
+	p := published{store: store, Baseline: plan.Baseline{Name: name}}
+	switch {
+	case len(in.verify) > 0:
+		found, skipped, err := newestVerified(store, in.verify, commit)
+		if errors.Is(err, reconciler.ErrNotPublished) {
+			var from []string
+			for _, v := range in.verify {
+				from = append(from, v.from)
+			}
+			return p, fmt.Errorf("no commit of %s has a signature of %s: %w (if the clone is shallow: git fetch --unshallow)", name, strings.Join(from, " and "), err)
+		}
+		if err != nil {
+			return p, err
+		}
+		commit, p.Revision, p.Verified, p.Skipped = found.Commit, found.Revision, true, skipped
+		p.says = append(p.says, skippedLines(name, skipped)...)
+	case in.notice:
+		p.says = append(p.says, notVerified)
+	}
+	p.Commit = commit.String()
 	at, err := store.When(commit)
 	if err != nil {
 		return p, err
 	}
 	if p.tree, err = store.Tree(commit); err != nil {
 		return p, err
+	}
+	if in.rendered {
+		_, noFabric := render.FabricOf(p.tree)
+		if _, _, parent, err := store.Signature(commit); errors.Is(noFabric, render.ErrNoFabric) && err == nil && !parent.IsZero() {
+			return in.commit(store, name, parent)
+		}
 	}
 	p.Time = at.UTC().Format(time.RFC3339)
 	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))

@@ -25,6 +25,7 @@ import (
 
 type rollbackFlags struct {
 	file, branch, output string
+	signers              string
 	image                string
 	dryRun, yes          bool
 }
@@ -49,6 +50,7 @@ would change; 2 error.`,
 	}
 	fileFlag(cmd, false, &f.file, "topology: a file or a folder")
 	flags := cmd.Flags()
+	flags.StringVar(&f.signers, "signers", "", signersHelp)
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
 	flags.StringVar(&f.image, "image", "", imageHelp)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print the plan")
@@ -81,7 +83,11 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if err != nil {
 		return err
 	}
-	to, err := earlier(store, f.branch, args)
+	verify, err := verifiers(f.signers, t.file, buildFlags{})
+	if err != nil {
+		return err
+	}
+	to, err := earlier(store, f.branch, args, verify)
 	if err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if err != nil {
 		return err
 	}
-	have, err := a.readPublished(ctx, publishedInput{file: t.file, branch: f.branch, flag: "--branch"})
+	have, err := a.readPublished(ctx, publishedInput{file: t.file, branch: f.branch, flag: "--branch", verify: verify, notice: true})
 	if err != nil {
 		return err
 	}
@@ -189,13 +195,19 @@ type target struct {
 	subject           string // of source
 }
 
-// earlier finds the publication that somebody means: COMMIT, or the one before the newest.
-func earlier(store *repo.Store, branch string, args []string) (target, error) {
+// earlier returns the publication COMMIT, or the one before the newest. Commits that a
+// verifier refuses are no publications.
+func earlier(store *repo.Store, branch string, args []string, verify []verifier) (target, error) {
 	var to target
 	head, err := store.Resolve(branch)
 	if err != nil {
 		return to, fmt.Errorf("read published branch: %w (git fetch brings it here)", err)
 	}
+	newestCommit, _, err := newestVerified(store, verify, head.Commit)
+	if err != nil {
+		return to, fmt.Errorf("read branch %s: %w", branch, err)
+	}
+	head.Commit = newestCommit.Commit
 	to.published = head.Commit
 	var newest string
 	if newest, err = store.Trailer(head.Commit, reconciler.TrailerSource); err != nil {
@@ -207,8 +219,20 @@ func earlier(store *repo.Store, branch string, args []string) (target, error) {
 		if err != nil {
 			return to, err
 		}
+		var refused string
+		for _, v := range verify {
+			if refused, err = v.why(store, at); err != nil {
+				return to, err
+			}
+		}
+		if refused != "" {
+			source = ""
+		}
 		wanted := len(args) == 1 && (strings.HasPrefix(at.String(), args[0]) || source != "" && strings.HasPrefix(source, args[0]))
 		if wanted || len(args) == 0 && !first && source != "" && source != newest {
+			if refused != "" {
+				return to, fmt.Errorf("commit %.12s of branch %s is not a published commit: %s", at, branch, refused)
+			}
 			to.published = at
 			found, err := store.Resolve(source)
 			if source == "" || err != nil {

@@ -51,7 +51,11 @@ func (a *app) watch(ctx context.Context, look func() overview) error {
 // the end of the time.
 func (a *app) await(ctx context.Context, t topology, f statusFlags, look func() overview) error {
 	end := time.Now().Add(f.timeout)
-	g := goal{topology: t, from: publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch"}}
+	verify, err := verifiers("", t.file, buildFlags{})
+	if err != nil {
+		return err
+	}
+	g := goal{topology: t, from: publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch", verify: verify}}
 	var said []string
 	for {
 		o := look()

@@ -23,6 +23,7 @@ type uiFlags struct {
 	every     time.Duration
 	repo      string
 	branch    string
+	signers   string
 	page      clusterPageFlags
 }
 
@@ -64,6 +65,7 @@ Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
 	flags := cmd.Flags()
+	flags.StringVar(&f.signers, "signers", "", signersHelp)
 	flags.BoolVar(&f.page.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
 	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
 	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")

@@ -35,7 +35,7 @@ type uiSource struct {
 	readErr  error
 	who      map[[2]string]string // cluster and node to socket or cluster/pod, as they answered
 
-	historyOf repo.Hash // head of the branch when it was read
+	historyOf string // head of the branch and its verifiers, when it was read
 	history   []publication
 
 	planning sync.Mutex // one comparison at a time: each reads two trees and takes a while
@@ -181,54 +181,68 @@ func (s *uiSource) Recent(ctx context.Context, cluster, node string) (any, error
 // them is compared with.
 const historyLength = 30
 
-// published opens the repository with the published branch, and finds its head.
-func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, error) {
-	address := s.flags.repo
+// published opens the repository with the publish branch, and finds its head and who
+// verifies it.
+func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, []verifier, error) {
+	address, file := s.flags.repo, ""
 	if address == "" {
 		set, err := s.Clusterset(ctx)
 		if set == nil {
-			return nil, repo.Hash{}, err
+			return nil, repo.Hash{}, nil, err
 		}
-		address = filepath.Dir(set.File)
+		address, file = filepath.Dir(set.File), set.File
+	}
+	verify, err := verifiers(s.flags.signers, file, buildFlags{})
+	if err != nil {
+		return nil, repo.Hash{}, nil, err
 	}
 	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, s.flags.branch)
 	if err != nil {
-		return nil, repo.Hash{}, err
+		return nil, repo.Hash{}, nil, err
 	}
 	head, err := store.Resolve(s.flags.branch)
 	if errors.Is(err, repo.ErrNoBranch) {
-		return nil, repo.Hash{}, ui.Wrong(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+		return nil, repo.Hash{}, nil, ui.Wrong(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
 	}
 	if err != nil {
-		return nil, repo.Hash{}, fmt.Errorf("read published branch: %w", err)
+		return nil, repo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
 	}
-	return store, head.Commit, nil
+	return store, head.Commit, verify, nil
 }
 
 // History gives the newest publications; they are read again when there is another one.
 func (s *uiSource) History(ctx context.Context) (any, error) {
-	store, head, err := s.published(ctx)
+	store, head, verify, err := s.published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.publications(ctx, store, head)
+	list, err := s.publications(ctx, store, head, verify)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list}, nil
+	warnings := []string{}
+	if len(verify) == 0 {
+		warnings = append(warnings, notVerified)
+	} else if _, skipped, err := newestVerified(store, verify, head); err != nil {
+		warnings = append(warnings, fmt.Sprintf("WARNING: no commit of %s counts: %v", s.flags.branch, err))
+	} else {
+		warnings = append(warnings, skippedLines(s.flags.branch, skipped)...)
+	}
+	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list, "warnings": warnings}, nil
 }
 
-func (s *uiSource) publications(ctx context.Context, store *repo.Store, head repo.Hash) ([]publication, error) {
+func (s *uiSource) publications(ctx context.Context, store *repo.Store, head repo.Hash, verify []verifier) ([]publication, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.history != nil && s.historyOf == head {
+	of := fmt.Sprint(head, verify)
+	if s.history != nil && s.historyOf == of {
 		return s.history, nil
 	}
-	list, err := s.app.publications(ctx, store, head, historyLength+1)
+	list, err := s.app.publications(ctx, store, head, historyLength+1, verify)
 	if err != nil {
 		return nil, err
 	}
-	s.historyOf, s.history = head, list
+	s.historyOf, s.history = of, list
 	return list, nil
 }
 
@@ -236,14 +250,19 @@ func (s *uiSource) publications(ctx context.Context, store *repo.Store, head rep
 // From empty is what is published now, againstNone nothing at all. No other commit and no
 // branch is read for a page: hawser diff compares any two.
 func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
-	store, head, err := s.published(ctx)
+	store, head, verify, err := s.published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.publications(ctx, store, head)
+	list, err := s.publications(ctx, store, head, verify)
 	if err != nil {
 		return nil, err
 	}
+	newest, _, err := newestVerified(store, verify, head)
+	if err != nil {
+		return nil, err
+	}
+	head = newest.Commit
 	for i, name := range []string{from, to} {
 		known := name == "" || i == 0 && name == againstNone || slices.ContainsFunc(list, func(p publication) bool { return p.Commit == name })
 		if !known {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,14 @@ func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 		return nil
 	}
 	pins, err := pinsOf(have)
+	if p.want.verify != nil {
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		if err := p.want.verify(c.Name, pins); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		var raised []byte
 		if raised, err = p.want.raiseFloors(pins); err == nil && !bytes.Equal(raised, pins) {
@@ -65,6 +74,28 @@ func pinsOf(secret *unstructured.Unstructured) ([]byte, error) {
 		return nil, fmt.Errorf("its %s is not base64", render.TrustKey)
 	}
 	return raw, nil
+}
+
+// Pins are the pinned signers of a cluster, in the format of trust.ParsePins.
+type Pins struct {
+	Cluster string
+	Raw     []byte
+}
+
+// PinsIn returns the pins of the clusters that have some and answer. The plan of a cluster
+// reads them again, so a cluster that is left out here is not trusted.
+func PinsIn(ctx context.Context, clusters []*Cluster) []Pins {
+	found := make([]Pins, len(clusters))
+	Each(clusters, func(i int, c *Cluster) {
+		secret, err := c.get(ctx, IDOf(PinSecret("")))
+		if err != nil || secret == nil {
+			return
+		}
+		if raw, err := pinsOf(secret); err == nil {
+			found[i] = Pins{Cluster: c.Name, Raw: raw}
+		}
+	})
+	return slices.DeleteFunc(found, func(p Pins) bool { return p.Raw == nil })
 }
 
 // raiseFloors decides about the documents of the tree as a new agent does, and returns the

@@ -3,10 +3,12 @@ package apply
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/fabric/trust"
@@ -63,4 +65,33 @@ func pinProof(t *testing.T, by ssh.Signer, kind trust.Kind, s trust.Statement) [
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// TestVerifiedApply: a cluster whose pins do not accept the source of the tree does not change.
+func TestVerifiedApply(t *testing.T) {
+	t.Parallel()
+	f, c := newFake(t, "g1")
+	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(pinSigner(t, "o").PublicKey())}))
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "hawser-system"}}}
+	if _, err := c.put(t.Context(), namespace, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.put(t.Context(), PinSecret(string(pins)), false); err != nil {
+		t.Fatal(err)
+	}
+	if found := PinsIn(t.Context(), []*Cluster{c}); len(found) != 1 || string(found[0].Raw) != string(pins) {
+		t.Fatalf("pins %v", found)
+	}
+	before := len(f.log)
+	var asked string
+	want := Want{Cluster: "g1", verify: func(cluster string, raw []byte) error {
+		asked = cluster + " " + string(raw)
+		return errors.New("not signed")
+	}}
+	if err := c.planPins(t.Context(), &Plan{want: want}); err == nil || err.Error() != "not signed" {
+		t.Errorf("err %v", err)
+	}
+	if asked != "g1 "+string(pins) || len(f.log) != before {
+		t.Errorf("asked %q, changes %v", asked, f.log[before:])
+	}
 }

@@ -39,6 +39,9 @@ type Options struct {
 	Signers []string
 	// Setups are what clusters get besides what the tree has for them, by their names.
 	Setups map[string]Setup
+	// Verify decides about the source of the tree with the pins of a cluster; its error
+	// leaves the cluster unchanged. nil = no source to verify.
+	Verify func(cluster string, pins []byte) error
 	Wait   *Wait // nil = do not wait
 	// Say reports what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
@@ -102,6 +105,7 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 		j.want.leaveDefinitions()
 	}
 	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers)
+	j.want.verify = o.Verify
 	if setup, ok := o.Setups[j.cluster.Name]; ok {
 		j.want.setUp(setup)
 	}

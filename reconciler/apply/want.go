@@ -32,6 +32,7 @@ type Want struct {
 	proof        []byte
 	sealed       keys.Sealed // of this cluster; zero if it has left
 	setup        Setup
+	verify       func(cluster string, pins []byte) error // Options.Verify
 }
 
 // WantOf gives what a rendered tree says of a cluster.

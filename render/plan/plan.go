@@ -45,6 +45,18 @@ type Baseline struct {
 	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a folder
 	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
 	Time string `json:"time,omitempty"`
+	// Revision is the one that the commit's signature covers; 0 = not verified.
+	Revision int64 `json:"revision,omitempty"`
+	// Verified reports that a signer of the clusterset signed the commit as published.
+	Verified bool `json:"verified"`
+	// Skipped are newer commits of the branch that do not count, newest first.
+	Skipped []Skipped `json:"skipped,omitempty"`
+}
+
+// Skipped is a commit of the publish branch that no signer signed as published.
+type Skipped struct {
+	Commit string `json:"commit"`
+	Why    string `json:"why"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy, an entry

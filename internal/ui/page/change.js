@@ -14,12 +14,12 @@ export function open(main, query, page) {
   const to = h('select', { 'aria-label': 'Compare to', change: () => page.set({ from: from.value, to: to.value }) });
   main.append(h('div', { class: 'bar' }, find, h('label', {}, only, 'only what disrupts'), h('label', {}, 'from', from), h('label', {}, 'to', to)), body);
   body.append(h('div', { class: 'split' }, times, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Plan' }, plan)));
-  let view = {}, past = [], listed = 0, made = null, of = '';
+  let view = {}, past = [], warnings = [], listed = 0, made = null, of = '';
 
   async function load() {
     try {
       const got = await ask('api/history');
-      past = got.publications; listed = got.listed;
+      past = got.publications; warnings = got.warnings ?? []; listed = got.listed;
       timesList();
       picks();
     } catch (err) { times.replaceChildren(h('p', { class: 'faint' }, err.message)); }
@@ -51,10 +51,10 @@ export function open(main, query, page) {
   function timesList() {
     const most = Math.max(1, ...past.map((p) => p.summary.add + p.summary.change + p.summary.destroy));
     const row = (to, from, title, note, picture) => h('li', {}, h('a', { href: page.link('change', { from, to, q: view.q, breaks: view.breaks }), 'aria-current': view.to === to && view.from === from ? 'true' : null }, title, h('small', {}, note), picture ?? ''));
-    times.replaceChildren(h('h2', {}, 'Published'), h('ol', { class: 'times' },
+    times.replaceChildren(h('h2', {}, 'Published'), ...warnings.map((text) => h('p', { class: 'bad', role: 'alert' }, text)), h('ol', { class: 'times' },
       row('', '', 'The topology as it is now', 'compared with what is published'),
       past.slice(0, listed).map((p, i) => row(p.commit, before(i), cut(p.subject, 70),
-        `${new Date(p.time).toLocaleString()}, ${p.author}, ${p.commit.slice(0, 12)}: ${p.changes}${p.summary.disruptive ? `, ${p.summary.disruptive} disrupt` : ''}`, bars(p.summary, most)))));
+        `${new Date(p.time).toLocaleString()}, ${p.author}, ${p.commit.slice(0, 12)}${p.refused ? ', NOT SIGNED' : ''}: ${p.changes}${p.summary.disruptive ? `, ${p.summary.disruptive} disrupt` : ''}`, bars(p.summary, most)))));
   }
 
   async function compare() {

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// publishedSigners is the committed file of signers beside the topology, in the format of
+// hawser keys signers.
+const publishedSigners = "published.signers"
+
+const signersHelp = "file with the signers of published commits, as hawser keys signers prints it (default: " + publishedSigners + " beside the topology)"
+
+// notVerified is what commands print that have no signers.
+const notVerified = "warning: baseline is not verified: anyone with push access to the branch can change it " +
+	"(--signers FILE, or " + publishedSigners + " beside the topology, with the output of hawser keys signers)"
+
+// verifier knows whose published commits count.
+type verifier struct {
+	clusterset string
+	signers    []string // as authorized_keys has them
+	from       string   // the file or Secret with the signers
+}
+
+// newVerifier reads a file of pins, which must be those of one clusterset.
+func newVerifier(from string, raw []byte) (verifier, error) {
+	pins, err := trust.ParsePins(raw)
+	if err != nil {
+		return verifier{}, fmt.Errorf("signers %s: %w", from, err)
+	}
+	v := verifier{clusterset: pins[0].Clusterset, from: from}
+	for _, p := range pins {
+		if p.Clusterset != v.clusterset {
+			return verifier{}, fmt.Errorf("signers %s: they are of two clustersets, %s and %s", from, v.clusterset, p.Clusterset)
+		}
+		if !slices.Contains(v.signers, p.Key) {
+			v.signers = append(v.signers, p.Key)
+		}
+	}
+	return v, nil
+}
+
+// verifiers returns the verifier of the first source that exists: the file that a flag names,
+// the root key, or published.signers beside the topology. It is empty if none exists. The
+// topology is a file, or empty.
+func verifiers(flag, topology string, f buildFlags) ([]verifier, error) {
+	if flag != "" {
+		raw, err := checkout.ReadNamed(flag)
+		if err != nil {
+			return nil, fmt.Errorf("read --signers: %w", err)
+		}
+		v, err := newVerifier(flag, raw)
+		return []verifier{v}, err
+	}
+	if topology == "" || topology == "-" {
+		return nil, nil
+	}
+	root, err := f.rootKey()
+	if err != nil {
+		return nil, err
+	}
+	if root != nil {
+		raw, err := checkout.ReadNamed(topology)
+		if err != nil {
+			return nil, err
+		}
+		var named struct {
+			Metadata struct {
+				Name string `yaml:"name"`
+			} `yaml:"metadata"`
+		}
+		if yaml.Unmarshal(raw, &named) != nil || named.Metadata.Name == "" {
+			return nil, nil // the command reports the errors of the topology
+		}
+		_, all, err := root.Signers(named.Metadata.Name, nil)
+		if err != nil {
+			return nil, err
+		}
+		v := verifier{clusterset: named.Metadata.Name, from: f.root}
+		for _, s := range all {
+			v.signers = append(v.signers, trust.Line(s.PublicKey()))
+		}
+		return []verifier{v}, nil
+	}
+	file := filepath.Join(filepath.Dir(topology), publishedSigners)
+	raw, err := checkout.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := newVerifier(file, raw)
+	return []verifier{v}, err
+}
+
+// why returns why a commit does not count; empty if it does.
+func (v verifier) why(store *repo.Store, commit repo.Hash) (string, error) {
+	_, err := reconciler.VerifyPublished(store, v.clusterset, v.signers, commit)
+	if errors.Is(err, reconciler.ErrNotPublished) {
+		_, text, _ := strings.Cut(err.Error(), ": commit ")
+		_, text, _ = strings.Cut(text, ": ")
+		return text, nil
+	}
+	return "", err
+}
+
+// maxReasons bounds how many skipped commits get their own reason.
+const maxReasons = 20
+
+// newestVerified returns the newest commit, from one back along first parents, that all
+// verifiers accept, and the commits that it skipped, newest first. It fails with
+// reconciler.ErrNotPublished if no commit counts.
+func newestVerified(store *repo.Store, by []verifier, from repo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
+	at, skipped := reconciler.PublishedCommit{Commit: from}, []plan.Skipped{}
+	for i, agreed := 0, 0; agreed < len(by); i++ {
+		v := by[i%len(by)]
+		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, repo.Hash{})
+		for _, commit := range passed {
+			s := plan.Skipped{Commit: commit.String(), Why: "see the commits above"}
+			if len(skipped) < maxReasons {
+				var failed error
+				if s.Why, failed = v.why(store, commit); failed != nil {
+					return found, skipped, failed
+				}
+			}
+			skipped = append(skipped, s)
+		}
+		if err != nil {
+			return found, skipped, err
+		}
+		if agreed++; found.Commit != at.Commit {
+			agreed = 1
+		}
+		at = found
+	}
+	return at, skipped, nil
+}
+
+// skippedLines are the warnings about skipped commits.
+func skippedLines(name string, skipped []plan.Skipped) []string {
+	var out []string
+	for i, s := range skipped {
+		if i == maxReasons {
+			return append(out, fmt.Sprintf("WARNING: %d more commits of %s are skipped", len(skipped)-i, name))
+		}
+		out = append(out, fmt.Sprintf("WARNING: commit %.12s of %s is skipped: %s", s.Commit, name, s.Why))
+	}
+	return out
+}
