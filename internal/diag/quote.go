@@ -1,7 +1,9 @@
 package diag
 
 import (
+	"regexp"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -22,6 +24,33 @@ func Clip(value string) string {
 	}
 	return value
 }
+
+// ClipQuoted returns the message of a library on one line, with what it quotes clipped.
+func ClipQuoted(message string) string {
+	const maxMessage = 400
+	message = strings.Join(strings.Fields(message), " ")
+	message = quoted.ReplaceAllStringFunc(message, func(text string) string {
+		mark := text[len(text)-1:]
+		if inner := text[1 : len(text)-1]; Clip(inner) != inner {
+			return text[:1] + Clip(inner) + mark
+		}
+		return text
+	})
+	words := strings.Split(message, " ")
+	for i, word := range words {
+		if !strings.Contains(word, "/") && !quoted.MatchString(word) { // paths of files are not values
+			words[i] = Clip(word)
+		}
+	}
+	message = strings.Join(words, " ")
+	if runes := []rune(message); len(runes) > maxMessage {
+		message = string(runes[:maxMessage]) + "…"
+	}
+	return message
+}
+
+// quoted is a text in quotes, with escapes in double quotes.
+var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`|'[^']*'")
 
 // Quote returns a value in double quotes, clipped, with control characters escaped.
 func Quote(value string) string { return strconv.Quote(Clip(value)) }

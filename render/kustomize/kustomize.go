@@ -46,7 +46,7 @@ func Build(tree map[string][]byte, dir string) (resmap.ResMap, error) {
 	}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+dir)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", shown(dir), err)
+		return nil, fmt.Errorf("build %s: %s", shown(dir), diag.ClipQuoted(err.Error()))
 	}
 	return built, nil
 }
@@ -64,18 +64,20 @@ const (
 	CodeMissing = "kustomize-missing" // a path that the tree does not have
 	CodeField   = "kustomize-field"   // a field that is not used here
 	CodeSyntax  = "kustomize-syntax"  // not a kustomization
+	CodeBound   = "kustomize-bound"   // more work than a build may be
 )
 
 // Check looks at the kustomization of a folder and at all that it leads to. Each
 // finding is an error, at its place in the tree.
 func Check(tree map[string][]byte, dir string) diag.List {
-	c := checker{tree: tree, folders: map[string]bool{}, seen: map[string]bool{}}
+	c := checker{tree: tree, folders: map[string]bool{}, seen: map[string]work{}, files: map[string]content{}}
 	for name := range tree {
 		for at := path.Dir(name); at != "." && !c.folders[at]; at = path.Dir(at) {
 			c.folders[at] = true
 		}
 	}
-	c.folder(path.Clean("./" + dir))
+	c.folder(path.Clean("./"+dir), 1)
+	c.list = append(c.list, c.tally.Rest()...)
 	c.list.Sort()
 	return c.list
 }
@@ -83,33 +85,49 @@ func Check(tree map[string][]byte, dir string) diag.List {
 type checker struct {
 	tree    map[string][]byte
 	folders map[string]bool
-	seen    map[string]bool
+	seen    map[string]work // by folder
+	files   map[string]content
 	list    diag.List
+	tally   diag.Tally
+	bounded bool // the first excess was reported
 }
 
-func (c *checker) folder(dir string) {
-	if c.seen[dir] {
-		return
+// folder checks a folder once, and returns what one build of it costs. The depth counts the
+// folders on the way to it, with itself.
+func (c *checker) folder(dir string, depth int) work {
+	if done, ok := c.seen[dir]; ok {
+		return done
 	}
-	c.seen[dir] = true
+	c.seen[dir] = work{} // kustomize refuses a folder that leads to itself
+	total := work{visits: 1}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		if raw, ok := c.tree[path.Join(dir, name)]; ok {
-			c.file(dir, path.Join(dir, name), raw)
+		raw, ok := c.tree[path.Join(dir, name)]
+		switch {
+		case !ok:
+		case depth > maxDepth:
+			c.bound(path.Join(dir, name),
+				fmt.Sprintf("is more than %d folders deep", maxDepth), "name the folders that are needed in the first kustomization")
+		default:
+			total = total.plus(c.file(dir, path.Join(dir, name), raw, depth))
 		}
 	}
+	c.seen[dir] = total
+	return total
 }
 
 // plain is what a path may consist of. kustomize holds no other names in memory,
 // but for a colon; of these it takes only what begins with github.com/ for remote.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
-func (c *checker) file(dir, name string, raw []byte) {
+// file checks one kustomization, and returns what one build of it costs without its own visit.
+func (c *checker) file(dir, name string, raw []byte, depth int) work {
 	var k types.Kustomization
+	var total work
 	// kustomize's own decoder, which takes names of fields in any case: another one
 	// would not see what kustomize sees.
 	if err := k.Unmarshal(raw); err != nil {
-		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeSyntax, "is not a kustomization: "+err.Error(), "")
-		return
+		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeSyntax, "is not a kustomization: "+diag.ClipQuoted(err.Error()), "")
+		return total
 	}
 	k.FixKustomization()
 	at := places(name, raw)
@@ -119,16 +137,27 @@ func (c *checker) file(dir, name string, raw []byte) {
 		switch {
 		case !plain.MatchString(value) || strings.Contains(value, "//") || path.IsAbs(value) ||
 			strings.HasPrefix(strings.ToLower(value), "github.com/"):
-			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %q is not a path in this tree", field, value),
+			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %s is not a path in this tree", field, diag.Quote(value)),
 				"copy the file into the folder of this kustomization and name it by its relative path, of letters, digits, '.', '_' and '-'")
 		case clean == ".." || strings.HasPrefix(clean, "../"):
-			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %q is outside of this tree", field, value),
+			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %s is outside of this tree", field, diag.Quote(value)),
 				"copy the file into the folder of this kustomization")
 		case folders && c.folders[clean] && c.tree[clean] == nil:
-			c.folder(clean)
+			total = total.plus(c.folder(clean, depth+1))
 		case c.tree[clean] == nil:
-			c.add(at(value), CodeMissing, fmt.Sprintf("%s: there is no %s", field, clean), "")
+			c.add(at(value), CodeMissing, fmt.Sprintf("%s: %s does not exist", field, diag.Clip(clean)), "")
+		default:
+			read := c.read(clean)
+			total.bytes = saturated(total.bytes + len(c.tree[clean]))
+			if field == "resources" {
+				total.objects = saturated(total.objects + read.objects)
+			}
+			c.checkContent(diag.Pos{File: clean, Line: max(read.copies, 1), Column: 1}, read, field == "patches: path")
 		}
+	}
+	inline := func(value, text string) {
+		total.bytes = saturated(total.bytes + len(text))
+		c.checkContent(at(value), inspect([]byte(text)), true)
 	}
 	each := func(field string, values []string, folders bool) {
 		for _, value := range values {
@@ -146,20 +175,25 @@ func (c *checker) file(dir, name string, raw []byte) {
 	each("configurations", k.Configurations, false)
 	//lint:ignore SA1019 kustomize still reads it
 	for _, p := range slices.Concat(k.Patches, k.PatchesJson6902) {
+		total.patches++
+		if p.Target != nil {
+			total.targeted++
+		}
 		file("patches: path", p.Path)
+		inline(p.Patch, p.Patch)
 	}
 	//lint:ignore SA1019 kustomize still reads it
 	for _, p := range k.PatchesStrategicMerge {
-		if !strings.Contains(string(p), "\n") { // otherwise it is the patch itself
+		total.patches++
+		if strings.Contains(string(p), "\n") { // it is the patch itself
+			inline(string(p), string(p))
+		} else {
 			entry("patchesStrategicMerge", string(p), false)
 		}
 	}
-	for _, r := range k.Replacements {
-		file("replacements: path", r.Path)
-	}
 	for key, value := range k.OpenAPI {
 		if key != "path" {
-			c.add(at(key), CodeField, "openapi: "+key+" is not used here", "openapi has the field path")
+			c.add(at(key), CodeField, "openapi: "+diag.Clip(key)+" is not used here", "openapi has the field path")
 			continue
 		}
 		file("openapi: path", value)
@@ -185,6 +219,7 @@ func (c *checker) file(dir, name string, raw []byte) {
 		name  string
 		value any
 	}{
+		{"replacements", k.Replacements}, // can double an object each time
 		{"generators", k.Generators},
 		{"transformers", k.Transformers},
 		{"validators", k.Validators},
@@ -196,9 +231,28 @@ func (c *checker) file(dir, name string, raw []byte) {
 				"patches, components and resources of this tree do the same; put what a chart makes into a file")
 		}
 	}
+	if what := (work{visits: 1}).plus(total).excess(); what != "" {
+		c.bound(name, "is too large to build: "+what, "a component that several others name is built once for each of them: name it once")
+	}
+	return total
+}
+
+// bound adds a finding about a kustomization that is too much work, once for a build.
+func (c *checker) bound(name, summary, hint string) {
+	if !c.bounded {
+		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeBound, summary, hint)
+	}
+	c.bounded = true
 }
 
 func (c *checker) add(at diag.Pos, code, summary, hint string) {
+	if c.tally == nil {
+		c.tally = diag.Tally{}
+	}
+	c.tally[diag.Error]++
+	if c.tally[diag.Error] > diag.MaxFindings {
+		return
+	}
 	c.list = append(c.list, diag.Diagnostic{Severity: diag.Error, Code: code, Pos: at, Summary: summary, Hint: hint})
 }
 
@@ -207,7 +261,11 @@ func (c *checker) add(at diag.Pos, code, summary, hint string) {
 func places(name string, raw []byte) func(string) diag.Pos {
 	var root yaml.Node
 	_ = yaml.Unmarshal(raw, &root)
+	found := 0
 	return func(value string) diag.Pos {
+		if found++; found > diag.MaxFindings {
+			return diag.Pos{File: name, Line: 1, Column: 1} // not reported
+		}
 		out := diag.Pos{File: name, Line: 1, Column: 1}
 		var walk func(n *yaml.Node) bool
 		walk = func(n *yaml.Node) bool {

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render/kustomize"
 )
 
@@ -38,7 +40,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	const at = "clusters/a/kustomization.yaml:"
 	notPath := func(field, value string) string {
-		return fmt.Sprintf("error: %s: %q is not a path in this tree", field, value)
+		return fmt.Sprintf("error: %s: %s is not a path in this tree", field, diag.Quote(value))
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"a base", "resources: [../../base]\n", ""},
@@ -66,13 +68,14 @@ func TestCheck(t *testing.T) {
 		{"a patch", "patches: [{Path: \"http://evil.example/x\"}]\n", at + "1:18: " + notPath("patches: path", "http://evil.example/x")},
 		{"an old patch", "patchesJson6902: [{path: \"http://evil.example/x\"}]\n", at + "1:26: " + notPath("patches: path", "http://evil.example/x")},
 		{"an older patch", "patchesStrategicMerge: [http://evil.example/x]\n", at + "1:25: " + notPath("patchesStrategicMerge", "http://evil.example/x")},
-		{"a replacement", "replacements: [{path: \"http://evil.example/x\"}]\n", at + "1:23: " + notPath("replacements: path", "http://evil.example/x")},
+		{"a replacement", "replacements: [{path: \"http://evil.example/x\"}]\n", at + "1:1: error: replacements is not used here"},
+		{"a long value", "resources: [\"https://" + strings.Repeat("SECRET", 20) + "\"]\n", at + "1:13: error: resources: \"https://SECRETSECRETSECRETSECRETSECRETSE…\" is not a path in this tree"},
 		{"a file of a generator", "configMapGenerator: [{name: x, files: [\"a=http://evil.example/x\"]}]\n", at + "1:40: " + notPath("configMapGenerator: files", "http://evil.example/x")},
 		{"an environment", "secretGenerator: [{name: x, envs: [\"http://evil.example/x\"]}]\n", at + "1:36: " + notPath("secretGenerator: envs", "http://evil.example/x")},
 		{"an old environment", "secretGenerator: [{name: x, env: \"http://evil.example/x\"}]\n", at + "1:34: " + notPath("secretGenerator: envs", "http://evil.example/x")},
 		{"a file of the machine", "resources: [/etc/passwd]\n", at + "1:13: " + notPath("resources", "/etc/passwd")},
 		{"a file above", "resources: [../../../etc/passwd]\n", at + "1:13: " + `error: resources: "../../../etc/passwd" is outside of this tree`},
-		{"no such file", "patches: [{path: nowhere.yaml}]\n", at + "1:18: error: patches: path: there is no clusters/a/nowhere.yaml"},
+		{"no such file", "patches: [{path: nowhere.yaml}]\n", at + "1:18: error: patches: path: clusters/a/nowhere.yaml does not exist"},
 		{"generators", "generators: [patch.yaml]\n", at + "1:1: error: generators is not used here"},
 		{"transformers", "transformers: [patch.yaml]\n", at + "1:1: error: transformers is not used here"},
 		{"validators", "validators: [patch.yaml]\n", at + "1:1: error: validators is not used here"},
@@ -87,6 +90,90 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: refused: %v", c.name, list)
 		case c.want != "" && (len(list) == 0 || !strings.HasPrefix(list[0].Error(), c.want)):
 			t.Errorf("%s: %v, want %s", c.name, list, c.want)
+		}
+	}
+}
+
+// TestBounds checks that trees whose build grows without bound are refused, fast.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+	doubled := func(depth int) map[string][]byte {
+		out := map[string][]byte{"kustomization.yaml": []byte("resources: [cm.yaml]\ncomponents: [c0]\n"), "cm.yaml": []byte(configMap)}
+		for i := range depth {
+			out[fmt.Sprintf("c%d/kustomization.yaml", i)] = fmt.Appendf(nil, "%scomponents: [../c%d, ../c%d]\n", component, i+1, i+1)
+		}
+		out[fmt.Sprintf("c%d/kustomization.yaml", depth)] = []byte(component + "commonAnnotations: {a: b}\n")
+		return out
+	}
+	chain := doubled(0)
+	for i := range 40 {
+		chain[fmt.Sprintf("c%d/kustomization.yaml", i)] = fmt.Appendf(nil, "%scomponents: [../c%d]\n", component, i+1)
+	}
+	chain["c40/kustomization.yaml"] = []byte(component)
+	one := func(kustomization, file string) map[string][]byte {
+		return map[string][]byte{"kustomization.yaml": []byte(kustomization), "cm.yaml": []byte(file)}
+	}
+	laughs, copies := configMap+"x0: &x0 [a, b]\n", "[{op: add, path: /data, value: {}}"
+	for i := range 30 {
+		laughs += fmt.Sprintf("x%d: &x%[1]d [*x%d, *x%[2]d]\n", i+1, i)
+		copies += fmt.Sprintf(", {op: copy, from: /data, path: /data/x%d}", i)
+	}
+	copies += "]"
+	many := "resources: [cm.yaml]\npatches:\n" + strings.Repeat("- {target: {kind: ConfigMap}, patch: 'data: {a: b}'}\n", 30)
+	for _, c := range []struct {
+		name, want string
+		tree       map[string][]byte
+	}{
+		{"a diamond", "", doubled(3)},
+		{"doubled 12 times", "c4/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 folders", doubled(12)},
+		{"doubled 30 times", "c22/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 folders", doubled(30)},
+		{"doubled 3000 times", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", doubled(3000)},
+		{"a chain of 40", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", chain},
+		{"aliases", "cm.yaml:1:1: error: has YAML aliases that stand for more than 10000 values", one("resources: [cm.yaml]\n", laughs)},
+		{"aliases in a patch", "cm.yaml:1:1: error: has YAML aliases", one("patches: [{path: cm.yaml}]\n", laughs)},
+		{"an alias of itself", "cm.yaml:1:1: error: has YAML aliases", one("resources: [cm.yaml]\n", configMap+"x: &x [*x]\n")},
+		{"an alias", "", one("resources: [cm.yaml]\n", configMap+"x: &x [a]\ny: *x\n")},
+		{"copies", "cm.yaml:1:1: error: is a JSON patch with the operation copy", one("patches: [{path: cm.yaml}]\n", copies)},
+		{"copies in an alias", "cm.yaml:1:1: error: is a JSON patch", one("patches: [{path: cm.yaml}]\n", "- {op: &c copy, from: /a, path: /b}\n")},
+		{"copies as JSON", "cm.yaml:1:1: error: is a JSON patch", one("patches: [{path: cm.yaml}]\n", "[{\"op\": \"c\\u006fpy\", \"from\": \"/a\", \"path\": \"/b\"}]\n")},
+		{"copies inline", "kustomization.yaml:1:19: error: is a JSON patch", one("patches: [{patch: '"+copies+"', target: {kind: ConfigMap}}]\n", "")},
+		{"patches of all objects", "", one(many, configMap)},
+		{"patches of many objects", "kustomization.yaml:1:1: error: is too large to build: 1000 objects, 1 folders and 30 patches with a target", one(many, strings.Repeat("---\n"+configMap, 1000))},
+		{"many patches", "kustomization.yaml:1:1: error: is too large to build: it has more than 2000 patches", one("patches:\n"+strings.Repeat("- {path: cm.yaml}\n", 2001), configMap)},
+		{"many reads", "kustomization.yaml:1:1: error: is too large to build: it reads more than 64 MiB", one("configMapGenerator: [{name: x, files: ["+strings.Repeat("cm.yaml, ", 65)+"]}]\n", strings.Repeat("x", 1<<20))},
+	} {
+		began := time.Now()
+		list := kustomize.Check(c.tree, "")
+		if time.Since(began) > 20*time.Second {
+			t.Errorf("%s: took %v", c.name, time.Since(began))
+		}
+		switch {
+		case c.want == "" && len(list) > 0:
+			t.Errorf("%s: refused: %v", c.name, list)
+		case c.want != "" && (len(list) != 1 || !strings.HasPrefix(list[0].Error(), c.want)):
+			t.Errorf("%s: %d findings, first %.300v, want %s", c.name, len(list), list, c.want)
+		}
+	}
+	list := kustomize.Check(one("resources:\n"+strings.Repeat("- 'a b'\n", 100_000), ""), "")
+	if len(list) != 201 {
+		t.Errorf("%d findings", len(list))
+	}
+}
+
+// TestBuildErrors checks that an error of kustomize quotes little of a file.
+func TestBuildErrors(t *testing.T) {
+	t.Parallel()
+	secret := strings.Repeat("SECRET", 20)
+	for _, text := range []string{
+		"patches: [{patch: '" + secret + "', target: {kind: ConfigMap}}]\nresources: [../../base]\n",
+		"patches: [{patch: '{a: \"" + secret + "\"}'}]\n",
+		"resources: [../../base]\npatches: [{patch: '[{op: replace, path: /" + secret + ", value: x}]', target: {kind: ConfigMap}}]\n",
+		secret + ": x\n",
+	} {
+		_, err := kustomize.Build(tree(text), "clusters/a")
+		if err == nil || strings.Contains(err.Error(), secret[:diag.MaxQuoted+1]) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s\n%v", text, err)
 		}
 	}
 }

@@ -1,0 +1,168 @@
+package kustomize
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Bounds of one build. kustomize builds a folder again for each entry that names it, and looks
+// at each object for each patch with a target, which takes about a millisecond.
+const (
+	maxVisits   = 256      // folders, each counted as often as it is built
+	maxDepth    = 32       // folders that lead to one another
+	maxBytes    = 64 << 20 // files, each counted as often as it is read
+	maxPatches  = 2_000
+	maxMatches  = 20_000 // objects times folders and patches with a target
+	maxExpanded = 10_000 // YAML nodes of a file whose aliases are written out
+)
+
+// work counts what a build does.
+type work struct{ visits, bytes, objects, patches, targeted int }
+
+func (w work) plus(o work) work {
+	return work{
+		visits: saturated(w.visits + o.visits), bytes: saturated(w.bytes + o.bytes), objects: saturated(w.objects + o.objects),
+		patches: saturated(w.patches + o.patches), targeted: saturated(w.targeted + o.targeted),
+	}
+}
+
+// saturated keeps sums and products of two counts below an overflow.
+func saturated(n int) int { return min(n, math.MaxInt32) }
+
+// excess returns which bound the work exceeds, or "".
+func (w work) excess() string {
+	switch matches := w.objects * (w.visits + w.targeted); {
+	case w.visits > maxVisits:
+		return fmt.Sprintf("it builds more than %d folders", maxVisits)
+	case w.bytes > maxBytes:
+		return fmt.Sprintf("it reads more than %d MiB", maxBytes>>20)
+	case w.patches > maxPatches:
+		return fmt.Sprintf("it has more than %d patches", maxPatches)
+	case matches > maxMatches:
+		return fmt.Sprintf("%d objects, %d folders and %d patches with a target", w.objects, w.visits, w.targeted)
+	}
+	return ""
+}
+
+// content is what a build needs to know of a YAML file.
+type content struct {
+	objects int
+	aliases bool // they stand for too many values
+	copies  int  // line of the first operation copy, or 0
+}
+
+// read returns the content of a file of the tree.
+func (c *checker) read(name string) content {
+	done, ok := c.files[name]
+	if !ok {
+		done = inspect(c.tree[name])
+		c.files[name] = done
+	}
+	return done
+}
+
+// inspect counts the objects of a YAML text, and looks for what makes a build grow without
+// bound: aliases of aliases, and JSON patches that copy a value into itself.
+func inspect(raw []byte) content {
+	var out content
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	for {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			return out // kustomize reports it, or the file is no YAML and is not read as such
+		}
+		out.objects += objects(&doc)
+		out.aliases = out.aliases || expanded(&doc, map[*yaml.Node]int{})-written(&doc) > maxExpanded
+		out.copies = cmp.Or(out.copies, copies(&doc))
+	}
+}
+
+// checkContent adds findings about a file that a field names, or about the patch at a place.
+func (c *checker) checkContent(at diag.Pos, read content, patch bool) {
+	if read.aliases {
+		c.add(at, CodeBound, fmt.Sprintf("has YAML aliases that stand for more than %d values", maxExpanded), "write the values out")
+	}
+	if patch && read.copies > 0 {
+		c.add(at, CodeBound, "is a JSON patch with the operation copy, which is not used here", "write the value out with the operation add")
+	}
+}
+
+// written counts the nodes below a node as they are in the text.
+func written(n *yaml.Node) int {
+	total := 1
+	for _, child := range n.Content {
+		total += written(child)
+	}
+	return total
+}
+
+// objects counts the mappings with a key kind: at least as many as there are objects.
+func objects(n *yaml.Node) int {
+	count := 0
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "kind" {
+				count = 1
+			}
+		}
+	}
+	for _, child := range n.Content {
+		count += objects(child)
+	}
+	return count
+}
+
+// copies returns the line of the first JSON patch operation that copies a value, or 0.
+func copies(n *yaml.Node) int {
+	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
+		n = resolved(n.Content[0])
+	}
+	if n.Kind != yaml.SequenceNode {
+		return 0
+	}
+	for _, item := range n.Content {
+		item = resolved(item)
+		for i := 0; item.Kind == yaml.MappingNode && i+1 < len(item.Content); i += 2 {
+			if resolved(item.Content[i]).Value == "op" && resolved(item.Content[i+1]).Value == "copy" {
+				return max(item.Line, 1)
+			}
+		}
+	}
+	return 0
+}
+
+// resolved returns the node that an alias stands for, or the node itself.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
+// expanded counts the nodes below a node with all aliases written out. An alias of a node
+// around it has no end.
+func expanded(n *yaml.Node, counts map[*yaml.Node]int) int {
+	n = resolved(n)
+	if done, ok := counts[n]; ok {
+		return done
+	}
+	counts[n] = math.MaxInt32 // until it is counted
+	total := 1
+	for _, child := range n.Content {
+		total = saturated(total + expanded(child, counts))
+	}
+	counts[n] = total
+	return total
+}
