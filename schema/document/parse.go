@@ -52,7 +52,7 @@ func (s *Source) encoding() diag.List {
 	line, column := 1, 1
 	for rest := s.Raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
-		control := r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f
+		control := r < ' ' && r != '\n' && r != '\r' && r != '\t' || r >= 0x7f && r < 0xa0 && r != 0x85 || r == 0xfffe || r == 0xffff
 		if control || r == utf8.RuneError && size == 1 {
 			return diag.List{{Severity: diag.Error, Code: "yaml-encoding", Pos: diag.Pos{File: s.File, Line: line, Column: column, Width: 1},
 				Summary: fmt.Sprintf("byte %#02x is not allowed in a YAML text", rest[0]),

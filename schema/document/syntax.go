@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -18,41 +19,144 @@ import (
 
 var (
 	yamlLine = regexp.MustCompile(`^line (\d+): `)
-	// What the parser, as opposed to the scanner, complains of. Of those the
-	// package gives the line before the one where the collection begins.
-	yamlParser = regexp.MustCompile(`^did not find expected (node content|key|',' or '[\]}]'|'-' indicator|<)`)
-	// Which complaints a line gives rise to that is indented wrongly.
+	// Complaints of the parser, as opposed to the scanner. Their line is counted from 0.
+	yamlParser = regexp.MustCompile(`^(did not find expected (node content|key|',' or '[\]}]'|'-' indicator|<)|found (undefined tag|duplicate|incompatible))`)
+	// Complaints that a wrong indentation causes.
 	yamlIndent = regexp.MustCompile(`^(did not find expected (key|'-' indicator)|mapping values are not allowed)`)
+	// The complaint about an alias, which comes without a line.
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// SyntaxError turns an error of the YAML parser, which knows the line alone, into a finding.
+const (
+	hintBrackets  = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
+	hintBegins    = "check the indentation (spaces, no tabs), brackets and quotes of what begins on this line"
+	hintAliases   = "anchors and aliases are not supported: write the value out"
+	hintStars     = "put text that begins with * or & in quotes"
+	hintTag       = "tags are not supported: remove the tag, or put text that begins with ! in quotes"
+	hintDirective = "remove the line: a topology has no directives, and the rest of the file is read without it"
+)
+
+// syntaxHints maps what a complaint of the YAML package contains to the fix, first match first.
+func syntaxHints() [][2]string {
+	return [][2]string{
+		{"alphabetic or numeric", hintStars}, // read as an alias or an anchor
+		{"tag", hintTag},
+		{"expected '!'", hintTag},
+		{"expected '>'", hintTag},
+		{"URI", hintTag},
+		{"UTF-8 octet", hintTag},
+		{"directive", hintDirective},
+		{"incompatible YAML", hintDirective},
+		{"version number", hintDirective},
+		{"digit or '.'", hintDirective},
+		{"non-alphabetical", hintDirective},
+		{"end of stream", "close the quote that opens on this line"},
+		{"document indicator", "close the quote that opens on this line, before the line with --- or ..."},
+		{"escape character", `write the backslash twice, or use single quotes`},
+		{"hexdecimal", "write the escape with hexadecimal digits, the backslash twice, or use single quotes"},
+		{"escape code", "write the character itself, the backslash twice, or use single quotes"},
+		{"tab character", "indent with spaces, not with tabs"},
+		{"could not find expected ':'", "write a colon and a space behind the key, or put the text in quotes"},
+		{"sequence entries", "put the list below its key, each item on a line of its own that begins with -"},
+		{"mapping keys", "write KEY: VALUE without the question mark"},
+		{"max depth", "nest lists and mappings less deeply"},
+		{"indentation indicator", "write | or > without the 0"},
+		{"comment or line break", "put the text behind | or > on the next line, indented"},
+		{"<document start>", "a topology is one document: remove the text before the line ---, or the line ..."},
+		{"start any token", "put text that begins with @, ` or % in quotes"},
+	}
+}
+
+// SyntaxError turns an error of the YAML parser, which knows at most the line, into a finding.
 func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Pos: diag.Pos{File: s.File}}
-	f.Hint = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
+	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Hint: hintBrackets}
+	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
+		f.Code, f.Hint = "yaml-alias", hintAliases
+		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.word(s.firstWith(err), "*"+m[1])
+		return f
+	}
+	number := 0 // the package leaves out the first line
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
-		number, _ := strconv.Atoi(m[1])
-		if yamlParser.MatchString(text) {
-			if end := s.firstWith(err); end > number+1 {
-				number = end
-			} else {
-				number++
-				f.Hint = "check the indentation (spaces, no tabs), brackets and quotes of what begins on this line"
-			}
-		}
-		if strings.HasPrefix(text, "did not find expected alphabetic") {
-			f.Hint = "put text that begins with * or & in quotes" // it took it for an alias or an anchor
-		}
-		number = min(number, len(s.lines()))
-		f.Pos = s.wholeLine(number)
-		if summary, hint := s.indentation(number); summary != "" && yamlIndent.MatchString(text) {
-			f.Summary, f.Hint = summary, hint
-			return f
+		number, _ = strconv.Atoi(m[1])
+	}
+	if yamlParser.MatchString(text) {
+		if end := s.firstWith(err); end > number+1 {
+			number = end
+		} else {
+			number, f.Hint = number+1, hintBegins
 		}
 	}
-	f.Summary = "not YAML: " + text
+	if strings.HasSuffix(text, "end of stream") && number >= len(s.lines()) && s.openBefore(number) {
+		number = 1 // the package leaves out the first line here, too, and names the last
+	}
+	number = max(min(number, len(s.lines())), 1)
+	f.Pos = s.wholeLine(number)
+	for _, hint := range syntaxHints() {
+		if strings.Contains(text, hint[0]) {
+			f.Hint = hint[1]
+			break
+		}
+	}
+	f.Summary = "not YAML: " + diag.ClipQuoted(text)
+	line := string(s.line(number))
+	summary, hint := s.indentation(number)
+	tab := strings.IndexByte(line, '\t')
+	switch {
+	case isTemplate(line):
+		f.Hint = HintTemplate
+	case strings.HasPrefix(line, "%"):
+		word, _, _ := strings.Cut(strings.Join(strings.Fields(line), " "), " #")
+		f.Summary, f.Hint = "the directive "+diag.Quote(word)+" is not supported", hintDirective
+	case tab >= 0 && strings.TrimLeft(line[:tab], " -") == "":
+		f.Pos = diag.Pos{File: s.File, Line: number, Column: tab + 1, Width: 1}
+		f.Summary, f.Hint = "not YAML: a tab indents the line", "indent with spaces, not with tabs"
+	case strings.HasPrefix(line, "..."):
+		f.Hint = "a topology is one document: remove the line ..."
+	case strings.HasPrefix(text, "mapping values") && strings.Count(line, ": ") > 1:
+		f.Hint = "put a text with a colon and a space in quotes"
+	case strings.HasPrefix(text, "mapping values") && summary == "":
+		f.Hint = "write a colon behind the key on the line before, or put a text with a colon and a space in quotes"
+	case summary != "" && yamlIndent.MatchString(text):
+		f.Summary, f.Hint = summary, hint
+	}
 	return f
+}
+
+// HintTemplate is the hint for a template that was not rendered.
+const HintTemplate = "the line is part of a template: render the template first, and pass the result to Hawser"
+
+// isTemplate reports whether a line has the braces of Go templates, Helm or Jinja.
+func isTemplate(line string) bool {
+	return strings.Contains(line, "{{") || strings.Contains(line, "{%")
+}
+
+// InTemplate reports whether a node stands on a line of a template.
+func (s *Source) InTemplate(n *yaml.Node) bool { return isTemplate(string(s.line(n.Line))) }
+
+// openBefore reports whether a quote is open at the end of the lines before a line.
+func (s *Source) openBefore(number int) bool {
+	before := bytes.Join(s.lines()[:max(number-1, 0)], []byte("\n"))
+	err := yamlError(before)
+	return err != nil && strings.HasSuffix(err.Error(), "end of stream")
+}
+
+// word returns the position of a word on a line, or of the whole line if it has no such word.
+func (s *Source) word(number int, text string) diag.Pos {
+	line := string(s.line(number))
+	for from := 0; ; {
+		at := strings.Index(line[from:], text)
+		if at < 0 {
+			return s.wholeLine(number)
+		}
+		at += from
+		from = at + len(text)
+		if end := strings.TrimLeft(line[from:], " "); end == line[from:] && end != "" && !strings.ContainsAny(end[:1], ",]}") {
+			continue // part of a longer word
+		}
+		return diag.Pos{File: s.File, Line: number, Column: utf8.RuneCountInString(line[:at]) + 1, Width: utf8.RuneCountInString(text)}
+	}
 }
 
 // firstWith gives the first line up to which the text gives the error. The package

@@ -52,6 +52,9 @@ func (t *trail) String() string {
 func (d *decoder) report(n *yaml.Node, t *trail, code, summary, hint string) {
 	path := t.String()
 	d.bad[path] = true
+	if n.Kind != yaml.ScalarNode && d.src.InTemplate(n) { // read as a mapping in a mapping
+		hint = document.HintTemplate
+	}
 	d.note(n, diag.Diagnostic{Code: code, Path: path, Summary: summary, Hint: hint})
 }
 
