@@ -128,7 +128,7 @@ func Placed(list diag.List, src *document.Source) diag.List {
 		out = append(out, d)
 	}
 	out.Sort()
-	return out
+	return src.ClipValues(out)
 }
 
 // ReadRootKey reads a root key file; identityFile holds the age identities that

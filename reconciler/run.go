@@ -104,6 +104,7 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 		attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
 		r.cfg.Log.Error("commit not published, the last good state stays", attrs...)
 		for _, d := range f.Diagnostics[:min(len(f.Diagnostics), maxLogged)] {
+			d = d.Clipped()
 			r.cfg.Log.Error("finding in the topology", "at", d.Pos.String(), "code", d.Code, "path", d.Path,
 				"summary", d.Summary, "hint", d.Hint)
 		}

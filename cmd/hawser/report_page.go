@@ -182,6 +182,7 @@ func (in reportInput) report() (*webreport.Report, error) {
 		ask.Place = nil
 	}
 	for _, d := range in.warnings {
+		d = d.Clipped()
 		r.Findings = append(r.Findings, webreport.Finding{By: "validate", Severity: string(d.Severity), Place: cmp.Or(d.Pos.String(), d.Path), Text: d.Summary, Hint: d.Hint})
 	}
 	if in.asked {

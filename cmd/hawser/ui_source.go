@@ -94,7 +94,7 @@ func (s *uiSource) compile(file string) (compiled, error) {
 	}
 	var findings found
 	if errors.As(err, &findings) && s.read != nil {
-		first := findings.list[slices.IndexFunc(findings.list, isError)]
+		first := findings.list[slices.IndexFunc(findings.list, isError)].Clipped()
 		return c, fmt.Errorf("%s: %s (shown is what the topology was before)", first.Pos, first.Summary)
 	}
 	return c, err

@@ -8,6 +8,7 @@ package diag
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,13 +60,31 @@ type Diagnostic struct {
 	Related  []Related `json:"related,omitempty"` // the other places that cause it
 }
 
+// Clipped returns the finding with no more than MaxQuoted characters of each quoted value and of
+// each name in its paths. All output of findings is clipped.
+func (d Diagnostic) Clipped() Diagnostic {
+	d.Path, d.Summary, d.Hint = clipPath(d.Path), clipQuotes(d.Summary), clipQuotes(d.Hint)
+	d.Related = slices.Clone(d.Related)
+	for i := range d.Related {
+		d.Related[i].Path = clipPath(d.Related[i].Path)
+	}
+	return d
+}
+
+// MarshalJSON returns the clipped finding.
+func (d Diagnostic) MarshalJSON() ([]byte, error) {
+	type plain Diagnostic // without this method
+	return json.Marshal(plain(d.Clipped()))
+}
+
 // Error gives the finding on one line, so that a Diagnostic is an error too.
 func (d Diagnostic) Error() string {
+	d = d.Clipped()
 	text := string(d.Severity) + ": "
 	if d.Path != "" {
-		text += d.Path + ": "
+		text += printable(d.Path) + ": "
 	}
-	text += d.Summary
+	text += printable(d.Summary)
 	if at := d.Pos.String(); at != "" {
 		text = at + ": " + text
 	}

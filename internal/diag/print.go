@@ -50,6 +50,7 @@ type printer struct {
 }
 
 func (p *printer) finding(d Diagnostic) {
+	d = d.Clipped()
 	if at := d.Pos.String(); at != "" {
 		p.out.WriteString(p.paint(bold, at+":") + " ")
 	}
@@ -85,7 +86,13 @@ func (p *printer) snippet(at Pos, mark string) {
 	if at.Line < 1 || at.Line > len(lines) {
 		return
 	}
-	before, under, after := split(bytes.TrimSuffix(lines[at.Line-1], []byte("\r")), at)
+	text := bytes.TrimSuffix(lines[at.Line-1], []byte("\r"))
+	before, under, after := split(text, around(text, at))
+	if body := strings.TrimLeft(under, "- "); strings.HasPrefix(body, "[") || strings.HasPrefix(body, "{") {
+		under = clipValues(under) // a collection of values
+	} else if clipped := Clip(under); clipped != under {
+		under, after = clipped, "" // what follows can belong to the same value
+	}
 	line := cells(before) + cells(under) + cells(after)
 	if strings.TrimSpace(line) == "" {
 		return
@@ -93,6 +100,18 @@ func (p *printer) snippet(at Pos, mark string) {
 	fmt.Fprintf(&p.out, "%5d | %s\n", at.Line, strings.TrimRight(line, " "))
 	carets := strings.Repeat("^", max(width(cells(under)), 1))
 	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(cells(before))), p.paint(mark, carets))
+}
+
+// around returns the place widened to all of a secret that it covers a part of: a part is not
+// known by its form.
+func around(line []byte, at Pos) Pos {
+	for _, m := range identity.FindAllIndex(line, -1) {
+		from, to := utf8.RuneCount(line[:m[0]])+1, utf8.RuneCount(line[:m[1]])+1
+		if end := at.Column + max(at.Width, 1); from < end && at.Column < to {
+			at.Column, at.Width = min(from, at.Column), max(to, end)-min(from, at.Column)
+		}
+	}
+	return at
 }
 
 // split cuts a line into what stands before, at and after a place. Of a long
@@ -121,7 +140,7 @@ func split(line []byte, at Pos) (before, under, after string) {
 	runes = runes[:min(len(runes), maxSnippet)]
 	from = min(from, len(runes))
 	to := min(from+max(at.Width, 1), len(runes))
-	return cutLeft + string(runes[:from]), string(runes[from:to]), string(runes[to:]) + cutRight
+	return cutLeft + clipValues(string(runes[:from])), string(runes[from:to]), strings.TrimSuffix(clipValues(string(runes[to:])), cutRight) + cutRight
 }
 
 // maxIdentity is more characters than an age identity has.
@@ -144,8 +163,9 @@ func cells(text string) string {
 	return printable(strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth)))
 }
 
-// identity is the text form of an age identity, which is a secret.
-var identity = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[0-9A-Z-]+`)
+// identity matches secrets by their form: age identities, tokens of git hosts, JSON Web Tokens,
+// and the login of a URL.
+var identity = regexp.MustCompile(`(?i:AGE-SECRET-KEY-[0-9A-Z-]+)|\b(?:gh[pousr]_|github_pat_|glpat-|eyJ)[A-Za-z0-9_-]{10,}[A-Za-z0-9_.-]*|(?:://)[^\s/@:]+:[^\s/@]+@`)
 
 // printable replaces what would move a terminal's cursor or change its state, and what
 // GitHub's runners take for a command wherever in a line of a log it stands (those that

@@ -9,6 +9,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestSecretsAreHidden checks that no form of a finding holds a secret that is known by its form.
+func TestSecretsAreHidden(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"AGE-SECRET-KEY-1QQQQ", "ghp_0123456789abcdefghijABCDEFGHIJ012345", "github_pat_11ABCDEFG0123456789_x", "glpat-abcdefghij0123456789",
+		"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln", "https://bot:hunter2@git.example.org/x"} {
+		d := Diagnostic{Severity: Error, Path: "a[" + secret + "]", Pos: Pos{"a.yaml", 1, 4, 9}, Summary: "bad " + Quote(secret), Hint: "not " + secret}
+		var out bytes.Buffer
+		if err := Print(&out, List{d}, map[string][]byte{"a.yaml": []byte("x: " + secret + "\n")}, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{out.String(), d.Error(), Line(secret)} {
+			if part := secret[len(secret)/2-4 : len(secret)/2+4]; strings.Contains(text, part) && !strings.Contains(part, "@") {
+				t.Errorf("%s in %s", part, text)
+			}
+		}
+	}
+}
+
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 300) + "WRONG" + strings.Repeat("b", 300)
@@ -60,7 +78,7 @@ func TestPrint(t *testing.T) {
 		{
 			name: "long line",
 			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 2, 301, 5}, Summary: "s"},
-			want: "odd.yaml:2:301: error: s\n    2 | …" + strings.Repeat("a", 40) + "WRONG" + strings.Repeat("b", 75) + "…\n" +
+			want: "odd.yaml:2:301: error: s\n    2 | …" + strings.Repeat("a", 40) + "WRONG" + strings.Repeat("b", 40) + "…\n" +
 				strings.Repeat(" ", 8+41) + "^^^^^\n",
 		},
 		{

@@ -49,6 +49,7 @@ func levels() []string { return []string{levelError, levelWarning, levelNote} }
 func (r *Report) remarks() []remark {
 	var out []remark
 	for _, d := range r.Findings {
+		d = d.Clipped()
 		m := remark{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, rule: clean(d.Code), text: d.Summary,
 			key: d.Code + " " + d.Path}
 		if d.Severity == diag.Error {

@@ -247,6 +247,36 @@ func NodeName(n *yaml.Node, naming []string) string {
 	return paths.Name(parts...)
 }
 
+// ClipValues returns findings whose texts hold no more than diag.MaxQuoted characters of any value
+// of the file. Findings quote keys, and diag clips what they quote.
+func (s *Source) ClipValues(list diag.List) diag.List {
+	if len(list) == 0 || s.Root == nil {
+		return list
+	}
+	var long []string
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && diag.Clip(n.Value) != n.Value {
+			long = append(long, n.Value, diag.Clip(n.Value))
+		}
+		for i, child := range n.Content {
+			if n.Kind != yaml.MappingNode || i%2 == 1 {
+				walk(child)
+			}
+		}
+	}
+	walk(s.Root)
+	if long == nil {
+		return list
+	}
+	clip := strings.NewReplacer(long...)
+	out := slices.Clone(list)
+	for i := range out {
+		out[i].Summary, out[i].Hint = clip.Replace(out[i].Summary), clip.Replace(out[i].Hint)
+	}
+	return out
+}
+
 // Locate adds the places. A default has none: where it conflicts with something
 // in the file, the finding stands there.
 func (s *Source) Locate(f diag.Diagnostic) diag.Diagnostic {

@@ -3,7 +3,6 @@ package load
 import (
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -109,7 +108,7 @@ func (d *decoder) plain(n *yaml.Node, t *trail) bool {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.report(n, t, "yaml-alias", "anchors and aliases are not supported", "write the value out")
 	case n.Style&yaml.TaggedStyle != 0:
-		d.report(n, t, "yaml-tag", "tags such as "+n.Tag+" are not supported", "remove the tag")
+		d.report(n, t, "yaml-tag", "tags such as "+diag.Clip(n.Tag)+" are not supported", "remove the tag")
 	default:
 		return true
 	}
@@ -180,7 +179,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
 		hint = "did you mean " + near + "?"
 		d.bad[t.field(near).String()] = true
 	}
-	d.report(key, t.field(key.Value), "unknown-key", "unknown key "+strconv.Quote(key.Value), hint)
+	d.report(key, t.field(key.Value), "unknown-key", "unknown key "+diag.Quote(key.Value), hint)
 }
 
 // slice reads a sequence.
@@ -191,7 +190,7 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
 	if n.Kind != yaml.SequenceNode {
 		hint := ""
 		if n.Kind == yaml.ScalarNode {
-			hint = "write [" + n.Value + "]"
+			hint = "write [" + diag.Clip(n.Value) + "]"
 		}
 		d.wrongType(n, t, "a list", hint)
 		return

@@ -92,7 +92,7 @@ func (d *decoder) all() diag.List {
 		d.list = append(d.list, d.src.Locate(more))
 	}
 	d.list.Sort()
-	return d.list
+	return d.src.ClipValues(d.list)
 }
 
 // adopt takes over findings that have only paths, and leaves out those that

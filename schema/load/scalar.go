@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/syntax"
 	"hawser.dev/hawser/schema/tags"
 )
@@ -53,7 +54,7 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 	case syntax.IsQuoted(n) || n.ShortTag() != "!!int":
 		d.wrongType(n, t, "a whole number", "")
 	case err != nil || strconv.Itoa(number) != n.Value:
-		d.report(n, t, "bad-number", n.Value+" is not a plain decimal number",
+		d.report(n, t, "bad-number", diag.Clip(n.Value)+" is not a plain decimal number",
 			"write digits only, without a leading zero, sign or underscore")
 	default:
 		v.SetInt(int64(number))
@@ -71,7 +72,7 @@ func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *trail) {
 	case syntax.IsQuoted(n) || tag != "!!int" && tag != "!!float":
 		d.wrongType(n, t, "a number", hint)
 	case err != nil || strings.Trim(n.Value, "-.0123456789") != "":
-		d.report(n, t, "bad-number", n.Value+" is not a plain decimal number", hint)
+		d.report(n, t, "bad-number", diag.Clip(n.Value)+" is not a plain decimal number", hint)
 	default:
 		v.SetFloat(number)
 	}
@@ -91,7 +92,7 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
 	err := tags.Set(v, text)
 	if p, is := v.Interface().(netip.Prefix); is && err == nil && p.IsValid() && p.Bits() == 0 {
 		v.SetZero() // nothing else is to be said of it, and everything overlaps it
-		d.report(n, t, "bad-prefix", text+" is every address that there is",
+		d.report(n, t, "bad-prefix", diag.Clip(text)+" is every address that there is",
 			"write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48")
 		return
 	}
@@ -106,9 +107,9 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
 func textHint(n *yaml.Node, v reflect.Value, f *tags.Field) string {
 	switch {
 	case v.Type() == tags.DurationType && n.ShortTag() == "!!int":
-		return "give the unit: " + withUnit(n.Value, f)
+		return "give the unit: " + diag.Clip(withUnit(n.Value, f))
 	case v.Kind() == reflect.String:
-		return "put it in quotes: " + strconv.Quote(n.Value)
+		return "put it in quotes: " + diag.Quote(n.Value)
 	}
 	return ""
 }
@@ -128,23 +129,23 @@ func withUnit(number string, f *tags.Field) string {
 // unreadable says why a text is no value of v's type.
 func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 	if v.Type() == tags.DurationType {
-		return "bad-duration", fmt.Sprintf("%q is not a duration", text),
+		return "bad-duration", fmt.Sprintf("%s is not a duration", diag.Quote(text)),
 			"a duration looks like 250ms, 25s or 5m"
 	}
 	if v.Type() != tags.PrefixType {
-		return "bad-address", fmt.Sprintf("%q is not an IP address", text),
+		return "bad-address", fmt.Sprintf("%s is not an IP address", diag.Quote(text)),
 			"an address looks like 169.254.73.53 or fd00::53"
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		return "bad-prefix", text + " has no prefix length",
+		return "bad-prefix", diag.Clip(text) + " has no prefix length",
 			fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen())
 	}
 	address, length, _ := strings.Cut(text, "/")
 	if a, err := netip.ParseAddr(address); err == nil && a.Zone() == "" && length != "" && strings.Trim(length, "0123456789") == "" {
-		return "bad-prefix", fmt.Sprintf("%s has the prefix length %s", text, length),
+		return "bad-prefix", fmt.Sprintf("%s has the prefix length %s", diag.Clip(text), diag.Clip(length)),
 			fmt.Sprintf("the length of an IPv%d prefix is 0 to %d", map[bool]int{true: 4, false: 6}[a.Is4()], a.BitLen())
 	}
-	return "bad-prefix", fmt.Sprintf("%q is not a prefix", text),
+	return "bad-prefix", fmt.Sprintf("%s is not a prefix", diag.Quote(text)),
 		"a prefix looks like 10.7.0.0/16 or fd00:7::/48"
 }
 
@@ -157,7 +158,7 @@ func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
 func mappingHint(t *trail, n *yaml.Node) string {
 	switch {
 	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // what the policies look like in prose
-		return "write balance: {policy: " + n.Value + "}"
+		return "write balance: {policy: " + diag.Clip(n.Value) + "}"
 	case t != nil && t.label == "location": // what map services give: 50.11, 8.68
 		return "write location: {latitude: 50.11, longitude: 8.68}"
 	}
@@ -199,15 +200,15 @@ func nodeKind(n *yaml.Node) string {
 	}
 	switch n.ShortTag() {
 	case "!!int", "!!float":
-		return "the number " + n.Value
+		return "the number " + diag.Clip(n.Value)
 	case "!!bool":
 		return "the boolean " + n.Value
 	case "!!timestamp":
-		return "the date " + n.Value
+		return "the date " + diag.Clip(n.Value)
 	case "!!null":
 		return "nothing"
 	}
-	return "the text " + strconv.Quote(n.Value)
+	return "the text " + diag.Quote(n.Value)
 }
 
 // explicitZero refuses a zero that is written out where the field may not be
