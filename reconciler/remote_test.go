@@ -1,6 +1,8 @@
 package reconciler
 
 import (
+	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -10,7 +12,28 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"hawser.dev/hawser/reconciler/repo"
 )
+
+// TestMain has the process trust the certificate of httptest's servers: a login is sent
+// over https only.
+func TestMain(m *testing.M) {
+	srv := httptest.NewTLSServer(nil)
+	srv.Close()
+	dir, err := os.MkdirTemp("", "reconciler")
+	if err != nil {
+		panic(err)
+	}
+	file := filepath.Join(dir, "ca.pem")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}
+	if err := errors.Join(os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.Setenv("SSL_CERT_FILE", file)); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
 
 const token = "t0ken-of-the-test"
 
@@ -40,7 +63,7 @@ func newHost(t *testing.T) *host {
 		Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
 		Env:  []string{"GIT_PROJECT_ROOT=" + h.root, "GIT_HTTP_EXPORT_ALL=1"},
 	}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
 		switch {
 		case h.down.Load():
@@ -65,6 +88,7 @@ func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *rig {
 	}
 	login := func(c *Config) {
 		c.Source.URL, c.Source.Auth.PasswordFile = h.URL+"/"+name, file
+		c.Source.Auth.Host = repo.HostOf(h.URL)
 		c.Publish.Auth = c.Source.Auth
 	}
 	g := newRig(t, true, append([]func(*Config){login}, alter...)...)

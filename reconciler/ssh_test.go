@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hawser.dev/hawser/reconciler/repo"
 )
 
 // sshHost serves bare repositories as a code host does over SSH, by OpenSSH's server: one
@@ -114,6 +116,7 @@ func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *rig {
 	login := func(c *Config) {
 		c.Source.URL = h.url + "/set.git"
 		c.Source.Auth.SSHKeyFile, c.Source.Auth.SSHKnownHosts = filepath.Join(h.dir, key), h.knownHosts
+		c.Source.Auth.Host = repo.HostOf(h.url)
 		c.Publish.Auth = c.Source.Auth
 	}
 	g := newRig(t, true, append([]func(*Config){login}, alter...)...)

@@ -116,7 +116,7 @@ type branch struct {
 
 func newStory(t *testing.T, dir string, seed uint64, whole *rig) *story {
 	t.Helper()
-	store, err := repo.Open(repo.Config{URL: dir})
+	store, err := repo.Open(repo.Config{URL: dir, Named: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 		f.root = file
 	}
 	r, err := a.newReconciler(&reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
-		Source: repo.Config{URL: at.url, Auth: f.auth}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
+		Source: repo.Config{URL: at.url, Auth: withEnvironment(f.auth, f.repo)}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
 		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.otherRoot, Interval: time.Minute,
 		AuthorName: authorName, AuthorEmail: authorEmail,
 	}})
@@ -206,7 +206,7 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 		return a.refusal(failure)
 	}
 	b.Published = out.Published
-	store, err := openRepo(ctx, repo.Config{URL: at.url, Auth: f.login()}, f.branch)
+	store, err := openRepo(ctx, repo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)}, f.branch)
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 		}
 		at.url = remotes[max(i, 0)].URL
 	}
-	remote, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
+	remote, err := repo.Open(repo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)})
 	if err != nil {
 		return at, err
 	}
@@ -308,13 +308,6 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 			at.branch, repo.Redact(at.url), w.Head)}
 	}
 	return at, nil
-}
-
-// login is that of the flags, and of the environment.
-func (f *bootstrapFlags) login() repo.Auth {
-	auth := f.auth
-	auth.Password, auth.SSHKeyPassword = gitAuth().Password, gitAuth().SSHKeyPassword
-	return auth
 }
 
 // setups gives what each cluster gets besides what the tree has for it, and who brings the

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -281,16 +280,16 @@ func branchNames(cmd *cobra.Command, args []string, _ string) []string {
 
 // references gives the branches of a repository, with those that it knows of remotes.
 func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
-	address := filepath.Dir(topologyFor(cmd, args))
+	file, address := topologyFor(cmd, args), ""
 	if f := cmd.Flag("file"); f != nil && f.Value.String() == "." {
-		address = "."
+		file = ""
 	}
 	for _, name := range []string{"repo", "publish-repo"} {
 		if f := cmd.Flag(name); f != nil && f.Value.String() != "" {
 			address = f.Value.String()
 		}
 	}
-	s, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	s, err := repo.Open(repoOf(address, file))
 	if err != nil {
 		return nil, nil
 	}

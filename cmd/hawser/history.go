@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -71,20 +70,20 @@ func (a *app) history(ctx context.Context, args []string, f historyFlags) error 
 	if f.number < 0 {
 		return fmt.Errorf("-n %d: it is a number of commits, or 0 for all", f.number)
 	}
-	address, file := f.repo, ""
-	if address == "" {
+	file := ""
+	if f.repo == "" {
 		t, err := a.readTopology(args)
 		if err != nil {
 			return err
 		}
-		address, file = filepath.Dir(t.file), t.file
+		file = t.file
 	}
 	verify, err := verifiers(f.signers, file, buildFlags{})
 	if err != nil {
 		return err
 	}
 	defer a.progress("reading branch " + f.branch)()
-	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, f.branch)
+	store, err := openRepo(ctx, repoOf(f.repo, file), f.branch)
 	if err != nil {
 		return err
 	}

@@ -78,10 +78,7 @@ func (in publishedInput) read(ctx context.Context) (published, error) {
 		p := published{tree: dir.tree, Baseline: plan.Baseline{Name: in.branch}, what: "compared with the folder " + in.branch}
 		return p, p.check(in.flag)
 	}
-	if in.address == "" {
-		in.address = filepath.Dir(in.file)
-	}
-	store, err := repo.Open(repo.Config{URL: in.address, Auth: gitAuth()})
+	store, err := repo.Open(repoOf(in.address, in.file))
 	if err != nil {
 		return published{}, err
 	}
@@ -323,9 +320,31 @@ func openRepo(ctx context.Context, c repo.Config, branches ...string) (*repo.Sto
 	return store, err
 }
 
-// gitAuth is the login that the environment holds.
+// repoOf returns the repository that a user named, or else the repository of a file.
+func repoOf(address, file string) repo.Config {
+	if address == "" {
+		return repo.Config{URL: filepath.Dir(file), Auth: gitAuth()}
+	}
+	return repo.Config{URL: address, Named: true, Auth: gitAuthFor(address)}
+}
+
+// gitAuthFor returns the login of the environment for the repositories that a user named. It is for one
+// host: HAWSER_GIT_HOST, or else the host of the first address on a server.
+func gitAuthFor(addresses ...string) repo.Auth {
+	auth := gitAuth()
+	for _, address := range addresses {
+		if auth.Host == "" {
+			auth.Host = repo.HostOf(address)
+		}
+	}
+	return auth
+}
+
+// gitAuth returns the login of the environment, which is for HAWSER_GIT_HOST alone. The
+// remotes of a clone come from its config.
 func gitAuth() repo.Auth {
 	return repo.Auth{
+		Host:     os.Getenv("HAWSER_GIT_HOST"),
 		Username: os.Getenv("HAWSER_GIT_USERNAME"), Password: os.Getenv("HAWSER_GIT_TOKEN"),
 		SSHKeyPassword: os.Getenv("HAWSER_SSH_KEY_PASSWORD"),
 	}

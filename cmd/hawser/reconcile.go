@@ -48,7 +48,8 @@ With --state the reconciler remembers what it published last, and refuses branch
 that were put back (trust.commits). --accept-commit is the way out, and pins the
 first commit of a start without a state.
 
-Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTP, --ssh-key for SSH.
+Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTPS, --ssh-key for SSH.
+They are sent to one host: HAWSER_GIT_HOST, or that of --repo.
 
 Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
 carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
@@ -90,6 +91,14 @@ const (
 	authorEmail = "reconciler@hawser.dev"
 )
 
+// withEnvironment returns the login of the flags, with the passwords and the host of the
+// environment.
+func withEnvironment(flags repo.Auth, addresses ...string) repo.Auth {
+	env := gitAuthFor(addresses...)
+	flags.Host, flags.Password, flags.SSHKeyPassword = env.Host, env.Password, env.SSHKeyPassword
+	return flags
+}
+
 // authFlags are for commands that write to repositories.
 func authFlags(cmd *cobra.Command, into *repo.Auth) {
 	flags := cmd.Flags()
@@ -100,6 +109,10 @@ func authFlags(cmd *cobra.Command, into *repo.Auth) {
 }
 
 func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
+	f.cfg.Source.Auth = withEnvironment(f.cfg.Source.Auth, f.cfg.Source.URL, f.publishRepo)
+	if f.once || f.dryRun {
+		defer a.progress("reading repository " + repo.Redact(f.cfg.Source.URL))()
+	}
 	r, err := a.newReconciler(f)
 	if err != nil {
 		return err
@@ -149,7 +162,6 @@ func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
 	default:
 		return nil, fmt.Errorf("--log-format %q: it is text or json", f.logFormat)
 	}
-	c.Source.Auth.Password, c.Source.Auth.SSHKeyPassword = gitAuth().Password, gitAuth().SSHKeyPassword
 	c.Publish = repo.Config{URL: f.publishRepo, Auth: c.Source.Auth}
 	if c.Source.Cache != "" {
 		c.Publish.Cache = c.Source.Cache + "-publish"

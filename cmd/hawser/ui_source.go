@@ -184,19 +184,19 @@ const historyLength = 30
 // published opens the repository with the publish branch, and finds its head and who
 // verifies it.
 func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, []verifier, error) {
-	address, file := s.flags.repo, ""
-	if address == "" {
+	file := ""
+	if s.flags.repo == "" {
 		set, err := s.Clusterset(ctx)
 		if set == nil {
 			return nil, repo.Hash{}, nil, err
 		}
-		address, file = filepath.Dir(set.File), set.File
+		file = set.File
 	}
 	verify, err := verifiers(s.flags.signers, file, buildFlags{})
 	if err != nil {
 		return nil, repo.Hash{}, nil, err
 	}
-	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, s.flags.branch)
+	store, err := openRepo(ctx, repoOf(s.flags.repo, file), s.flags.branch)
 	if err != nil {
 		return nil, repo.Hash{}, nil, err
 	}

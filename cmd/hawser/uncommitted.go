@@ -16,7 +16,7 @@ import (
 // a branch it is what HEAD is at. dir is the folder of the topology in the repository,
 // empty to take it from the address. What cannot be read is told by what needs it.
 func (a *app) tellUncommitted(ctx context.Context, address, branch, dir string) {
-	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	store, err := repo.Open(repo.Config{URL: address, Named: branch != ""})
 	if err != nil || store.Remote() || store.Sync(ctx) != nil {
 		return
 	}

@@ -56,7 +56,7 @@ func commitFile(t *testing.T, dir, name, content string) string {
 
 func open(t *testing.T, url string) *repo.Store {
 	t.Helper()
-	s, err := repo.Open(repo.Config{URL: url})
+	s, err := repo.Open(repo.Config{URL: url, Named: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
-	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage"
-	"github.com/go-git/go-git/v5/storage/filesystem"
-	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
 const (
@@ -29,8 +25,9 @@ const (
 // local is a repository on this machine.
 type local struct {
 	path  string // what the user wrote: a work tree, a folder in it, or a git folder
+	named bool   // as Config.Named
 	dirs  gitDirs
-	store storage.Storer
+	store *bounded
 }
 
 // gitDirs are the folders of a repository (gitrepository-layout(5)).
@@ -40,30 +37,123 @@ type gitDirs struct {
 	work   string // top of the work tree; empty for a bare repository
 }
 
-// locate finds the repository that holds path.
-func locate(path string) (gitDirs, error) {
+// locate finds the repository that holds path, as git does: the nearest .git on the way
+// up. Anyone can commit the files of a bare repository, so only a path that a user named
+// is one (as with git's safe.bareRepository=explicit). The folder "." names nothing inside
+// a work tree, as it is the default of --repo.
+func locate(path string, named bool) (gitDirs, error) {
 	start, err := filepath.Abs(path)
 	if err != nil {
 		return gitDirs{}, fmt.Errorf("find the repository of %s: %w", path, err)
 	}
+	bare := named && isGitDir(start) && filepath.Base(start) != ".git"
 	for dir := start; ; dir = filepath.Dir(dir) {
-		if isGitDir(dir) {
-			return withCommon(gitDirs{git: dir})
-		}
 		dot := filepath.Join(dir, ".git")
-		if isGitDir(dot) {
-			return withCommon(gitDirs{git: dot, work: dir})
+		git, err := gitDirAt(dot)
+		if err != nil {
+			return gitDirs{}, err
 		}
-		if raw, err := os.ReadFile(dot); err == nil {
-			target, ok := strings.CutPrefix(strings.TrimSpace(string(raw)), "gitdir: ")
-			if ok {
-				return withCommon(gitDirs{git: absolute(dir, target), work: dir})
+		if git != "" && (dir == start || !bare || filepath.Clean(path) == ".") {
+			if err := notPlanted(dir); err != nil {
+				return gitDirs{}, err
 			}
+			return withCommon(gitDirs{git: git, work: dir})
 		}
-		if dir == filepath.Dir(dir) {
-			return gitDirs{}, fmt.Errorf("%s: %w (git init makes one)", path, ErrNoRepository)
+		if dir != filepath.Dir(dir) {
+			continue
+		}
+		if bare {
+			return withCommon(gitDirs{git: start})
+		}
+		return gitDirs{}, fmt.Errorf("%s: %w (git init makes one; name a bare repository with --repo)", path, ErrNoRepository)
+	}
+}
+
+// gitDirAt returns the git folder that dot, a path that ends in .git, is or names; empty
+// if there is none. A file may not name a folder inside a work tree: a commit can contain
+// that folder.
+func gitDirAt(dot string) (string, error) {
+	if isGitDir(dot) {
+		return dot, nil
+	}
+	raw, err := readSmall(dot)
+	if err != nil {
+		return "", nil
+	}
+	target, ok := strings.CutPrefix(strings.TrimSpace(string(raw)), "gitdir: ")
+	if !ok {
+		return "", nil
+	}
+	target, err = filepath.EvalSymlinks(absolute(filepath.Dir(dot), target))
+	if err != nil {
+		return "", fmt.Errorf("open the repository that %s names: %w", dot, err)
+	}
+	if !isGitDir(target) {
+		if _, err := os.Stat(filepath.Join(target, "commondir")); err != nil {
+			return "", fmt.Errorf("%s names %s, which is not a git folder", dot, target)
 		}
 	}
+	for dir := target; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == ".git" {
+			return target, nil
+		}
+		if isGitDir(filepath.Join(dir, ".git")) {
+			return "", fmt.Errorf("%s names %s, which is inside the work tree %s: commits can contain that folder, so it is not used as a repository "+
+				"(name a repository with --repo)", dot, target, dir)
+		}
+	}
+	return target, nil
+}
+
+// notPlanted refuses a work tree in a folder whose files the repository around it has
+// committed. git never checks out a .git, and records a repository inside a work tree as
+// a submodule: such a .git came with a build or an archive.
+func notPlanted(dir string) error {
+	for top := filepath.Dir(dir); top != filepath.Dir(top); top = filepath.Dir(top) {
+		git, err := gitDirAt(filepath.Join(top, ".git"))
+		if err != nil || git == "" {
+			continue
+		}
+		dirs, err := withCommon(gitDirs{git: git, work: top})
+		if err != nil {
+			return err
+		}
+		store, err := openStorage(dirs)
+		if err != nil {
+			return nil // it has no commit that this program reads
+		}
+		head, err := resolve(store, plumbing.HEAD)
+		if err != nil {
+			return nil
+		}
+		below, err := filepath.Rel(top, dir)
+		if err != nil {
+			return err
+		}
+		s := &Store{name: top, backend: &local{dirs: dirs, store: store}}
+		entry, err := s.lookup(head, filepath.ToSlash(below))
+		if err == nil && entry.Mode == filemode.Dir {
+			return fmt.Errorf("%s is inside the work tree %s, whose commits contain the files of that folder: remove it, "+
+				"or name the repository with --repo", filepath.Join(dir, ".git"), top)
+		}
+		return nil
+	}
+	return nil
+}
+
+// maxSmall bounds files of a git folder that are a line long, in bytes.
+const maxSmall = 64 << 10
+
+// readSmall reads a regular file of a git folder.
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSmall {
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSmall)
+	}
+	return os.ReadFile(path)
 }
 
 func isGitDir(dir string) bool {
@@ -95,25 +185,26 @@ func absolute(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// sync opens the repository anew: a pack that another process made since the
-// last time would otherwise not be seen.
+// sync opens the repository again, to see packs that another process wrote since.
 func (l *local) sync(context.Context, []string) error {
-	dirs, err := locate(l.path)
+	dirs, err := locate(l.path, l.named)
 	if err != nil {
 		return err
 	}
-	folder := dotgit.NewRepositoryFilesystem(osfs.New(dirs.git), osfs.New(dirs.common))
-	store := filesystem.NewStorageWithOptions(folder, cache.NewObjectLRUDefault(),
-		filesystem.Options{AlternatesFS: osfs.New("/")})
-	// Open refuses repository formats that go-git cannot read (reftable, SHA-256).
-	if _, err := git.Open(store, nil); err != nil {
+	store, err := openStorage(dirs)
+	if err != nil {
 		return err
 	}
 	l.dirs, l.store = dirs, store
 	return nil
 }
 
-func (l *local) objects() storage.Storer { return l.store }
+func (l *local) objects() storage.Storer {
+	if l.store == nil {
+		return nil
+	}
+	return l.store
+}
 
 func (l *local) ref(branch string) plumbing.ReferenceName {
 	return plumbing.NewBranchReferenceName(branch)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -21,34 +23,69 @@ import (
 )
 
 const (
-	remoteName    = "origin"
-	remoteTimeout = 2 * time.Minute // for one exchange with a remote repository
+	remoteName = "origin"
+	// maxSilence is how long a server may send nothing, by default. A transfer that goes on
+	// may take any time.
+	maxSilence = 2 * time.Minute
 )
 
 // mirror is the local copy of a remote repository's branches.
 type mirror struct {
-	auth     Auth
-	protocol string
-	user     string
-	store    storage.Storer
-	remote   *git.Remote
-	depth    int
-	refs     []*plumbing.Reference // of the remote repository, as last asked for
+	auth    Auth
+	silence time.Duration
+	at      *transport.Endpoint
+	store   *bounded
+	remote  *git.Remote
+	depth   int
+	folder  string                // of a mirror on disk; empty = it is in memory
+	refs    []*plumbing.Reference // of the remote repository, as last asked for
+	unfit   map[string]unfit      // by branch: commits whose objects are over a bound
 }
 
-func newMirror(cfg Config, protocol, user string) (*mirror, error) {
+// unfit is a commit that is not fetched again, and why.
+type unfit struct {
+	commit Hash
+	err    error
+}
+
+func newMirror(cfg Config, at *transport.Endpoint) (*mirror, error) {
+	m := &mirror{auth: cfg.Auth, silence: cfg.Silence, at: at, depth: cfg.Depth, folder: cfg.Cache, unfit: map[string]unfit{}}
+	if m.silence == 0 {
+		m.silence = maxSilence
+	}
 	var store storage.Storer = memory.NewStorage()
 	if cfg.Cache != "" {
 		if err := os.MkdirAll(cfg.Cache, 0o700); err != nil {
 			return nil, fmt.Errorf("make cache folder: %w", err)
 		}
-		store = filesystem.NewStorage(osfs.New(cfg.Cache), cache.NewObjectLRUDefault())
+		objects := cache.NewObjectLRU(cacheSize)
+		store = &packed{Storage: filesystem.NewStorage(osfs.New(cfg.Cache), objects), objects: filepath.Join(cfg.Cache, "objects")}
+		if err := m.removePartial(); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := git.Init(store, nil); err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return nil, fmt.Errorf("make mirror in %q: %w", cfg.Cache, err)
 	}
-	remote := git.NewRemote(store, &config.RemoteConfig{Name: remoteName, URLs: []string{cfg.URL}})
-	return &mirror{auth: cfg.Auth, protocol: protocol, user: user, store: store, remote: remote, depth: cfg.Depth}, nil
+	m.store = &bounded{Storer: store}
+	m.remote = git.NewRemote(m.store, &config.RemoteConfig{Name: remoteName, URLs: []string{cfg.URL}})
+	return m, nil
+}
+
+// removePartial removes packs that a broken transfer left in the mirror's folder, which has
+// no other user.
+func (m *mirror) removePartial() error {
+	if m.folder == "" {
+		return nil
+	}
+	left, err := filepath.Glob(filepath.Join(m.folder, "objects", "pack", "tmp_*"))
+	for _, file := range left {
+		err = errors.Join(err, os.Remove(file))
+	}
+	if err != nil {
+		return fmt.Errorf("remove unfinished packs: %w", err)
+	}
+	return nil
 }
 
 func (m *mirror) objects() storage.Storer { return m.store }
@@ -72,52 +109,107 @@ func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Don
 // sync asks for the branches' hashes and fetches those that are new here. A
 // rewritten branch is followed; one that is gone is forgotten.
 func (m *mirror) sync(ctx context.Context, branches []string) error {
-	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
-	defer cancel()
-	auth, err := m.auth.method(m.protocol, m.user)
-	if err != nil {
-		return err
-	}
-	heads, err := m.heads(ctx, auth)
-	if err != nil {
-		return err
-	}
-	var specs []config.RefSpec
-	for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
-		want, exists := heads[branch]
-		have, err := resolve(m.store, m.ref(branch))
-		if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
+	return m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
+		heads, err := m.heads(ctx, auth)
+		if err != nil {
 			return err
 		}
-		switch {
-		case !exists:
-			if err := m.store.RemoveReference(m.ref(branch)); err != nil {
+		var specs []config.RefSpec
+		var fetched []string
+		for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
+			want, exists := heads[branch]
+			have, err := resolve(m.store, m.ref(branch))
+			if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
 				return err
 			}
-		case have != want:
-			from := plumbing.NewBranchReferenceName(branch)
-			specs = append(specs, config.RefSpec(fmt.Sprintf("+%s:%s", from, m.ref(branch))))
+			if bad, known := m.unfit[branch]; known && exists && bad.commit == want {
+				return bad.err
+			}
+			delete(m.unfit, branch)
+			switch {
+			case !exists:
+				if err := m.store.RemoveReference(m.ref(branch)); err != nil {
+					return err
+				}
+			case have != want:
+				from := plumbing.NewBranchReferenceName(branch)
+				specs = append(specs, config.RefSpec(fmt.Sprintf("+%s:%s", from, m.ref(branch))))
+				fetched = append(fetched, branch)
+			}
+		}
+		if len(specs) == 0 {
+			return nil
+		}
+		heard.reset()
+		into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, heard: heard}, m.remote.Config())
+		err = into.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
+		if errors.Is(err, git.NoErrAlreadyUpToDate) {
+			return nil
+		}
+		if err != nil {
+			err = errors.Join(err, m.removePartial())
+		}
+		if errors.Is(err, ErrUnusable) {
+			for _, branch := range fetched {
+				m.unfit[branch] = unfit{commit: heads[branch], err: err}
+			}
+		}
+		return err
+	})
+}
+
+// exchange calls do with the login. It ends the exchange if the server is silent for too
+// long, and puts what the server said into the error.
+func (m *mirror) exchange(ctx context.Context, do func(context.Context, transport.AuthMethod, *listener) error) error {
+	auth, err := m.auth.method(m.at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	heard := newListener(m.silence, func() { cancel(errSilent{m.silence}) })
+	defer heard.stop()
+	err = do(ctx, auth, heard)
+	if err == nil || errors.Is(err, ErrMoved) {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.As(cause, &errSilent{}) {
+		err = cause
+	}
+	text := oneLine(err.Error(), maxMessage) + m.auth.withheld(m.at, err) + heard.text()
+	for _, secret := range m.auth.secrets(m.at, auth) {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	if len(specs) == 0 {
-		return nil
-	}
-	err = m.remote.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth})
-	if errors.Is(err, git.NoErrAlreadyUpToDate) {
-		return nil
-	}
-	return err
+	return &exchangeError{text: text, cause: err}
+}
+
+// exchangeError is a failed exchange with a server. Its text has no secret.
+type exchangeError struct {
+	text  string
+	cause error
+}
+
+func (e *exchangeError) Error() string { return e.text }
+func (e *exchangeError) Unwrap() error { return e.cause }
+
+// errSilent ends an exchange.
+type errSilent struct{ after time.Duration }
+
+func (e errSilent) Error() string {
+	return fmt.Sprintf("the server sent nothing for %s", e.after)
 }
 
 func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
 
-func (m *mirror) ask(ctx context.Context, branch string) (Hash, error) {
-	auth, err := m.auth.method(m.protocol, m.user)
-	if err != nil {
-		return Hash{}, err
-	}
-	heads, err := m.heads(ctx, auth)
-	return heads[branch], err
+func (m *mirror) ask(ctx context.Context, branch string) (hash Hash, err error) {
+	err = m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, _ *listener) error {
+		heads, err := m.heads(ctx, auth)
+		hash = heads[branch]
+		return err
+	})
+	return hash, err
 }
 
 func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[string]Hash, error) {
@@ -139,24 +231,24 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 // this was from is checked by asking again when the push was refused, as the
 // texts of servers differ.
 func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
-	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
-	defer cancel()
-	auth, err := m.auth.method(m.protocol, m.user)
-	if err != nil {
-		return err
-	}
 	target := plumbing.NewBranchReferenceName(branch)
 	spec := fmt.Sprintf("%s:%s", to, target)
-	opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}}
-	if !from.IsZero() {
-		opts.RequireRemoteRefs = []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", from, target))}
-	}
-	err = m.remote.PushContext(ctx, opts)
-	if err != nil && !errors.Is(err, git.NoErrAlreadyUpToDate) {
+	err := m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
+		opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}, Progress: heard}
+		if !from.IsZero() {
+			opts.RequireRemoteRefs = []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", from, target))}
+		}
+		err := m.remote.PushContext(ctx, opts)
+		if err == nil || errors.Is(err, git.NoErrAlreadyUpToDate) {
+			return nil
+		}
 		heads, listErr := m.heads(ctx, auth)
 		if listErr == nil && heads[branch] != from {
 			return ErrMoved
 		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return m.store.SetReference(plumbing.NewHashReference(m.ref(branch), to))

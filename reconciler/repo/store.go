@@ -16,8 +16,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
@@ -36,6 +36,9 @@ var (
 	ErrNoFile = errors.New("no such file")
 	// ErrNoCommit says that the repository does not hold a commit, or no longer.
 	ErrNoCommit = errors.New("no such commit")
+	// ErrUnusable is a commit that is not read, as it is over a bound or has an entry that
+	// Hawser does not follow. Another try ends the same.
+	ErrUnusable = errors.New("the commit cannot be used")
 	// ErrMoved says that a branch no longer is where the caller saw it.
 	ErrMoved = errors.New("branch moved meanwhile")
 )
@@ -47,13 +50,18 @@ type Hash = plumbing.Hash
 type Config struct {
 	// URL is a path, or any URL that git understands (https, ssh, git, file,
 	// user@host:path).
-	URL  string
-	Auth Auth
+	URL string
+	// Named means that a user named URL as the repository (--repo), so that it may be a bare
+	// one. Otherwise URL is a folder with files, and its repository has a work tree.
+	Named bool
+	Auth  Auth
 	// Cache is the folder of the mirror of a remote repository; empty keeps the
 	// mirror in memory.
 	Cache string
 	// Depth is how many commits of a remote branch are fetched; 0 = all.
 	Depth int
+	// Silence is how long a server may send nothing before a transfer ends; 0 = two minutes.
+	Silence time.Duration
 }
 
 // Store is one repository. It is for one goroutine, except Watch.
@@ -95,10 +103,10 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{name: Redact(cfg.URL)}
 	if ep.Protocol == "file" {
-		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://")}
+		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), named: cfg.Named}
 		return s, nil
 	}
-	s.backend, err = newMirror(cfg, ep.Protocol, ep.User)
+	s.backend, err = newMirror(cfg, ep)
 	return s, err
 }
 
@@ -124,7 +132,7 @@ func Same(a, b string) bool {
 		if err != nil || ep.Protocol != "file" {
 			return false
 		}
-		found, err := locate(strings.TrimPrefix(address, "file://"))
+		found, err := locate(strings.TrimPrefix(address, "file://"), true)
 		if err != nil {
 			return false
 		}
@@ -207,15 +215,21 @@ func (s *Store) Resolve(name string) (Found, error) {
 var hashText = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
 func (s *Store) byHash(text string) (Hash, error) {
-	r, err := git.Open(s.objects(), nil)
+	if len(text) == len(Hash{})*2 {
+		return s.commitOf(plumbing.NewHash(text))
+	}
+	b, ok := s.objects().(*bounded)
+	if !ok {
+		return Hash{}, ErrNoCommit
+	}
+	found, err := b.commits(text)
 	if err != nil {
 		return Hash{}, err
 	}
-	hash, err := r.ResolveRevision(plumbing.Revision(text))
-	if err != nil {
-		return Hash{}, err
+	if len(found) != 1 {
+		return Hash{}, fmt.Errorf("%w: %d commits begin with %s", ErrNoCommit, len(found), text)
 	}
-	return s.commitOf(*hash)
+	return found[0], nil
 }
 
 // commitOf follows an annotated tag to its commit.

@@ -23,7 +23,7 @@ const watchAgain = time.Second
 // (instances or watches may be used up, inotify(7)) the files are looked at now
 // and then, and the watch is tried again.
 func (l *local) watch(ctx context.Context, changed func(), polls func(error)) {
-	w := &watcher{path: l.path, polls: polls}
+	w := &watcher{path: l.path, named: l.named, polls: polls}
 	defer w.close()
 	tick := time.NewTicker(watchAgain)
 	defer tick.Stop()
@@ -51,6 +51,7 @@ func (l *local) watch(ctx context.Context, changed func(), polls func(error)) {
 // watcher watches the refs of the repository that is at a path.
 type watcher struct {
 	path  string
+	named bool
 	polls func(error)
 
 	events  *fsnotify.Watcher // nil = the kernel gave none
@@ -68,7 +69,7 @@ func (w *watcher) renew() bool {
 	}
 	known := w.watched
 	if err == nil {
-		w.watched, err = watchDirs(w.events, w.path)
+		w.watched, err = watchDirs(w.events, w.path, w.named)
 	}
 	if err == nil {
 		w.refused = false
@@ -79,7 +80,7 @@ func (w *watcher) renew() bool {
 		w.polls(fmt.Errorf("watch %s: %w", w.path, err))
 	}
 	before := w.seen
-	w.seen = look(w.path)
+	w.seen = look(w.path, w.named)
 	return w.seen != before || w.watched != known
 }
 
@@ -97,8 +98,8 @@ func (w *watcher) close() {
 }
 
 // look gives a text that differs when any ref does.
-func look(path string) string {
-	dirs, err := locate(path)
+func look(path string, named bool) string {
+	dirs, err := locate(path, named)
 	if err != nil {
 		return ""
 	}
@@ -130,8 +131,8 @@ func look(path string) string {
 // watchDirs watches the git folder and the folders of its branches, and gives
 // their number. Watching a folder twice is the same as once. An error means that
 // the kernel watches no more folders.
-func watchDirs(w *fsnotify.Watcher, path string) (watched int, full error) {
-	dirs, err := locate(path)
+func watchDirs(w *fsnotify.Watcher, path string, named bool) (watched int, full error) {
+	dirs, err := locate(path, named)
 	if err != nil {
 		return 0, nil
 	}

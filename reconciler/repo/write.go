@@ -46,23 +46,14 @@ func (s *Store) Write(c Commit) (Hash, error) {
 }
 
 func (s *Store) write(c Commit) (Hash, error) {
-	var base map[string]object.TreeEntry
+	var base Hash
 	if c.Keep {
 		var err error
-		if base, err = s.flat(c.Parent); err != nil {
+		if base, err = s.root(c.Parent); err != nil {
 			return Hash{}, err
 		}
 	}
-	entries := make(map[string]object.TreeEntry, len(base)+len(c.Files))
-	maps.Copy(entries, base)
-	for name, raw := range c.Files {
-		hash, err := s.put(plumbing.BlobObject, raw)
-		if err != nil {
-			return Hash{}, err
-		}
-		entries[name] = object.TreeEntry{Mode: mode(base, name, hash), Hash: hash}
-	}
-	root, err := s.putTree(entries)
+	root, err := s.putTree(base, c.Files)
 	if err != nil {
 		return Hash{}, err
 	}
@@ -111,46 +102,52 @@ func unsigned(c *object.Commit) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// mode keeps the mode that a person gave a file; a symbolic link whose content
-// changed becomes a file.
-func mode(base map[string]object.TreeEntry, name string, hash Hash) filemode.FileMode {
-	have, exists := base[name]
-	if !exists || !have.Mode.IsFile() || (have.Mode == filemode.Symlink && have.Hash != hash) {
-		return filemode.Regular
+// putTree stores a folder, which is base with some files replaced, and the folders below
+// it. It reads only the folders that change. A file keeps the mode that it has in base; a
+// symbolic link becomes a file.
+func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
+	entries, err := s.entries(base)
+	if err != nil {
+		return Hash{}, err
 	}
-	return have.Mode
-}
-
-// putTree stores the folders, deepest first, and gives the root's hash.
-func (s *Store) putTree(entries map[string]object.TreeEntry) (Hash, error) {
-	tree := &object.Tree{}
-	below := map[string]map[string]object.TreeEntry{}
-	for name, entry := range entries {
+	if entries == nil {
+		entries = map[string]object.TreeEntry{}
+	}
+	below := map[string]map[string][]byte{}
+	for name, raw := range files {
 		dir, rest, nested := strings.Cut(name, "/")
 		if dir == "" || dir == "." || dir == ".." || strings.EqualFold(dir, ".git") {
 			return Hash{}, fmt.Errorf("%q is not a path that git stores", name)
 		}
-		if !nested {
-			entry.Name = name
-			tree.Entries = append(tree.Entries, entry)
-			continue
-		}
-		if below[dir] == nil {
-			below[dir] = map[string]object.TreeEntry{}
-		}
-		below[dir][rest] = entry
-	}
-	for dir, inside := range below {
-		if _, clash := entries[dir]; clash {
+		have := entries[dir]
+		if _, file := files[dir]; nested && file || nested != (have.Mode == filemode.Dir) && !have.Hash.IsZero() {
 			return Hash{}, fmt.Errorf("%s is both a file and a folder", dir)
 		}
-		hash, err := s.putTree(inside)
+		if nested {
+			if below[dir] == nil {
+				below[dir] = map[string][]byte{}
+			}
+			below[dir][rest] = raw
+			continue
+		}
+		hash, err := s.put(plumbing.BlobObject, raw)
+		if err != nil {
+			return Hash{}, err
+		}
+		mode := filemode.Regular
+		if have.Mode == filemode.Executable || have.Mode == filemode.Symlink && have.Hash == hash {
+			mode = have.Mode
+		}
+		entries[dir] = object.TreeEntry{Name: dir, Mode: mode, Hash: hash}
+	}
+	for dir, inside := range below {
+		hash, err := s.putTree(entries[dir].Hash, inside)
 		if err != nil {
 			return Hash{}, fmt.Errorf("%s/: %w", dir, err)
 		}
-		tree.Entries = append(tree.Entries, object.TreeEntry{Name: dir, Mode: filemode.Dir, Hash: hash})
+		entries[dir] = object.TreeEntry{Name: dir, Mode: filemode.Dir, Hash: hash}
 	}
-	slices.SortFunc(tree.Entries, compareEntries)
+	tree := &object.Tree{Entries: slices.SortedFunc(maps.Values(entries), compareEntries)}
 	obj := &plumbing.MemoryObject{}
 	if err := tree.Encode(obj); err != nil {
 		return Hash{}, err

@@ -1,0 +1,170 @@
+package repo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+)
+
+// Bounds of one fetch. go-git inflates each object of a pack in memory.
+const (
+	maxPackObject  = 100 << 20 // bytes of one object in the pack
+	maxPackObjects = 1_000_000
+	maxMessage     = 1000 // characters of an error, and of what the server says
+)
+
+// listener notes that a server is alive, and what it says to people (the sideband of
+// gitprotocol-pack(5)).
+type listener struct {
+	silence time.Duration
+	timer   *time.Timer
+
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func newListener(silence time.Duration, silent func()) *listener {
+	return &listener{silence: silence, timer: time.AfterFunc(silence, silent)}
+}
+
+func (l *listener) reset() { l.timer.Reset(l.silence) }
+func (l *listener) stop()  { l.timer.Stop() }
+
+// Write implements io.Writer for the server's messages.
+func (l *listener) Write(p []byte) (int, error) {
+	l.reset()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := 4*maxMessage - l.buffer.Len(); room > 0 {
+		l.buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// text returns what the server said, for the end of an error.
+func (l *listener) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lines []string
+	for line := range strings.Lines(l.buffer.String()) {
+		if at := strings.LastIndexByte(strings.TrimRight(line, "\r\n"), '\r'); at >= 0 {
+			line = line[at+1:] // a counter that the server writes over itself
+		}
+		if line = strings.TrimSpace(oneLine(line, maxMessage)); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "; remote: " + oneLine(strings.Join(lines, "; remote: "), maxMessage)
+}
+
+// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads
+// it.
+type receiver struct {
+	*bounded
+	folder string // of a mirror on disk; empty = it is in memory
+	heard  *listener
+}
+
+// PackfileWriter implements storer.PackfileWriter.
+func (r *receiver) PackfileWriter() (io.WriteCloser, error) {
+	dir := ""
+	if r.folder != "" {
+		if dir = filepath.Join(r.folder, "objects", "pack"); os.MkdirAll(dir, 0o700) != nil {
+			dir = r.folder
+		}
+	}
+	file, err := os.CreateTemp(dir, "tmp_received_")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the pack: %w", err)
+	}
+	return &received{receiver: r, file: file}, nil
+}
+
+// received is a pack that arrives.
+type received struct {
+	*receiver
+	file *os.File
+	size int64
+}
+
+// Write implements io.Writer.
+func (r *received) Write(p []byte) (int, error) {
+	r.heard.reset()
+	n, err := r.file.Write(p)
+	r.size += int64(n)
+	return n, err
+}
+
+// Close checks the pack and stores its objects.
+func (r *received) Close() error {
+	defer func() { _ = os.Remove(r.file.Name()) }()
+	r.heard.stop() // the server has said everything
+	err := r.store()
+	return errors.Join(err, r.file.Close())
+}
+
+func (r *received) store() error {
+	if r.size == 0 {
+		return nil
+	}
+	if err := checkPack(r.file); err != nil {
+		return err
+	}
+	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if into, onDisk := r.Storer.(storer.PackfileWriter); onDisk {
+		return packfile.WritePackfileToObjectStorage(into, r.file)
+	}
+	return packfile.UpdateObjectStorage(r.Storer, r.file)
+}
+
+// checkPack reads the headers of a pack's objects and the sizes in its deltas. It needs no
+// more memory than one buffer.
+func checkPack(file *os.File) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	scanner := packfile.NewScanner(file)
+	_, count, err := scanner.Header()
+	if err != nil {
+		return fmt.Errorf("read pack: %w", err)
+	}
+	if count > maxPackObjects {
+		return tooLarge("the pack has %d objects: at most %d are fetched at once", count, maxPackObjects)
+	}
+	for range count {
+		h, err := scanner.NextObjectHeader()
+		if err != nil {
+			return fmt.Errorf("read pack: %w", err)
+		}
+		size := h.Length
+		if h.Type.IsDelta() {
+			e, err := readEntryHeader(file, h.Offset)
+			if err != nil {
+				return fmt.Errorf("read pack: %w", err)
+			}
+			size = max(size, e.size)
+		}
+		if size > maxPackObject {
+			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
+				"to a repository of its own", size, maxPackObject)
+		}
+		if _, _, err := scanner.NextObject(io.Discard); err != nil {
+			return fmt.Errorf("read pack: %w", err)
+		}
+	}
+	return nil
+}
