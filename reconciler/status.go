@@ -1,12 +1,14 @@
 package reconciler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema/overlay"
 )
 
@@ -166,6 +168,10 @@ func reasonOf(list diag.List) Reason {
 }
 
 func fail(reason Reason, revision string, err error) *Failure {
+	// Another try reads the same commit: it is refused.
+	if reason == ReasonFetch && revision != "" && errors.Is(err, repo.ErrUnusable) {
+		reason = ReasonInvalid
+	}
 	return &Failure{Reason: reason, Revision: revision, Message: err.Error(), cause: err}
 }
 
