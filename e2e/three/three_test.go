@@ -33,7 +33,7 @@ func TestValid(t *testing.T) {
 	}
 	pods := 0
 	for _, cluster := range []string{"g1", "g2", "g3"} {
-		objects, err := workload.ReadDir(filepath.Join("workloads", cluster))
+		objects, _, err := workload.ReadDir(filepath.Join("workloads", cluster))
 		if err != nil {
 			t.Fatal(err)
 		}
