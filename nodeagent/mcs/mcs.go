@@ -5,7 +5,8 @@
 // so it does not matter which of them writes.
 //
 // Called by nodeagent/project, which asks on every node, by nodeagent/objects, which shows it
-// in the API, and by nodeagent (facts, feed, publication, round), which carries its types.
+// in the API, by nodeagent (facts, feed, publication, round), which carries its types, and by
+// reconciler/apply, which reads conditions.
 package mcs
 
 import (
