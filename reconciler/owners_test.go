@@ -393,7 +393,7 @@ func TestOwnersOfPaths(t *testing.T) {
 		"twice": {func(g *rig, blob string) string {
 			other := git(g.t, g.work, "hash-object", "-w", TopologyFile)
 			return g.mktree("100644 blob "+blob+"\tp.yaml", "100644 blob "+other+"\tp.yaml")
-		}, "patches/clusters/g1/p.yaml stands there twice"},
+		}, `has the name "p.yaml" twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

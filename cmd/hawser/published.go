@@ -162,7 +162,7 @@ func (in publishedInput) depth() int {
 func (in publishedInput) moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remotePatience)
 	defer cancel()
-	if store, err = repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: in.depth()}); err != nil {
+	if store, err = repo.Open(repo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}); err != nil {
 		return nil, at, err
 	}
 	if at, err = store.Ask(ctx, branch); err != nil || at == have {
@@ -193,7 +193,7 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 	var asked []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.branch, r.Name+"/")
-		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Auth: gitAuth(), Depth: in.depth()}, branch)
+		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}, branch)
 		if err != nil {
 			if unreached != nil {
 				err = fmt.Errorf("%w; %w", unreached, err)

@@ -65,7 +65,7 @@ func locate(path string, named bool) (gitDirs, error) {
 		if bare {
 			return withCommon(gitDirs{git: start})
 		}
-		return gitDirs{}, fmt.Errorf("%s: %w (git init makes one; name a bare repository with --repo)", path, ErrNoRepository)
+		return gitDirs{}, fmt.Errorf("%s: %w (git init makes one)", path, ErrNoRepository)
 	}
 }
 

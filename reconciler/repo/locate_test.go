@@ -80,7 +80,7 @@ func TestDiscovery(t *testing.T) {
 	git(t, apart, "clone", "-q", "--separate-git-dir", filepath.Join(apart, "git"), evil, filepath.Join(apart, "work"))
 	finds(filepath.Join(apart, "work"), false, honest)
 	// Without a .git only a path that is named is bare.
-	refuses(evil, false, "name a bare repository with --repo")
+	refuses(evil, false, "not in a git repository")
 	finds(evil, true, honest)
 	refuses(filepath.Join(evil, "refs"), true, "not in a git repository")
 }

@@ -280,8 +280,8 @@ func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	return at, nil
 }
 
-// entries reads one folder. A name that stands in it twice, which git does not write, is
-// ErrUnusable: two readers could choose different entries.
+// entries reads one folder. A name that stands in it twice or that is no name of a file,
+// which git does not write, is ErrUnusable: two readers could see different files.
 func (s *Store) entries(tree Hash) (map[string]object.TreeEntry, error) {
 	if tree.IsZero() {
 		return nil, nil
@@ -292,6 +292,9 @@ func (s *Store) entries(tree Hash) (map[string]object.TreeEntry, error) {
 	}
 	out := make(map[string]object.TreeEntry, len(t.Entries))
 	for _, e := range t.Entries {
+		if e.Name == "." || e.Name == ".." || strings.EqualFold(e.Name, ".git") || strings.Contains(e.Name, "/") {
+			return nil, fmt.Errorf("%w: folder %s has the invalid path %q", ErrUnusable, tree, oneLine(e.Name, maxQuoted))
+		}
 		if _, twice := out[e.Name]; twice {
 			return nil, fmt.Errorf("%w: folder %s has the name %q twice", ErrUnusable, tree, oneLine(e.Name, maxQuoted))
 		}

@@ -216,7 +216,11 @@ var hashText = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
 func (s *Store) byHash(text string) (Hash, error) {
 	if len(text) == len(Hash{})*2 {
-		return s.commitOf(plumbing.NewHash(text))
+		hash, err := s.commitOf(plumbing.NewHash(text))
+		if err == nil {
+			_, err = s.commit(hash)
+		}
+		return hash, err
 	}
 	b, ok := s.objects().(*bounded)
 	if !ok {
