@@ -42,7 +42,8 @@ func newCI(t *testing.T, published bool, proposal string) *ci {
 	c.must(c.dir, "git init -q --bare -b main origin.git && git init -q -b main work && hawser keys root root.key")
 	c.must(work, "git remote add origin ../origin.git")
 	c.write(filepath.Join(work, "clusterset.yaml"), ciTopology)
-	c.must(work, "hawser allocate && git add . && git commit -q -m one && git push -q origin main")
+	c.must(work, "hawser allocate && hawser keys signers --root-key ../root.key >published.signers")
+	c.must(work, "git add . && git commit -q -m one && git push -q origin main")
 	if published {
 		c.must(c.dir, "hawser reconcile --once --repo origin.git --root-key root.key")
 	}
@@ -113,7 +114,7 @@ func steps(t *testing.T) []step {
 				if input, is := strings.CutPrefix(path, "inputs."); is && input != "token" {
 					return action.Inputs[input].Default
 				}
-				return map[string]string{"inputs.token": "token", "github.event.pull_request.number": "7"}[path]
+				return map[string]string{"inputs.token": "token", "github.event.pull_request.number": "7", "github.base_ref": "main"}[path]
 			})
 			if s.Env[name] == "" {
 				t.Errorf("step %s: %s is empty", s.Name, name)
@@ -241,13 +242,33 @@ func TestActionFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetch := steps(t)[0]
-	if out, err := gone.run(gone.clone, fetch.Run, "BRANCH=rendered"); err == nil {
+	if out, err := gone.run(gone.clone, fetch.Run, "BRANCH=rendered", "BASE=main", "FILE=clusterset.yaml"); err == nil {
 		t.Errorf("the repository is gone, and that is no failure:\n%s", out)
 	}
 	stale := newCI(t, true, ciTopology+"    - {name: b, node: n2, endpoints: [203.0.113.2]}\n")
 	stale.gh()
 	if out, err := stale.action(); err == nil || !strings.Contains(err.Error(), "step lock") || !strings.Contains(out, "hawser allocate") {
 		t.Errorf("a stale lock: %v\n%s", err, out)
+	}
+}
+
+// TestUnsignedBaseline: a commit that nobody signed hides a change of the topology, and the pull
+// request trusts another root key. The signers of the base branch count.
+func TestUnsignedBaseline(t *testing.T) {
+	t.Parallel()
+	c := newCI(t, true, strings.Replace(ciTopology, "203.0.113.1", "203.0.113.9", 1))
+	c.gh()
+	work := filepath.Join(c.dir, "work")
+	c.must(work, "git checkout -q proposal && hawser render --root-key ../root.key --out ../forged && hawser keys root ../other.key")
+	c.must(work, "git fetch -q origin rendered && git worktree add -q ../rendered FETCH_HEAD && cp -r ../forged/. ../rendered")
+	c.must(filepath.Join(c.dir, "rendered"), "git add . && git commit -q -m forged && git push -q origin HEAD:rendered")
+	c.must(c.clone, "hawser keys signers --root-key ../other.key >published.signers")
+	for name, job := range map[string]func() (string, error){"GitHub": c.action, "GitLab": func() (string, error) { return c.gitLab(t) }} {
+		// hawser allocate reads the signers of the pull request, and fails.
+		out, err := job()
+		if err == nil || !strings.Contains(out, "Plan: 0 to add, 1 to change, 0 to destroy") || !strings.Contains(out, "is skipped: it has no signature") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 
@@ -262,9 +283,9 @@ func TestActionBeforePublishing(t *testing.T) {
 	}
 }
 
-// TestGitLab runs the scripts of the GitLab template.
-func TestGitLab(t *testing.T) {
-	t.Parallel()
+// gitLab runs the scripts of the GitLab template, and returns their output.
+func (c *ci) gitLab(t *testing.T) (string, error) {
+	t.Helper()
 	raw, err := os.ReadFile("../../examples/ci/gitlab.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -280,12 +301,17 @@ func TestGitLab(t *testing.T) {
 	if len(job.Script) != 3 {
 		t.Fatalf("%d scripts", len(job.Script))
 	}
-	c := newCI(t, true, strings.Replace(ciTopology, "203.0.113.1", "203.0.113.9", 1))
-	var env []string
+	env := []string{"CI_MERGE_REQUEST_TARGET_BRANCH_NAME=main"}
 	for name, value := range job.Variables {
 		env = append(env, fmt.Sprintf("%s=%v", name, value))
 	}
-	out, err := c.run(c.clone, strings.Join(job.Script, "\n"), env...)
+	return c.run(c.clone, strings.Join(job.Script, "\n"), env...)
+}
+
+func TestGitLab(t *testing.T) {
+	t.Parallel()
+	c := newCI(t, true, strings.Replace(ciTopology, "203.0.113.1", "203.0.113.9", 1))
+	out, err := c.gitLab(t)
 	if err != nil || !strings.Contains(out, "Plan: 0 to add, 1 to change, 0 to destroy.") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -295,7 +321,7 @@ func TestGitLab(t *testing.T) {
 	if err := os.RemoveAll(c.origin); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.run(c.clone, strings.Join(job.Script, "\n"), env...); err == nil {
+	if out, err := c.gitLab(t); err == nil {
 		t.Errorf("the repository is gone, and that is no failure:\n%s", out)
 	}
 }
