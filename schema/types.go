@@ -34,7 +34,8 @@ type Metadata struct {
 // Spec is the body of the topology file.
 type Spec struct {
 	// DNS domain of the clusterset's names, as in
-	// <service>.<namespace>.svc.<domain>.
+	// <service>.<namespace>.svc.<domain>. It may not contain a cluster's own domain,
+	// hide names of it, or be a reverse zone.
 	Domain string `json:"domain,omitempty" default:"clusterset.local"`
 	// More domains that are answered exactly like domain.
 	ExtraDomains []string `json:"extraDomains,omitempty"`

@@ -277,6 +277,28 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	settles(t, "the block is not written after a change", func() bool { return strings.HasSuffix(text(), plain+"# new\n") && text() != plain+"# new\n" })
 }
 
+// TestReservedDomain has the agent leave out a domain that contains the cluster's own one, and
+// report it.
+func TestReservedDomain(t *testing.T) {
+	t.Parallel()
+	s, want := populated(t)
+	text := func() string {
+		text, _, _ := unstructured.NestedString(s.get("configmaps kube-system/coredns").Object, "data", "Corefile")
+		return text
+	}
+	plain := text()
+	want.Forward.Domains = []string{"clusterset.local"}
+	g := newGateway(t, s, want)
+	settles(t, "the block is not written", func() bool { return text() != plain })
+	const own = "k8s:53 {\n    kubernetes k8s.clusterset.local\n}\n"
+	s.edit("configmaps kube-system/coredns", set(text()+own, "data", "Corefile"))
+	settles(t, "the block is not removed", func() bool { return text() == plain+own })
+	g.report(t, "the report lacks the reason", func(r converge.Report) bool {
+		return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(),
+			"kube-system/coredns/Corefile: error: clusterset.local contains k8s.clusterset.local, the DNS domain of a cluster; change domain or extraDomains in the topology")
+	})
+}
+
 // TestAnotherServesTheDomain has somebody begin to serve the domain after we did: ours
 // goes at once, and is back when theirs is gone.
 func TestAnotherServesTheDomain(t *testing.T) {

@@ -88,7 +88,9 @@ func (c *Cluster) forwards(ctx context.Context) []corefile.Forward {
 func forwardsOf(f *fabric.Fabric) []corefile.Forward {
 	var out []corefile.Forward
 	for _, server := range f.DNS.Addresses() {
-		out = append(out, corefile.Forward{Zones: f.ForwardedZones(), Servers: []netip.Addr{server}})
+		forward := corefile.ForwardOf(f, &fabric.Cluster{})
+		forward.Servers = []netip.Addr{server}
+		out = append(out, forward)
 	}
 	return out
 }

@@ -211,6 +211,10 @@ func (d *decision) dnsDiffers(w Wanted) {
 				d.warn("domain-taken", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
 					"remove it there, choose another domain, or set dns: none")
 			}
+			if why := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(others)...); why != "" {
+				d.warn("domain-reserved", "dns", "ConfigMap kube-system/"+name+": "+diag.Quote(domain)+" "+why+
+					", so Hawser will not forward it", "choose another domain in the topology")
+			}
 		}
 	}
 }

@@ -79,6 +79,10 @@ func TestPreflight(t *testing.T) {
 		"taken in the cache": {file: "kubeadm-calico", objects: []string{cache("clusterset.local:53 {\n}")}, change: func(c *schema.Cluster) {
 			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
 		}, want: "calico-ebpf domain-taken node-cidrs-unused"},
+		"a domain contains the cluster's": {file: "kubeadm-calico", objects: []string{
+			cache("x.clusterset.local:53 {\n forward . __PILLAR__CLUSTER__DNS__\n}")}, change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
+		}, want: "calico-ebpf domain-reserved node-cidrs-unused"},
 		"ours in the cache": {file: "kubeadm-calico", objects: []string{cache("cluster.local:53 {\n}")}, change: func(c *schema.Cluster) {
 			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
 		}, want: "calico-ebpf node-cidrs-unused"},

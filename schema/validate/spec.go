@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
@@ -25,19 +26,7 @@ func (c *checker) settings() {
 	}
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)
-	c.domain("domain", spec.Domain)
-	seen := uniqueness{spec.Domain: "domain"}
-	for i, d := range spec.ExtraDomains {
-		path := paths.Nth("extraDomains", i)
-		if d == "" {
-			c.Fail("required", path, "is missing", "")
-		}
-		c.domain(path, d)
-		c.unique(seen, d, path, d+" is a domain of the clusterset already")
-	}
-	if path, ok := seen["cluster.local"]; ok {
-		c.Fail("bad-name", path, "cluster.local is the domain of the clusters' own names", "use clusterset.local")
-	}
+	c.domains(append([]string{spec.Domain}, spec.ExtraDomains...))
 	if ttl := spec.DNS.TTL; ttl != nil && time.Duration(*ttl)%time.Second != 0 {
 		c.Fail("bad-duration", "dns.ttl",
 			fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)), "")
@@ -47,6 +36,30 @@ func (c *checker) settings() {
 	c.openPGPKeys()
 	c.agent()
 	c.ui()
+}
+
+// domains checks the DNS domains of the clusterset; the first one is the field domain.
+func (c *checker) domains(list []string) {
+	seen := uniqueness{}
+	for i, d := range list {
+		path := "domain"
+		if i > 0 {
+			path = paths.Nth("extraDomains", i-1)
+			if d == "" {
+				c.Fail("required", path, "is missing", "")
+			}
+		}
+		if d == "" {
+			continue
+		}
+		if earlier, dup := seen.add(fabric.CanonicalDomain(d), path); dup {
+			c.Fail("duplicate", path, diag.Quote(fabric.CanonicalDomain(d))+" is a domain of the clusterset already", "", earlier)
+		} else if why := fabric.DomainConflict(d, list[:i]); why != "" {
+			c.Fail("bad-name", path, diag.Quote(d)+" "+why, "use a domain of your own, such as clusterset.local")
+		} else {
+			c.domain(path, d)
+		}
+	}
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for

@@ -29,11 +29,13 @@ const (
 	Damaged    = "corefile-damaged"    // our marks are not as they were written
 	Taken      = "corefile-taken"      // somebody else serves one of the domains
 	Unreadable = "corefile-unreadable" // the text is none that CoreDNS would take
+	Reserved   = "corefile-reserved"   // a domain hides names of the cluster's own DNS
 )
 
 // Forward is what is to be forwarded, and whereto.
 type Forward struct {
 	Zones   []string // domains without the last dot
+	Domains []string // the zones that are domains of the clusterset; others are reverse zones
 	Servers []netip.Addr
 }
 
@@ -65,10 +67,10 @@ func (f Forward) text(l listen) string {
 }
 
 // File gives a file of its own, for a Corefile that imports such. It lacks the zones
-// that somebody else serves, and is empty without any; the error then says who does.
+// that Insert leaves out, and is empty without any; the error names the first one.
 func (f Forward) File(beside ...Beside) (string, error) {
 	var err error
-	if f.Zones, err = elsewhere(beside).free(f.Zones, defaultPort); len(f.Zones) == 0 {
+	if f.Zones, err = elsewhere(beside).free(f, defaultPort); len(f.Zones) == 0 {
 		return "", err
 	}
 	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort}), err
@@ -76,10 +78,10 @@ func (f Forward) File(beside ...Beside) (string, error) {
 
 // Insert gives the Corefile with our block as it should be: in the place where it
 // is, otherwise at the front. All other bytes stay. The error is a
-// diag.Diagnostic. Of one with the code Taken the block lacks what somebody else
-// serves, and is gone where nothing is left: CoreDNS takes no configuration that
-// serves a zone twice. With any other the text is given back as it is. Files
-// beside count if the Corefile imports any.
+// diag.Diagnostic. With the codes Taken and Reserved the block lacks zones that another
+// block serves, and domains that the cluster's own DNS needs; it is absent if no zone is
+// left. CoreDNS accepts no configuration that serves a zone twice. With any other code Insert
+// returns the text unchanged. Files beside count if the Corefile imports any.
 func Insert(text string, f Forward, beside ...Beside) (string, error) {
 	at, err := find(text)
 	if err != nil {
@@ -97,7 +99,7 @@ func Insert(text string, f Forward, beside ...Beside) (string, error) {
 	if imports {
 		others = append(others, elsewhere(beside)...)
 	}
-	if f.Zones, err = others.free(f.Zones, l.port); len(f.Zones) == 0 {
+	if f.Zones, err = others.free(f, l.port); len(f.Zones) == 0 {
 		return before + after, err
 	}
 	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, err
@@ -198,6 +200,16 @@ func Lacks(text, domain string) bool {
 		}
 	}
 	return lacks
+}
+
+// ClusterDomains returns the DNS domains of the cluster that a Corefile of its DNS or of a cache
+// names. It returns nothing for a text that cannot be read.
+func ClusterDomains(text string) []string {
+	all, _, err := parse(text, "")
+	if err != nil {
+		return nil
+	}
+	return all.clusterDomains()
 }
 
 // ImportsServers reports whether a Corefile takes server blocks from files whose names end

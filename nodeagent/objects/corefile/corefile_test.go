@@ -195,6 +195,64 @@ func TestTaken(t *testing.T) {
 	}
 }
 
+// TestReserved leaves out domains that the cluster's own DNS needs, and names the first one.
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	const custom = ".:53 {\n kubernetes k8s.example in-addr.arpa ip6.arpa {\n  pods insecure\n }\n}\n"
+	const cache = "node.example:53 {\n forward . __PILLAR__CLUSTER__DNS__\n}\n.:53 {\n}\n"
+	tests := []struct{ name, domain, text, want string }{
+		{"no conflict", "set.k8s.example", custom, ""},
+		{"default domain", "cluster.local", kubeadm, "cluster.local is the DNS domain of a cluster"},
+		{"default domain in a Corefile with another domain", "cluster.local", custom, "cluster.local is the DNS domain of a cluster"},
+		{"case and dot", "Svc.Cluster.Local.", kubeadm, "Svc.Cluster.Local. hides names of cluster.local, the DNS domain of a cluster"},
+		{"parent", "local", kubeadm, "local contains cluster.local, the DNS domain of a cluster"},
+		{"root", ".", kubeadm, ". is the root of the DNS"},
+		{"reverse zone", "10.in-addr.arpa", kubeadm, "10.in-addr.arpa is a reverse zone"},
+		{"parent of the domain of this cluster", "example", custom, "example contains k8s.example, the DNS domain of a cluster"},
+		{"child of the domain of this cluster", "pod.k8s.example", custom, "pod.k8s.example hides names of k8s.example, the DNS domain of a cluster"},
+		{"plugin without arguments", "k8s.example", "k8s.example:53 www.example:99 {\n kubernetes\n}\n", "somebody else's server block serves k8s.example"},
+		{"parent of a plugin without arguments", "example", "k8s.example {\n kubernetes {\n  pods insecure\n }\n}\n", "example contains k8s.example, the DNS domain of a cluster"},
+		{"parent of what a cache forwards", "example", cache, "example contains node.example, the DNS domain of a cluster"},
+		{"twice", "clusterset.local", kubeadm, "clusterset.local is a domain of the clusterset already"},
+		{"twice by case", "CLUSTERSET.local", kubeadm, "CLUSTERSET.local is a domain of the clusterset already"},
+		{"hides the clusterset", "svc.clusterset.local", kubeadm, `svc.clusterset.local hides names of "clusterset.local", a domain of the clusterset`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := ForwardOf(&fabric.Fabric{
+				Domain: "clusterset.local", ExtraDomains: []string{tt.domain},
+				ServicePools: []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")},
+				DNS:          fabric.DNS{Address: forward().Servers[0]},
+			}, &fabric.Cluster{})
+			want := ours + tt.text
+			if tt.want == "" {
+				want = strings.Replace(ours, "0.243", tt.domain+":53 0.243", 1) + tt.text
+			}
+			check := func(have, want string, err error) {
+				t.Helper()
+				if diff := gocmp.Diff(want, have); diff != "" {
+					t.Errorf("(-want +have)\n%s", diff)
+				}
+				var d diag.Diagnostic
+				if errors.As(err, &d) != (tt.want != "") || d.Summary != tt.want || tt.want != "" && d.Hint == "" {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
+			}
+			have, err := Insert(tt.text, f)
+			check(have, want, err)
+			have, err = Insert(have, f)
+			check(have, want, err)
+			before := strings.Replace(ours, "0.243", tt.domain+":53 0.243", 1) + tt.text
+			have, err = Insert(before, f)
+			check(have, want, err)
+			body, _, _ := strings.Cut(strings.TrimPrefix(want, beginLine+"\n"), endMark)
+			have, err = f.File(Beside{"Corefile", tt.text})
+			check(have, "# kept by Hawser, which puts back what is changed here\n"+body, err)
+		})
+	}
+}
+
 // TestFileBeside has a file of its own leave out what stands in those beside it.
 func TestFileBeside(t *testing.T) {
 	t.Parallel()
@@ -257,7 +315,8 @@ func TestForwardOf(t *testing.T) {
 	for pods, want := range map[string]netip.Addr{"10.7.0.0/16": four, "fd10::/48": six} {
 		have := ForwardOf(f, &fabric.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix(pods)}})
 		if diff := gocmp.Diff(Forward{
-			Zones: []string{"clusterset.local", "supercluster.local", "0.243.in-addr.arpa"}, Servers: []netip.Addr{want},
+			Zones:   []string{"clusterset.local", "supercluster.local", "0.243.in-addr.arpa"},
+			Domains: []string{"clusterset.local", "supercluster.local"}, Servers: []netip.Addr{want},
 		}, have, gocmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("pods %s (-want +have)\n%s", pods, diff)
 		}

@@ -1,6 +1,7 @@
 package corefile
 
 import (
+	"cmp"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -275,10 +276,10 @@ func (s server) bind() (string, error) {
 	return "", nil
 }
 
-// free gives those of the zones that nobody else serves at the same port. The error
-// names the first of the others.
-func (all servers) free(zones []string, port string) ([]string, error) {
-	zones = slices.Clone(zones)
+// free returns the zones that may be forwarded and that no other server block serves at the same
+// port. The error names the first of the other zones.
+func (all servers) free(f Forward, port string) ([]string, error) {
+	zones := slices.Clone(f.Zones)
 	var first error
 	take := func(s server, at token, who, zone string) {
 		if i := slices.Index(zones, zone); i >= 0 {
@@ -305,6 +306,64 @@ func (all servers) free(zones []string, port string) ([]string, error) {
 					break
 				}
 				take(s, t, "CoreDNS's own multicluster option", addressOf(arg.text).zone)
+			}
+		}
+	}
+	zones, err := f.unreserved(zones, all.clusterDomains()...)
+	return zones, cmp.Or(first, err)
+}
+
+// clusterDomains returns the DNS domains of the cluster: the zones of the plugin kubernetes, and
+// in the Corefile of a cache the zones that it forwards to the cluster's DNS.
+func (all servers) clusterDomains() []string {
+	var out []string
+	add := func(list []token) {
+		for _, t := range list {
+			if zone := addressOf(t.text).zone; fabric.IsDomain(zone) {
+				out = append(out, zone)
+			}
+		}
+	}
+	for _, s := range all {
+		for i, t := range s.body {
+			switch {
+			case t.text == clusterDNS:
+				add(s.keys)
+			case t.first && t.text == "kubernetes":
+				args := s.body[i+1:]
+				n := slices.IndexFunc(args, func(t token) bool { return t.first || t.text == "{" })
+				if n < 0 {
+					n = len(args)
+				}
+				if n == 0 {
+					add(s.keys) // the plugin's default
+				}
+				add(args[:n])
+			}
+		}
+	}
+	return out
+}
+
+// unreserved returns zones without the domains that hide names of the cluster's own DNS or of
+// another domain of the clusterset. The error names the first of these domains.
+func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string, error) {
+	var first error
+	for i, domain := range f.Domains {
+		why := fabric.DomainConflict(domain, f.Domains[:i], clusterDomains...)
+		if why == "" || !slices.Contains(zones, domain) {
+			continue
+		}
+		// An equal domain before this one stays.
+		at := len(zones) - 1
+		for zones[at] != domain {
+			at--
+		}
+		zones = slices.Delete(slices.Clone(zones), at, at+1)
+		if first == nil {
+			first = diag.Diagnostic{
+				Severity: diag.Error, Code: Reserved, Summary: domain + " " + why,
+				Hint: "change domain or extraDomains in the topology; until then Hawser does not forward it",
 			}
 		}
 	}

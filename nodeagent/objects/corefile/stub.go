@@ -2,6 +2,7 @@ package corefile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -40,15 +41,16 @@ func quote(text string) string {
 // addresses of their servers) with ours at the front; empty text = there are
 // none. All other bytes stay. The error is as that of Insert.
 func InsertStub(text string, f Forward) (string, error) {
-	if text == "" {
-		return f.alone(), nil
-	}
 	bare, _, err := withoutStub(text, f)
 	if err != nil {
 		return text, err
 	}
+	var reserved error
+	if f.Zones, reserved = f.unreserved(f.Zones); len(f.Zones) == 0 {
+		return bare, reserved
+	}
 	if bare == "" {
-		return f.alone(), nil
+		return f.alone(), reserved
 	}
 	members, err := membersOf(bare)
 	if err != nil {
@@ -64,6 +66,7 @@ func InsertStub(text string, f Forward) (string, error) {
 			}
 		}
 	}
+	first = cmp.Or(first, reserved)
 	if len(f.Zones) == 0 {
 		return bare, first
 	}
@@ -98,7 +101,9 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 	if err != nil {
 		return text, nil, err
 	}
-	whole := text == f.alone()
+	written := f
+	written.Zones, _ = f.unreserved(f.Zones)
+	whole := text == f.alone() || text == written.alone()
 	for i := len(members) - 1; i >= 0; i-- {
 		m := members[i]
 		if !slices.Contains(f.Zones, m.name) || !f.leads(m.servers) {

@@ -113,3 +113,39 @@ func FuzzRestoreStub(f *testing.F) {
 		}
 	})
 }
+
+// TestReservedStub leaves out a domain that the cluster's own DNS needs.
+func TestReservedStub(t *testing.T) {
+	t.Parallel()
+	f := forward()
+	f.Domains = []string{"local", "clusterset.local"}
+	f.Zones = append([]string{"local"}, f.Zones...)
+	without, err := InsertStub("", forward())
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := `{"acme.example":["1.2.3.4"]}`
+	withOthers, err := InsertStub(others, forward())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"", without}, {without, without}, {others, withOthers}, {withOthers, withOthers},
+		{`{"local":["169.254.73.53"],` + others[1:], withOthers},
+	} {
+		have, err := InsertStub(tt.text, f)
+		var d diag.Diagnostic
+		if have != tt.want || !errors.As(err, &d) || d.Code != Reserved || !strings.HasPrefix(d.Summary, "local contains cluster.local") {
+			t.Errorf("InsertStub(%q) = %q, %v", tt.text, have, err)
+		}
+	}
+	if have, err := RemoveStub(without, f); have != "" || err != nil {
+		t.Errorf("RemoveStub = %q, %v", have, err)
+	}
+	f.Zones, f.Domains = []string{"local"}, []string{"local"}
+	for _, text := range []string{"", others} {
+		if have, err := InsertStub(text, f); have != text || err == nil {
+			t.Errorf("InsertStub(%q) without another zone = %q, %v", text, have, err)
+		}
+	}
+}

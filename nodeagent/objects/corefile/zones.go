@@ -4,5 +4,7 @@ import "hawser.dev/hawser/schema/fabric"
 
 // ForwardOf returns what a cluster's DNS forwards, and where to.
 func ForwardOf(f *fabric.Fabric, cluster *fabric.Cluster) Forward {
-	return Forward{Zones: f.ForwardedZones(), Servers: f.NameServers(cluster)}
+	return Forward{
+		Zones: f.ForwardedZones(), Domains: append([]string{f.Domain}, f.ExtraDomains...), Servers: f.NameServers(cluster),
+	}
 }

@@ -1,0 +1,63 @@
+package fabric
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ClusterDomain is the default DNS domain of a cluster.
+const ClusterDomain = "cluster.local"
+
+// clusterNames are the children of a cluster's DNS domain that Kubernetes answers (Kubernetes
+// DNS-Based Service Discovery; CoreDNS has its NS record below dns).
+var clusterNames = []string{"svc", "pod", "dns", "dns-version"}
+
+// CanonicalDomain returns a domain in lower case and without dots at its ends.
+func CanonicalDomain(domain string) string {
+	return strings.ToLower(strings.Trim(domain, "."))
+}
+
+// DomainConflict returns why a cluster's DNS must not forward a domain of the clusterset; empty
+// if it can. others are domains of the same clusterset. clusterDomains are DNS domains of
+// clusters, in addition to ClusterDomain. Case and a trailing dot do not count.
+func DomainConflict(domain string, others []string, clusterDomains ...string) string {
+	domain = CanonicalDomain(domain)
+	switch {
+	case domain == "":
+		return "is the root of the DNS"
+	case domain == "arpa":
+		return "contains the reverse zones"
+	case isBelow(domain, "in-addr.arpa"), isBelow(domain, "ip6.arpa"):
+		return "is a reverse zone"
+	}
+	for _, own := range append([]string{ClusterDomain}, clusterDomains...) {
+		own = CanonicalDomain(own)
+		switch {
+		case own == "": // the DNS of this cluster answers every name
+		case domain == own:
+			return "is the DNS domain of a cluster"
+		case isBelow(own, domain):
+			return "contains " + own + ", the DNS domain of a cluster"
+		case slices.ContainsFunc(clusterNames, func(label string) bool { return isBelow(domain, label+"."+own) }):
+			return "hides names of " + own + ", the DNS domain of a cluster"
+		}
+	}
+	for _, other := range others {
+		other = CanonicalDomain(other)
+		switch {
+		case domain == other:
+			return "is a domain of the clusterset already"
+		case isBelow(domain, "svc."+other):
+			return "hides names of " + strconv.Quote(other) + ", a domain of the clusterset"
+		case isBelow(other, "svc."+domain):
+			return "has names that " + strconv.Quote(other) + ", a domain of the clusterset, hides"
+		}
+	}
+	return ""
+}
+
+// isBelow reports whether a domain is another one or below it.
+func isBelow(domain, parent string) bool {
+	return domain == parent || strings.HasSuffix(domain, "."+parent)
+}
