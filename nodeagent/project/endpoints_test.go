@@ -333,3 +333,31 @@ func TestManyHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestLongNames reports pods whose DNS names are too long, in the agent's status and in the
+// condition of the ServiceExport.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/flat.txtar")
+	in := withService(w.inputs["c2/c2-a"], "db", func(s *model.Service) { s.Endpoints[0].Pod, s.Endpoints[0].Hostname = "db-0", "db-0" })
+	if _, problems := project.State(in); strings.Contains(fmt.Sprint(codes(problems, project.EndpointUnsupported)), "too long") {
+		t.Errorf("problems of short names %q", problems)
+	}
+	e := in.Fabric.Exports[slices.IndexFunc(in.Fabric.Exports, func(e fabric.Export) bool { return e.Name == "db" })]
+	f := *in.Fabric
+	rest := strings.Join([]string{"db-0", "c2", "db", e.Namespace, "svc", ""}, ".")
+	for extra, want := range map[int]int{fabric.MaxName - len(rest): 0, fabric.MaxName - len(rest) + 1: 1} {
+		f.ExtraDomains = []string{strings.Repeat("x.", extra)[:extra]}
+		in.Fabric = &f
+		_, problems := project.State(in)
+		var found []string
+		for _, text := range codes(problems, project.EndpointUnsupported) {
+			if strings.Contains(text, "pod db-0 has no DNS record: the name db-0.c2.db.") && strings.Contains(text, "is too long (254 octets, 253 are allowed)") {
+				found = append(found, text)
+			}
+		}
+		if len(found) != want {
+			t.Errorf("domain of %d octets: problems %q, want %d", extra, problems, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
@@ -88,6 +89,41 @@ func (v *view) addServices() {
 			without := *svc
 			without.Endpoints = kept
 			v.services[id] = &without
+		}
+	}
+}
+
+// addLongNames finds pods of this cluster's headless exports, and exports, whose DNS names are
+// longer than DNS allows: the name server has no record for them.
+func (v *view) addLongNames() {
+	domains := append([]string{v.in.Fabric.Domain}, v.in.Fabric.ExtraDomains...)
+	add := func(id, what, name string) {
+		if len(name) > fabric.MaxName {
+			v.unsupported[id] = append(v.unsupported[id], fmt.Sprintf("%s has no DNS record: the name %s is too long "+
+				"(%d octets, %d are allowed); shorten the names of the pod, cluster, service or namespace, or the domain",
+				what, name, len(name), fabric.MaxName))
+		}
+	}
+	for _, e := range v.exports {
+		id := e.ID()
+		svc := v.services[id]
+		if svc == nil || e.Part(v.own.Name) == nil {
+			continue
+		}
+		add(id, "the Service", fabric.LongestName(domains, e.Namespace, e.Name))
+		add(id, "cluster "+v.own.Name, fabric.LongestName(domains, e.Namespace, e.Name, v.own.Name))
+		if e.Type != fabric.Headless {
+			continue
+		}
+		for i := range svc.Endpoints {
+			ep := &svc.Endpoints[i]
+			label := ep.Hostname
+			if label == "" && len(ep.Addrs) > 0 {
+				label = cidr.Label(slices.MinFunc(ep.Addrs, netip.Addr.Compare))
+			}
+			if label != "" {
+				add(id, "pod "+cmp.Or(ep.Pod, label), fabric.LongestName(domains, e.Namespace, e.Name, label, v.own.Name))
+			}
 		}
 	}
 }

@@ -95,6 +95,7 @@ func newView(in Input) *view {
 		}
 	}
 	v.addServices()
+	v.addLongNames()
 	return v
 }
 

@@ -61,3 +61,15 @@ func DomainConflict(domain string, others []string, clusterDomains ...string) st
 func isBelow(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
+
+// LongestName returns the longest DNS name of a Service of the clusterset over all of its
+// domains. before are the labels in front of the Service's name, such as a pod and a cluster.
+func LongestName(domains []string, namespace, service string, before ...string) string {
+	longest := ""
+	for _, d := range domains {
+		if len(d) > len(longest) {
+			longest = d
+		}
+	}
+	return strings.Join(append(slices.Clone(before), service, namespace, "svc", longest), ".")
+}

@@ -28,11 +28,42 @@ func (c *checker) exports() {
 		c.annotations(e.Annotations, path+".annotations")
 		c.ports(e, path)
 		c.balance(e, path+".balance")
+		c.longNames(e, path)
 		if e.Headless() {
 			c.headless(e, path, globalnet)
 		} else if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
 			c.Fail("misplaced", path+".hostnames", "only pods of a headless Service have addresses of their own",
 				"say type: Headless, or remove hostnames")
+		}
+	}
+}
+
+// longNames finds DNS names of an export that are longer than DNS allows. Of pods it knows only
+// the declared hostnames; the agents report the others.
+func (c *checker) longNames(e *schema.Export, path string) {
+	domains := append([]string{c.set.Spec.Domain}, c.set.Spec.ExtraDomains...)
+	wrong := func(domain string) bool { return !fabric.IsDomain(domain) }
+	if slices.ContainsFunc(domains, wrong) || !fabric.IsLabel(e.Name) || !fabric.IsLabel(e.Namespace) {
+		return // other checks report it
+	}
+	if name := fabric.LongestName(domains, e.Namespace, e.Name); len(name) > fabric.MaxName {
+		c.Fail("name-too-long", path, fmt.Sprintf("no client can resolve the service: its DNS name %q has %d octets, %d are allowed",
+			name, len(name), fabric.MaxName), "shorten name, namespace or domain")
+		return
+	}
+	const hint = "shorten the names of the pod, cluster, service or namespace, or the domain"
+	for _, cluster := range e.Clusters {
+		if name := fabric.LongestName(domains, e.Namespace, e.Name, cluster); len(name) > fabric.MaxName {
+			c.Warn("name-too-long", path, fmt.Sprintf("the part of cluster %s has no DNS name: %q would have %d octets, %d are allowed",
+				cluster, name, len(name), fabric.MaxName), hint)
+			continue
+		}
+		for i, host := range e.Hostnames.Names {
+			if name := fabric.LongestName(domains, e.Namespace, e.Name, host, cluster); len(name) > fabric.MaxName {
+				c.Warn("name-too-long", paths.Nth(path+".hostnames", i), fmt.Sprintf(
+					"pod %s of cluster %s has no DNS name: %q would have %d octets, %d are allowed",
+					host, cluster, name, len(name), fabric.MaxName), hint)
+			}
 		}
 	}
 }
