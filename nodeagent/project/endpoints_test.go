@@ -334,8 +334,7 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestLongNames reports pods whose DNS names are too long, in the agent's status and in the
-// condition of the ServiceExport.
+// TestLongNames reports pods whose DNS names are too long, from the first octet over the limit.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

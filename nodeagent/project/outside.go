@@ -111,7 +111,8 @@ func (v *view) addLongNames() {
 			continue
 		}
 		add(id, "the Service", fabric.LongestName(domains, e.Namespace, e.Name))
-		add(id, "cluster "+v.own.Name, fabric.LongestName(domains, e.Namespace, e.Name, v.own.Name))
+		part := fabric.LongestName(domains, e.Namespace, e.Name, v.own.Name)
+		add(id, "cluster "+v.own.Name, part)
 		if e.Type != fabric.Headless {
 			continue
 		}
@@ -121,7 +122,7 @@ func (v *view) addLongNames() {
 			if label == "" && len(ep.Addrs) > 0 {
 				label = cidr.Label(slices.MinFunc(ep.Addrs, netip.Addr.Compare))
 			}
-			if label != "" {
+			if label != "" && len(label)+len(".")+len(part) > fabric.MaxName {
 				add(id, "pod "+cmp.Or(ep.Pod, label), fabric.LongestName(domains, e.Namespace, e.Name, label, v.own.Name))
 			}
 		}
