@@ -102,16 +102,34 @@ func (p *printer) snippet(at Pos, mark string) {
 	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(cells(before))), p.paint(mark, carets))
 }
 
+// maxSecret is the most bytes before and after a place that belong to a secret there.
+const maxSecret = 2048
+
 // around returns the place widened to all of a secret that it covers a part of: a part is not
 // known by its form.
 func around(line []byte, at Pos) Pos {
-	for _, m := range identity.FindAllIndex(line, -1) {
-		from, to := utf8.RuneCount(line[:m[0]])+1, utf8.RuneCount(line[:m[1]])+1
-		if end := at.Column + max(at.Width, 1); from < end && at.Column < to {
-			at.Column, at.Width = min(from, at.Column), max(to, end)-min(from, at.Column)
+	start := runesLength(line, at.Column-1)
+	end := start + runesLength(line[start:], max(at.Width, 1))
+	// A long line can have many findings: search near the place only.
+	low, high := max(start-maxSecret, 0), min(end+maxSecret, len(line))
+	for _, m := range identity.FindAllIndex(line[low:high], -1) {
+		from, to := low+m[0], low+m[1]
+		if from < end && start < to {
+			start, end = min(from, start), max(to, end)
+			at.Column, at.Width = utf8.RuneCount(line[:start])+1, utf8.RuneCount(line[start:end])
 		}
 	}
 	return at
+}
+
+// runesLength returns how many bytes the first n characters of a line have.
+func runesLength(line []byte, n int) int {
+	length := 0
+	for ; n > 0 && length < len(line); n-- {
+		_, size := utf8.DecodeRune(line[length:])
+		length += size
+	}
+	return length
 }
 
 // split cuts a line into what stands before, at and after a place. Of a long
@@ -123,12 +141,9 @@ func split(line []byte, at Pos) (before, under, after string) {
 		if first := max(min(from, length)-leadIn, 0); first > 0 {
 			cutLeft, from = "…", from-first
 			length -= first
-			whole := line
-			for range first {
-				_, size := utf8.DecodeRune(line)
-				line = line[size:]
-			}
-			rest := cutIdentity(whole, len(whole)-len(line))
+			cut := runesLength(line, first)
+			rest := cutIdentity(line, cut)
+			line = line[cut:]
 			line, from, length = line[rest:], max(from-rest, 0), length-rest
 		}
 		if length > maxSnippet {

@@ -2,12 +2,15 @@ package kernel
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
 )
@@ -112,6 +115,11 @@ func (l *nftLab) takes(from, to, port string, payload []byte) bool {
 	var server net.PacketConn
 	l.node.inside(func() {
 		conn, err := net.ListenPacket("udp", net.JoinHostPort(to, port))
+		// A program that another test is starting has a copy of the last listener until it runs.
+		for end := time.Now().Add(nftQuick); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
+			<-time.After(time.Millisecond)
+			conn, err = net.ListenPacket("udp", net.JoinHostPort(to, port))
+		}
 		l.node.must(err, "listen on "+to)
 		server = conn
 	})
