@@ -30,8 +30,8 @@ func PinSecret(pins string) *unstructured.Unstructured {
 	}}
 }
 
-// planPins makes the pinned signers where there are none, raises the floors of the others,
-// and names pins with which the agents would refuse the tree.
+// planPins creates the Secret with the pinned signers if the cluster has none. It raises the floors
+// to the revisions of the tree, and reports pins with which the agents would refuse the tree.
 func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 	want := PinSecret(p.want.Pins)
 	id := IDOf(want)
@@ -41,6 +41,10 @@ func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 	}
 	if have == nil {
 		if p.want.Pins != "" {
+			// Without the floors the next plan would change the Secret again.
+			if raised, err := p.want.raiseFloors([]byte(p.want.Pins)); err == nil {
+				want = PinSecret(string(raised))
+			}
 			p.add(Change{Op: diff.Create, ID: id, want: want})
 		}
 		return nil

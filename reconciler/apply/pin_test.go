@@ -20,12 +20,7 @@ func TestPinsRise(t *testing.T) {
 	t.Parallel()
 	own, foreign := pinSigner(t, "o"), pinSigner(t, "f")
 	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())}))
-	want := func(by ssh.Signer, fabric, sealed int64) Want {
-		document, ciphertext := []byte("fabric"), "ciphertext"
-		return Want{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
-			sealed: keys.Sealed{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
-				trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
-	}
+	want := func(by ssh.Signer, fabric, sealed int64) Want { return pinWant(t, by, fabric, sealed) }
 	raised, err := want(own, 100, 50).raiseFloors(pins)
 	if err != nil || string(raised) != "# revision: 100\n# keys revision: 50\n"+string(pins) {
 		t.Fatalf("got %s, %v", raised, err)
@@ -41,6 +36,40 @@ func TestPinsRise(t *testing.T) {
 	}
 	if _, err := want(foreign, 1<<60, 1<<60).raiseFloors(raised); err == nil || !strings.Contains(err.Error(), "is not signed by a signer") {
 		t.Errorf("a foreign signer: %v", err)
+	}
+}
+
+// pinWant returns a tree whose fabric and sealed keys have these revisions.
+func pinWant(t *testing.T, by ssh.Signer, fabric, sealed int64) Want {
+	t.Helper()
+	document, ciphertext := []byte("fabric"), "ciphertext"
+	return Want{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
+		sealed: keys.Sealed{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
+			trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
+}
+
+// TestFirstPins: the Secret that an apply creates has the floors already, so that the next plan
+// does not change it.
+func TestFirstPins(t *testing.T) {
+	t.Parallel()
+	_, c := newFake(t, "g1")
+	own := pinSigner(t, "o")
+	want := pinWant(t, own, 100, 50)
+	want.Pins = trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())})
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "hawser-system"}}}
+	if _, err := c.put(t.Context(), namespace, false); err != nil {
+		t.Fatal(err)
+	}
+	first := &Plan{want: want}
+	if err := c.planPins(t.Context(), first); err != nil || len(first.Changes) != 1 {
+		t.Fatalf("%v, changes %v", err, first.Changes)
+	}
+	if _, err := c.put(t.Context(), first.Changes[0].want, false); err != nil {
+		t.Fatal(err)
+	}
+	second := &Plan{want: want}
+	if err := c.planPins(t.Context(), second); err != nil || len(second.Changes) != 0 || len(second.Skipped) != 0 {
+		t.Errorf("again: %v, changes %v, skipped %v", err, second.Changes, second.Skipped)
 	}
 }
 
