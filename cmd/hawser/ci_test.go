@@ -252,7 +252,7 @@ func TestActionFails(t *testing.T) {
 	}
 }
 
-// TestUnsignedBaseline: a commit that nobody signed hides a change of the topology, and the pull
+// TestUnsignedBaseline: an unsigned commit hides a change of the topology, and the pull
 // request trusts another root key. The signers of the base branch count.
 func TestUnsignedBaseline(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ type verifier struct {
 	from       string   // the file or Secret with the signers
 }
 
-// newVerifier reads a file of pins, which must be those of one clusterset.
+// newVerifier reads a file of pins, which must all name one clusterset.
 func newVerifier(from string, raw []byte) (verifier, error) {
 	pins, err := trust.ParsePins(raw)
 	if err != nil {
