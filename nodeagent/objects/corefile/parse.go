@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
@@ -22,27 +24,40 @@ type token struct {
 	first bool // of its line
 }
 
-// tokens splits a text as CoreDNS does: words between white space, double quotes
-// around what has some, and comments from a # that begins a word.
+// tokens splits a text as the lexer of CoreDNS does (github.com/coredns/caddy/caddyfile): white
+// space separates words, double quotes enclose words with white space, and a # at the begin of a
+// word hides the rest of the line.
 func tokens(text string) []token {
+	const byteOrderMark = "\ufeff"
 	var out []token
-	line, lastLine := 1, 0
-	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case c == '\n':
+	line, lastLine, i := 1, 0, 0
+	if strings.HasPrefix(text, byteOrderMark) {
+		i = len(byteOrderMark)
+	}
+	for i < len(text) {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '\n':
 			line++
 			i++
-		case isSpace(c):
-			i++
-		case c == '#':
+		case unicode.IsSpace(r):
+			i += size
+		case r == '#':
 			for i < len(text) && text[i] != '\n' {
 				i++
 			}
 		default:
 			t := token{line: line, begin: i, first: line != lastLine}
-			t.text, i = word(text, i)
-			t.end = i
-			line += strings.Count(text[t.begin:t.end], "\n")
+			closed := true
+			if r == '"' {
+				t.text, t.end, closed = quoted(text, i)
+			} else {
+				t.text, t.end = word(text, i)
+			}
+			if i = t.end; t.text == "" && !closed {
+				return out
+			}
+			line += strings.Count(t.text, "\n")
 			lastLine = line
 			out = append(out, t)
 		}
@@ -50,27 +65,50 @@ func tokens(text string) []token {
 	return out
 }
 
-func isSpace(c byte) bool {
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f'
+// word returns the word that begins at i and the offset behind it. CoreDNS skips carriage
+// returns, so they do not end a word, and a # within a word hides the rest of the word alone.
+func word(text string, i int) (string, int) {
+	var b strings.Builder
+	end, hidden := i, false
+	for i < len(text) {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+		if r == '\r' {
+			continue
+		}
+		if unicode.IsSpace(r) {
+			break
+		}
+		hidden = hidden || r == '#'
+		if !hidden {
+			b.WriteRune(r)
+		}
+		end = i
+	}
+	return b.String(), end
 }
 
-// word reads the word that begins at i and gives the offset behind it.
-func word(text string, i int) (string, int) {
-	if text[i] != '"' {
-		begin := i
-		for i < len(text) && !isSpace(text[i]) {
-			i++
-		}
-		return text[begin:i], i
-	}
+// quoted returns the text of the quotes that begin at i, the offset behind them, and whether they
+// are closed. A backslash escapes the next rune, and stays unless that rune is a quote.
+func quoted(text string, i int) (string, int, bool) {
 	var b strings.Builder
-	for i++; i < len(text) && text[i] != '"'; i++ {
-		if text[i] == '\\' && i+1 < len(text) && text[i+1] == '"' {
-			i++
+	escaped := false
+	for i++; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+		switch {
+		case !escaped && r == '\\':
+			escaped = true
+			continue
+		case !escaped && r == '"':
+			return b.String(), i, true
+		case escaped && r != '"':
+			b.WriteByte('\\')
 		}
-		b.WriteByte(text[i])
+		b.WriteRune(r)
+		escaped = false
 	}
-	return b.String(), min(i+1, len(text))
+	return b.String(), i, false
 }
 
 // inside reports whether a text ends within a block.
