@@ -4,7 +4,15 @@ package kube
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,7 +33,7 @@ import (
 // What is outside of the clusters, on the router between them.
 const (
 	mirrorAt = "172.31.1.1:5000" // registry, by HTTP
-	forgeAt  = "172.31.1.1:8080" // git, by HTTP and with a token
+	forgeAt  = "172.31.1.1:8443" // git, by HTTPS and with a token
 	gitToken = "s3cret"
 )
 
@@ -34,7 +42,7 @@ const releasePage = "../../docs/release.md"
 // TestReleaseInstalled goes through docs/release.md on two clusters, with its own commands:
 // the images of the archive are pushed to a mirror, from which the nodes pull them; the
 // reconciler runs in c1 by the chart and later in c2 by the base of kustomize, reads and writes
-// a git server with a token; c1's part comes by the chart and c2's by the base of kustomize.
+// a git server that has a token and a certificate authority of its own; c1's part comes by the chart and c2's by the base of kustomize.
 // What is installed is what hawser render wrote; an upgrade arrives in the data path, and
 // after an uninstall the nodes are as before.
 func TestReleaseInstalled(t *testing.T) {
@@ -62,10 +70,10 @@ func TestReleaseInstalled(t *testing.T) {
 	for _, c := range r.clusters {
 		r.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
 	}
-	in.forge(t)
-	in.registry(t)
 	// The archive's files are beside the files that the commands make.
 	r.must(t, "", "cp", "-r", rel.site, in.work)
+	in.forge(t)
+	in.registry(t)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T, *installation)
@@ -107,7 +115,7 @@ func (in *installation) on(t *testing.T, cluster, lines string) string {
 func (in *installation) page(t *testing.T, text string, more ...string) string {
 	t.Helper()
 	return strings.NewReplacer(append(more, "mirror.example.org/hawser", in.mirror, "v0.2.0", in.version, "0.2.0", strings.TrimPrefix(in.version, "v"),
-		"https://git.example.org/net/clusterset.git", "http://"+forgeAt+"/hub.git", "token=...", "token="+gitToken)...).
+		"https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "token=...", "token="+gitToken)...).
 		Replace(gitops.Documented(t, releasePage, text))
 }
 
@@ -123,7 +131,8 @@ func (in *installation) everywhere(t *testing.T, lines string) (out []string) {
 // ctr is containerd's command line for what the kubelet uses.
 const ctr = "ctr -a /run/containerd/containerd.sock -n k8s.io "
 
-// forge serves the repository hub.git outside of the clusters, to whoever has the token.
+// forge serves the repository hub.git outside of the clusters, by HTTPS and to clients with
+// the token. The authority of its certificate is ca.crt in the folder of the archive.
 func (in *installation) forge(t *testing.T) {
 	t.Helper()
 	in.types(t, "", "", "git init -q --bare hub.git && git -C hub.git config http.receivepack true && git clone -q hub.git net")
@@ -137,17 +146,43 @@ func (in *installation) forge(t *testing.T) {
 		}
 		backend.ServeHTTP(w, q)
 	})}
-	err := netspace.Do(filepath.Join(in.dir, "net", "internet"), func() error {
-		l, err := net.Listen("tcp", forgeAt)
-		if err == nil {
-			go func() { _ = server.Serve(l) }() // until it is closed
-		}
-		return err
-	})
+	certificate, err := selfSigned(net.ParseIP("172.31.1.1"))
+	if err == nil {
+		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+		err = os.WriteFile(filepath.Join(in.work, "ca.crt"), ca, 0o600)
+	}
+	if err == nil {
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
+		err = netspace.Do(filepath.Join(in.dir, "net", "internet"), func() error {
+			l, err := net.Listen("tcp", forgeAt)
+			if err == nil {
+				go func() { _ = server.ServeTLS(l, "", "") }() // until Close
+			}
+			return err
+		})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
+}
+
+// selfSigned returns a certificate for an address, which is its own authority.
+func selfSigned(address net.IP) (tls.Certificate, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("generate a key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "git"}, IPAddresses: []net.IP{address},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("sign the certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, nil
 }
 
 // registry serves images outside of the clusters; requests.log says who asked for what.
@@ -230,7 +265,8 @@ func reconcilerByChart(t *testing.T, in *installation) {
 	in.types(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
 	in.types(t, in.work, "", "cp ../net/keys/root.key .")
 	in.volume(t, "c1")
-	in.on(t, "c1", strings.TrimSpace(in.page(t, "helm install hawser hawser-reconciler"))+" --set registry="+in.mirror+" --set interval=5s")
+	in.on(t, "c1", strings.TrimSpace(in.page(t, "helm install hawser hawser-reconciler"))+" --set gitCA.configMap=hawser-git-ca --set registry="+in.mirror+" --set interval=5s")
+	in.on(t, "c1", in.page(t, "create configmap hawser-git-ca"))
 	in.on(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
 	in.published(t, "clusterset")
@@ -347,13 +383,14 @@ func reconcilerByBase(t *testing.T, in *installation) {
 			overlay.WriteString(inside)
 		}
 	}
-	text := strings.NewReplacer("../kustomize/", "../", "https://git.example.org/net/clusterset.git", "http://"+forgeAt+"/hub.git", "registry.example.org", in.mirror).Replace(overlay.String())
+	text := strings.NewReplacer("../kustomize/", "../", "https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "registry.example.org", in.mirror).Replace(overlay.String())
 	if err := errors.Join(os.Mkdir(filepath.Join(in.work, "kustomize/here"), 0o755),
 		os.WriteFile(filepath.Join(in.work, "kustomize/here/kustomization.yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
 		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=HAWSER_GIT_TOKEN="+gitToken)
+	in.on(t, "c2", in.page(t, "create configmap hawser-git-ca"))
 	in.volume(t, "c2")
 	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
