@@ -9,6 +9,7 @@ import (
 
 	"filippo.io/age"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
@@ -66,8 +67,12 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, Placed(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
+	patches := render.Tree{} // the same ones from a commit and from a work tree with CRLF
+	for name, raw := range in.Patches {
+		patches[name] = checkout.Text(raw)
+	}
 	tree, list := render.Render(render.Input{
-		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: in.Patches, Image: in.Image,
+		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: patches, Image: in.Image,
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {

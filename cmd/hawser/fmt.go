@@ -37,6 +37,9 @@ func (a *app) format(args []string, check bool) error {
 	}
 	stdin := t.lockFile == ""
 	out, list := load.Format(t.file, t.raw)
+	if lines := bytes.Count(t.raw, []byte("\n")); lines > 0 && lines == bytes.Count(t.raw, []byte("\r\n")) {
+		out = bytes.ReplaceAll(out, []byte("\n"), []byte("\r\n")) // as git checked the file out
+	}
 	same := bytes.Equal(out, t.raw)
 	switch {
 	case list.HasErrors():

@@ -83,10 +83,11 @@ func openTopology(file string) (topology, error) {
 		return t, fmt.Errorf("read topology: %w", err)
 	}
 	t.raw, t.lockFile = raw, filepath.Join(filepath.Dir(t.file), reconciler.LockFile)
-	t.lock, err = checkout.ReadFile(t.lockFile)
+	lock, err := checkout.ReadFile(t.lockFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("read lock: %w", err)
 	}
+	t.lock = checkout.Text(lock) // Hawser writes LF
 	return t, nil
 }
 

@@ -9,10 +9,11 @@
 // Outside of a repository a relative path has the same rule below the current folder. An
 // absolute path is the user's own: the named file may be anything that can be read.
 //
-// Called by cmd/hawser, lab and reconciler/repo.
+// Called by cmd/hawser, lab, reconciler and reconciler/repo.
 package checkout
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -386,6 +387,16 @@ func kind(mode fs.FileMode) string {
 		return "a device"
 	}
 	return "a special file"
+}
+
+// Text returns the content of a text file with LF line ends. git writes CRLF to the working tree
+// if core.autocrlf, core.eol or .gitattributes ask for it, and commits LF. Like git, Text does
+// not change a file with a NUL or with a CR that no LF follows.
+func Text(raw []byte) []byte {
+	if ends := bytes.Count(raw, []byte("\r\n")); ends == 0 || ends != bytes.Count(raw, []byte("\r")) || bytes.IndexByte(raw, 0) >= 0 {
+		return raw
+	}
+	return bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))
 }
 
 // bounded reads to the end of a file, up to a limit in bytes.

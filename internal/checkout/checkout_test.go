@@ -245,3 +245,16 @@ func TestWrite(t *testing.T) {
 		t.Error(list, err)
 	}
 }
+
+// TestText: line ends change as git changes them with text=auto.
+func TestText(t *testing.T) {
+	t.Parallel()
+	for have, want := range map[string]string{
+		"": "", "a\n": "a\n", "a\r\nb\r\n": "a\nb\n", "a\r\nb\n": "a\nb\n", "a\r\nb": "a\nb",
+		"a\rb\r\n": "a\rb\r\n", "a\r\r\n": "a\r\r\n", "\x00\r\n": "\x00\r\n", "\r": "\r",
+	} {
+		if got := string(checkout.Text([]byte(have))); got != want {
+			t.Errorf("%q: %q, want %q", have, got, want)
+		}
+	}
+}

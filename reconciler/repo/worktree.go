@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
+
+	"hawser.dev/hawser/internal/checkout"
 )
 
 // WorkTree is what a person has checked out of a repository.
@@ -44,12 +47,13 @@ func (s *Store) WorkTree() (WorkTree, bool, error) {
 	return w, true, nil
 }
 
-// Uncommitted gives those of the files, named by their paths in the repository, that the
-// work tree has otherwise than a commit has them.
+// Uncommitted returns the files, by path in the repository, whose text in the work tree
+// differs from a commit. Line ends do not count (checkout.Text), nor do files that a sparse
+// checkout leaves out.
 func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string, error) {
 	var out []string
 	for _, name := range files {
-		have, err := os.ReadFile(filepath.Join(w.Top, filepath.FromSlash(name)))
+		have, err := checkout.ReadFile(filepath.Join(w.Top, filepath.FromSlash(name)))
 		missing := errors.Is(err, fs.ErrNotExist)
 		if err != nil && !missing {
 			return nil, fmt.Errorf("read work tree: %w", err)
@@ -62,11 +66,33 @@ func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string,
 				return nil, err
 			}
 		}
-		if missing != absent || !bytes.Equal(have, committed) {
+		if missing && !absent {
+			sparse, err := s.leftOut(name)
+			if err != nil {
+				return nil, err
+			}
+			missing, have = !sparse, committed
+		}
+		if missing != absent || !bytes.Equal(checkout.Text(have), checkout.Text(committed)) {
 			out = append(out, name)
 		}
 	}
 	return out, nil
+}
+
+// leftOut reports whether a sparse checkout leaves a file out of the work tree
+// (git-read-tree(1), skip-worktree bit).
+func (s *Store) leftOut(name string) (bool, error) {
+	files, err := s.objects().Index()
+	if err != nil {
+		return false, fmt.Errorf("read the index of %s: %w (git sparse-checkout reapply --no-sparse-index "+
+			"and git update-index --no-split-index write a plain one)", s.name, err)
+	}
+	entry, err := files.Entry(name)
+	if errors.Is(err, index.ErrEntryNotFound) {
+		return false, nil
+	}
+	return err == nil && entry.SkipWorktree, err
 }
 
 // Remote reports whether the repository is not on this machine.
