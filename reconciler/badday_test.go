@@ -164,3 +164,34 @@ func TestMassDelete(t *testing.T) {
 		})
 	}
 }
+
+// TestPublishBranchInTheWay: if the repository cannot hold the publish branch, a pass writes
+// nothing, not even the lock.
+func TestPublishBranchInTheWay(t *testing.T) {
+	t.Parallel()
+	for name, rig := range map[string]func(...func(*Config)) *rig{
+		"local":  func(alter ...func(*Config)) *rig { return newRig(t, true, alter...) },
+		"remote": func(alter ...func(*Config)) *rig { return newHost(t).onHost(t, "set.git", alter...) },
+	} {
+		for _, branches := range [][2]string{{"rendered", "rendered/old"}, {"rendered/new", "rendered"}} {
+			g := rig(func(c *Config) { c.PublishBranch = branches[0] })
+			g.commit(TopologyFile, topologyOf("g1", "g2"))
+			git(t, g.work, "branch", branches[1])
+			g.push(branches[1])
+			git(t, g.repo, "pack-refs", "--all")
+			before := git(t, g.repo, "for-each-ref")
+			f := g.bad(ReasonPublish)
+			if !strings.Contains(f.Message, "cannot hold branch "+branches[0]+", because it has branch "+branches[1]+": name another branch, or delete") {
+				t.Errorf("%s: %s", name, f.Message)
+			}
+			if after := git(t, g.repo, "for-each-ref"); after != before {
+				t.Errorf("%s: refs before\n%s\nand after\n%s", name, before, after)
+			}
+			if _, err := os.Stat(g.cfg.StateFile); err == nil {
+				t.Errorf("%s: the state was written", name)
+			}
+			git(t, g.repo, "branch", "-D", branches[1])
+			g.good()
+		}
+	}
+}

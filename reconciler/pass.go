@@ -116,6 +116,11 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 	if err != nil && !errors.Is(err, repo.ErrNoBranch) {
 		return in, fail(ReasonPublish, in.source.String(), err)
 	}
+	if in.published.IsZero() {
+		if err := r.publish.CheckNew(r.cfg.PublishBranch); err != nil {
+			return in, fail(ReasonPublish, in.source.String(), err)
+		}
+	}
 	if in.keys, err = fileDigest(r.cfg.RootKeyFile); err != nil {
 		return in, fail(ReasonKeys, in.source.String(), fmt.Errorf("read root key: %w", err))
 	}

@@ -273,7 +273,22 @@ func (l *local) advance(ctx context.Context, branch string, from, to Hash) error
 	if err := errors.Join(err, lock.Close()); err != nil {
 		return err
 	}
+	removeEmpty(path) // git leaves the folder of a deleted branch
 	return os.Rename(lock.Name(), path)
+}
+
+// removeEmpty removes the folders below a path, and the one at the path, that have no files.
+func removeEmpty(path string) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return // it does not exist, or is a file
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmpty(filepath.Join(path, e.Name()))
+		}
+	}
+	_ = os.Remove(path) // fails if it has a file
 }
 
 func (l *local) compare(branch string, from Hash) error {

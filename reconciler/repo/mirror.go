@@ -114,6 +114,9 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 		if err != nil {
 			return err
 		}
+		if err := m.prune(heads); err != nil {
+			return err
+		}
 		var specs []config.RefSpec
 		var fetched []string
 		for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
@@ -126,12 +129,7 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 				return bad.err
 			}
 			delete(m.unfit, branch)
-			switch {
-			case !exists:
-				if err := m.store.RemoveReference(m.ref(branch)); err != nil {
-					return err
-				}
-			case have != want:
+			if exists && have != want {
 				from := plumbing.NewBranchReferenceName(branch)
 				specs = append(specs, config.RefSpec(fmt.Sprintf("+%s:%s", from, m.ref(branch))))
 				fetched = append(fetched, branch)
@@ -156,6 +154,30 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 		}
 		return err
 	})
+}
+
+// prune forgets the branches that the remote repository lacks. The name of one can be in the
+// way of a new one, such as team of team/main.
+func (m *mirror) prune(heads map[string]Hash) error {
+	refs, err := m.store.IterReferences()
+	if err != nil {
+		return err
+	}
+	var gone []plumbing.ReferenceName
+	err = refs.ForEach(func(ref *plumbing.Reference) error {
+		branch, ours := strings.CutPrefix(ref.Name().String(), m.ref("").String())
+		if _, exists := heads[branch]; ours && !exists {
+			gone = append(gone, ref.Name())
+		}
+		return nil
+	})
+	for _, name := range gone {
+		err = errors.Join(err, m.store.RemoveReference(name))
+	}
+	if m.folder != "" && len(gone) > 0 {
+		removeEmpty(filepath.Join(m.folder, "refs", "remotes"))
+	}
+	return err
 }
 
 // exchange calls do with the login. It ends the exchange if the server is silent for too

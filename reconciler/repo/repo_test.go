@@ -297,3 +297,81 @@ func TestResolve(t *testing.T) {
 		t.Errorf("made at %s: %v", at, err)
 	}
 }
+
+// TestBranchInTheWay: git cannot hold two branches of which one's name is a folder of the other.
+func TestBranchInTheWay(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, work, url string, push func(...string)) {
+		commitFile(t, work, "f", "one")
+		for _, name := range []string{"rendered/old", "team", "gone/a/b"} {
+			git(t, work, "branch", name)
+		}
+		push("main", "rendered/old", "team", "gone/a/b")
+		s := open(t, url)
+		for range 2 { // loose and packed refs
+			sync(t, s, "main")
+			for branch, want := range map[string]string{
+				"rendered": "rendered/old", "rendered/old/x": "rendered/old", "team/main": "team", "gone/a": "gone/a/b",
+				"rendered/other": "", "rendere": "", "teams": "", "new": "",
+			} {
+				err := s.CheckNew(branch)
+				if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "because it has branch "+want+": name another branch, or delete")) {
+					t.Errorf("%s: %v, want %q", branch, err, want)
+				}
+			}
+			git(t, work, "pack-refs", "--all")
+			if url != work && !s.Remote() {
+				git(t, url, "pack-refs", "--all")
+			}
+		}
+		git(t, work, "branch", "-D", "gone/a/b", "rendered/old")
+		push("--delete", "gone/a/b", "rendered/old")
+		sync(t, s, "rendered")
+		if err := s.CheckNew("rendered"); err != nil {
+			t.Error(err)
+		}
+		publish(t, s, repo.Hash{}, map[string][]byte{"x": nil})
+		sync(t, s, "rendered")
+		git(t, work, "ls-remote", "--exit-code", url, "refs/heads/rendered")
+	})
+}
+
+// TestFoldersOfDeletedBranches: empty folders of refs are not in the way of a branch.
+func TestFoldersOfDeletedBranches(t *testing.T) {
+	t.Parallel()
+	work := workTree(t)
+	commitFile(t, work, "f", "one")
+	if err := os.MkdirAll(filepath.Join(work, ".git/refs/heads/rendered/a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, work)
+	sync(t, s)
+	publish(t, s, repo.Hash{}, map[string][]byte{"x": nil})
+	git(t, work, "rev-parse", "--verify", "refs/heads/rendered")
+}
+
+// TestMirrorFollowsNames: a mirror on disk follows a branch whose name is a folder of an
+// earlier one, and the other way around.
+func TestMirrorFollowsNames(t *testing.T) {
+	t.Parallel()
+	work := workTree(t)
+	dir, url := serve(t)
+	want := commitFile(t, work, "f", "one")
+	cfg := repo.Config{URL: url, Cache: filepath.Join(t.TempDir(), "cache")}
+	last := ""
+	for _, name := range []string{"team", "team/main", "team/main/x", "team"} {
+		if last != "" {
+			git(t, dir, "branch", "-D", last)
+		}
+		last = name
+		git(t, work, "push", "-q", dir, "main:refs/heads/"+name)
+		s, err := repo.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sync(t, s, name)
+		if have := head(t, s, name).String(); have != want {
+			t.Errorf("%s is at %s, want %s", name, have, want)
+		}
+	}
+}

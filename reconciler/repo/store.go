@@ -312,6 +312,22 @@ func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error
 	return nil
 }
 
+// CheckNew returns an error if the repository cannot hold a branch that it does not have. git
+// cannot hold a branch whose name is a folder of another one, such as rendered and rendered/a.
+func (s *Store) CheckNew(branch string) error {
+	refs, err := s.seen()
+	if err != nil {
+		return fmt.Errorf("list branches of %s: %w", s.name, err)
+	}
+	return refs.ForEach(func(ref *plumbing.Reference) error {
+		if have := ref.Name().Short(); ref.Name().IsBranch() && (strings.HasPrefix(have, branch+"/") || strings.HasPrefix(branch, have+"/")) {
+			return fmt.Errorf("%s cannot hold branch %s, because it has branch %s: name another branch, or delete that one (git branch -D %s)",
+				s.name, branch, have, have)
+		}
+		return nil
+	})
+}
+
 // CheckedOut reports whether a work tree on this machine is on the branch, so
 // that moving it would make that work tree look changed.
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }

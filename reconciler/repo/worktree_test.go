@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCleanWorkTree: a work tree without changes has no uncommitted files, whatever git does to
+// TestCleanWorkTree: a work tree without changes has no uncommitted files, also if git converts
 // files at checkout. A changed file is listed.
 func TestCleanWorkTree(t *testing.T) {
 	t.Parallel()
