@@ -123,6 +123,7 @@ func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (p
 	if err != nil {
 		return publishedLock{}, err
 	}
+	defer a.progress("reading branch " + f.branch)()
 	p, err := a.readPublished(ctx, publishedInput{
 		file: t.file, address: f.repo, branch: f.branch, flag: "--publish-branch", asked: f.branch != reconciler.DefaultPublishBranch, verify: verify,
 	})

@@ -136,6 +136,7 @@ func (a *app) graphSince(ctx context.Context, file string, now *fabric.Fabric, f
 	if err != nil {
 		return nil, err
 	}
+	defer a.progress("reading branch " + f.diff)()
 	have, err := a.readPublished(ctx, publishedInput{file: file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true, verify: verify, notice: true})
 	if err != nil {
 		return nil, err

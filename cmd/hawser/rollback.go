@@ -117,7 +117,9 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if err != nil {
 		return err
 	}
+	done := a.progress("reading branch " + f.branch)
 	have, err := a.readPublished(ctx, publishedInput{file: t.file, branch: f.branch, flag: "--branch", verify: verify, notice: true})
+	done()
 	if err != nil {
 		return err
 	}

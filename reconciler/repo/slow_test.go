@@ -1,0 +1,243 @@
+package repo_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+// slowServer serves a repository over HTTP. send writes the responses to requests whose URL
+// contains a text; all others are git's own.
+func slowServer(t *testing.T, text string, send func(w http.ResponseWriter, r *http.Request, body []byte)) (dir, url string) {
+	t.Helper()
+	core := git(t, t.TempDir(), "--exec-path")
+	root := t.TempDir()
+	dir = filepath.Join(root, "set.git")
+	git(t, root, "init", "-q", "--bare", "-b", "main", dir)
+	git(t, dir, "config", "http.receivepack", "true")
+	backend := &cgi.Handler{Path: filepath.Join(core, "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"}}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.URL.String(), text) {
+			backend.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		backend.ServeHTTP(answer, r)
+		for name, values := range answer.Header() {
+			w.Header()[name] = slices.Clone(values)
+		}
+		w.WriteHeader(answer.Code)
+		send(w, r, answer.Body.Bytes())
+	}))
+	t.Cleanup(srv.Close)
+	return dir, srv.URL + "/set.git"
+}
+
+// commitNoise commits a file that does not compress, and pushes main.
+func commitNoise(t *testing.T, dir string, size int) string {
+	t.Helper()
+	raw, random := make([]byte, size), rand.NewChaCha8([32]byte{1})
+	if _, err := random.Read(raw); err != nil {
+		t.Fatal(err)
+	}
+	work := workTree(t)
+	head := commitFile(t, work, "noise", string(raw))
+	git(t, work, "push", "-q", dir, "main")
+	return head
+}
+
+func openMirror(t *testing.T, url, cache string, silence time.Duration) *repo.Store {
+	t.Helper()
+	s, err := repo.Open(repo.Config{URL: url, Cache: cache, Silence: silence})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// unfinished lists the files of a mirror that belong to no finished pack.
+func unfinished(t *testing.T, cache string) []string {
+	t.Helper()
+	var out []string
+	files, err := os.ReadDir(filepath.Join(cache, "objects", "pack"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), "pack-") {
+			out = append(out, f.Name())
+		}
+	}
+	return out
+}
+
+// TestSlowServer: a transfer may take longer than the server may be silent.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	const silence, chunks = 3 * time.Second, 40
+	dir, url := slowServer(t, "/set.git/git-upload-pack", func(w http.ResponseWriter, r *http.Request, body []byte) {
+		tick := time.NewTicker(silence / 30)
+		defer tick.Stop()
+		for chunk := range slices.Chunk(body, max(1, len(body)/chunks)) {
+			<-tick.C
+			_, _ = w.Write(chunk)
+			w.(http.Flusher).Flush()
+		}
+	})
+	want := commitNoise(t, dir, 2<<20)
+	for name, cache := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "cache")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, began := openMirror(t, url, cache, silence), time.Now()
+			sync(t, s, "main")
+			if took := time.Since(began); took < silence {
+				t.Fatalf("the transfer took %s: the server was not slow", took)
+			}
+			if have := head(t, s, "main").String(); have != want {
+				t.Errorf("head %s, want %s", have, want)
+			}
+			if left := unfinished(t, cache); len(left) > 0 {
+				t.Errorf("files left: %q", left)
+			}
+		})
+	}
+}
+
+// TestSilentServer: an exchange ends if the server sends nothing for too long, at any point, and
+// leaves no part of a pack. The next one works.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	const silence = 300 * time.Millisecond
+	for name, test := range map[string]struct {
+		request string
+		percent int // of the response that the server sends
+		cut     bool
+	}{
+		"refs":               {"/set.git/info/refs", 0, false},
+		"half of the refs":   {"/set.git/info/refs", 50, false},
+		"pack":               {"/set.git/git-upload-pack", 0, false},
+		"half of the pack":   {"/set.git/git-upload-pack", 50, false},
+		"cut in the pack":    {"/set.git/git-upload-pack", 50, true},
+		"end of the pack":    {"/set.git/git-upload-pack", 99, false},
+		"answer to the push": {"/set.git/git-receive-pack", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent := make(chan bool, 1)
+			dir, url := slowServer(t, test.request, func(w http.ResponseWriter, r *http.Request, body []byte) {
+				select {
+				case <-silent:
+					_, _ = w.Write(body[:len(body)*test.percent/100])
+					w.(http.Flusher).Flush()
+					if test.cut {
+						panic(http.ErrAbortHandler)
+					}
+					<-r.Context().Done()
+				default:
+					_, _ = w.Write(body)
+				}
+			})
+			want := commitNoise(t, dir, 1<<20)
+			cache := filepath.Join(t.TempDir(), "cache")
+			silence, message := silence, "the server sent nothing for "+silence.String()
+			if test.cut {
+				silence, message = 0, "unexpected EOF"
+			}
+			s, push := openMirror(t, url, cache, silence), strings.Contains(name, "push")
+			if !push {
+				silent <- true
+				if err := s.Sync(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), message) {
+					t.Errorf("sync: %v, want %q", err, message)
+				}
+				if left := unfinished(t, cache); len(left) > 0 {
+					t.Errorf("files left: %q", left)
+				}
+			}
+			s = openMirror(t, url, cache, 0)
+			sync(t, s, "main")
+			if have := head(t, s, "main").String(); have != want {
+				t.Errorf("head %s, want %s", have, want)
+			}
+			if !push {
+				return
+			}
+			s = openMirror(t, url, cache, silence)
+			hash, err := s.Write(repo.Commit{Files: map[string][]byte{"x": nil}, When: when})
+			if err != nil {
+				t.Fatal(err)
+			}
+			silent <- true
+			if err := s.Advance(t.Context(), "rendered", repo.Hash{}, hash); err == nil || !strings.Contains(err.Error(), message) {
+				t.Errorf("push: %v, want %q", err, message)
+			}
+		})
+	}
+}
+
+// TestUnfinishedPacksOfAKilledProcess: the next process removes them, and nothing else.
+func TestUnfinishedPacksOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	dir, url := serve(t)
+	want := commitNoise(t, dir, 100)
+	cache := filepath.Join(t.TempDir(), "cache")
+	sync(t, openMirror(t, url, cache, 0), "main")
+	for _, name := range []string{"tmp_pack_1", "tmp_received_2", "tmp_idx_3"} {
+		put(t, cache, "objects/pack/"+name, "part")
+	}
+	s := openMirror(t, url, cache, 0)
+	if diff := cmp.Diff([]string(nil), unfinished(t, cache)); diff != "" {
+		t.Errorf("files left (-want +got):\n%s", diff)
+	}
+	if have := head(t, s, "main").String(); have != want {
+		t.Errorf("head %s, want %s", have, want)
+	}
+}
+
+// TestHookMessage: an error of a push contains what the server's hook says, bounded and
+// without control characters or the password.
+func TestHookMessage(t *testing.T) {
+	t.Parallel()
+	dir, url := serve(t)
+	url = strings.Replace(url, "://", "://me:"+password+"@", 1)
+	s := open(t, url)
+	sync(t, s, "rendered")
+	hash, err := s.Write(repo.Commit{Files: map[string][]byte{"x": nil}, When: when})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]string{
+		"echo 'GL-HOOK-ERR: pushes to rendered need the role Maintainer'; exit 1": "; remote: GL-HOOK-ERR: pushes to rendered need the role Maintainer",
+		"echo first; echo; printf 'second\\033[31m'; exit 1":                      "; remote: first; remote: second [31m",
+		"echo 'do not send " + password + "'; exit 1":                             "; remote: do not send ***",
+		"head -c 1000000 /dev/zero | tr '\\0' x; exit 1":                          "xxx...",
+	} {
+		hook := filepath.Join(dir, "hooks", "pre-receive")
+		if err := os.WriteFile(hook, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Advance(t.Context(), "rendered", repo.Hash{}, hash)
+		if err == nil || !strings.Contains(err.Error(), "pre-receive hook declined"+want) && !strings.HasSuffix(err.Error(), want) {
+			t.Fatalf("%s: %v", script, err)
+		}
+		if text := []byte(err.Error()); len(text) > 3000 || bytes.ContainsAny(text, "\x1b\r\n") || bytes.Contains(text, []byte(password)) {
+			t.Errorf("%s: %d bytes: %.100q", script, len(text), text)
+		}
+	}
+	sync(t, s, "rendered")
+	if _, err := s.Head("rendered"); !errors.Is(err, repo.ErrNoBranch) {
+		t.Errorf("the branch exists: %v", err)
+	}
+}
