@@ -79,23 +79,24 @@ func head(t *testing.T, s *repo.Store, branch string) repo.Hash {
 	return hash
 }
 
-// serve gives the HTTP address of a bare repository, through git's own server.
+// serve makes a bare repository, and returns it with its HTTP address.
 func serve(t *testing.T) (dir, url string) {
 	t.Helper()
-	out, err := exec.Command("git", "--exec-path").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	dir = filepath.Join(root, "set.git")
-	git(t, root, "init", "-q", "--bare", "-b", "main", dir)
+	dir = filepath.Join(t.TempDir(), "set.git")
+	git(t, filepath.Dir(dir), "init", "-q", "--bare", "-b", "main", dir)
 	git(t, dir, "config", "http.receivepack", "true")
+	return dir, serveAt(t, dir)
+}
+
+// serveAt returns the HTTP address of a git folder, through git's own server.
+func serveAt(t *testing.T, dir string) (url string) {
+	t.Helper()
 	srv := httptest.NewServer(&cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
+		Path: filepath.Join(git(t, dir, "--exec-path"), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1"},
 	})
 	t.Cleanup(srv.Close)
-	return dir, srv.URL + "/set.git"
+	return srv.URL + "/" + filepath.Base(dir)
 }
 
 // eachKind runs a test on a work tree, a bare repository and one over HTTP. push

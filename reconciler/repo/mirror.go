@@ -236,6 +236,9 @@ func (m *mirror) ask(ctx context.Context, branch string) (hash Hash, err error) 
 
 func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[string]Hash, error) {
 	refs, err := m.remote.ListContext(ctx, &git.ListOptions{Auth: auth})
+	if err != nil && strings.Contains(err.Error(), "object-format=sha256") { // go-git quotes the line that it cannot read
+		err = errSHA256
+	}
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return nil, err
 	}

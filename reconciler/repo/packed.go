@@ -118,7 +118,7 @@ func findOffset(index string, hash Hash) (offset int64, found bool, err error) {
 		return 0, false, fmt.Errorf("read %s: %w", index, err)
 	}
 	if !bytes.Equal(table[:head], []byte{0xff, 't', 'O', 'c', 0, 0, 0, 2}) {
-		return 0, false, fmt.Errorf("read %s: not an index of version 2 (git index-pack %s.pack writes one)", index, strings.TrimSuffix(index, ".idx"))
+		return 0, false, fmt.Errorf("read %s: not an index of version 2 (git -c pack.indexVersion=2 repack -ad writes one)", index)
 	}
 	upTo := func(first byte) int64 { return int64(binary.BigEndian.Uint32(table[head+4*int(first):])) }
 	count, low, high := upTo(255), int64(0), upTo(hash[0])

@@ -140,10 +140,13 @@ func newPacked(git, common string) *packed {
 // cacheSize is the memory for objects that were read, per repository.
 const cacheSize = 32 * cache.MiByte
 
+var errSHA256 = errors.New("the repository has SHA-256 objects: Hawser reads SHA-1 only. Make another repository with git init --object-format=sha1, " +
+	"and commit the files there")
+
 // checkFormat refuses repositories whose format Hawser cannot read
 // (gitrepository-layout(5), git-config(1) extensions.*).
 func checkFormat(conf *config.Config) error {
-	version := string(conf.Core.RepositoryFormatVersion)
+	version := conf.Raw.Section("core").Option("repositoryformatversion") // go-git knows 1 alone
 	if version != "" && version != "0" && version != "1" {
 		return fmt.Errorf("the repository has format version %s: Hawser reads 0 and 1", version)
 	}
@@ -153,8 +156,7 @@ func checkFormat(conf *config.Config) error {
 		case name == "noop", name == "noop-v1", name == "preciousobjects", name == "worktreeconfig", name == "partialclone", name == "relativeworktrees":
 		case name == "objectformat" && value == "sha1", name == "refstorage" && value == "files":
 		case name == "objectformat" || name == "compatobjectformat":
-			return errors.New("the repository has SHA-256 objects: Hawser reads SHA-1 only. Make another repository with git init --object-format=sha1, " +
-				"and commit the files there")
+			return errSHA256
 		case name == "refstorage":
 			return fmt.Errorf("the repository keeps its branches as %s: Hawser reads files only. git refs migrate --ref-format=files converts it", value)
 		default:
