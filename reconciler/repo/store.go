@@ -313,7 +313,7 @@ func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error
 }
 
 // CheckNew returns an error if the repository cannot hold a branch that it does not have. git
-// cannot hold a branch whose name is a folder of another one, such as rendered and rendered/a.
+// cannot hold both rendered and rendered/a, for example.
 func (s *Store) CheckNew(branch string) error {
 	refs, err := s.seen()
 	if err != nil {
@@ -321,8 +321,8 @@ func (s *Store) CheckNew(branch string) error {
 	}
 	return refs.ForEach(func(ref *plumbing.Reference) error {
 		if have := ref.Name().Short(); ref.Name().IsBranch() && (strings.HasPrefix(have, branch+"/") || strings.HasPrefix(branch, have+"/")) {
-			return fmt.Errorf("%s cannot hold branch %s, because it has branch %s: name another branch, or delete that one (git branch -D %s)",
-				s.name, branch, have, have)
+			return fmt.Errorf("%s cannot hold branch %s, because it has branch %s: name another branch, or delete %[3]s (git branch -D %[3]s)",
+				s.name, branch, have)
 		}
 		return nil
 	})
