@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // converge brings what runs to what should run. It may be called at any time and
@@ -59,6 +62,8 @@ func (d *daemon) removeStale(w *world) error {
 			gone := d.nodeDir(&m.spec)
 			if w.node(id) != nil {
 				gone = filepath.Join(gone, "run") // as /run, which no reboot survives
+			} else { // the HawserNode goes with its node
+				errs = append(errs, os.RemoveAll(filepath.Join(d.hawserNodes(m.spec.cluster), m.spec.name+".json")))
 			}
 			errs = append(errs, os.RemoveAll(gone))
 		}
@@ -104,11 +109,17 @@ func (d *daemon) boot(w *world) error {
 				continue
 			}
 			d.machines[n.id()] = m
+			if _, err := writeFile(d.bootID(&n), []byte(newBootID()), 0o644); err != nil {
+				errs = append(errs, err)
+			}
 			d.events.add("node %s is up", n.id())
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// newBootID returns a random UUID, as the kernel has it in /proc/sys/kernel/random/boot_id.
+func newBootID() string { return string(uuid.NewUUID()) + "\n" }
 
 // hasIPv6 reports whether the kernel has IPv6 at all (it may be ipv6.disable=1).
 func hasIPv6() bool {
@@ -129,7 +140,15 @@ func (d *daemon) files(w *world) error {
 		}
 	}
 	for _, c := range w.clusters {
-		content, err := facts(w, c, d.state.Off)
+		boots := map[string]string{}
+		for _, n := range w.nodesOf(c.name) {
+			raw, err := os.ReadFile(d.bootID(&n)) // of a node that never booted there is none
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("read boot ID of node %s: %w", n.id(), err))
+			}
+			boots[n.id()] = strings.TrimSpace(string(raw))
+		}
+		content, err := facts(w, c, d.state.Off, boots)
 		if err != nil {
 			errs = append(errs, err)
 			continue

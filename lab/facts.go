@@ -17,15 +17,15 @@ import (
 )
 
 // facts gives the files that the agents of one cluster read in place of a
-// Kubernetes API: by name, each a stream of objects.
-func facts(w *world, c clusterPlan, off map[string]bool) (map[string][]byte, error) {
+// Kubernetes API: by name, each a stream of objects. boots are the boot IDs of nodes.
+func facts(w *world, c clusterPlan, off map[string]bool, boots map[string]string) (map[string][]byte, error) {
 	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
 		outside := n.wan
 		if behind := w.site(n.site); behind != nil && behind.NAT != "" {
 			outside = nil // clouds say of a node what is its alone
 		}
-		nodes = append(nodes, nodeObject(&n, outside, !off[n.id()]))
+		nodes = append(nodes, nodeObject(&n, outside, !off[n.id()], boots[n.id()]))
 	}
 	for i := range c.pods {
 		pods = append(pods, podObject(w, &c.pods[i]))
@@ -78,7 +78,7 @@ func (n *node) allLabels() map[string]string {
 	return out
 }
 
-func nodeObject(n *node, outside []netip.Addr, up bool) corev1.Node {
+func nodeObject(n *node, outside []netip.Addr, up bool, boot string) corev1.Node {
 	out := corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: n.allLabels()},
@@ -96,6 +96,7 @@ func nodeObject(n *node, outside []netip.Addr, up bool) corev1.Node {
 		out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: addr.String()})
 	}
 	out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.name})
+	out.Status.NodeInfo.BootID = boot
 	out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: condition(up)}}
 	return out
 }

@@ -50,17 +50,27 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 	if err := os.MkdirAll(leases, 0o700); err != nil {
 		return program{}, fmt.Errorf("make folder of Leases: %w", err)
 	}
+	nodes := d.hawserNodes(n.cluster)
+	if err := os.MkdirAll(nodes, 0o700); err != nil {
+		return program{}, fmt.Errorf("make folder of HawserNodes: %w", err)
+	}
 	argv := []string{
 		cmp.Or(d.state.Agents[n.id()], d.config.Agent), "run", "--cluster", n.cluster, "--node", n.name,
 		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
 		"--trust", filepath.Join(dir, "trust", "signers"), "--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
 	}
-	if d.state.Agents[n.id()] == "" { // an agent of another version may not know it
-		argv = append(argv, "--leases", leases)
+	if d.state.Agents[n.id()] == "" { // an agent of another version may not know them
+		argv = append(argv, "--leases", leases, "--hawsernodes", nodes)
 	}
 	e := d.nodeExec(n, m.space.path, argv)
 	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
 }
+
+// hawserNodes is the folder in which the agents of a cluster write their HawserNodes.
+func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("hawsernodes", cluster) }
+
+// bootID is the file with the boot ID of a node, which is new when the node boots.
+func (d *daemon) bootID(n *node) string { return filepath.Join(d.nodeDir(n), "boot_id") }
 
 // inside is a program that is started in namespaces.
 func (d *daemon) inside(name, log string, e netspace.Exec) program {
@@ -74,7 +84,7 @@ func (d *daemon) inside(name, log string, e netspace.Exec) program {
 func (d *daemon) nodeExec(n *node, path string, argv []string) netspace.Exec {
 	return netspace.Exec{
 		Net: path, Resolv: d.layout.resolv(n.cluster, "default"), Hosts: d.layout.hosts(),
-		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, Hostname: n.name, Argv: argv,
+		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, BootID: d.bootID(n), Hostname: n.name, Argv: argv,
 	}
 }
 

@@ -339,7 +339,7 @@ func TestServices(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, problems)
 		}
 	}
-	files, err := facts(w, w.clusters[0], nil)
+	files, err := facts(w, w.clusters[0], nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	var keeper *hold.Keeper // made of what the inputs open; nobody asks before all run
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
-		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir,
+		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
 		StateDir: config.StateDir, Log: log,
 		Changed: func() { wake.trigger.Ring(); keeper.Look() },
 		Holders: func() (map[string]string, bool) { return keeper.Holders() },
@@ -90,7 +90,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
-		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client,
+		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
 		Inputs: inputs, Keeper: keeper, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
 		Drained: drain.Is, Mute: answers.mute, Drift: counts.DriftSoFar, More: outlets.States,
 	})

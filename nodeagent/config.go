@@ -30,9 +30,12 @@ type Config struct {
 	// LeasesDir is a folder that the nodes of the cluster share, by which they agree on
 	// gateways whose nodes labels pick, where there is no API; empty = they hold none.
 	LeasesDir string
-	StateDir  string // last good inputs, remembered sysctls
-	Socket    string // unix socket for status
-	VICI      string // socket of a charon that the host runs; empty = our own is started when IPsec is used
+	// HawserNodesDir is a folder that the nodes of the cluster share, to which their agents write
+	// their HawserNodes, where there is no API; empty = they write none, and need none.
+	HawserNodesDir string
+	StateDir       string // last good inputs, remembered sysctls
+	Socket         string // unix socket for status
+	VICI           string // socket of a charon that the host runs; empty = our own is started when IPsec is used
 	// DNSListen overrides where names are answered; the port is 53 unless given.
 	// Invalid = the address that the fabric says.
 	DNSListen netip.AddrPort

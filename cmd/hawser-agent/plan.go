@@ -110,7 +110,7 @@ hawser; restores the sysctls that the agent changed. Stop the agent first. Nothi
 	}
 	s.register(cmd)
 	// They may be given as to run, and mean nothing here.
-	for _, name := range []string{"cluster", "node", "fabric", "keys", "identity", "trust", "facts", "leases", "kubernetes", "kubeconfig", "context",
+	for _, name := range []string{"cluster", "node", "fabric", "keys", "identity", "trust", "facts", "leases", "hawsernodes", "kubernetes", "kubeconfig", "context",
 		"socket", "dns-listen", "metrics", "resync", "feed-stale"} {
 		_ = cmd.Flags().MarkHidden(name) // it exists: see the test
 	}

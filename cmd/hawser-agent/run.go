@@ -39,6 +39,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.Identity, "identity", "/etc/hawser/identity/identity.txt", "file of the age identity that opens the keys; gateways only")
 	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML, where there is no Kubernetes API")
 	f.StringVar(&c.LeasesDir, "leases", "", "folder that all nodes of the cluster share, for gateways with nodeSelector where there is no Kubernetes API [none]")
+	f.StringVar(&c.HawserNodesDir, "hawsernodes", "", "folder that all nodes of the cluster share, for their HawserNodes where there is no Kubernetes API [none]")
 	f.BoolVar(&c.Kube.InCluster, "kubernetes", false, "take facts from the Kubernetes API, as the service account of this pod")
 	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", "", "take facts from the Kubernetes API that this file leads to")
 	f.StringVar(&c.Kube.Context, "context", "", "context of --kubeconfig [its current one]")

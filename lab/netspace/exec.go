@@ -21,6 +21,7 @@ type Exec struct {
 	Hosts    string   // file to stand at /etc/hosts; empty = the host's
 	Run      string   // folder to stand at /run; empty = the host's
 	Keep     string   // folder that stays visible at its own path when Run hides it
+	BootID   string   // file to stand at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
 }
@@ -30,7 +31,7 @@ func (e Exec) Args() []string {
 	var args []string
 	for _, f := range []struct{ name, value string }{
 		{"--net", e.Net}, {"--resolv", e.Resolv}, {"--hosts", e.Hosts},
-		{"--run", e.Run}, {"--keep", e.Keep}, {"--hostname", e.Hostname},
+		{"--run", e.Run}, {"--keep", e.Keep}, {"--boot-id", e.BootID}, {"--hostname", e.Hostname},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
@@ -49,6 +50,7 @@ func ParseExec(args []string) (Exec, error) {
 	flags.StringVar(&e.Hosts, "hosts", "", "")
 	flags.StringVar(&e.Run, "run", "", "")
 	flags.StringVar(&e.Keep, "keep", "", "")
+	flags.StringVar(&e.BootID, "boot-id", "", "")
 	flags.StringVar(&e.Hostname, "hostname", "", "")
 	if err := flags.Parse(args); err != nil {
 		return Exec{}, fmt.Errorf("read nsexec arguments: %w", err)
@@ -113,7 +115,7 @@ func (e Exec) mounts() error {
 		_ = unix.Mount("sysfs", "/sys", "sysfs", 0, "")
 	}
 	targets := map[string]string{}
-	for target, source := range map[string]string{"/etc/resolv.conf": e.Resolv, "/etc/hosts": e.Hosts} {
+	for target, source := range map[string]string{"/etc/resolv.conf": e.Resolv, "/etc/hosts": e.Hosts, "/proc/sys/kernel/random/boot_id": e.BootID} {
 		if source == "" {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -28,7 +29,24 @@ type Objects struct {
 	Namespaces     []corev1.Namespace
 	Exports        []mcsv1.ServiceExport
 	Imports        []mcsv1.ServiceImport
+	// HawserNodes are the reports of all nodes. If it is nil, no node reports, and all nodes
+	// count as protected.
+	HawserNodes []HawserNode
 }
+
+// HawserNode has the fields of a HawserNode that facts need.
+type HawserNode struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Status            struct {
+		RulesBootID string `json:"rulesBootID"`
+	} `json:"status"`
+}
+
+// API version and kind of HawserNodes.
+const (
+	hawserVersion  = "hawser.dev/v1alpha1"
+	hawserNodeKind = "HawserNode"
+)
 
 func (o *Objects) add(more Objects) {
 	o.Nodes = append(o.Nodes, more.Nodes...)
@@ -38,6 +56,7 @@ func (o *Objects) add(more Objects) {
 	o.Namespaces = append(o.Namespaces, more.Namespaces...)
 	o.Exports = append(o.Exports, more.Exports...)
 	o.Imports = append(o.Imports, more.Imports...)
+	o.HawserNodes = append(o.HawserNodes, more.HawserNodes...)
 }
 
 // Decode reads the objects of one file: YAML or JSON, many documents, v1 Lists.
@@ -86,7 +105,8 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	switch h.APIVersion + " " + h.Kind {
 	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "v1 NamespaceList", "discovery.k8s.io/v1 EndpointSliceList",
 		mcsv1.GroupName + "/v1beta1 ServiceExportList", mcsv1.GroupName + "/v1beta1 ServiceImportList",
-		mcsv1.GroupName + "/v1alpha1 ServiceExportList", mcsv1.GroupName + "/v1alpha1 ServiceImportList":
+		mcsv1.GroupName + "/v1alpha1 ServiceExportList", mcsv1.GroupName + "/v1alpha1 ServiceImportList",
+		hawserVersion + " " + hawserNodeKind + "List":
 		if nesting == maxNesting {
 			return broken(file, h.Items.Line, fmt.Errorf("lists are nested more than %d deep", maxNesting))
 		}
@@ -116,6 +136,8 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 		return appendObject(file, node, &o.Exports)
 	case mcsv1.GroupName + "/v1beta1 ServiceImport", mcsv1.GroupName + "/v1alpha1 ServiceImport":
 		return appendObject(file, node, &o.Imports)
+	case hawserVersion + " " + hawserNodeKind:
+		return appendObject(file, node, &o.HawserNodes)
 	}
 	if h.APIVersion == "" || h.Kind == "" {
 		return broken(file, node.Line, errors.New("a Kubernetes object has apiVersion and kind"))

@@ -17,7 +17,8 @@ import (
 
 // Folder is a folder of files. Its methods may be called from any goroutine.
 type Folder struct {
-	dir string
+	dir     string
+	reports string // folder of HawserNodes; empty = no node reports
 
 	mu    sync.Mutex
 	files map[string]Objects // by path: the last good content
@@ -39,9 +40,11 @@ type State struct {
 	Since time.Time
 }
 
-// Open reads the folder once. A folder that cannot be read shows in the state.
-func Open(dir string) *Folder {
-	s := &Folder{dir: dir, files: map[string]Objects{}}
+// Open reads the folder once, and the folder reports, to which the agents of the cluster write
+// their HawserNodes. If reports is empty, all nodes count as protected, unless dir has
+// HawserNodes. A folder that cannot be read shows in the state.
+func Open(dir, reports string) *Folder {
+	s := &Folder{dir: dir, reports: reports, files: map[string]Objects{}}
 	s.Reload()
 	return s
 }
@@ -62,14 +65,19 @@ func (s *Folder) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// Watched gives the folder to watch: whenever it changes it is reloaded, and
-// changed is called when the state differs. changed must not block.
-func (s *Folder) Watched(changed func()) watch.Dir {
-	return watch.Dir{Path: s.dir, Changed: func() {
+// Watched returns the folders to watch. A change reads them again, and changed is called if
+// the state differs. changed must not block.
+func (s *Folder) Watched(changed func()) []watch.Dir {
+	reload := func() {
 		if s.Reload() {
 			changed()
 		}
-	}}
+	}
+	dirs := []watch.Dir{{Path: s.dir, Changed: reload}}
+	if s.reports != "" {
+		dirs = append(dirs, watch.Dir{Path: s.reports, Changed: reload})
+	}
+	return dirs
 }
 
 func equal(a, b State) bool {

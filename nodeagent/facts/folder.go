@@ -16,6 +16,11 @@ const maxFile = 64 << 20
 func (s *Folder) read() State {
 	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, From: "files"}
 	paths, err := list(s.dir)
+	if err == nil && s.reports != "" {
+		var reports []string
+		reports, err = list(s.reports)
+		paths = append(paths, reports...)
+	}
 	if err != nil {
 		state.Err = err
 		return state
@@ -23,6 +28,9 @@ func (s *Folder) read() State {
 	files := make(map[string]Objects, len(paths))
 	var errs []error
 	var all Objects
+	if s.reports != "" {
+		all.HawserNodes = []HawserNode{} // a node without one is not protected
+	}
 	state.Loaded = true
 	for _, path := range paths {
 		objects, err := readFile(path)

@@ -43,6 +43,12 @@ func FromObjects(objects Objects) model.Facts {
 		s := &objects.Services[i]
 		t.PutService(s.Namespace, s.Name, s, slicesOf[s.Namespace+"/"+s.Name])
 	}
+	if objects.HawserNodes != nil {
+		for i := range objects.HawserNodes {
+			t.PutReport(objects.HawserNodes[i].Name, objects.HawserNodes[i].Status.RulesBootID)
+		}
+		t.HaveReports()
+	}
 	return t.Facts()
 }
 

@@ -55,9 +55,11 @@ type Config struct {
 	Trust         string // file of pinned signers; empty = whatever is delivered counts
 	Kube          kube.Config
 	FactsDir      string // with Kubernetes objects, where there is no API
-	StateDir      string // for the last good copies
-	Log           *slog.Logger
-	Changed       func() // called when there may be something new; it must not block
+	// HawserNodesDir has the HawserNodes of the cluster, where there is no API; empty = none.
+	HawserNodesDir string
+	StateDir       string // for the last good copies
+	Log            *slog.Logger
+	Changed        func() // called when there may be something new; it must not block
 	// Holders gives the nodes that hold the gateways whose nodes labels pick, by gateway; not
 	// ok while it cannot be said. nil = nobody holds any.
 	Holders func() (map[string]string, bool)
@@ -122,7 +124,7 @@ func Open(config Config) (*Inputs, error) {
 
 func (in *Inputs) openFacts() error {
 	if !in.config.Kube.Wanted() {
-		in.folder = facts.Open(in.config.FactsDir)
+		in.folder = facts.Open(in.config.FactsDir, in.config.HawserNodesDir)
 		return nil
 	}
 	client, err := kube.Open(in.config.Kube)

@@ -19,7 +19,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 	reread()
 	dirs := folders(in.config, reread)
 	if in.folder != nil {
-		dirs = append(dirs, in.folder.Watched(reread))
+		dirs = append(dirs, in.folder.Watched(reread)...)
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -17,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"hawser.dev/hawser/internal/atomicfile"
 )
 
 // HawserNodes is the resource in which each agent reports about its node; the object
@@ -127,15 +133,13 @@ const (
 // Reporter keeps the HawserNode of this node as the agent says. It is no part of
 // what the agent does: when the server is away it tries again, and nothing waits.
 type Reporter struct {
-	client  *Client
+	store   reportStore
 	node    string
 	log     *slog.Logger
 	say     func() NodeStatus
 	every   time.Duration
-	tell    *events
 	written *NodeStatus
 	at      time.Time // of written
-	uid     types.UID // of the node
 
 	mu  sync.Mutex
 	err error // of the last write
@@ -144,9 +148,23 @@ type Reporter struct {
 // NewReporter makes a reporter; say gives what is to be told, and must be cheap.
 func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
 	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventsSeconds, eventsAtOnce)
-	return &Reporter{
-		client: client, node: node, log: log, say: say, every: reportEvery, tell: &events{client: client, node: node, rate: rate},
-	}
+	store := &apiReport{client: client, node: node, events: &events{client: client, node: node, rate: rate}}
+	return &Reporter{store: store, node: node, log: log, say: say, every: reportEvery}
+}
+
+// NewFileReporter returns a reporter that writes the HawserNode as a file of dir, where there
+// is no Kubernetes API.
+func NewFileReporter(dir, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
+	return &Reporter{store: fileReport{dir: dir, node: node}, node: node, log: log, say: say, every: reportEvery}
+}
+
+// reportStore stores the HawserNode of one node.
+type reportStore interface {
+	// read returns the status that a previous agent wrote; zero if absent.
+	read(ctx context.Context) (NodeStatus, error)
+	write(ctx context.Context, status NodeStatus) error
+	// event reports what changed between two written states.
+	event(ctx context.Context, before, now NodeStatus) error
 }
 
 // Run reports until ctx ends.
@@ -212,9 +230,11 @@ func (r *Reporter) once(ctx context.Context) error {
 	want := r.say()
 	want.LastError = clip(want.LastError, maxErrorText)
 	if r.written == nil {
-		if err := r.begin(ctx); err != nil {
+		before, err := r.store.read(ctx)
+		if err != nil {
 			return err
 		}
+		r.written = &before
 	}
 	if want.RulesBootID == "" && !want.RulesRemoved {
 		want.RulesBootID = r.written.RulesBootID
@@ -239,29 +259,65 @@ func (r *Reporter) once(ctx context.Context) error {
 		}
 		want = kept // which changes nothing, unless the object is gone
 	}
-	err := r.apply(ctx, want, "status")
-	if apierrors.IsNotFound(err) {
-		if err = r.apply(ctx, NodeStatus{}, ""); err == nil {
-			err = r.apply(ctx, want, "status")
-		}
-	}
-	if err != nil {
+	before := *r.written
+	if err := r.store.write(ctx, want); err != nil {
 		return err
 	}
-	before := *r.written
 	r.written, r.at = &want, now
-	return r.tell.of(ctx, before, want)
+	return r.store.event(ctx, before, want)
 }
 
-// begin reads what an agent before this one wrote, so that conditions keep the
-// time of their change.
-func (r *Reporter) begin(ctx context.Context) error {
+// fileReport is a HawserNode in a file.
+type fileReport struct{ dir, node string }
+
+func (r fileReport) path() string { return filepath.Join(r.dir, r.node+".json") }
+
+func (r fileReport) read(context.Context) (NodeStatus, error) {
+	raw, err := os.ReadFile(r.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return NodeStatus{}, nil
+	}
+	var object struct{ Status NodeStatus }
+	if err == nil {
+		err = json.Unmarshal(raw, &object)
+	}
+	if err != nil {
+		return NodeStatus{}, fmt.Errorf("read HawserNode %s: %w", r.node, err)
+	}
+	return object.Status, nil
+}
+
+func (r fileReport) write(_ context.Context, status NodeStatus) error {
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": HawserNodes.GroupVersion().String(), "kind": hawserNodeKind, "metadata": map[string]any{"name": r.node}, "status": status,
+	})
+	if err == nil {
+		err = atomicfile.Replace(r.path(), raw, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
+	}
+	return nil
+}
+
+func (r fileReport) event(context.Context, NodeStatus, NodeStatus) error { return nil }
+
+// apiReport is a HawserNode in the Kubernetes API.
+type apiReport struct {
+	client *Client
+	node   string
+	events *events
+	uid    types.UID // of the node
+}
+
+// read also reads the UID of the node, which owns the HawserNode.
+func (r *apiReport) read(ctx context.Context) (NodeStatus, error) {
 	object, err := r.client.Dynamic.Resource(HawserNodes).Get(ctx, r.node, metav1.GetOptions{})
 	var before NodeStatus
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return fmt.Errorf("read HawserNode %s: %w", r.node, err)
+		return before, fmt.Errorf("read HawserNode %s: %w", r.node, err)
 	default:
 		before, _ = statusOf(object)
 	}
@@ -270,19 +326,32 @@ func (r *Reporter) begin(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return fmt.Errorf("read node %s: %w", r.node, err)
+		return before, fmt.Errorf("read node %s: %w", r.node, err)
 	default:
 		r.uid = node.GetUID()
 	}
-	r.written = &before
-	return nil
+	return before, nil
+}
+
+func (r *apiReport) write(ctx context.Context, status NodeStatus) error {
+	err := r.apply(ctx, status, "status")
+	if apierrors.IsNotFound(err) {
+		if err = r.apply(ctx, NodeStatus{}, ""); err == nil {
+			err = r.apply(ctx, status, "status")
+		}
+	}
+	return err
+}
+
+func (r *apiReport) event(ctx context.Context, before, now NodeStatus) error {
+	return r.events.of(ctx, before, now)
 }
 
 // apply writes the object (sub empty) or its status. With its node the object
 // goes too: the node is its owner.
-func (r *Reporter) apply(ctx context.Context, status NodeStatus, sub string) error {
+func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) error {
 	object := map[string]any{
-		"apiVersion": HawserNodes.GroupVersion().String(), "kind": "HawserNode",
+		"apiVersion": HawserNodes.GroupVersion().String(), "kind": hawserNodeKind,
 	}
 	metadata := map[string]any{"name": r.node}
 	if sub == "" {
@@ -310,7 +379,7 @@ func (r *Reporter) apply(ctx context.Context, status NodeStatus, sub string) err
 	if err != nil {
 		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
 	}
-	r.tell.uid = written.GetUID()
+	r.events.uid = written.GetUID()
 	return nil
 }
 

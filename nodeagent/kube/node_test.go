@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -163,19 +165,66 @@ func TestReporterKeepsRules(t *testing.T) {
 	eventually(t, "no rules", func() bool { return boot() == "" })
 }
 
+// TestFileReporter: in a folder the reporter writes what it writes to the API, and goes on with
+// what a previous agent wrote.
+func TestFileReporter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	content := func() *unstructured.Unstructured {
+		raw, err := os.ReadFile(filepath.Join(dir, "n1.json"))
+		if err != nil {
+			return nil
+		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(raw); err != nil {
+			t.Error(err)
+		}
+		return o
+	}
+	start := func(status NodeStatus) (*told, context.CancelFunc) {
+		said := &told{status: status}
+		r := NewFileReporter(dir, "n1", slog.New(slog.DiscardHandler), said.get)
+		r.every = 5 * time.Millisecond
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx)
+			close(done)
+		}()
+		return said, func() { cancel(); <-done }
+	}
+	status := gatewayStatus()
+	status.RulesBootID = "b1"
+	_, stop := start(status)
+	eventually(t, "the first status", func() bool { return field(content(), "status", "rulesBootID") == "b1" })
+	stop()
+	if o := content(); o.GetName() != "n1" || o.GetKind() != "HawserNode" || field(o, "status", "fabric") != "abc" {
+		t.Errorf("have %+v", o)
+	}
+	said, stop := start(NodeStatus{Cluster: "g1", Role: Worker, Fabric: "def"})
+	defer stop()
+	eventually(t, "another status", func() bool { return field(content(), "status", "fabric") == "def" })
+	if boot := field(content(), "status", "rulesBootID"); boot != "b1" {
+		t.Errorf("an agent without a round reports boot %q, want the one before", boot)
+	}
+	said.set(func(s *NodeStatus) { s.RulesRemoved = true })
+	eventually(t, "no rules", func() bool { return field(content(), "status", "rulesBootID") == "" })
+}
+
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	r, _ := reporting(t, server, NodeStatus{})
+	sent := r.store.(*apiReport).events
 	up, down := NodeStatus{Up: map[string]bool{"l": true}}, NodeStatus{Up: map[string]bool{"l": false}}
 	for range 20 {
 		for _, change := range [][2]NodeStatus{{up, down}, {down, up}} {
-			if err := r.tell.of(context.Background(), change[0], change[1]); err != nil {
+			if err := sent.of(context.Background(), change[0], change[1]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if have := len(server.Writes()); have < eventsAtOnce || have > 2*eventsAtOnce || r.tell.dropped == 0 {
-		t.Errorf("%d events were sent, %d were not", have, r.tell.dropped)
+	if have := len(server.Writes()); have < eventsAtOnce || have > 2*eventsAtOnce || sent.dropped == 0 {
+		t.Errorf("%d events were sent, %d were not", have, sent.dropped)
 	}
 }

@@ -50,27 +50,32 @@ type Config struct {
 	Mute  func() bool
 	Drift func() int                 // repairs since the start
 	More  func() []status.InputState // of what else can be in trouble
-	// Client is of the Kubernetes API in which the HawserNode is; nil without one.
-	Client *kube.Client
+	// Client is of the Kubernetes API in which the HawserNode is; nil without one. Then the
+	// HawserNode is a file in HawserNodesDir, if that is not empty.
+	Client         *kube.Client
+	HawserNodesDir string
 }
 
 // Reporter describes a node. Its methods may be called from any goroutine.
 type Reporter struct {
 	config Config
-	node   *kube.Reporter // nil without a Kubernetes API
+	node   *kube.Reporter // nil without a place for the HawserNode
 	boot   func() string  // boot ID of the kernel
 }
 
 // New makes a Reporter.
 func New(config Config) *Reporter {
 	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID)}
-	if config.Client != nil {
+	switch {
+	case config.Client != nil:
 		r.node = kube.NewReporter(config.Client, config.Node, config.Log, r.Node)
+	case config.HawserNodesDir != "":
+		r.node = kube.NewFileReporter(config.HawserNodesDir, config.Node, config.Log, r.Node)
 	}
 	return r
 }
 
-// Run keeps this node's HawserNode, where there is a Kubernetes API, until ctx ends.
+// Run writes this node's HawserNode until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
 	if r.node != nil {
 		r.node.Run(ctx)

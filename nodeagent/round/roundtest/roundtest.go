@@ -75,7 +75,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		}
 		r.Fabrics[digest] = packed
 		sight.Peers.Aim = nil
-		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts")).Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
+		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]
 			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0 // decide nothing, and always change
