@@ -142,7 +142,7 @@ func (d *daemon) files(w *world) error {
 	for _, c := range w.clusters {
 		boots := map[string]string{}
 		for _, n := range w.nodesOf(c.name) {
-			raw, err := os.ReadFile(d.bootID(&n)) // of a node that never booted there is none
+			raw, err := os.ReadFile(d.bootID(&n)) // absent until the node boots
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("read boot ID of node %s: %w", n.id(), err))
 			}

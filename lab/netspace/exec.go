@@ -21,7 +21,7 @@ type Exec struct {
 	Hosts    string   // file to stand at /etc/hosts; empty = the host's
 	Run      string   // folder to stand at /run; empty = the host's
 	Keep     string   // folder that stays visible at its own path when Run hides it
-	BootID   string   // file to stand at /proc/sys/kernel/random/boot_id; empty = the host's
+	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
 }

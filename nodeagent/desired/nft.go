@@ -125,6 +125,7 @@ const (
 	SetTurn4In    = "turn4in"
 	SetTurn6In    = "turn6in"
 	SetThrough    = "through"
+	SetSiblings   = "siblings"
 	SetHomes      = "homes"
 	SetServed     = "served"
 	SetPods       = "pods"
@@ -169,6 +170,7 @@ func Sets() []Set {
 		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: who may have been asked", Key: service},
 		{Name: SetFronts, Doc: "those of them that stand for several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
+		{Name: SetSiblings, Doc: "other gateways of this cluster: who may send VXLAN with transit traffic", Key: address},
 		{Name: SetMachines, Doc: "endpoints that are no pods: what other clusters send there gets the gateway's address", Key: service},
 		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},

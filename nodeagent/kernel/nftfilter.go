@@ -104,7 +104,8 @@ func nftResolver() nftChain {
 	return c
 }
 
-// nftNodes accepts VXLAN from nodes of the cluster, and only plain IPv4 and IPv6 inside:
+// nftNodes accepts VXLAN from nodes of the cluster, with transit traffic from gateways only,
+// and only plain IPv4 and IPv6 inside:
 // the kernel removes VLAN tags after this chain, so the address behind one would not be
 // checked. A packet that conntrack tracks was translated; as sent, it was not between two
 // addresses of nodes.
@@ -119,7 +120,8 @@ func nftNodes() nftChain {
 		for i, inner := range families {
 			c.rules = append(c.rules, nftPretends(f, inner, []string{desired.SetSelf4, desired.SetSelf6}[i]))
 		}
-		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN))
+		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN),
+			nftNew().transport(8+4, 3, nftReg).equal(0, 0, desired.PassID).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
 	}
 	for _, inner := range families {
 		c.rules = append(c.rules, nftNew().holds(inner).verdict(expr.VerdictReturn, ""))

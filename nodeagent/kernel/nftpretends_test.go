@@ -21,17 +21,11 @@ import (
 func TestNftPretends(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	lines := []string{"nodes4 " + nftPodGW, "nodes6 " + nftPodGW6}
-	for _, node := range [][2]string{{nftPodB, nftPodB6}, {nftPodC, nftPodC6}} {
-		lines = append(lines, "nodes4 "+node[0], "nodes6 "+node[1],
-			"self44 "+node[0]+" . "+node[0], "self46 "+node[1]+" . "+node[0],
-			"self64 "+node[0]+" . "+node[1], "self66 "+node[1]+" . "+node[1])
-	}
-	l.elements(lines...)
+	l.elements(nftNodesBandC()...)
 	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
 		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
 			own := inner == nftPodB || inner == nftPodB6
-			for _, shape := range nftShapes() {
+			for _, shape := range slices.Concat(nftShapes(), []nftShape{{"VNI of the link between gateways", nftWithByte(6, desired.PassID), false}}) {
 				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
 					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
 					if taken := l.takes(outer[0], outer[1], "4803", frame); taken != (own && shape.passes) {
@@ -42,6 +36,38 @@ func TestNftPretends(t *testing.T) {
 		}
 	}
 	l.drops("vxlan", 4)
+}
+
+// TestNftTransitSource: VXLAN with transit traffic is accepted from the other gateways of the
+// cluster only, with any address inside. Other nodes send VXLAN between nodes.
+func TestNftTransitSource(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements(append(nftNodesBandC(), "siblings4 "+nftPodC, "siblings6 "+nftPodC6)...)
+	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}, {nftPodC, nftPodGW}, {nftPodC6, nftPodGW6}} {
+		gateway := outer[0] == nftPodC || outer[0] == nftPodC6
+		for _, inner := range []string{"10.200.0.1", "fd00:200::1"} { // of another cluster
+			frame := nftFrameFrom(netip.MustParseAddr(inner))
+			if !l.takes(outer[0], outer[1], "4803", frame) {
+				t.Errorf("%s with %s: the VNI of nodes is not accepted", outer[0], inner)
+			}
+			if taken := l.takes(outer[0], outer[1], "4803", nftWithByte(6, desired.PassID)(frame)); taken != gateway {
+				t.Errorf("%s with %s: the VNI of gateways is accepted: %t, want %t", outer[0], inner, taken, gateway)
+			}
+		}
+	}
+	l.drops("vxlan", 4)
+}
+
+// nftNodesBandC are elements for two nodes with two addresses of the pod each.
+func nftNodesBandC() []string {
+	lines := []string{"nodes4 " + nftPodGW, "nodes6 " + nftPodGW6}
+	for _, node := range [][2]string{{nftPodB, nftPodB6}, {nftPodC, nftPodC6}} {
+		lines = append(lines, "nodes4 "+node[0], "nodes6 "+node[1],
+			"self44 "+node[0]+" . "+node[0], "self46 "+node[1]+" . "+node[0],
+			"self64 "+node[0]+" . "+node[1], "self66 "+node[1]+" . "+node[1])
+	}
+	return lines
 }
 
 // TestNftOverlayShapes: VXLAN of another cluster has plain IPv4 or IPv6 inside only, with
@@ -84,7 +110,6 @@ type nftShape struct {
 func nftShapes() []nftShape {
 	return []nftShape{
 		{"plain", func(frame []byte) []byte { return frame }, true},
-		{"VNI of the link between gateways", nftWithByte(6, desired.PassID), true},
 		{"fragment", nftWithByte(nftFrameIP+6, 0x20), true}, // more fragments; traffic class bits of IPv6 do not matter
 		{"priority tag", nftTagged(0x8100, 0), false},
 		{"VLAN 7", nftTagged(0x8100, 7), false},

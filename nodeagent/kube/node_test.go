@@ -165,8 +165,8 @@ func TestReporterKeepsRules(t *testing.T) {
 	eventually(t, "no rules", func() bool { return boot() == "" })
 }
 
-// TestFileReporter: in a folder the reporter writes what it writes to the API, and goes on with
-// what a previous agent wrote.
+// TestFileReporter: the reporter writes the same HawserNode to a folder as to the API, and keeps
+// the boot that a previous agent reported.
 func TestFileReporter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,10 +13,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestFeedsGoAround: the feed of a neighbour whose own link is dead goes where the
-// traffic goes. Probes still take the link.
-func TestFeedsGoAround(t *testing.T) {
-	t.Parallel()
+// readTwoGateways returns a clusterset without a mesh whose cluster c1 has two gateways, on nodes
+// c1-a and c1-w1.
+func readTwoGateways(t *testing.T) (*world, *fabric.Cluster) {
+	t.Helper()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
 	w.fabric.Shape = fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"c1", "c2"}, {"c1", "c4"}, {"c2", "c3"}, {"c3", "c4"}}}
 	c1 := w.fabric.Cluster("c1")
@@ -24,6 +24,47 @@ func TestFeedsGoAround(t *testing.T) {
 		Name: "c1-b", Node: "c1-w1", Port: 51820, Lane: 1, Addresses: []netip.Addr{addr("241.0.0.5")},
 		Keys: []fabric.Key{{Epoch: 1, Public: "pub-c1-b"}},
 	})
+	return w, c1
+}
+
+// TestTransitSources: a gateway accepts transit traffic over VXLAN from the nodes of the cluster's
+// other gateways. Where no cluster forwards, and on workers, there are no such nodes.
+func TestTransitSources(t *testing.T) {
+	t.Parallel()
+	w, c1 := readTwoGateways(t)
+	for _, tt := range []struct{ name, node, want string }{
+		{"first gateway", "c1-a", "siblings4 192.168.1.2"},
+		{"second gateway", "c1-w1", "siblings4 192.168.1.1"},
+		{"mesh", "c1-a", ""},
+		{"worker", "c1-w1", ""},
+	} {
+		switch tt.name {
+		case "mesh":
+			w.fabric.Shape = fabric.Shape{}
+		case "worker":
+			w, c1 = readTwoGateways(t)
+			c1.Gateways = c1.Gateways[:1]
+		}
+		in := w.inputs["c1/"+tt.node]
+		in.Keys = keysOf(*c1)
+		s, _ := project.State(in)
+		var have []string
+		for _, e := range s.Elements {
+			if e.Set == desired.SetSiblings {
+				have = append(have, e.Key())
+			}
+		}
+		if strings.Join(have, ", ") != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, have, tt.want)
+		}
+	}
+}
+
+// TestFeedsGoAround: the feed of a neighbour whose own link is dead goes where the
+// traffic goes. Probes still take the link.
+func TestFeedsGoAround(t *testing.T) {
+	t.Parallel()
+	w, c1 := readTwoGateways(t)
 	direct := model.Path{Local: "c1-a", Remote: "c4-a"}
 	through := model.Path{Local: "c1-a", Remote: "c2-a", Via: "c2"}
 	const rules = "rule ipv4/7290 iif=lo tcpPort=4805 table=7307\nrule ipv4/7291 iif=lo tcpFrom=4805 table=7307\n"

@@ -151,6 +151,9 @@ func (v *view) addMateLink() {
 	}
 	for _, m := range mates {
 		v.addNeighbours(desired.MateLink, m.node, v.gatewayPath())
+		for _, a := range m.node.Addrs {
+			v.elements.addr(desired.SetSiblings, a, netip.Addr{}, v.gatewayPath())
+		}
 	}
 	v.addRule(desired.Rule{Priority: desired.RuleMate, IIF: desired.MateLink, Table: desired.TableMate, Origin: v.gatewayPath()})
 }
