@@ -169,12 +169,12 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.S
 	openings := ports.Links(c.Name, nil)
 	for i := range own.Gateways {
 		g := &own.Gateways[i]
-		if !g.Fronted() {
-			continue
-		}
 		var list []string
-		for _, port := range frontPorts(openings, g.Name) {
+		for _, port := range frontPorts(openings, g) {
 			list = append(list, fmt.Sprint(port))
+		}
+		if len(list) == 0 {
+			continue
 		}
 		node := g.Node
 		if g.Picked() {
@@ -190,11 +190,15 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.S
 	return nil
 }
 
-// frontPorts lists the UDP ports of a gateway's Service.
-func frontPorts(openings []firewall.Opening, gateway string) []int {
+// frontPorts lists the UDP ports of a gateway's Service: none for a gateway without a Service, or
+// without links.
+func frontPorts(openings []firewall.Opening, g *fabric.Gateway) []int {
+	if !g.Fronted() {
+		return nil
+	}
 	var out []int
 	for _, o := range openings {
-		for port := o.First; o.Gateway == gateway && o.Protocol == firewall.UDP && port <= o.Last; port++ {
+		for port := o.First; o.Gateway == g.Name && o.Protocol == firewall.UDP && port <= o.Last; port++ {
 			out = append(out, port)
 		}
 	}

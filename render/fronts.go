@@ -14,13 +14,15 @@ import (
 // selector: agents of gateways are alike, and the gateway that writes into the API says by an
 // EndpointSlice which node is meant. A load balancer leads to that node alone, so that who
 // comes is seen as it is; by a port of the nodes any of them leads to it, at the number that
-// the gateway itself has.
+// the gateway itself has. A cluster without links has none, as an API server refuses Services
+// without ports.
 func addFronts(tree Tree, c *fabric.Cluster, ports *firewall.Set) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
-		if !g.Fronted() {
+		numbers := frontPorts(openings, g)
+		if len(numbers) == 0 {
 			continue
 		}
 		sort, policy, pinned := "LoadBalancer", "Local", false
@@ -38,7 +40,7 @@ spec:
   externalTrafficPolicy: %s
   ports:
 `, fabric.ServiceOf(g.Name), Namespace, partOf, sort, policy)
-		for _, port := range frontPorts(openings, g.Name) {
+		for _, port := range numbers {
 			at := ""
 			if pinned {
 				at = fmt.Sprintf(", nodePort: %d", port)

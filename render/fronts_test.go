@@ -57,3 +57,21 @@ func TestFronts(t *testing.T) {
 		}
 	}
 }
+
+// TestFrontWithoutLinks: an API server refuses a Service without ports, so gateways of a single
+// cluster have neither Services nor a policy for them.
+func TestFrontWithoutLinks(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"service:LoadBalancer", "service:NodePort"} {
+		text := world(1, 0)
+		edited := strings.Replace(text, "endpoints: [203.0.0.1]", `port: 31820, endpoints: ["`+endpoint+`"]`, 1)
+		if edited == text {
+			t.Fatal("the topology has no gateway to change")
+		}
+		for key := range build(t, mustRender(t, input(t, edited)), "clusters/c0") {
+			if strings.HasPrefix(key, "Service ") || strings.Contains(key, "hawser-gateway-services") {
+				t.Errorf("%s: it renders %s", endpoint, key)
+			}
+		}
+	}
+}
