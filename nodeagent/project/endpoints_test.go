@@ -334,7 +334,8 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestLongNames reports pods whose DNS names are too long, from the first octet over the limit.
+// TestLongNames reports pods whose DNS names are too long, from the first octet over the limit,
+// as problems and in a condition of the ServiceExport.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
@@ -343,6 +344,8 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("problems of short names %q", problems)
 	}
 	e := in.Fabric.Exports[slices.IndexFunc(in.Fabric.Exports, func(e fabric.Export) bool { return e.Name == "db" })]
+	in.Facts.Exports = []mcs.Export{{Namespace: e.Namespace, Name: e.Name, Service: &mcs.Service{Type: "ClusterIP"}}}
+	in.Settled = true
 	f := *in.Fabric
 	rest := strings.Join([]string{"db-0", "c2", "db", e.Namespace, "svc", ""}, ".")
 	for extra, want := range map[int]int{fabric.MaxName - len(rest): 0, fabric.MaxName - len(rest) + 1: 1} {
@@ -357,6 +360,15 @@ func TestLongNames(t *testing.T) {
 		}
 		if len(found) != want {
 			t.Errorf("domain of %d octets: problems %q, want %d", extra, problems, want)
+		}
+		var conditions []string
+		for _, c := range project.MCS(in).Exports[0].Conditions {
+			if c.Type == mcs.Supported && c.Status == "False" && c.Reason == "Unsupported" {
+				conditions = append(conditions, c.Message)
+			}
+		}
+		if len(conditions) != want || want > 0 && !strings.Contains(conditions[0], "pod db-0 has no DNS record: the name db-0.c2.db.") {
+			t.Errorf("domain of %d octets: conditions %q, want %d", extra, conditions, want)
 		}
 	}
 }
