@@ -2,8 +2,8 @@
 // with what they wrote.
 //
 // Called by schema and render, which find mistakes in what a user wrote; by reconciler, lab
-// and nodeagent, which find others; by cmd/hawser, which prints them; and by internal/checkout,
-// which quotes names.
+// and nodeagent, which find others; by cmd/hawser, which prints them; and by internal/checkout and
+// internal/yamlsize, which report files that are too large.
 package diag
 
 import (

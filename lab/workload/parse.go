@@ -21,12 +21,16 @@ import (
 
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 )
 
 // Parse reads the manifests of one file: YAML or JSON, any number of documents. It returns a
 // warning for each field without effect in the lab. file names the source in findings; the error
 // joins all of severity Error.
 func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err error) {
+	if at, found := yamlsize.Excess(file, raw); found {
+		return nil, nil, finding(file, at.Line, "manifest-syntax", yamlsize.Summary())
+	}
 	var findings diag.List
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	for {

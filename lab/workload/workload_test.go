@@ -275,6 +275,10 @@ func TestWriteParses(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
+	var laughs strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&laughs, "  a%d: &a%[1]d [*a%d, *a%[2]d, *a%[2]d]\n", i+1, i)
+	}
 	tests := []struct{ name, text, want string }{
 		{"kind", "apiVersion: v1\n\nkind: ConfigMap\nmetadata: {name: x}\n",
 			`f.yaml:3:1: error: kind "ConfigMap" of apiVersion "v1" does not run in the lab`},
@@ -283,6 +287,9 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:5:1: error: Pod has no metadata.name"},
 		{"unknown field", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {container: []}\n", `unknown field "spec.container"`},
 		{"syntax", "apiVersion: v1\nkind: [\n", "f.yaml:2:1: error: "},
+		{"aliases of aliases", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  a0: &a0 [x, x]\n" + laughs.String(), "f.yaml:1:1: error: document contains excessive aliasing"},
+		{"an alias of itself", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: &a {containers: [*a]}\n", "f.yaml:1:1: error: anchor 'a' value contains itself"},
+		{"values", "a: [" + strings.Repeat("a,", 1_000_000) + "]\n", "f.yaml:1:1: error: more than 1000000 YAML values in one file"},
 		{"scalar", "hello\n", "f.yaml:1:1: error: a manifest is a mapping"},
 		{"selector", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" +
 			"spec: {selector: {matchLabels: {a: b}}, template: {spec: {containers: []}}}\n",

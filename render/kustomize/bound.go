@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 )
 
 // Bounds of one build. kustomize builds a folder again for each entry that names it, and looks
@@ -22,14 +23,15 @@ const (
 	maxPatches  = 2_000
 	maxMatches  = 20_000 // objects times folders and patches with a target
 	maxExpanded = 10_000 // YAML nodes of a file whose aliases are written out
+	maxValues   = yamlsize.MaxValues
 )
 
 // work counts what a build does.
-type work struct{ visits, bytes, objects, patches, targeted int }
+type work struct{ visits, bytes, values, objects, patches, targeted int }
 
 func (w work) plus(o work) work {
 	return work{
-		visits: saturated(w.visits + o.visits), bytes: saturated(w.bytes + o.bytes), objects: saturated(w.objects + o.objects),
+		visits: saturated(w.visits + o.visits), bytes: saturated(w.bytes + o.bytes), values: saturated(w.values + o.values), objects: saturated(w.objects + o.objects),
 		patches: saturated(w.patches + o.patches), targeted: saturated(w.targeted + o.targeted),
 	}
 }
@@ -44,6 +46,8 @@ func (w work) excess() string {
 		return fmt.Sprintf("it builds more than %d folders", maxVisits)
 	case w.bytes > maxBytes:
 		return fmt.Sprintf("it reads more than %d MiB", maxBytes>>20)
+	case w.values > maxValues:
+		return fmt.Sprintf("it reads more than %d YAML values", maxValues)
 	case w.patches > maxPatches:
 		return fmt.Sprintf("it has more than %d patches", maxPatches)
 	case matches > maxMatches:
@@ -54,6 +58,7 @@ func (w work) excess() string {
 
 // content is what a build needs to know of a YAML file.
 type content struct {
+	values  int // at least as many as YAML values
 	objects int
 	aliases bool // they stand for too many values
 	copies  int  // line of the first operation copy, or 0
@@ -72,7 +77,10 @@ func (c *checker) read(name string) content {
 // inspect counts the objects of a YAML text, and looks for what makes a build grow without
 // bound: aliases of aliases, and JSON patches that copy a value into itself.
 func inspect(raw []byte) content {
-	var out content
+	out := content{values: yamlsize.Values(raw)}
+	if out.values > maxValues {
+		return out // the build is refused
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	for {
 		var doc yaml.Node

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 )
 
 // Build builds the folder dir ("" = the root) of a tree of files by their
@@ -122,7 +123,11 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 // file checks one kustomization, and returns what one build of it costs without its own visit.
 func (c *checker) file(dir, name string, raw []byte, depth int) work {
 	var k types.Kustomization
-	var total work
+	total := work{values: yamlsize.Values(raw)}
+	if what := total.excess(); what != "" {
+		c.bound(name, "is too large to build: "+what, "")
+		return total
+	}
 	// kustomize's own decoder, which takes names of fields in any case: another one
 	// would not see what kustomize sees.
 	if err := k.Unmarshal(raw); err != nil {
@@ -149,6 +154,7 @@ func (c *checker) file(dir, name string, raw []byte, depth int) work {
 		default:
 			read := c.read(clean)
 			total.bytes = saturated(total.bytes + len(c.tree[clean]))
+			total.values = saturated(total.values + read.values)
 			if field == "resources" {
 				total.objects = saturated(total.objects + read.objects)
 			}
@@ -157,7 +163,9 @@ func (c *checker) file(dir, name string, raw []byte, depth int) work {
 	}
 	inline := func(value, text string) {
 		total.bytes = saturated(total.bytes + len(text))
-		c.checkContent(at(value), inspect([]byte(text)), true)
+		read := inspect([]byte(text))
+		total.values = saturated(total.values + read.values)
+		c.checkContent(at(value), read, true)
 	}
 	each := func(field string, values []string, folders bool) {
 		for _, value := range values {

@@ -141,6 +141,9 @@ func TestBounds(t *testing.T) {
 		{"patches of all objects", "", one(many, configMap)},
 		{"patches of many objects", "kustomization.yaml:1:1: error: is too large to build: 1000 objects, 1 folders and 30 patches with a target", one(many, strings.Repeat("---\n"+configMap, 1000))},
 		{"many patches", "kustomization.yaml:1:1: error: is too large to build: it has more than 2000 patches", one("patches:\n"+strings.Repeat("- {path: cm.yaml}\n", 2001), configMap)},
+		{"many values", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("resources: [cm.yaml]\n", "a: ["+strings.Repeat("a,", 1_000_000)+"]\n")},
+		{"many values in two files", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("patches: [{path: cm.yaml}, {path: cm.yaml}]\n", "a: ["+strings.Repeat("a,", 600_000)+"]\n")},
+		{"many values in a kustomization", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("resources: ["+strings.Repeat("a,", 1_000_000)+"]\n", "")},
 		{"many reads", "kustomization.yaml:1:1: error: is too large to build: it reads more than 64 MiB", one("configMapGenerator: [{name: x, files: ["+strings.Repeat("cm.yaml, ", 65)+"]}]\n", strings.Repeat("x", 1<<20))},
 	} {
 		began := time.Now()
@@ -250,6 +253,36 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%s: nothing was seen", entry)
 		}
 	}
+}
+
+// FuzzBounds: for any files of a tree, the check ends with few findings at their places,
+// and a tree that it accepts is built in a moment.
+func FuzzBounds(f *testing.F) {
+	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+	f.Add("resources: [cm.yaml]\ncomponents: [part]\n", component+"components: [../part, ../part]\n", configMap)
+	f.Add("resources: [part, part]\n", "resources: [../cm.yaml]\n", configMap+"x: &x [*x]\n")
+	f.Add("patches: [{path: cm.yaml, target: {kind: ConfigMap}}]\n", component, "[{op: copy, from: /a, path: /b}]\n")
+	f.Add("configMapGenerator: [{name: x, files: [cm.yaml]}]\n", "x: &a [b, c]\ny: [*a, *a]\n", "[[[[")
+	f.Fuzz(func(t *testing.T, top, part, file string) {
+		tree := map[string][]byte{"kustomization.yaml": []byte(top), "part/kustomization.yaml": []byte(part), "cm.yaml": []byte(file)}
+		list := kustomize.Check(tree, "")
+		if len(list) > diag.MaxFindings+1 {
+			t.Fatalf("%d findings", len(list))
+		}
+		for _, d := range list {
+			if d.Code != "too-many-findings" && (tree[d.Pos.File] == nil || !d.Pos.IsValid()) {
+				t.Errorf("%v is at no place", d)
+			}
+		}
+		if len(list) > 0 {
+			return
+		}
+		began := time.Now()
+		_, _ = kustomize.Build(tree, "")
+		if d := time.Since(began); d > 20*time.Second {
+			t.Errorf("the build took %s", d)
+		}
+	})
 }
 
 // FuzzOutside: whatever a kustomization says, nothing leaves the process.

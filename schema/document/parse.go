@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -21,6 +22,10 @@ func (s *Source) Parse() diag.List {
 	if at, found := MergeMarker(s.File, s.Raw); found {
 		return diag.List{{Severity: diag.Error, Code: "merge-conflict", Pos: at, Summary: "the file holds the marks of an unfinished merge",
 			Hint: "keep of both sides what is meant and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"}}
+	}
+	if at, found := yamlsize.Excess(s.File, s.Raw); found {
+		return diag.List{{Severity: diag.Error, Code: "too-large", Pos: at, Summary: yamlsize.Summary(),
+			Hint: "shorten the file, or divide it into several clustersets"}}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(s.Raw))
 	var doc yaml.Node

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
 	"hawser.dev/hawser/schema/fabric"
@@ -24,7 +25,7 @@ import (
 // that stands twice, an address with two owners) is no error here:
 // allocate.Check reports it and allocate.Addresses mends it.
 func Read(file string, raw []byte) (*Lock, diag.List) {
-	r := &reader{file: file, lock: New()}
+	r := &reader{file: file, lock: New(), tally: diag.Tally{}}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return r.lock, nil
 	}
@@ -32,6 +33,9 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos,
 			Summary: "the lock holds the marks of a merge conflict",
 			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
+	}
+	if pos, found := yamlsize.Excess(file, raw); found {
+		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos, Summary: "the lock has " + yamlsize.Summary(), Hint: lockHint}}
 	}
 	var doc yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
@@ -50,13 +54,15 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 		r.document(doc.Content[0])
 	}
-	return r.lock, r.list
+	return r.lock, append(r.list, r.tally.Rest()...)
 }
 
 type reader struct {
-	file string
-	lock *Lock
-	list diag.List
+	file      string
+	lock      *Lock
+	list      diag.List
+	tally     diag.Tally
+	addressed int // addresses in all ranges
 }
 
 func (r *reader) pos(n *yaml.Node) diag.Pos {
@@ -64,6 +70,9 @@ func (r *reader) pos(n *yaml.Node) diag.Pos {
 }
 
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
+	if r.tally[diag.Error]++; r.tally[diag.Error] > diag.MaxFindings {
+		return
+	}
 	r.list = append(r.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-syntax", Pos: r.pos(n),
 		Summary: "the lock " + fmt.Sprintf(format, args...),
 		Hint:    lockHint})
@@ -95,19 +104,19 @@ func (r *reader) document(n *yaml.Node) {
 		case "allocated":
 			r.each(value, r.entry)
 		case "released":
-			sub := &reader{file: r.file, lock: New()}
+			sub := &reader{file: r.file, lock: New(), tally: r.tally}
 			sub.each(value, sub.entry)
 			r.list = append(r.list, sub.list...)
 			r.lock.Released = sub.lock
 		default:
-			r.fail(key, "has the unknown key %q", key.Value)
+			r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 		}
 	})
 }
 
 func (r *reader) literal(n *yaml.Node, want string) {
 	if n.Value != want {
-		r.fail(n, "has %q instead of %q", n.Value, want)
+		r.fail(n, "has %s instead of %q", diag.Quote(n.Value), want)
 	}
 }
 
@@ -120,7 +129,7 @@ func (r *reader) entry(key, value *yaml.Node) {
 	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
 		r.lane(Slot{Kind: SlotGateway, Cluster: top.label, Name: sub.label}, key, value)
 	case end != "" || top.label == "":
-		r.fail(key, "has the unknown key %q", key.Value)
+		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	case top.word == "clusters" && tail == "":
 		r.clusterEntry(top.label, sub, key, value)
 	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
@@ -130,7 +139,7 @@ func (r *reader) entry(key, value *yaml.Node) {
 	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
 		r.hold(Slot{Kind: SlotHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
 	default:
-		r.fail(key, "has the unknown key %q", key.Value)
+		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
 }
 
@@ -152,7 +161,7 @@ func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	case sub.word == "egress" && sub.label != "":
 		r.hold(Slot{Kind: SlotRule, Cluster: name, Name: sub.label}, key, value)
 	default:
-		r.fail(key, "has the unknown key %q", key.Value)
+		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
 }
 
@@ -206,7 +215,7 @@ func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
 	from, err := netip.ParsePrefix(pods)
 	to := r.prefixes(value)
 	if err != nil || len(to) != 1 || from.Bits() != to[0].Prefix.Bits() || from != from.Masked() {
-		r.fail(key, "has the mapping of %s, which is not one prefix as long", pods)
+		r.fail(key, "has the mapping of %s, which is not one prefix as long", diag.Clip(pods))
 		return
 	}
 	m := HeldPrefix{Prefix: to[0].Prefix, Pos: r.pos(key)}
@@ -240,7 +249,7 @@ func (r *reader) hold(s Slot, key, value *yaml.Node) {
 func (r *reader) lane(s Slot, key, value *yaml.Node) {
 	h := HeldLane{Pos: r.pos(key)}
 	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Lane) != nil || h.Lane < 0 || h.Lane >= fabric.MaxLanes {
-		r.fail(value, "has %q where a lane from 0 to %d belongs", value.Value, fabric.MaxLanes-1)
+		r.fail(value, "has %s where a lane from 0 to %d belongs", diag.Quote(value.Value), fabric.MaxLanes-1)
 		return
 	}
 	if have, dup := r.lock.Lanes[s]; dup {
@@ -278,7 +287,7 @@ func (r *reader) prefixes(n *yaml.Node) []HeldPrefix {
 	for _, item := range r.scalars(n) {
 		p, err := netip.ParsePrefix(item.Value)
 		if err != nil || p != p.Masked() {
-			r.fail(item, "has %q where a prefix without host bits belongs", item.Value)
+			r.fail(item, "has %s where a prefix without host bits belongs", diag.Quote(item.Value))
 			continue
 		}
 		out = append(out, HeldPrefix{Prefix: p, Pos: r.pos(item)})
@@ -286,12 +295,20 @@ func (r *reader) prefixes(n *yaml.Node) []HeldPrefix {
 	return out
 }
 
-// maxRange bounds what one range of the lock stands for; no slot ever gets more.
-const maxRange = 4096
+// Bounds of the addresses in the ranges of one slot, and of the lock. A range of 20 bytes can need
+// 100 kB.
+const (
+	maxRange     = 4096
+	maxAddressed = 1 << 20
+)
 
 // addresses reads a list of addresses and of ranges first-last.
 func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 	items := r.scalars(n)
+	if r.addressed > maxAddressed {
+		r.fail(n, "has ranges of more than %d addresses in all", maxAddressed)
+		return nil
+	}
 	out := make([]netip.Addr, 0, len(items))
 	for _, item := range items {
 		first, last, isRange := strings.Cut(item.Value, "-")
@@ -301,7 +318,7 @@ func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 		lo, err := netip.ParseAddr(first)
 		hi, err2 := netip.ParseAddr(last)
 		if errors.Join(err, err2) != nil || lo.BitLen() != hi.BitLen() || hi.Less(lo) {
-			r.fail(item, "has %q where an address or a range of addresses belongs", item.Value)
+			r.fail(item, "has %s where an address or a range of addresses belongs", diag.Quote(item.Value))
 			continue
 		}
 		for a := lo; len(out) <= maxRange; a = a.Next() {
@@ -311,9 +328,10 @@ func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 			}
 		}
 		if len(out) > maxRange {
-			r.fail(item, "has the range %q of more than %d addresses", item.Value, maxRange)
+			r.fail(item, "has the range %s of more than %d addresses", diag.Quote(item.Value), maxRange)
 			return nil
 		}
 	}
+	r.addressed += len(out)
 	return out
 }

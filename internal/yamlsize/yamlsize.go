@@ -1,0 +1,68 @@
+// Package yamlsize bounds the values of a YAML text before a parser reads it. A parser needs some
+// 400 bytes for a value of two bytes.
+//
+// Called by schema/document, schema/lockfile, render/kustomize and lab/workload.
+package yamlsize
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// MaxValues is the most indicators of YAML values in a file. A file of 32 MiB can have 16 million
+// values, which need more than 6 GB; a million of them needs about 450 MB.
+const MaxValues = 1_000_000
+
+// Excess reports whether a YAML text has more than MaxValues indicators, and where. It reads the
+// bytes alone, so call it before the parser.
+func Excess(file string, raw []byte) (diag.Pos, bool) {
+	n := 0
+	for at := range indicators(raw) {
+		if n++; n > MaxValues {
+			before := raw[:at]
+			return diag.Pos{File: file, Line: bytes.Count(before, []byte("\n")) + 1, Column: at - bytes.LastIndexByte(before, '\n'), Width: 1}, true
+		}
+	}
+	return diag.Pos{}, false
+}
+
+// Summary returns what a finding says about an excess.
+func Summary() string { return fmt.Sprintf("more than %d YAML values in one file", MaxValues) }
+
+// Values counts the indicators of a YAML text. A document has at most two values for each: a key
+// and its value.
+func Values(raw []byte) int {
+	n := 0
+	for range indicators(raw) {
+		n++
+	}
+	return n
+}
+
+// indicators yields the offsets of all bytes that can begin or separate values: "," "[" "{" "- "
+// "? " and ":". Within a text, as in "exports[a/b-c]", they do not count.
+func indicators(raw []byte) iter.Seq[int] {
+	inText := func(at int) bool {
+		return at >= 0 && at < len(raw) && raw[at] > ' ' && raw[at] < 0x7f && !strings.ContainsRune(`,[]{}:-?"'`, rune(raw[at]))
+	}
+	return func(yield func(int) bool) {
+		for at, c := range raw {
+			found := false
+			switch c {
+			case ',':
+				found = true
+			case '[', '{':
+				found = !inText(at - 1)
+			case ':', '-', '?':
+				found = !inText(at+1) || at > 0 && (raw[at-1] == '"' || raw[at-1] == '\'')
+			}
+			if found && !yield(at) {
+				return
+			}
+		}
+	}
+}
