@@ -3,6 +3,10 @@ package reconciler
 import (
 	"bytes"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -91,4 +95,87 @@ func (g *rig) nested(names, depth int) (mode, kind, hash string) {
 		mode, kind, hash = "040000", "tree", g.tree(mode, kind, hash, names)
 	}
 	return mode, kind, hash
+}
+
+// TestUnusableCommits: a commit over a bound is refused, on the topology branch and on the publish
+// branch. The reconciler reports the last good state, also after a restart, and goes on with the
+// next commit.
+func TestUnusableCommits(t *testing.T) {
+	t.Parallel()
+	message := func(g *rig, parent, tree string) string {
+		file := filepath.Join(t.TempDir(), "message")
+		if err := os.WriteFile(file, bytes.Repeat([]byte("long "), 1<<19), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return git(t, g.work, "commit-tree", "-p", parent, "-F", file, tree)
+	}
+	object := func(g *rig, parent, tree string) string {
+		blob := g.blob(make([]byte, 101<<20))
+		return git(t, g.work, "commit-tree", "-p", parent, "-m", "large", g.mktree(strings.Split(git(t, g.work, "ls-tree", tree)+"\n100644 blob "+blob+"\tz", "\n")...))
+	}
+	for _, test := range []struct {
+		name   string
+		remote bool
+		branch string
+		bomb   func(g *rig, parent, tree string) string
+		reason Reason
+		want   []string // in the message
+	}{
+		{"message on main", false, "main", message, ReasonInvalid, []string{"bytes: at most 1048576 are read"}},
+		{"message on main, remote", true, "main", message, ReasonInvalid, []string{"bytes: at most 1048576 are read"}},
+		{"object on main, remote", true, "main", object, ReasonInvalid, []string{"object of 105906176 bytes", "git filter-repo"}},
+		{"message on the publish branch", false, DefaultPublishBranch, message, ReasonPublish, []string{"at most 1048576 are read: have branch rendered of ", " put back to "}},
+		{"message on the publish branch, remote", true, DefaultPublishBranch, message, ReasonPublish, []string{"at most 1048576 are read: have branch rendered of ", " put back to "}},
+		{"object on the publish branch, remote", true, DefaultPublishBranch, object, ReasonPublish, []string{"object of 105906176 bytes", ": have branch rendered of ", " put back to "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t, true)
+			if test.remote {
+				g = newHost(t).onHost(t, "set.git")
+			}
+			g.commit(TopologyFile, topologyOf("g1", "g2"))
+			first := g.good()
+			git(t, g.work, "fetch", "-q", g.repo, "main", DefaultPublishBranch)
+			before := git(t, g.repo, "rev-parse", test.branch)
+			bomb := test.bomb(g, before, before+"^{tree}")
+			git(t, g.work, "push", "-q", g.repo, bomb+":refs/heads/"+test.branch)
+			source := ""
+			if test.branch == "main" {
+				source = bomb
+			}
+			check := func() {
+				t.Helper()
+				f := g.bad(test.reason)
+				for _, text := range test.want {
+					if !strings.Contains(f.Message, text) {
+						t.Errorf("message %q, want %q", f.Message, text)
+					}
+				}
+				if test.reason == ReasonPublish && !strings.HasSuffix(f.Message, "put back to "+first.Published) {
+					t.Errorf("message %q does not end with the last published commit %s", f.Message, first.Published)
+				}
+				s := g.Status()
+				if !s.Ready || s.Published != first.Published || s.LastError == nil || s.LastError.Reason != test.reason {
+					t.Errorf("status %+v", s)
+				}
+				if source != "" && (f.Revision != bomb || len(s.Commits) == 0 || s.Commits[0].Commit != bomb || s.Commits[0].State != StateFailure || s.Seen.Commit != bomb) {
+					t.Errorf("failure at %q, status %+v", f.Revision, s)
+				}
+				scrape := httptest.NewRecorder()
+				g.metrics.handler().ServeHTTP(scrape, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				if !strings.Contains(scrape.Body.String(), "\nhawser_reconciler_failing 1\n") {
+					t.Error("the metrics do not report the failure")
+				}
+			}
+			check()
+			check() // the next pass ends the same
+			g.Reconciler = g.another()
+			check()
+			git(t, g.repo, "update-ref", "refs/heads/"+test.branch, before)
+			if out := g.good(); out.Published != first.Published {
+				t.Errorf("published %s, want %s", out.Published, first.Published)
+			}
+		})
+	}
 }

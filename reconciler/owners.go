@@ -23,10 +23,10 @@ import (
 // rights follows the history of a topology and says who owns what each commit changes.
 type rights struct {
 	source    *repo.Store
-	folder    string // of the topology
-	signers   string // path of the allowed_signers file by which commits are judged
-	published []byte // lock that is in force
-	tip       []byte // topology at the end of the way, whose places need no commit
+	folder    string    // of the topology
+	signers   string    // path of the allowed_signers file by which commits are judged
+	published []byte    // lock that is in force
+	tip       repo.Hash // newest commit: messages name its topology by path alone
 	// last is the topology of the newest commit that could be read. A commit that cannot
 	// be read changes nothing: the next one that can is compared with the one before.
 	last  ownership.Version
@@ -34,7 +34,7 @@ type rights struct {
 }
 
 // newRights begins at a commit whose topology is taken as it is.
-func newRights(source *repo.Store, folder, signers string, at repo.Hash, published, tip []byte) (*rights, error) {
+func newRights(source *repo.Store, folder, signers string, at repo.Hash, published []byte, tip repo.Hash) (*rights, error) {
 	out := &rights{source: source, folder: folder, signers: signers, published: published, tip: tip,
 		texts: map[string][]byte{}}
 	v, list, err := out.version(at)
@@ -57,7 +57,11 @@ func (r *rights) version(at repo.Hash) (ownership.Version, diag.List, error) {
 		return ownership.Version{}, nil, err
 	}
 	name := r.path(TopologyFile)
-	if !bytes.Equal(raw, r.tip) {
+	have, err := r.source.FileHash(at, name)
+	if err != nil {
+		return ownership.Version{}, nil, err
+	}
+	if newest, err := r.source.FileHash(r.tip, name); err != nil || newest != have {
 		name = short(at.String()) + ":" + name
 	}
 	r.texts[name] = raw

@@ -67,16 +67,19 @@ func (r *Reconciler) pass(ctx context.Context) (*Outcome, *Failure) {
 
 func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 	began := r.cfg.Now()
+	if err := r.restoreAnchor(false); err != nil {
+		return nil, fail(ReasonState, "", err)
+	}
+	if a := r.anchor; a.Published != "" && !r.board.load().Ready {
+		// Ready after a restart too, so that the Service leads to /status if this pass refuses.
+		r.board.change(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
+	}
 	in, failure := r.look(ctx)
 	if failure != nil {
 		return nil, failure
 	}
 	if err := r.restoreAnchor(true); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
-	}
-	if a := r.anchor; a.Published != "" && !r.board.load().Ready {
-		// Ready after a restart too, so that the Service leads to /status if this pass refuses.
-		r.board.change(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
 	}
 	if r.last.outcome != nil && r.last.inputs == in {
 		same := *r.last.outcome
@@ -132,18 +135,38 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 
 func (r *Reconciler) sync(ctx context.Context) *Failure {
 	if r.publish == r.source {
-		if err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch); err != nil {
-			return fail(ReasonFetch, "", err)
-		}
-		return nil
+		err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch)
+		return r.notSynced(ReasonFetch, err)
 	}
 	if err := r.source.Sync(ctx, r.cfg.SourceBranch); err != nil {
-		return fail(ReasonFetch, "", err)
+		return r.notSynced(ReasonFetch, err)
 	}
-	if err := r.publish.Sync(ctx, r.cfg.PublishBranch); err != nil {
-		return fail(ReasonPublish, "", err)
+	return r.notSynced(ReasonPublish, r.publish.Sync(ctx, r.cfg.PublishBranch))
+}
+
+// notSynced returns the failure of a Sync, if any. A source commit that cannot be fetched is
+// refused, as another try ends the same.
+func (r *Reconciler) notSynced(reason Reason, err error) *Failure {
+	if err == nil {
+		return nil
 	}
-	return nil
+	var bad *repo.UnusableBranch
+	if !errors.As(err, &bad) {
+		return fail(reason, "", err)
+	}
+	if reason == ReasonFetch && bad.Branch == r.cfg.SourceBranch {
+		r.see(bad.Commit)
+		return fail(ReasonFetch, bad.Commit.String(), err)
+	}
+	return fail(ReasonPublish, "", r.putBack(err))
+}
+
+// putBack adds the way out to the error of a publish branch that cannot be read.
+func (r *Reconciler) putBack(err error) error {
+	if r.anchor.Published == "" {
+		return fmt.Errorf("%w: delete branch %s of %s, or name another branch", err, r.cfg.PublishBranch, r.publish.Name())
+	}
+	return fmt.Errorf("%w: have branch %s of %s put back to %s", err, r.cfg.PublishBranch, r.publish.Name(), r.anchor.Published)
 }
 
 // see notes the newest source commit, and says so when it does not follow from
@@ -186,12 +209,12 @@ type Preview struct {
 
 // Preview builds the newest commit and writes nothing.
 func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
+	if err := r.restoreAnchor(false); err != nil {
+		return nil, fail(ReasonState, "", err)
+	}
 	in, failure := r.look(ctx)
 	if failure != nil {
 		return nil, failure
-	}
-	if err := r.restoreAnchor(false); err != nil {
-		return nil, fail(ReasonState, in.source.String(), err)
 	}
 	w, failure := r.prepare(in)
 	if failure != nil {
@@ -227,13 +250,6 @@ type work struct {
 // prepare reads the source commit and builds it on top of what is published.
 func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	revision := in.source.String()
-	topology, err := r.source.File(in.source, r.topologyPath())
-	if errors.Is(err, repo.ErrNoFile) {
-		return nil, fail(ReasonNoFile, revision, err)
-	}
-	if err != nil {
-		return nil, fail(ReasonFetch, revision, err)
-	}
 	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
@@ -242,8 +258,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, pgp: pgp,
-		files: map[string][]byte{r.topologyPath(): topology}}
+	w := &work{have: render.Tree{}, pgp: pgp, files: map[string][]byte{}}
 	if w.accepted, err = r.accepted(in); err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}
@@ -251,7 +266,16 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 		return nil, fail(ReasonUntrusted, revision, fmt.Errorf("commit %s does not follow from commit %s, which --accept-commit names, and there is no state that is newer",
 			short(revision), r.cfg.AcceptCommit))
 	}
-	if failure := r.trusted(in, w, root, topology); failure != nil {
+	clusterset := r.anchor.Clusterset
+	if clusterset == "" { // nothing was published, so that no commit has to be signed
+		if failure := r.readTopology(in, w); failure != nil {
+			return nil, failure
+		}
+		if set, _, list := load.Decode(r.topologyPath(), w.files[r.topologyPath()]); !list.HasErrors() {
+			clusterset = set.Metadata.Name
+		}
+	}
+	if failure := r.trusted(in, w, root, clusterset); failure != nil {
 		return nil, failure
 	}
 	if failure := r.vouched(in, w); failure != nil {
@@ -260,7 +284,15 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if failure := r.refuseLost(in, w); failure != nil {
 		return nil, failure
 	}
-	// The rest of the commit is read once its signatures are checked.
+	// The files of the commit are read once its signatures are checked.
+	if failure := r.readTopology(in, w); failure != nil {
+		return nil, failure
+	}
+	topology := w.files[r.topologyPath()]
+	if set, _, list := load.Decode(r.topologyPath(), topology); !list.HasErrors() && clusterset != "" && set.Metadata.Name != clusterset {
+		return nil, fail(ReasonState, revision, fmt.Errorf("the topology is of clusterset %s, and the state of the reconciler of clusterset %s: "+
+			"name a state file of its own (--state), or revert the commit if it renames the clusterset", set.Metadata.Name, clusterset))
+	}
 	lock, err := r.source.File(in.source, r.lockPath())
 	if err != nil && !errors.Is(err, repo.ErrNoFile) {
 		return nil, fail(ReasonFetch, revision, err)
@@ -300,23 +332,25 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	return w, built.Admit(w.have, rules, revision, w.files)
 }
 
-// trusted has the work begin with the published commit that the next one follows. Only
-// files of commits that are signed, or that the anchor names, are read.
-func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) *Failure {
-	revision := in.source.String()
-	set, _, list := load.Decode(r.topologyPath(), topology)
-	clusterset := set.Metadata.Name
-	switch {
-	case r.anchor.Clusterset == "" && list.HasErrors(): // which the build reports
-		return nil
-	case r.anchor.Clusterset == "":
-	case !list.HasErrors() && clusterset != r.anchor.Clusterset:
-		return fail(ReasonState, revision, fmt.Errorf("the topology is of clusterset %s, and the state of the reconciler of clusterset %s: "+
-			"name a state file of its own (--state), or revert the commit if it renames the clusterset", clusterset, r.anchor.Clusterset))
-	default:
-		clusterset = r.anchor.Clusterset
+// readTopology reads the topology file of the source commit into the files of the work.
+func (r *Reconciler) readTopology(in inputs, w *work) *Failure {
+	raw, err := r.source.File(in.source, r.topologyPath())
+	if errors.Is(err, repo.ErrNoFile) {
+		return fail(ReasonNoFile, in.source.String(), err)
 	}
-	if root == nil {
+	if err != nil {
+		return fail(ReasonFetch, in.source.String(), err)
+	}
+	w.files[r.topologyPath()] = raw
+	return nil
+}
+
+// trusted has the work begin with the published commit that the next one follows. Only
+// files of commits that are signed, or that the anchor names, are read. The name of the
+// clusterset is empty if the topology has errors, which the build reports.
+func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, clusterset string) *Failure {
+	revision := in.source.String()
+	if root == nil || clusterset == "" {
 		return nil
 	}
 	var err error
@@ -337,6 +371,9 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 				w.have, err = r.publish.Tree(found)
 			}
 		}
+	}
+	if errors.Is(err, repo.ErrUnusable) {
+		err = r.putBack(err)
 	}
 	if err != nil {
 		return fail(ReasonPublish, revision, err)

@@ -231,3 +231,35 @@ func TestAcceptCommit(t *testing.T) {
 	g.Reconciler = g.another()
 	g.good()
 }
+
+// TestSignaturesFirst: no file of a commit is read before its signature is verified.
+func TestSignaturesFirst(t *testing.T) {
+	t.Parallel()
+	ann := newPerson(t, "ann")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	g.pull()
+	for what, text := range map[string]string{
+		"a new cluster":      trusting("g1", "g2", "g3"),
+		"an invalid file":    "clusters: [",
+		"a large file":       "#" + strings.Repeat("x", 33<<20) + "\n",
+		"another clusterset": strings.Replace(trusting("g1", "g2"), "name: demo", "name: other", 1),
+	} {
+		good := git(t, g.work, "rev-parse", "HEAD")
+		g.commit(TopologyFile, text)
+		blob := git(t, g.repo, "rev-parse", "main:"+TopologyFile)
+		file := filepath.Join(g.repo, "objects", blob[:2], blob[2:])
+		rename(t, file, file+".away") // a read of the file is an error
+		t.Log(what)
+		g.untrusted("it has no signature")
+		rename(t, file+".away", file)
+		git(t, g.work, "reset", "-q", "--hard", good)
+		g.push("-f", "main")
+		g.good()
+	}
+	g.commit(TopologyFile, "clusters: [")
+	g.sign(ann)
+	g.bad(ReasonInvalid)
+}

@@ -39,17 +39,24 @@ type mirror struct {
 	depth   int
 	folder  string                // of a mirror on disk; empty = it is in memory
 	refs    []*plumbing.Reference // of the remote repository, as last asked for
-	unfit   map[string]unfit      // by branch: commits whose objects are over a bound
+	// unusable has the commits that are not fetched again, by branch.
+	unusable map[string]*UnusableBranch
 }
 
-// unfit is a commit that is not fetched again, and why.
-type unfit struct {
-	commit Hash
-	err    error
+// UnusableBranch is the error of a branch whose commit cannot be fetched (ErrUnusable).
+type UnusableBranch struct {
+	Branch string
+	Commit Hash
+	Err    error
 }
+
+func (u *UnusableBranch) Error() string {
+	return fmt.Sprintf("fetch commit %s of branch %s: %v", u.Commit, u.Branch, u.Err)
+}
+func (u *UnusableBranch) Unwrap() error { return u.Err }
 
 func newMirror(cfg Config, at *transport.Endpoint) (*mirror, error) {
-	m := &mirror{auth: cfg.Auth, silence: cfg.Silence, at: at, depth: cfg.Depth, folder: cfg.Cache, unfit: map[string]unfit{}}
+	m := &mirror{auth: cfg.Auth, silence: cfg.Silence, at: at, depth: cfg.Depth, folder: cfg.Cache, unusable: map[string]*UnusableBranch{}}
 	if m.silence == 0 {
 		m.silence = maxSilence
 	}
@@ -117,43 +124,46 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 		if err := m.prune(heads); err != nil {
 			return err
 		}
-		var specs []config.RefSpec
-		var fetched []string
+		var unusable error
 		for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
 			want, exists := heads[branch]
 			have, err := resolve(m.store, m.ref(branch))
 			if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
 				return err
 			}
-			if bad, known := m.unfit[branch]; known && exists && bad.commit == want {
-				return bad.err
+			if !exists || have == want {
+				continue
 			}
-			delete(m.unfit, branch)
-			if exists && have != want {
-				from := plumbing.NewBranchReferenceName(branch)
-				specs = append(specs, config.RefSpec(fmt.Sprintf("+%s:%s", from, m.ref(branch))))
-				fetched = append(fetched, branch)
+			if bad := m.unusable[branch]; bad == nil || bad.Commit != want {
+				m.unusable[branch] = nil
+				err = m.fetch(ctx, auth, heard, branch)
+				if errors.Is(err, ErrUnusable) {
+					m.unusable[branch] = &UnusableBranch{Branch: branch, Commit: want, Err: err}
+				}
 			}
-		}
-		if len(specs) == 0 {
-			return nil
-		}
-		heard.reset()
-		into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, heard: heard}, m.remote.Config())
-		err = into.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
-		if errors.Is(err, git.NoErrAlreadyUpToDate) {
-			return nil
-		}
-		if err != nil {
-			err = errors.Join(err, m.removePartial())
-		}
-		if errors.Is(err, ErrUnusable) {
-			for _, branch := range fetched {
-				m.unfit[branch] = unfit{commit: heads[branch], err: err}
+			if bad := m.unusable[branch]; bad != nil {
+				unusable = errors.Join(unusable, bad)
+			} else if err != nil {
+				return err
 			}
 		}
-		return err
+		return unusable
 	})
+}
+
+// fetch fetches one branch, so that the branch is known if the pack is over a bound.
+func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, heard *listener, branch string) error {
+	heard.reset()
+	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.ref(branch)))
+	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, heard: heard}, m.remote.Config())
+	err := into.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
+	if errors.Is(err, git.NoErrAlreadyUpToDate) {
+		return nil
+	}
+	if err != nil {
+		err = errors.Join(err, m.removePartial())
+	}
+	return err
 }
 
 // prune forgets the branches that the remote repository lacks. The name of one can be in the

@@ -18,6 +18,7 @@ import (
 // Bounds of one fetch. go-git inflates each object of a pack in memory.
 const (
 	maxPackObject  = 100 << 20 // bytes of one object in the pack
+	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
 	maxPackObjects = 1_000_000
 	maxMessage     = 1000 // characters of an error, and of what the server says
 )
@@ -145,6 +146,7 @@ func checkPack(file *os.File) error {
 	if count > maxPackObjects {
 		return tooLarge("the pack has %d objects: at most %d are fetched at once", count, maxPackObjects)
 	}
+	var total int64
 	for range count {
 		h, err := scanner.NextObjectHeader()
 		if err != nil {
@@ -161,6 +163,10 @@ func checkPack(file *os.File) error {
 		if size > maxPackObject {
 			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
 				"to a repository of its own", size, maxPackObject)
+		}
+		if total += size; total > maxPackBytes {
+			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. Move the topology "+
+				"to a repository of its own", int64(maxPackBytes))
 		}
 		if _, _, err := scanner.NextObject(io.Discard); err != nil {
 			return fmt.Errorf("read pack: %w", err)
