@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/yamlsize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
 )
@@ -26,10 +27,10 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestParseDeep checks texts that nest too deeply.
+// TestParseDeep checks texts with too many values, and texts that nest too deeply.
 func TestParseDeep(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{strings.Repeat("[", 10_001), strings.Repeat("- ", 20_000), strings.Repeat("{a: ", 10_001)} {
+	for _, text := range []string{"a: [" + strings.Repeat("a,", yamlsize.MaxValues), strings.Repeat("[", 10_001), strings.Repeat("- ", 20_000), strings.Repeat("{a: ", 10_001)} {
 		checkFindings(t, []byte(text))
 	}
 }
