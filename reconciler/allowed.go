@@ -38,7 +38,7 @@ const (
 	pgpKeyType = "openpgp" // in the place of KEYTYPE KEY, before a block
 )
 
-// maxClockSkew is how far the clock of a signer may be ahead of the clock here.
+// maxClockSkew is the most time by which the clock of a signer may be ahead.
 const maxClockSkew = 5 * time.Minute
 
 // signersAt reads the allowed_signers file of a commit.

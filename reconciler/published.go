@@ -66,7 +66,7 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 	refuse := func(err error) (PublishedCommit, error) {
 		return PublishedCommit{}, fmt.Errorf("%w: commit %s: %w", ErrNotPublished, short(commit.String()), err)
 	}
-	// A signature of OpenPGP is for other programs. The trailer has the one that counts.
+	// A signature of OpenPGP is for other programs. The signature in the trailer counts.
 	if strings.HasPrefix(armored, armorBegin) {
 		if raw, armored, err = vouchedFor(raw); err != nil {
 			return refuse(err)

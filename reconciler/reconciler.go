@@ -52,8 +52,8 @@ type Config struct {
 	AllowMassDelete bool
 	// StateFile holds the anchor over restarts; empty = it is in memory alone.
 	StateFile string
-	// AcceptCommit is a source commit that a person accepts, whoever signed it, with the
-	// publish branch as it is. It works once. Without a state it is the commit from which on
+	// AcceptCommit is a source commit that an operator accepts with any signer, together with the
+	// current publish branch. It works once. Without a state it is the commit from which on
 	// commits are checked. Empty = none.
 	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the one that made published keys.

@@ -95,9 +95,8 @@ type Gateway struct {
 	Node string `json:"node,omitempty"`
 	// Labels of the nodes that it may run on, every one of them. At least one must be a
 	// label that kubelets cannot set, such as
-	// node-restriction.kubernetes.io/hawser-gateway. Which of these nodes it
-	// is the cluster agrees on by itself, and another one takes over when that one goes.
-	// Needs agents with a Kubernetes API.
+	// node-restriction.kubernetes.io/hawser-gateway. The agents of these nodes choose one,
+	// and another node takes over when that node fails. Needs agents with a Kubernetes API.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Accepts a nodeSelector whose labels a kubelet may set on its own Node. Any node of
 	// the cluster can then make itself a gateway and read the cluster's private keys.

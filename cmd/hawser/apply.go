@@ -64,7 +64,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
-	flags.StringVar(&f.signers, "signers", "", "file with signers of the commits of --repo, besides those that the clusters have pinned")
+	flags.StringVar(&f.signers, "signers", "", "file with signers of the commits of --repo, in addition to the pinned signers of the clusters")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask on a terminal")
 	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")

@@ -41,7 +41,7 @@ and print the plan: what is created (+), changed (~), replaced (±) and deleted 
 for each cluster, with the line that causes it and who is disrupted.
 
 The baseline is the newest commit of the branch with a signature of a signer: of
---signers FILE, of the root key, or of ` + publishedSigners + ` beside the topology. Newer
+--signers FILE, of the root key, or of ` + publishedSigners + ` next to the topology. Newer
 commits are skipped with a warning. Without signers the baseline is not verified, and
 a warning says so. If no commit has such a signature, the exit code is 2.
 

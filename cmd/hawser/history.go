@@ -50,7 +50,7 @@ from which commit of the topology and whose, and how much of each kind it change
 The repository is the one that holds the topology, or --repo.
 
 The column SIGNED says whether a signer of the clusterset (--signers FILE, or
-` + publishedSigners + ` beside the topology) signed the commit as published. A warning
+` + publishedSigners + ` next to the topology) signed the commit as published. A warning
 names each commit that does not count. Without signers a warning says so.
 
 Exit codes: 0 done, 2 error.`,

@@ -17,15 +17,15 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// publishedSigners is the committed file of signers beside the topology, in the format of
+// publishedSigners is the committed file of signers next to the topology, in the format of
 // hawser keys signers.
 const publishedSigners = "published.signers"
 
-const signersHelp = "file with the signers of published commits, as hawser keys signers prints it (default: " + publishedSigners + " beside the topology)"
+const signersHelp = "file with the signers of published commits, as hawser keys signers prints it (default: " + publishedSigners + " next to the topology)"
 
 // notVerified is what commands print that have no signers.
 const notVerified = "warning: baseline is not verified: anyone with push access to the branch can change it " +
-	"(--signers FILE, or " + publishedSigners + " beside the topology, with the output of hawser keys signers)"
+	"(--signers FILE, or " + publishedSigners + " next to the topology, with the output of hawser keys signers)"
 
 // verifier knows whose published commits count.
 type verifier struct {
@@ -53,7 +53,7 @@ func newVerifier(from string, raw []byte) (verifier, error) {
 }
 
 // verifiers returns the verifier of the first source that exists: the file that a flag names,
-// the root key, or published.signers beside the topology. It is empty if none exists. The
+// the root key, or published.signers next to the topology. It is empty if none exists. The
 // topology is a file, or empty.
 func verifiers(flag, topology string, f buildFlags) ([]verifier, error) {
 	if flag != "" {

@@ -26,7 +26,7 @@ func podFields() []string {
 }
 
 // fields lists the fields of a kind's spec that need no warning. "a.b[].c" is a field of each item of
-// a list, "*" stands for every field without an entry of its own, and "type=A,B" allows these values
+// a list, "*" matches every field without an entry of its own, and "type=A,B" allows these values
 // alone. The lab passes the specs of Namespaces and ServiceExports on unread.
 func fields(kind string) []string {
 	below := func(prefix string, names []string) []string {

@@ -151,7 +151,7 @@ func TestBackends(t *testing.T) {
 }
 
 // TestUnusedFields: each field that the lab does not honour gets a warning with its place. Fields that
-// it honours, and those of containers, get none.
+// it honours, and fields of containers, get none.
 func TestUnusedFields(t *testing.T) {
 	t.Parallel()
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"

@@ -95,7 +95,7 @@ endpoints:
 	}
 }
 
-// TestUnsupportedIsNamed names what Services and slices have and is not carried.
+// TestUnsupportedIsNamed names the unsupported parts of Services and slices.
 func TestUnsupportedIsNamed(t *testing.T) {
 	t.Parallel()
 	have := FromObjects(decodeAll(t, `

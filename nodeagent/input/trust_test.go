@@ -197,7 +197,7 @@ func TestTrustRotation(t *testing.T) {
 	n.expect("the first signer again", "c", "unknown-signer")
 }
 
-// TestNewNodeFloor: a node whose state folder is empty, as that of a replaced gateway, begins
+// TestNewNodeFloor: a node with an empty state folder, such as a replaced gateway, begins
 // at the revision of its pins.
 func TestNewNodeFloor(t *testing.T) {
 	t.Parallel()
@@ -221,5 +221,5 @@ func TestNewNodeFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.write("trust/signers", pins)
-	n.expect("a floor above the revision in force", "current", "older")
+	n.expect("a floor above the current revision", "current", "older")
 }

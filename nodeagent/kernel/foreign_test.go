@@ -16,7 +16,7 @@ func prefixesOf(texts ...string) []netip.Prefix {
 }
 
 // TestForeignRules names the rules that take packets of pods to other clusters, and no
-// other: those of VPNs, of CNIs, and of policy routing as they are found on nodes.
+// other. The rules are from VPNs, CNIs and policy routing of real nodes.
 func TestForeignRules(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

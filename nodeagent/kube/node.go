@@ -47,7 +47,7 @@ type NodeStatus struct {
 	// nodes accept VXLAN from the node during that boot.
 	RulesBootID string `json:"rulesBootID,omitempty"`
 	// RulesRemoved reports that the agent removed its rules. Without it an empty RulesBootID
-	// keeps the one that was written before, by an agent before this one too.
+	// keeps the ID that this agent or a previous agent wrote.
 	RulesRemoved bool `json:"-"`
 	// Lost reports that the API does not have the RulesBootID that was written.
 	Lost       bool               `json:"-"`
@@ -121,7 +121,7 @@ const (
 	reportEvery   = 3 * time.Second // between two looks, and so between two writes
 	reportRetry   = time.Minute     // the longest pause after trouble
 	reportTimeout = 10 * time.Second
-	reportAgain   = 10 * time.Minute       // an object that somebody took away comes back
+	reportAgain   = 10 * time.Minute       // a deleted object comes back
 	reportLost    = 10 * time.Second       // the same where the other nodes accept no VXLAN meanwhile
 	reportFirst   = 500 * time.Millisecond // between two looks before the rules of the node are reported
 	// measuredEvery is the least time between two writes for which measurements are the only

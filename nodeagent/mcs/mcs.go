@@ -5,7 +5,7 @@
 // so it does not matter which of them writes.
 //
 // Called by nodeagent/project, which asks on every node, by nodeagent/objects, which shows it
-// in the API, by nodeagent (facts, feed, publication, round), which carries its types, and by
+// in the API, by nodeagent (facts, feed, publication, round), which uses its types, and by
 // reconciler/apply, which reads conditions.
 package mcs
 

@@ -17,8 +17,8 @@ const (
 	Valid    = "Valid"
 	Ready    = "Ready"
 	Conflict = "Conflict"
-	// Supported is our own. It is False, and otherwise absent, if something of the Service is
-	// not carried to other clusters.
+	// Supported is our own. It is False, and otherwise absent, if a part of the Service is not
+	// supported in other clusters.
 	Supported = "hawser.dev/Supported"
 
 	reasonValid       = "Valid"

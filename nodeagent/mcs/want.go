@@ -151,7 +151,7 @@ func statuses(d Decision, unsupported map[string][]string) []Status {
 	return out
 }
 
-// maxUnsupported is how many texts a condition has: its message has at most 32 KiB.
+// maxUnsupported is the most texts in a condition: its message has at most 32 KiB.
 const maxUnsupported = 8
 
 func limited(texts []string) string {

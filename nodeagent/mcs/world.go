@@ -23,8 +23,7 @@ type World struct {
 	// Hostnames are those of the endpoints of this cluster's headless services, by
 	// namespace/name; nil where pods need no addresses of their own here.
 	Hostnames map[string][]string
-	// Unsupported describes what this cluster's Services have and is not carried, by
-	// namespace/name.
+	// Unsupported describes the unsupported parts of this cluster's Services, by namespace/name.
 	Unsupported map[string][]string
 	Offers      map[string][]Offered // by other cluster
 }

@@ -79,8 +79,7 @@ type Service struct {
 	Endpoints  []Endpoint
 	// ExternalName means that the Service is of that type: it has no endpoints.
 	ExternalName bool `json:",omitempty"`
-	// Unsupported describes what the Service or its EndpointSlices have and Hawser does not
-	// carry, sorted.
+	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
 	Unsupported []string `json:",omitempty"`
 	// Balancers are the addresses and names that a load balancer gave to it, as they stand
 	// in its status.

@@ -140,7 +140,7 @@ func TestHeadlessIsReadyOnly(t *testing.T) {
 	}
 }
 
-// TestMachineEndpoints: what other clusters send to a machine beside the cluster gets the
+// TestMachineEndpoints: what other clusters send to a machine outside the cluster gets the
 // gateway's address; pods, also those on the host network, see who calls.
 func TestMachineEndpoints(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestMachineEndpoints(t *testing.T) {
 }
 
 // TestRefusedEndpoints: no export leads to the nodes themselves, to a cloud's metadata, to
-// addresses of the clusterset or other clusters, whoever wrote the EndpointSlice.
+// addresses of the clusterset or other clusters, for any author of the EndpointSlice.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

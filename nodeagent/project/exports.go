@@ -40,7 +40,7 @@ func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *model
 	svc := v.services[id]
 	if v.externalNames[id] {
 		v.problem(path, ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
-			"export a Service with endpoints, or resolve the name it stands for in each cluster")
+			"export a Service with endpoints, or resolve its externalName in each cluster")
 		return nil
 	}
 	if svc == nil {
@@ -90,8 +90,8 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 }
 
 // endpointTargets returns the endpoints that get connections of a port in a family, sorted
-// by address: the ready ones. If none is ready, it returns the terminating ones that still
-// serve and reports true, as kube-proxy does (KEP-1669).
+// by address: the ready endpoints. If none is ready, it returns endpoints that terminate and still
+// serve, and reports true, as kube-proxy does (KEP-1669).
 func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, terminating bool) {
 	if svc == nil {
 		return nil, false

@@ -87,8 +87,8 @@ func renumbered(e *model.Endpoint) map[string]int {
 }
 
 // addressesOutside are those by which other clusters reach an endpoint: its own
-// in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise the one that
-// mapped egress gives it.
+// in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise its mapped
+// egress address.
 func (v *view) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {

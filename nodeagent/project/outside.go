@@ -14,8 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// metadataServers are addresses at which clouds tell machines their credentials, besides
-// the link-local ones.
+// metadataServers are addresses of cloud metadata services, without the link-local addresses.
 var metadataServers = []netip.Addr{
 	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
 	netip.MustParseAddr("168.63.129.16"),   // Azure
@@ -171,7 +170,7 @@ type place int
 const (
 	inside  place = iota // in podCIDRs, or a node's: a pod on the host network
 	stray                // on a node of this cluster and not in podCIDRs
-	machine              // no pod: a machine beside the cluster
+	machine              // no pod: a machine outside the cluster
 )
 
 func (v *view) placeOf(ep *model.Endpoint, a netip.Addr) place {
@@ -201,7 +200,7 @@ func (v *view) addForeignRules() {
 	}
 }
 
-// mostShown is how many addresses a problem names.
+// mostShown is the most addresses in a problem.
 const mostShown = 3
 
 // addUnsupported reports what an export of this cluster has and other clusters do not get.
@@ -221,7 +220,7 @@ func shorten(list []string) []string {
 	return out
 }
 
-// addStray reports pods outside of podCIDRs: those of this node, as the kernel's routes and
+// addStray reports pods outside of podCIDRs: pods of this node, as the kernel's routes and
 // EndpointSlices show, and endpoints of exports on any node. Node.spec.podCIDRs alone
 // proves nothing, as some CNIs do not use it.
 func (v *view) addStray() {

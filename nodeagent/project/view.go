@@ -27,11 +27,11 @@ type view struct {
 	services map[string]*model.Service
 	// externalNames are the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
-	unsupported   map[string][]string // by Service: what it has and is not carried
+	unsupported   map[string][]string // by Service: its unsupported parts
 	nodeAddrs     map[netip.Addr]bool // that nodes report
 	v4, v6        bool                // families in play on this node
 	net           Net
-	transit       []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
+	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
 	six           bool             // a gateway here may be reached over IPv6
 	largest       int              // MTU of the widest link to another cluster, bytes
 
@@ -356,7 +356,7 @@ const (
 	PodsOutside      = status.PodsOutside
 	EndpointsOutside = "endpoints-outside" // endpoints of exports are in no prefix of podCIDRs
 	ForeignRule      = "foreign-rule"      // a routing rule of another program takes packets for other clusters
-	// EndpointUnsupported is for what a Service or its EndpointSlices have and is not carried.
+	// EndpointUnsupported is for unsupported parts of a Service or its EndpointSlices.
 	EndpointUnsupported = "endpoint-unsupported"
 	NoQuota             = "no-quota"         // a gateway whose kernel cannot count connections
 	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that does not count

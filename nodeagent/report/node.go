@@ -37,7 +37,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	out.LastError = cmp.Or(out.LastError, texts(project.PodsOutside, project.ForeignRule))
 	v := r.config.Outcome()
 	switch {
-	case v.Node == nil: // nothing is known of the rules yet
+	case v.Node == nil: // the rules are not known yet
 	case v.Node.Decommission:
 		out.RulesRemoved = true
 	case rulesInPlace(v.Report):

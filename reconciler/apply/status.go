@@ -146,7 +146,7 @@ func (c Condition) Trouble() string {
 	if c.Type == "Conflict" {
 		good = "False"
 	}
-	// A Service may have what is not carried for good, such as a port of SCTP.
+	// A Service may keep an unsupported part, such as a port of SCTP.
 	if c.Status == good || c.Type == mcs.Supported {
 		return ""
 	}

@@ -37,7 +37,7 @@ func HostOf(address string) string {
 	return hostOf(ep)
 }
 
-// hostOf returns the host of an address, with the port unless it is that of the protocol.
+// hostOf returns the host of an address, with the port unless it is the protocol's default.
 func hostOf(ep *transport.Endpoint) string {
 	host := strings.ToLower(ep.Host)
 	usual := map[string]int{"https": 443, "http": 80, "ssh": 22}

@@ -40,7 +40,7 @@ type gitDirs struct {
 // locate finds the repository that holds path, as git does: the nearest .git on the way
 // up. Anyone can commit the files of a bare repository, so only a path that a user named
 // is one (as with git's safe.bareRepository=explicit). The folder "." names nothing inside
-// a work tree, as it is the default of --repo.
+// a work tree, because it is the default of --repo.
 func locate(path string, named bool) (gitDirs, error) {
 	start, err := filepath.Abs(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func locate(path string, named bool) (gitDirs, error) {
 }
 
 // gitDirAt returns the git folder that dot, a path that ends in .git, is or names; empty
-// if there is none. A file may not name a folder inside a work tree: a commit can contain
+// if absent. A file may not name a folder inside a work tree: a commit can contain
 // that folder.
 func gitDirAt(dot string) (string, error) {
 	if isGitDir(dot) {

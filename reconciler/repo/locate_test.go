@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/reconciler/repo"
 )
 
-// TestDiscovery: a folder finds the repository that git finds, and never one that a commit
-// can contain.
+// TestDiscovery: a folder finds the repository that git finds, and never a repository
+// that a commit can contain.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	top := workTree(t)
@@ -48,7 +48,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
-	// At the top, beside the topology, and in a folder between them.
+	// At the top, next to the topology, and in a folder between them.
 	for _, dir := range []string{"", "net/envs", "net"} {
 		forge(dir)
 	}

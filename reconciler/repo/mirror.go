@@ -24,8 +24,8 @@ import (
 
 const (
 	remoteName = "origin"
-	// maxSilence is how long a server may send nothing, by default. A transfer that goes on
-	// may take any time.
+	// maxSilence is the default time without a byte from a server that ends a transfer. A
+	// transfer with progress may take any time.
 	maxSilence = 2 * time.Minute
 )
 

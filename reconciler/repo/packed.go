@@ -26,7 +26,7 @@ type packed struct {
 	listed  bool
 }
 
-// maxChain is how many deltas may stand on each other. git packs at most 250 by default
+// maxChain is the longest chain of deltas. git packs at most 250 by default
 // (pack.depth is at most 4095).
 const maxChain = 4095
 
@@ -195,7 +195,7 @@ func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 			}
 		}
 	}
-	return tooLarge("object %s stands on more than %d deltas", hash, maxChain)
+	return tooLarge("object %s has a chain of more than %d deltas", hash, maxChain)
 }
 
 // packEntry is what the beginning of an object in a pack says.

@@ -18,12 +18,12 @@ import (
 	"hawser.dev/hawser/internal/checkout"
 )
 
-// Bounds of what is read of one commit.
+// Bounds for reading one commit.
 const (
 	maxDepth   = 64      // folders in each other
-	maxEntries = 100_000 // files and folders that one call lists
+	maxEntries = 100_000 // files and folders of one call
 	maxBytes   = 128 << 20
-	maxHistory = 1_000_000 // commits that one call walks
+	maxHistory = 1_000_000 // commits of one call
 	maxSubject = 200       // characters
 )
 
@@ -161,7 +161,7 @@ func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Has
 }
 
 // Changed returns the paths of the files in which two commits differ, sorted. The zero
-// hash stands for a commit without files.
+// hash means a commit without files.
 func (s *Store) Changed(from, to Hash) ([]string, error) {
 	w := walk{store: s}
 	before, err := s.root(from)
@@ -286,7 +286,7 @@ func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	return at, nil
 }
 
-// entries reads one folder. A name that stands in it twice or that is no name of a file,
+// entries reads one folder. A name that it has twice, or that is no name of a file,
 // which git does not write, is ErrUnusable: two readers could see different files.
 func (s *Store) entries(tree Hash) (map[string]object.TreeEntry, error) {
 	if tree.IsZero() {
@@ -309,7 +309,7 @@ func (s *Store) entries(tree Hash) (map[string]object.TreeEntry, error) {
 	return out, nil
 }
 
-// maxQuoted is how many characters of a name from a commit an error quotes.
+// maxQuoted is the most characters that an error quotes of a name from a commit.
 const maxQuoted = 40
 
 // regular returns an error unless the entry is a regular file.

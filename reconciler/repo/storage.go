@@ -27,7 +27,7 @@ const (
 	maxTree   = 8 << 20 // about 200,000 entries of one folder
 )
 
-// maxAlternates is how many repositories may lend objects to another one, with their own
+// maxAlternates is the most repositories that lend objects to a repository, with their own
 // alternates. git follows five in a row.
 const maxAlternates = 16
 

@@ -36,7 +36,7 @@ var (
 	ErrNoFile = errors.New("no such file")
 	// ErrNoCommit says that the repository does not hold a commit, or no longer.
 	ErrNoCommit = errors.New("no such commit")
-	// ErrUnusable is a commit that is not read, as it is over a bound or has an entry that
+	// ErrUnusable is a commit that is not read: it is over a bound, or has an entry that
 	// Hawser does not follow. Another try ends the same.
 	ErrUnusable = errors.New("the commit cannot be used")
 	// ErrMoved says that a branch no longer is where the caller saw it.
@@ -60,7 +60,7 @@ type Config struct {
 	Cache string
 	// Depth is how many commits of a remote branch are fetched; 0 = all.
 	Depth int
-	// Silence is how long a server may send nothing before a transfer ends; 0 = two minutes.
+	// Silence is the time without a byte from a server that ends a transfer; 0 = two minutes.
 	Silence time.Duration
 }
 

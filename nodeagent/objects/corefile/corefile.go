@@ -81,7 +81,7 @@ func (f Forward) File(beside ...Beside) (string, error) {
 // diag.Diagnostic. With the codes Taken and Reserved the block lacks zones that another
 // block serves, and domains that the cluster's own DNS needs; it is absent if no zone is
 // left. CoreDNS accepts no configuration that serves a zone twice. With any other code Insert
-// returns the text unchanged. Files beside count if the Corefile imports any.
+// returns the text unchanged. Other files count if the Corefile imports any.
 func Insert(text string, f Forward, beside ...Beside) (string, error) {
 	at, err := find(text)
 	if err != nil {
