@@ -117,8 +117,8 @@ chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHA
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## JSON Schema, reference.md, timing.md, map.svg and drawings of docs, and the goldens
-	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
+generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the goldens
+	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./internal/clustermap -update
 	$(GO) test ./internal/matrix ./internal/lanes ./internal/webreport -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update

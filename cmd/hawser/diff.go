@@ -96,7 +96,7 @@ are disruptive, or those by which somebody newly reaches something (reach).`,
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.signers, "signers", "", signersHelp)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
-		outMarkdown+"\ta comment of a pull request", outGitHub+"\tannotations of its lines", outSARIF+"\tfor code scanning")
+		outMarkdown+"\ta comment of a pull request", outGitHub+"\tannotations of its lines")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, writeLockHelp)
@@ -215,7 +215,7 @@ func (a *app) printPlan(in planInput) error {
 		err = p.Print(a.out, a.colored(a.out))
 	case "manifests":
 		err = a.printManifests(in.want, in.have)
-	case outMarkdown, outGitHub, outSARIF:
+	case outMarkdown, outGitHub:
 		err = a.report(in.output, plan.Report{Plan: p, Want: in.want, Have: in.have, Findings: in.warnings, File: in.source.File})
 	default:
 		err = a.encode(in.output, p)

@@ -10,21 +10,18 @@ import (
 const (
 	outMarkdown = "markdown"
 	outGitHub   = "github"
-	outSARIF    = "sarif"
 )
 
 // forReview reports whether a form of output is for those who review.
 func forReview(format string) bool {
-	return format == outMarkdown || format == outGitHub || format == outSARIF
+	return format == outMarkdown || format == outGitHub
 }
 
 // report writes a report in one of the forms for those who review.
 func (a *app) report(format string, r plan.Report) error {
-	r.Version = version
 	write := map[string]func() error{
 		outMarkdown: func() error { return r.Markdown(a.out) },
 		outGitHub:   func() error { return r.GitHub(a.out) },
-		outSARIF:    func() error { return r.SARIF(a.out) },
 	}[format]
 	if err := write(); err != nil {
 		return fmt.Errorf("write %s: %w", format, err)

@@ -1,6 +1,6 @@
 // Package markdown fills the texts of generated documents to their lines.
 //
-// Called by internal/timing and schema/internal/gen; internal/cited holds all documents to Columns.
+// Called by schema/internal/gen; internal/cited holds all documents to Columns.
 package markdown
 
 import (

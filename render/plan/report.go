@@ -21,7 +21,6 @@ type Report struct {
 	Want, Have render.Tree // what the plan compares, for maps; nil = no maps
 	Findings   diag.List   // in the topology, warnings included
 	File       string      // the topology; where what has no line of its own is shown
-	Version    string      // of Hawser
 }
 
 // remark is something to say about one place.
@@ -30,9 +29,7 @@ type remark struct {
 	line   int // from 1
 	column int // from 1; 0 = not known
 	level  string
-	rule   string
 	text   string
-	key    string // what stays the same when the text changes
 }
 
 // Levels of remarks.
@@ -50,8 +47,7 @@ func (r *Report) remarks() []remark {
 	var out []remark
 	for _, d := range r.Findings {
 		d = d.Clipped()
-		m := remark{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, rule: clean(d.Code), text: d.Summary,
-			key: d.Code + " " + d.Path}
+		m := remark{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, text: d.Summary}
 		if d.Severity == diag.Error {
 			m.level = levelError
 		}
@@ -77,7 +73,7 @@ func (r *Report) remarks() []remark {
 }
 
 func (r *Report) remark(e *Entry) remark {
-	m := remark{level: levelNote, rule: ruleOf(e.Op), text: sentence(e), key: e.Kind + " " + e.Key}
+	m := remark{level: levelNote, text: sentence(e)}
 	m.file, m.line = place(e.Source)
 	if e.Disruptive != "" {
 		m.level = levelWarning
@@ -93,9 +89,6 @@ func (r *Report) remark(e *Entry) remark {
 func verb(op diff.Op) string {
 	return map[diff.Op]string{diff.Create: "add", diff.Update: "change", diff.Replace: "replace", diff.Delete: "destroy"}[op]
 }
-
-// ruleOf names an operation where tools group by rules.
-func ruleOf(op diff.Op) string { return "plan-" + verb(op) }
 
 // sentence gives an entry on one line, and below it what changes.
 func sentence(e *Entry) string {
