@@ -18,10 +18,8 @@ import (
 	"hawser.dev/hawser/nodeagent/metrics"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
-	"hawser.dev/hawser/nodeagent/recent"
 	"hawser.dev/hawser/nodeagent/report"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Agent converges one node. Make it with New, then call Run, Plan or Cleanup
@@ -34,7 +32,6 @@ type Agent struct {
 	metrics *metrics.Metrics
 	report  *report.Reporter
 	control *control.Control
-	recent  *recent.Ring
 	outlets control.Outlets
 }
 
@@ -84,7 +81,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	l := &loop{
 		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
-		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts, recent: &recent.Ring{},
+		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts,
 		refused: map[string]bool{},
 	}
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
@@ -103,7 +100,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	counts.Expect(kinds)
 	return &Agent{
-		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets, recent: l.recent,
+		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets,
 		engine: &converge.Engine[*round.Node]{
 			Stages:       stages,
 			Log:          log,
@@ -117,7 +114,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,
 			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, Announce: l.announce,
 			Outcome: now.Outcome, State: now.State, Links: others.Links, Names: answers.addrs, Inventory: machine.Inventory,
-			Plan: config.planBeside, Recent: func() status.Recent { return l.recent.Recent(config.Cluster, config.Node) }, Sight: func() any { return l.sight() },
+			Plan: config.planBeside, Sight: func() any { return l.sight() },
 		}),
 	}, nil
 }

@@ -19,7 +19,6 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
-	"hawser.dev/hawser/nodeagent/recent"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/statefile"
 )
@@ -40,7 +39,6 @@ type loop struct {
 	peers       *peers.Peers
 	publication *publication.Publication // nil without a Kubernetes API
 	metrics     *metrics.Metrics
-	recent      *recent.Ring
 
 	ended   bool            // a round came to its end since the start
 	refused map[string]bool // what was logged of endpoints that clusters announced
@@ -213,7 +211,6 @@ func (l *loop) reported(r converge.Report) {
 	l.state.Store(&next)
 	last := next.Last()
 	l.metrics.Count(r)
-	l.recent.Report(r)
 	switch {
 	case r.Clean():
 		l.peers.SetReady(true)

@@ -69,7 +69,6 @@ func (a *Agent) Run(until context.Context) error {
 	start("inputs", l.inputs.Run)
 	start("gateways that labels pick", l.keeper.Run)
 	start("HawserNode", a.report.Run)
-	start("recent", func(ctx context.Context) error { a.recent.Run(ctx, a.report.Brief); return nil })
 	start("peers", l.peers.Run)
 	start("host", l.host.Run)
 	start("dns", a.names.run)

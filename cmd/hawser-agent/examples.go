@@ -33,9 +33,6 @@ hawser-agent verify
 hawser-agent verify --export shop/web --timeout 1s`,
 		"kernel": `
 hawser-agent kernel -o json`,
-		"recent": `
-hawser-agent recent
-hawser-agent recent -o json`,
 		"metrics": `
 hawser-agent metrics`,
 		"version": `

@@ -58,7 +58,7 @@ func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
-		Probe: source.trouble, Of: source.cluster, Without: []string{"change", "follow", "recent"}})
+		Probe: source.trouble, Of: source.cluster, Without: []string{"change", "follow"}})
 	if err := a.tellWhere(server, listener, f.page.hosts, token != ""); err != nil {
 		return err
 	}
@@ -210,11 +210,6 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 		out.Connections = append(out.Connections, c)
 	}
 	return out
-}
-
-// Recent is in the memory of agents, which are not asked.
-func (s *clusterSource) Recent(context.Context, string, string) (any, error) {
-	return nil, ui.ErrNotHere
 }
 
 // History is in git.

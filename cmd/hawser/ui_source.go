@@ -33,7 +33,6 @@ type uiSource struct {
 	compiled compiled
 	read     *ui.Clusterset
 	readErr  error
-	who      map[[2]string]string // cluster and node to socket or cluster/pod, as they answered
 
 	historyOf string // head of the branch and its verifiers, when it was read
 	history   []publication
@@ -132,49 +131,10 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 		return ui.Reports{Asked: true}, err
 	}
 	out := ui.Reports{Asked: true, Agents: values(got)}
-	who := map[[2]string]string{}
-	for _, r := range got {
-		who[[2]string{r.value.Cluster, r.value.Node}] = r.who
-	}
 	for _, u := range silent {
 		out.Silent = append(out.Silent, ui.Silent{Who: u.Socket, Error: u.Error})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.who = who
 	return out, nil
-}
-
-// Recent asks one agent what it remembers of the last hour. In a cluster its agents are
-// asked together, as one pod alone cannot be found by its node.
-func (s *uiSource) Recent(ctx context.Context, cluster, node string) (any, error) {
-	s.mu.Lock()
-	who := s.who[[2]string{cluster, node}]
-	s.mu.Unlock()
-	if who == "" {
-		return nil, ui.Wrong(fmt.Sprintf("no agent of node %q in cluster %q answered", node, cluster))
-	}
-	f := s.asked()
-	if f.ofClusters() || !filepath.IsAbs(who) {
-		f.clusters = []string{cluster}
-	} else {
-		f.sockets, f.lab = []string{who}, ""
-	}
-	got, silent, err := ask[status.Recent](ctx, f, questionOf("recent", url.Values{}, 0))
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range got {
-		if r.value.Node == node {
-			return r.value, nil
-		}
-	}
-	for _, u := range silent {
-		if u.Socket == who {
-			return nil, errors.New(u.Error)
-		}
-	}
-	return nil, fmt.Errorf("the agent of %s/%s is older than this hawser and remembers nothing", cluster, node)
 }
 
 // historyLength is how many publications the page lists. It has one more, which the oldest of

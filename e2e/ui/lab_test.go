@@ -71,9 +71,9 @@ func TestLab(t *testing.T) {
 	shot(ctx, t, "lab-matrix")
 	accessible(ctx, t, "live matrix")
 
-	// One agent and its last hour.
+	// One agent.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/node?cluster=g1&node=g1-gw'`, nil))
-	until(ctx, t, patience, `document.querySelectorAll('.panel svg').length === 6 && document.body.textContent.includes('Stages')`)
+	until(ctx, t, patience, `document.body.textContent.includes('last round') && document.querySelectorAll('table').length >= 2`)
 	shot(ctx, t, "lab-node")
 	accessible(ctx, t, "node")
 

@@ -102,8 +102,6 @@ func rules() []rule {
 		{from: module + "/internal/ui", never: append(own("lab", "reconciler", "render", "nodeagent/kernel", "nodeagent/converge"),
 			"os", "os/exec", "k8s.io/client-go", "github.com/go-git/go-git"), deep: false,
 			why: "the page is served and asks nobody itself: cmd/hawser is its source"},
-		{from: module + "/nodeagent/recent", never: append(own("nodeagent/kernel", "nodeagent/kube", "nodeagent/project"), "os", "net"),
-			why: "what is remembered is told to it"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
 			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
 			why: "the agent binary holds no git and no kustomize"},

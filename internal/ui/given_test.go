@@ -17,7 +17,7 @@ const givenToken = "0123456789abcdef0123456789abcdef"
 func inCluster(t *testing.T, source Source, probe func() error) *site {
 	t.Helper()
 	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: givenToken,
-		Probe: probe, Of: "g1", Without: []string{"change", "follow", "recent"}})
+		Probe: probe, Of: "g1", Without: []string{"change", "follow"}})
 }
 
 // TestAttacksInCluster: who is not let in to a page that others can reach.

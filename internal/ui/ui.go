@@ -33,8 +33,6 @@ type Source interface {
 	Clusterset(ctx context.Context) (*Clusterset, error)
 	// Agents asks the agents how they are. Asked is false where there is nobody to ask.
 	Agents(ctx context.Context) (Reports, error)
-	// Recent gives what an agent remembers of the last hour (hawser-agent recent).
-	Recent(ctx context.Context, cluster, node string) (any, error)
 	// History gives what was published, the newest first (hawser history).
 	History(ctx context.Context) (any, error)
 	// Plan compares two commits of History, or with to empty the topology as it is (hawser
@@ -85,7 +83,7 @@ type Config struct {
 	// Of is the cluster whose agents alone can be asked; empty = all are.
 	Of string
 	// Without are views that the page does not have, as the Source answers ErrNotHere: change,
-	// follow (of packets), recent.
+	// follow (of packets).
 	Without []string
 }
 
@@ -159,9 +157,6 @@ func (s *Server) Handler() http.Handler {
 	api.HandleFunc("GET /api/matrix", s.serveMatrix)
 	api.HandleFunc("GET /api/node", s.serveNode)
 	source := s.config.Source
-	api.HandleFunc("GET /api/recent", s.answer(func(ctx context.Context, q url.Values) (any, error) {
-		return source.Recent(ctx, q.Get("cluster"), q.Get("node"))
-	}))
 	api.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ url.Values) (any, error) { return source.History(ctx) }))
 	api.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, q url.Values) (any, error) {
 		return source.Plan(ctx, q.Get("from"), q.Get("to"))

@@ -65,9 +65,6 @@ func (f *fake) say(r Reports) {
 	f.reports = r
 }
 
-func (f *fake) Recent(_ context.Context, cluster, node string) (any, error) {
-	return status.Recent{Cluster: cluster, Node: node}, nil
-}
 func (f *fake) History(context.Context) (any, error) { return nil, errors.New("git is gone") }
 func (f *fake) Plan(_ context.Context, from, _ string) (any, error) {
 	return nil, Wrong("no commit " + from)

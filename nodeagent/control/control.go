@@ -49,8 +49,7 @@ type Config struct {
 	Names         func() []netip.AddrPort // where names are answered
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
-	Recent        func() status.Recent // the last hour
-	Sight         func() any           // what a dry run beside the agent has to know
+	Sight         func() any // what a dry run beside the agent has to know
 }
 
 // Control answers.
@@ -100,7 +99,6 @@ func (c *Control) Private() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.Public())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Status()) })
-	mux.HandleFunc("GET /recent", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Recent()) })
 	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.drainState(time.Now())) })
 	set := func(drained bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

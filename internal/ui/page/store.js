@@ -6,7 +6,7 @@ export const store = { head: null, land: '', clusters: new Map(), links: new Map
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
-/** Says that this page cannot show something: change, follow (of packets), recent. A page in a cluster asks no agent. */
+/** Says that this page cannot show something: change, follow (of packets). A page in a cluster asks no agent. */
 export const lacks = (what) => (store.head?.without ?? []).includes(what);
 
 const listeners = new Set();
