@@ -1,6 +1,4 @@
 // Package hawser holds what the commands hand out as it is.
-//
-// Called by cmd/hawser.
 package hawser
 
 import _ "embed"

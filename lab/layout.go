@@ -6,8 +6,6 @@
 // One process, the daemon (Serve), owns everything that changes; the functions
 // of a Client talk to it over a unix socket. Up makes a lab, Down removes every
 // trace of it, also of one whose daemon was killed.
-//
-// Called by cmd/hawser for hawser lab, and by the benchmarks and chaos runs in e2e.
 package lab
 
 import (

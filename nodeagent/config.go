@@ -1,8 +1,6 @@
 // Package nodeagent runs one node of a clusterset: it reads fabric, keys and
 // facts, projects them to the state that the node should have, and converges
 // tunnels, routes, NAT and DNS to it for as long as it runs.
-//
-// Called by cmd/hawser-agent: New, then Run, Plan or Cleanup.
 package nodeagent
 
 import (

@@ -2,9 +2,6 @@
 // another: it watches the source, builds what each commit asks for, and
 // publishes the rendered tree as one commit. Whatever cannot be carried
 // through changes nothing: the last good state stays published.
-//
-// Called by cmd/hawser for hawser reconcile and for each command that builds what it would
-// publish; by lab; and by reconciler/apply.
 package reconciler
 
 import (

@@ -2,9 +2,6 @@
 // fabric that every agent reads, Kubernetes manifests for every cluster, and
 // each cluster's sealed keys. It is pure, apart from the randomness of age
 // encryption; the previous output keeps even that from changing a byte.
-//
-// Called by reconciler in each pass; by render/plan, lab and cmd/hawser for what they read of
-// a tree.
 package render
 
 import (

@@ -21,9 +21,6 @@
 //	required:"true"  the field must not be empty
 //	name:"f" or name:"f/g"  on the blank field _: which fields name an item in a path, as in clusters[g1]
 //	owner:"cluster" or owner:"namespace"  whose owners may change the field, besides those of everything
-//
-// Called by the packages below schema, by reconciler, by render, which takes the result, and
-// by lab and cmd/hawser.
 package schema
 
 //go:generate go run ./internal/gen

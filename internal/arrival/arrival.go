@@ -1,7 +1,5 @@
 // Package arrival says whether what a topology allows arrives now, as the agents report:
 // over which links, to which backends, and what is missing. It is pure.
-//
-// Called by cmd/hawser for hawser explain --live, and by internal/matrix and internal/ui.
 package arrival
 
 import (

@@ -1,10 +1,5 @@
 // Package atomicfile replaces files in one step: who reads one meanwhile has all of the old
 // content or all of the new.
-//
-// Called by nodeagent/statefile and others below nodeagent for what an agent keeps over restarts;
-// by cmd/hawser, internal/checkout and internal/bundle for what a person keeps; by reconciler for
-// its state; by cmd/hawser, lab, e2e and
-// hack/picture for what can be made again.
 package atomicfile
 
 import (

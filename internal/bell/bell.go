@@ -1,6 +1,4 @@
 // Package bell wakes loops that otherwise sleep: something came, or it is time.
-//
-// Called by nodeagent and the packages below it that run a loop.
 package bell
 
 import (

@@ -1,8 +1,5 @@
 // Package bundle makes one .tar.gz of many texts for somebody who reads it elsewhere.
 // What looks like a secret is taken out of every text on its way in.
-//
-// Called by cmd/hawser for the archive of hawser gather, and by reconciler/apply for what it
-// reads of clusters.
 package bundle
 
 import (

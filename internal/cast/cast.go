@@ -1,8 +1,6 @@
 // Package cast makes a moving picture of what a program wrote on a terminal: an SVG with
 // CSS alone, which documents can show. It also says what a script of the demo's kind
 // writes, so that a picture that is not of it any more is found. It is pure.
-//
-// Called by hack/picture.
 package cast
 
 import (

@@ -8,8 +8,6 @@
 //
 // Outside of a repository a relative path has the same rule below the current folder. An
 // absolute path is the user's own: the named file may be anything that can be read.
-//
-// Called by cmd/hawser, lab, reconciler and reconciler/repo.
 package checkout
 
 import (

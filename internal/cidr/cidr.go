@@ -1,8 +1,5 @@
 // Package cidr is the arithmetic of prefixes: their last address, their parts, how many bits
 // some of them need together, and which one lies in another.
-//
-// Called by schema, whose packages check, allocate and keep blocks, and by lab, nodeagent and
-// reconciler/apply.
 package cidr
 
 import (

@@ -1,8 +1,5 @@
 // Package cited checks that documents cite commands, flags, tests, files and functions that
 // exist.
-//
-// Called by the tests of cmd/hawser and cmd/hawser-agent, which know their commands, and by
-// its own.
 package cited
 
 import (

@@ -1,10 +1,6 @@
 // Package clustermap is the map of a clusterset: its clusters, their gateways and the
 // links between them, as a fabric has them, with what changes and what state they are in.
 // It draws the map as SVG, PNG, Mermaid, Markdown and DOT. It is pure.
-//
-// Called by cmd/hawser for hawser graph, by render for the map on the published branch, by
-// render/plan for that in comments of pull requests, by internal/webreport and internal/ui,
-// and by internal/clustermap/live, which fills in what agents report.
 package clustermap
 
 import (

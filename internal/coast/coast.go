@@ -1,7 +1,5 @@
 // Package coast has the land of the world, coarse enough to be small: Natural Earth at
 // 1:110m, in tenths of degrees. It is pure.
-//
-// Called by internal/clustermap.
 package coast
 
 import (

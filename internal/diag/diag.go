@@ -1,9 +1,5 @@
 // Package diag holds the one type in which Hawser reports a problem to a person
 // with what they wrote.
-//
-// Called by schema and render, which find mistakes in what a user wrote; by reconciler, lab
-// and nodeagent, which find others; by cmd/hawser, which prints them; and by internal/checkout and
-// internal/yamlsize, which report files that are too large.
 package diag
 
 import (

@@ -1,9 +1,6 @@
 // Package diff holds the one differ of Hawser: everything that compares what
 // should be with what is (kernel objects, rendered files, DNS data) goes
 // through Compute.
-//
-// Called by nodeagent (converge and the kinds of its engine), render/plan, reconciler/apply,
-// schema and cmd/hawser.
 package diff
 
 import (

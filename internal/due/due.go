@@ -1,8 +1,5 @@
 // Package due keeps things in the order of their times, so that a loop looks at those
 // alone for which it is time.
-//
-// Called by nodeagent/health, nodeagent/change, nodeagent/pathmtu and nodeagent/endpoint, the
-// machines that one tick runs; nodeagent/converge and nodeagent/hold compare times with it.
 package due
 
 import (

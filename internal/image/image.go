@@ -2,8 +2,6 @@
 // are named, so that equal files give equal bytes. The archive of one architecture has
 // both layouts that programs read: the OCI image layout (OCI image-spec 1.1,
 // image-layout.md), and the manifest.json of docker save.
-//
-// Called by hack/image, hack/release and the kubelab of e2e/kube/lab.
 package image
 
 import (

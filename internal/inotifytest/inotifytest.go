@@ -1,7 +1,5 @@
 // Package inotifytest lets tests run on a machine whose instances of inotify are
 // used up (inotify(7): max_user_instances).
-//
-// Called by the tests of nodeagent/watch and reconciler/repo.
 package inotifytest
 
 import (

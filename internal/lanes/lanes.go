@@ -1,7 +1,5 @@
 // Package lanes draws the path of packets as swim-lanes: one lane for each node, one row for
 // each thing that happens there, with the rule where a packet ended in red. It is pure.
-//
-// Called by cmd/hawser for hawser explain and hawser diagnose.
 package lanes
 
 import (

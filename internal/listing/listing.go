@@ -1,7 +1,5 @@
 // Package listing writes lists for people: the texts of items, how many there are, and the first
 // of many names.
-//
-// Called by cmd, internal, lab, nodeagent, reconciler, render and schema.
 package listing
 
 import (

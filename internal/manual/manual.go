@@ -1,8 +1,6 @@
 // Package manual writes the manual pages of a command line, one for each command, as
 // man(7) reads them. Descriptions are plain text that is laid out by hand; cobra's own
 // generator takes them for Markdown, which loses <name> and indentation.
-//
-// Called by cmd/hawser and cmd/hawser-agent.
 package manual
 
 import (

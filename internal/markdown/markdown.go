@@ -1,6 +1,4 @@
 // Package markdown fills the texts of generated documents to their lines.
-//
-// Called by schema/internal/gen; internal/cited holds all documents to Columns.
 package markdown
 
 import (

@@ -2,8 +2,6 @@
 // with the line of the topology that decides it and the addresses that each side sees. It
 // asks schema/fabric/explain for each cell and, of what agents report, internal/arrival; it
 // decides nothing itself. It is pure.
-//
-// Called by internal/webreport, internal/ui, and cmd/hawser for hawser report.
 package matrix
 
 import (

@@ -1,7 +1,5 @@
 // Package metricdoc compares the metrics that programs expose with the document that
 // lists them. It is for tests.
-//
-// Called by the tests of nodeagent and reconciler.
 package metricdoc
 
 import (

@@ -1,6 +1,4 @@
 // Package netnstest gives tests network namespaces of their own.
-//
-// Called by the tests of nodeagent (flows, pathmtu, socket).
 package netnstest
 
 import (

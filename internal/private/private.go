@@ -1,6 +1,4 @@
 // Package private keeps other processes of the same user out of one that holds keys.
-//
-// Called by cmd/hawser and cmd/hawser-agent when they start.
 package private
 
 import (

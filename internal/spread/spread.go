@@ -2,9 +2,6 @@
 // slots over backends, pairs of clusters over gateways, pods over addresses.
 // It is the same on every node and in every release, so that all come to the
 // same result without talking. It is not meant to withstand an attacker.
-//
-// Called by schema, which spreads addresses; by nodeagent, which spreads connections and
-// links; and by cmd/hawser.
 package spread
 
 // Hash is FNV-1a of 64 bits. Its high bits are poor for short texts: Mix them.

@@ -1,9 +1,6 @@
 // Package svg writes drawings as SVG that a page can hold: boxes, lines, dots and texts in
 // the colours of the reader's choice of light or dark, without a script, and with nothing
 // of a text as markup. It is pure.
-//
-// Called by internal/clustermap, internal/lanes, internal/cast, internal/ui, internal/webpage, and by
-// cmd/hawser for the colours of lanes.
 package svg
 
 import (

@@ -1,7 +1,5 @@
 // Package trip joins what the nodes of several clusters saw of packets into their way
 // from client to server, and tells where they ended. It is pure.
-//
-// Called by cmd/hawser for hawser diagnose.
 package trip
 
 import (

@@ -2,8 +2,6 @@
 // address, and the facts that it shows, as JSON and as a stream of what changes. The page
 // itself is in the folder page: plain modules, made by no tool. Where facts come from is a
 // Source, which cmd/hawser has.
-//
-// Called by cmd/hawser for hawser ui.
 package ui
 
 import (

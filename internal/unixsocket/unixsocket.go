@@ -1,7 +1,5 @@
 // Package unixsocket reaches unix sockets, also those whose path is longer than an address,
 // and servers of HTTP behind them.
-//
-// Called by cmd, lab, and nodeagent (control, ipsec/vici).
 package unixsocket
 
 import (

@@ -1,7 +1,5 @@
 // Package webpage is the frame of pages that need no server: one file with everything in it,
 // which a browser lets load nothing and run nothing. It is pure.
-//
-// Called by internal/webreport, and by cmd/hawser for hawser diagnose.
 package webpage
 
 import (

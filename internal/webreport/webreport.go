@@ -1,7 +1,5 @@
 // Package webreport is the report on a clusterset as one page: its map, who reaches what,
 // what was found, which versions run, and what hawser verify proved and when. It is pure.
-//
-// Called by cmd/hawser for hawser report and hawser gather.
 package webreport
 
 import (

@@ -1,7 +1,5 @@
 // Package yamlsize bounds the values of a YAML text before a parser reads it. A parser needs some
 // 400 bytes for a value of two bytes.
-//
-// Called by schema/document, schema/lockfile, render/kustomize and lab/workload.
 package yamlsize
 
 import (

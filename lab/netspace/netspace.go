@@ -2,8 +2,6 @@
 // inside them, starts programs in them and finds the processes that live there
 // (network_namespaces(7), setns(2)). It never uses /run/netns, so that its
 // namespaces do not mix with those of ip-netns(8).
-//
-// Called by lab, by cmd/hawser for commands inside a namespace, and by e2e.
 package netspace
 
 import (

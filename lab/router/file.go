@@ -2,8 +2,6 @@
 // address translation and firewalls, networks that are apart from each other, and
 // paths that differ there and back. It is data and pure functions; package lab
 // makes namespaces of it.
-//
-// Called by lab, which builds what is described.
 package router
 
 import (

@@ -1,7 +1,5 @@
 // Package whereami is what the lab's pods serve: every request is answered with
 // who the pod is and which client address it saw.
-//
-// Called by lab, which starts it in pods, and by e2e.
 package whereami
 
 import (

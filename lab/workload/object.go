@@ -1,8 +1,6 @@
 // Package workload holds the Kubernetes objects that a user gives to the lab and
 // does the part of Kubernetes' controllers that the lab needs: manifests in, pods
 // and endpoints out. Apart from reading files it is pure.
-//
-// Called by lab when manifests are applied, and by cmd/hawser for warnings.
 package workload
 
 import (

@@ -1,8 +1,5 @@
 // Package benchmark measures TCP between two processes: how much passes in a second, how many
 // connections can be made in one, and how long a question and its answer take.
-//
-// Called by cmd/hawser-agent for hawser-agent benchmark, which hawser benchmark runs; its
-// types are what cmd/hawser reads.
 package benchmark
 
 import (

@@ -8,9 +8,6 @@
 //
 // Pair is the state machine of one pair, and pure. Exchange talks to the other
 // ends.
-//
-// Called by nodeagent/peers, which runs the Exchange, by nodeagent/round, which says what each
-// pair should have and hands the outcome to the projection, and by nodeagent/report.
 package change
 
 import (

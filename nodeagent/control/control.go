@@ -1,8 +1,6 @@
 // Package control answers what people and programs ask an agent: the unix socket answers
 // everything, and takes a drain; TCP addresses answer health and metrics alone.
 // Who asks over the socket is hawser-agent, and with it hawser and the lab.
-//
-// Called by nodeagent.
 package control
 
 import (

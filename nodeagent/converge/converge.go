@@ -2,9 +2,6 @@
 // observes, compares and applies the least change. Creates and updates go
 // forwards through the stages, deletes go backwards, so that policy stands
 // before traffic arrives and leaves after it. It knows nothing of networks.
-//
-// Called by nodeagent, which runs one Engine for the node; by nodeagent/objects, which runs
-// another for the API; by others in nodeagent, which read its reports; by cmd/hawser and cmd/hawser-agent, which print plans.
 package converge
 
 import (

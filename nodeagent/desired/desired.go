@@ -1,10 +1,6 @@
 // Package desired holds the types of everything that a node should have: the
 // kernel objects, the userspace tunnel and the DNS data. Project fills them,
 // the converge kinds compare them with what is. They are data only.
-//
-// Called by nodeagent/project, which fills them, by the kinds in nodeagent (kernel, ipsec,
-// dns), which read and write them, and by internal/trip and cmd/hawser, which name chains and
-// links.
 package desired
 
 import (

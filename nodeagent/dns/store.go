@@ -2,9 +2,6 @@
 // clusterset.local as the MCS API (KEP-1645) and the DNS-based multicluster
 // service discovery specification describe them, with names of single clusters
 // on top. All data is an immutable snapshot that readers take without a lock.
-//
-// Called by nodeagent, which starts ServeWhere, and by nodeagent/host, whose stages write the
-// Store.
 package dns
 
 import (

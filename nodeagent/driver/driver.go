@@ -2,9 +2,6 @@
 // a driver. It is pure: what a gateway and its remotes are goes in, the objects
 // that the gateway's host should have come out, of the kinds that all else is
 // made of too.
-//
-// Called by nodeagent/project, which asks which objects the tunnels are made of, and by
-// nodeagent (peers, round), which asks which epochs a tunnel can have.
 package driver
 
 import (

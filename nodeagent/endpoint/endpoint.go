@@ -4,8 +4,6 @@
 // better ones while the link is up, which does not disturb it. The machine is
 // pure: it knows the time as an argument only, and what it decides is for others
 // to carry out.
-//
-// Called by nodeagent/round, which says what to search for, and by nodeagent/peers, which carries out what the machine decides.
 package endpoint
 
 import (

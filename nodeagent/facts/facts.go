@@ -1,9 +1,6 @@
 // Package facts maps Kubernetes objects to what only this cluster knows: its
 // nodes, pods, services, endpoints and exports. The mapping is pure; a Folder reads
 // the objects from YAML files, package kube from the Kubernetes API.
-//
-// Called by nodeagent/input, which reads a folder, by nodeagent/kube, which watches the API, and
-// by nodeagent/round/roundtest.
 package facts
 
 import (

@@ -4,9 +4,6 @@
 // own cluster. A feed is a full snapshot, then deltas, then heartbeats, over TLS
 // 1.3; who is at the other end is proven with the tunnel keys that the fabric
 // pins (docs/adr/0003-feed-authentication.md).
-//
-// Called by nodeagent/peers, which runs server and client, and by nodeagent/round, which says
-// whom to hear.
 package feed
 
 import (

@@ -9,8 +9,6 @@
 //
 // The package reads and deletes conntrack entries of the network namespace of
 // the calling thread. Flows in conntrack zones belong to others and are left out.
-//
-// Called by nodeagent/host after each round that wrote routes.
 package flows
 
 import (

@@ -4,8 +4,6 @@
 // authenticates; it counts for gateways of the cluster that speaks only, for the sources
 // that the topology grants them, and within bounds, as each address is asked whether the
 // gateway answers there. It is pure.
-//
-// Called by nodeagent/round, and by nodeagent for names to be looked up.
 package found
 
 import (

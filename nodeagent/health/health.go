@@ -3,10 +3,6 @@
 // gateways of other clusters through the tunnels; every node probes the gateways
 // of its own cluster over the VXLAN between nodes, and their replies tell which
 // remote gateways they reach. The choice is pure; the prober does the I/O.
-//
-// Called by nodeagent/peers, which runs the Prober; by nodeagent/round, which asks Paths for
-// the choice; by others in nodeagent, which name links; and by cmd/hawser and
-// internal/ui, which explain ranks.
 package health
 
 import (

@@ -3,9 +3,6 @@
 // cluster's API for each gateway says who holds it (as in Kubernetes' leader election), and
 // a guard in the kernel closes the tunnels of a node whose Lease was not renewed in time,
 // whatever its agent does. What is decided is pure (State); a Keeper does the rest.
-//
-// Called by nodeagent, which makes a Keeper; by nodeagent/input, which puts holders into the
-// fabric, and by nodeagent/kube, which keeps Leases in the API.
 package hold
 
 import (

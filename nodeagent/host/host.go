@@ -2,8 +2,6 @@
 // agent starts for tunnels and IPsec, and the connections that it keeps alive when a path
 // moves. It gives the stages that bring a desired state to the kernel, and reads what the
 // kernel has.
-//
-// Called by nodeagent, and by the packages below it that report what the kernel counts.
 package host
 
 import (

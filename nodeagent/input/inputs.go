@@ -2,8 +2,6 @@
 // the facts from the Kubernetes API or a folder, and the addresses of endpoints that are
 // names. It acts only on documents that pinned signers signed, and keeps the last good
 // content of each in force, in memory and in the state folder.
-//
-// Called by nodeagent; by cmd/hawser for the fabric of the page that a cluster serves.
 package input
 
 import (

@@ -1,9 +1,6 @@
 // Package inventory holds what a node's kernel has, of Hawser's and of others, as
 // hawser-agent kernel tells it. It is data only, and nothing in it has a place for a
 // key that is not public: what is not a field cannot be told by mistake.
-//
-// Called by nodeagent/kernel, which fills it, and by nodeagent (control, host)
-// and cmd/hawser-agent, which give it out.
 package inventory
 
 import "time"

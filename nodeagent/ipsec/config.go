@@ -2,10 +2,6 @@
 // and looks after it, or uses the host's, and keeps the connections in it as they
 // should be. Keys and connections go to charon over its vici socket only; nothing
 // secret is ever in a file.
-//
-// Called by nodeagent/host, which starts the charon and has the engine keep the connections, and
-// by nodeagent/peers.
-// hack/image and e2e ask which files of it an image needs.
 package ipsec
 
 import (

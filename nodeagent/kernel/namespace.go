@@ -2,9 +2,6 @@
 // sysctls, links, addresses, neighbours, rules, routes, WireGuard devices and
 // peers, and the nftables table. Each kind reads and touches only what carries
 // Hawser's mark.
-//
-// Called by nodeagent/host, which puts the kinds in order, by nodeagent/peers, which reads
-// counters, and by cmd/hawser-agent, which shows them.
 package kernel
 
 import (

@@ -1,9 +1,6 @@
 // Package kube is the Kubernetes API of an agent's own cluster: facts come from
 // its watches, and what the agent reports about its node goes there. Nothing that a
 // node carries waits for it: while it is away, what was known last stays in force.
-//
-// Called by nodeagent (input, which reads facts from it; report, which gives it the node's
-// status; publication), and by cmd/hawser for the page that a cluster serves.
 package kube
 
 import (

@@ -1,8 +1,6 @@
 // Package listwatch follows objects of the Kubernetes API for as long as an agent runs, whatever
 // becomes of the server. It is a reflector of client-go that reports how each request ended
 // instead of logging it.
-//
-// Called by nodeagent/kube for facts, and by nodeagent/objects for what gateways write.
 package listwatch
 
 import (

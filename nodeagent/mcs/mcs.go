@@ -3,10 +3,6 @@
 // import, which addresses they have, and which objects and conditions show it.
 // It is pure: every gateway of a cluster that knows the same decides the same,
 // so it does not matter which of them writes.
-//
-// Called by nodeagent/project, which asks on every node, by nodeagent/objects, which shows it
-// in the API, by nodeagent (facts, feed, publication, round), which uses its types, and by
-// reconciler/apply, which reads conditions.
 package mcs
 
 import (

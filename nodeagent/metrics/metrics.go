@@ -1,7 +1,5 @@
 // Package metrics has an agent's Prometheus metrics: counters of its rounds, and what its
 // status says at the moment of a scrape.
-//
-// Called by nodeagent, which counts, and serves the handler.
 package metrics
 
 import (

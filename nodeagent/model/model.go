@@ -2,8 +2,6 @@
 // this cluster knows (Facts), what is seen on this host (Local), where links lead (Path,
 // RemoteEndpoint, Tunnel), and what clusters tell each other of their exports (Live). It decides
 // nothing.
-//
-// Called by nodeagent and the packages below it.
 package model
 
 import (

@@ -3,8 +3,6 @@
 // the cluster's own DNS to the agents. Every gateway wants the same; the first one
 // that is alive writes, the others only what stays wrong. What is observed comes
 // from watches, so a pass asks nothing of the API server.
-//
-// Called by nodeagent/publication, which runs it on gateways.
 package objects
 
 import (

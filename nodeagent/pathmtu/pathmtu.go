@@ -20,9 +20,6 @@
 // sender may be told to make them smaller (RFC 8201, 4) and nobody but the sender
 // may split them.
 // The routes to the tunnel addresses themselves need no value: probes ignore it.
-//
-// Called by nodeagent/peers, which runs the Finder on gateways in its transport, by nodeagent/round, which
-// says what to try, and by nodeagent/report.
 package pathmtu
 
 import (

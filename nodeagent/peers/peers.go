@@ -2,8 +2,6 @@
 // state of exports, finds out where remote gateways are reached, and changes the tunnel of
 // a pair. Observe gives what all that is known of, and Aim and Do take what package round
 // decided from it; nothing is decided here but within these protocols.
-//
-// Called by nodeagent.
 package peers
 
 import (

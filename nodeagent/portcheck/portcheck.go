@@ -1,9 +1,6 @@
 // Package portcheck asks whether UDP ports of gateways are reached, before any tunnel is
 // there: every gateway listens where its tunnels will, and asks at the endpoints of the
 // others. It measures the largest packet that passes and how far clocks are apart, too.
-//
-// Called by cmd/hawser-agent for hawser-agent portcheck, which hawser preflight --pods runs;
-// its types are what cmd/hawser reads.
 package portcheck
 
 import (

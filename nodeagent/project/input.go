@@ -2,10 +2,6 @@
 // fabric, keys, facts, link health and the other clusters' live state go in,
 // desired kernel objects and DNS data come out. It is pure: no clock, no
 // randomness, no environment, no I/O, and no dependence on map order.
-//
-// Called by nodeagent/round in each round (State), for a moved path alone (Routes), and for the
-// feed (LiveState); and by others in nodeagent, which read what a state was made from
-// (Input).
 package project
 
 import (

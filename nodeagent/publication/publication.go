@@ -1,8 +1,6 @@
 // Package publication keeps what a gateway writes into its cluster's API as it should be:
 // it decides what that is from the last round, and runs package objects as long as the
 // node is a gateway.
-//
-// Called by nodeagent.
 package publication
 
 import (

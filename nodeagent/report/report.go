@@ -1,8 +1,6 @@
 // Package report describes a node: the status that hawser show prints, what a scrape tells,
 // and the conditions of its HawserNode. It asks each part of the agent and joins the
 // answers; it changes nothing.
-//
-// Called by nodeagent, and by nodeagent/control for what exports are reached by.
 package report
 
 import (

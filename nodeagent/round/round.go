@@ -11,8 +11,6 @@
 // (choice), whom to hear (Feeds), which packets to try (Sizes), what was heard before the
 // start (heard), exports that clusters made (exports), the projection (package project),
 // and what other clusters learn of this cluster's exports (announcement).
-//
-// Called by nodeagent, which observes, carries out the effects, and keeps the state.
 package round
 
 import (

@@ -4,8 +4,6 @@
 // and the handshake goes no further, so the session in use stays. The other end
 // takes the address that the question came from for this gateway's, which is right
 // wherever the answer arrives. For VXLAN see Carry, for IPsec AskIKE.
-//
-// Called by nodeagent/peers, which asks what the machine of endpoint wants to know.
 package scout
 
 import (

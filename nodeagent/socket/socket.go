@@ -1,8 +1,6 @@
 // Package socket sets the Linux socket options that the agent's servers and
 // probes need: binding to an address that does not exist yet, and binding to a
 // device that has no address.
-//
-// Called by nodeagent (dns, feed, transport).
 package socket
 
 import (

@@ -1,6 +1,4 @@
 // Package statefile keeps values in the agent's state folder, as JSON, for its next start.
-//
-// Called by nodeagent and the packages below it that remember something.
 package statefile
 
 import (

@@ -1,9 +1,5 @@
 // Package status holds what an agent reports of itself, over its unix socket
 // and as JSON, and what `hawser show` prints. It is data only.
-//
-// Called by nodeagent, which fills it; by cmd/hawser and cmd/hawser-agent, which print it; by
-// lab, which waits for it; and by internal/trip, internal/arrival, internal/matrix,
-// internal/webreport, internal/ui and internal/clustermap/live.
 package status
 
 import (

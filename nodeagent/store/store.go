@@ -1,7 +1,5 @@
 // Package store keeps values by key: what a watch of the Kubernetes API told, and what was made of
 // it. It knows nothing of either.
-//
-// Called by nodeagent/facts, nodeagent/kube and nodeagent/objects.
 package store
 
 import (

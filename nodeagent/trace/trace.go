@@ -3,8 +3,6 @@
 // no verdict; it marks a few packets a second so that the kernel reports them
 // (nf_tables' tracing, meta nftrace), and what it puts into the kernel for that
 // vanishes with the process.
-//
-// Called by nodeagent/control while somebody runs hawser diagnose.
 package trace
 
 import (

@@ -3,9 +3,6 @@
 // owns the sockets and the one goroutine that sends, when it is time; what is said, and
 // what follows from it, is up to its machines, which have no goroutine, socket or clock of
 // their own.
-//
-// Called by nodeagent/peers, which runs a Transport of nodeagent/health, nodeagent/change,
-// nodeagent/pathmtu and its own search for endpoints.
 package transport
 
 import (

@@ -2,9 +2,6 @@
 // WireGuard protocol behind it, for kernels without WireGuard. It runs as its
 // own process, so that tunnels outlive a restart of the agent, and is
 // configured like a kernel device, through the socket that wgctrl and wg(8) use.
-//
-// Called by nodeagent (host, kernel), which has one process for each device, and by cmd/hawser-agent, which
-// is that process.
 package tunnel
 
 import (

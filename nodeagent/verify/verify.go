@@ -1,8 +1,5 @@
 // Package verify proves that exports are reached from a node: it looks their names up as
 // a client of the node does, and opens a TCP connection to each address that is answered.
-//
-// Called by nodeagent/control, which tries its own node, and by cmd/hawser and cmd/hawser-agent, which
-// print the result.
 package verify
 
 import (

@@ -1,8 +1,6 @@
 // Package watch tells when the content of a folder may have changed: by
 // editors, by an atomic rename, or by the swap of a symbolic link as the kubelet
 // does it for a ConfigMap. It never says what changed; the reader looks again.
-//
-// Called by nodeagent/input and nodeagent/facts.
 package watch
 
 import (

@@ -4,9 +4,6 @@
 //
 // What a message says proves nothing: every piece has to bring what its receiver gave to
 // the sender alone (see docs/security.md), and that is for the machines to judge.
-//
-// Called by nodeagent/transport, which reads and dispatches messages, and by the machines that
-// make them: nodeagent/health, nodeagent/change and nodeagent/pathmtu.
 package wire
 
 import (

@@ -2,8 +2,6 @@
 // server-side apply with one field manager, an inventory of what was applied, so
 // that what leaves the tree is deleted, and a plan that is computed once and then
 // printed or carried out. It also takes Hawser out of a cluster again.
-//
-// Called by cmd/hawser for hawser apply, diff --live, status, gather and uninstall.
 package apply
 
 import (

@@ -2,8 +2,6 @@
 // go-git: one on this machine, on whose object store it works directly, or a
 // remote one, of which it keeps a mirror. It never touches a work tree or an
 // index.
-//
-// Called by reconciler, and by cmd/hawser for what commands read of branches.
 package repo
 
 import (

@@ -1,9 +1,6 @@
 // Package keys derives every secret of a clusterset from a root key, or several
 // that serve epochs of keys after each other, and seals each cluster's part to that
 // cluster's age recipient. It is pure apart from the randomness of age encryption.
-//
-// Called by render, by reconciler, which reads the root key, and by cmd/hawser for hawser
-// keys.
 package keys
 
 import (

@@ -6,8 +6,6 @@
 // wherever it reads a file, with no option against it. So every entry that it
 // would follow is looked at first, and only plain relative paths of files and
 // folders that the tree has are left.
-//
-// Called by render for patches, by reconciler/apply for the objects of a folder, and by lab.
 package kustomize
 
 import (

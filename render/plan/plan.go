@@ -1,8 +1,6 @@
 // Package plan tells what changes between two rendered trees: for people as
 // text, for tools as JSON. It reads the trees alone, so that whatever would be
 // published can be compared with whatever is.
-//
-// Called by cmd/hawser for hawser diff.
 package plan
 
 import (

@@ -1,7 +1,5 @@
 // Package allocate gives a topology the blocks, addresses and lanes that its lock lacks, moves
 // what somebody asks to move, and says when a lock is stale. What the lock holds stays.
-//
-// Called by reconciler and cmd/hawser.
 package allocate
 
 import (

@@ -1,7 +1,5 @@
 // Package capacity counts the addresses that a topology needs and checks that its pools and
 // blocks have so many.
-//
-// Called by schema/validate.
 package capacity
 
 import (

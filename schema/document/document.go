@@ -1,8 +1,5 @@
 // Package document owns the text of a YAML file: it parses it strictly, knows the line and the
 // column of every value, and says what is wrong where it is no YAML.
-//
-// Called by schema/load and schema/lockfile, which read files; by schema/ownership, reconciler
-// and cmd/hawser, which say where something stands.
 package document
 
 import (

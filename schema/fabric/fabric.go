@@ -1,10 +1,6 @@
 // Package fabric is the compiled clusterset: the one document that every agent
 // reads. It is a wire contract: an agent accepts unknown fields (they come from
 // a newer reconciler) and refuses an unknown apiVersion.
-//
-// Called by render, which writes it; by nodeagent and the packages below it, which read it; by
-// schema, reconciler, lab, internal/arrival, internal/clustermap, internal/matrix,
-// internal/ui and cmd/hawser.
 package fabric
 
 import (

@@ -1,7 +1,5 @@
 // Package load reads topology files, and others whose rules are tags: YAML to the types of
 // package schema, with defaults, each mistake with its place. It formats them, too.
-//
-// Called by reconciler, lab and cmd/hawser.
 package load
 
 import (

@@ -1,8 +1,5 @@
 // Package lockfile owns the lock beside a topology: what it holds, how it is read and written,
 // and what is taken out of it. What a topology needs of it are its demands.
-//
-// Called by schema/allocate and schema/overlay, which decide what is in it; by render, which
-// takes addresses from it; by reconciler and cmd/hawser.
 package lockfile
 
 import (

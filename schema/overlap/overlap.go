@@ -1,8 +1,5 @@
 // Package overlap finds which prefixes of clusters overlap, in one sweep over all of them, and
 // which clusters are therefore hidden behind global addresses.
-//
-// Called by schema/validate and schema/capacity, which check prefixes, and by render, which
-// says to agents who is hidden.
 package overlap
 
 import (

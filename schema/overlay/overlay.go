@@ -1,7 +1,5 @@
 // Package overlay lays a lock over the one that is published, so that nothing that is published
 // moves, whatever branches were merged.
-//
-// Called by reconciler.
 package overlay
 
 import (

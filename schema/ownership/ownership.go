@@ -1,7 +1,5 @@
 // Package ownership finds in what two versions of a topology differ, and who owns each
 // difference.
-//
-// Called by reconciler, which asks whether the owners signed.
 package ownership
 
 import (

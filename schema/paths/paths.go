@@ -1,7 +1,5 @@
 // Package paths makes the paths by which findings and the lock name a part of a topology:
 // clusters[g1].podCIDRs[0].
-//
-// Called by schema, whose packages name what they read, check and allocate.
 package paths
 
 import (

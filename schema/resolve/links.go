@@ -1,7 +1,5 @@
 // Package resolve says what each link between two clusters is made with, of what the topology,
 // the two clusters and the link itself say.
-//
-// Called by schema/validate, which checks what comes out, and by render, which writes it down.
 package resolve
 
 import (

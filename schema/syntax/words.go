@@ -1,8 +1,5 @@
 // Package syntax checks single values, whatever topology they stand in: names, images,
 // quantities, recipients, and the words that not every YAML tool reads alike.
-//
-// Called by schema/document, schema/load and schema/lockfile, which read values, and by
-// schema/validate; by render and cmd/hawser for values that do not come from a topology.
 package syntax
 
 import (

@@ -1,7 +1,5 @@
 // Package tags reads the tags of struct fields, which are rules: defaults, enums, ranges, what
 // is required, what names an item and who owns a field. Package schema lists them.
-//
-// Called by schema, whose packages fill in defaults, decode, check and find owners by them.
 package tags
 
 import (

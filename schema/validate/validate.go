@@ -1,7 +1,5 @@
 // Package validate checks what a topology says that has its defaults. Findings name paths;
 // package load adds the places.
-//
-// Called by schema/load.
 package validate
 
 import (

@@ -1,6 +1,4 @@
 // Package live fills a map of a clusterset with what its agents report. It is pure.
-//
-// Called by cmd/hawser for hawser graph --live, and by internal/ui.
 package live
 
 import (

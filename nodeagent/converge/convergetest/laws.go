@@ -1,7 +1,5 @@
 // Package convergetest holds the laws that every kind of converge must keep,
 // and a kind in memory that keeps them.
-//
-// Called by the tests of nodeagent (converge, kernel, ipsec, objects).
 package convergetest
 
 import (

@@ -2,8 +2,6 @@
 // on a real kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters
 // run the real agent in network namespaces of their own, with a bridge between
 // them on which everything is seen.
-//
-// Called by nobody: go test runs it.
 package drivertest
 
 import (

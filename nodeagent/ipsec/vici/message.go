@@ -2,8 +2,6 @@
 // Interface, as described in the README of strongSwan's vici plugin
 // (src/libcharon/plugins/vici/README.md). A message is a tree of sections; a
 // client sends commands, and charon streams what is long as events.
-//
-// Called by nodeagent/ipsec.
 package vici
 
 import (

@@ -1,8 +1,6 @@
 // Package kubetest is a small API server for tests: it lists, watches, selects
 // and applies objects of any kind, and fails when it is told to. It knows no
 // schemas, defaults or controllers.
-//
-// Called by the tests of nodeagent and cmd/hawser.
 package kubetest
 
 import (

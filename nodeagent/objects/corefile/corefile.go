@@ -2,9 +2,6 @@
 // servers into the configuration of a cluster's own DNS, and takes it out again,
 // byte for byte. It is pure text work: it reads and writes nothing itself, and it
 // never guesses what somebody else's text means.
-//
-// Called by nodeagent and nodeagent/objects to put it in, and by reconciler (apply, discover)
-// to find it and take it out.
 package corefile
 
 import (

@@ -1,8 +1,6 @@
 // Package roundtest records what running agents see, round after round, for tests that make
 // the same rounds again. A recording holds no keys: a replay gives each gateway keys of its
 // own.
-//
-// Called by the tests of nodeagent/round, and by chaos runs in e2e.
 package roundtest
 
 import (

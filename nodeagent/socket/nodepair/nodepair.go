@@ -1,8 +1,6 @@
 // Package nodepair gives tests two network namespaces that are nodes of one
 // cluster as Hawser lays them out: an underlay with the nodes' addresses, and
 // hw-vx0, a VXLAN with permanent entries and no address.
-//
-// Called by the tests of nodeagent (dns, feed, health).
 package nodepair
 
 import (

@@ -3,9 +3,6 @@
 // sees. It knows the compiled clusterset alone: that backends are ready and links are
 // alive is taken for granted; internal/arrival adds what agents report of both. What
 // packets may do schema/fabric/reach says. It is pure.
-//
-// Called by cmd/hawser for hawser explain, and by internal/matrix, internal/webreport
-// and internal/arrival.
 package explain
 
 import (

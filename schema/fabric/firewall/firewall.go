@@ -1,9 +1,6 @@
 // Package firewall says which ports have to be open for the links of a clusterset, where
 // and for whom. What nodes and gateways ask each other inside the tunnels needs none. It
 // is pure.
-//
-// Called by cmd/hawser for hawser firewall, by render/plan for ports that a change needs, and
-// by render for the Services of gateways.
 package firewall
 
 import (

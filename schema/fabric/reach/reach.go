@@ -2,9 +2,6 @@
 // docs/datapath.md and docs/security.md, and knows nothing of rules: a test (e2e/reach)
 // holds the rules of a gateway to it, with packets through a real kernel. The plan of a
 // change and hawser explain ask the same functions. It is pure.
-//
-// Called by schema/fabric/explain, render/plan and internal/arrival. e2e/reach compares it
-// with a real kernel.
 package reach
 
 import (

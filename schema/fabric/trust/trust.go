@@ -5,9 +5,6 @@
 //
 // Signatures are those of OpenSSH (PROTOCOL.sshsig), so that ssh-keygen -Y verify
 // checks them too, and signers are written as in its allowed_signers files.
-//
-// Called by nodeagent, which admits documents; by render, reconciler, lab and
-// cmd/hawser, which sign them or name signers.
 package trust
 
 import (
