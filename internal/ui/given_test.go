@@ -132,7 +132,7 @@ func TestOneClusterReports(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, states[name], want)
 		}
 	}
-	if got.Of != "g1" || len(got.Without) != 3 || len(got.Silent) != 1 || strings.ContainsAny(body, "<>") {
+	if got.Of != "g1" || len(got.Without) != 2 || len(got.Silent) != 1 || strings.ContainsAny(body, "<>") {
 		t.Errorf("have %.2000s", body)
 	}
 }
