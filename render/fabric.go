@@ -96,9 +96,6 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
 		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
-	if c.Location != nil {
-		out.Location = &fabric.Location{Latitude: *c.Location.Latitude, Longitude: *c.Location.Longitude}
-	}
 	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
 	switch c.DNS {
 	case fabric.DNSNone:

@@ -33,12 +33,9 @@ type Cluster struct {
 	// Name of the cluster, a DNS label; unique in the clusterset.
 	Name string `json:"name" required:"true"`
 	// Principals that may, besides trust.owners, change the fields that affect this
-	// cluster alone: recipient, location, dns, crds, gateways, egress, and tunnel except
-	// tunnel.driver; and the files below patches/clusters/<name>.
+	// cluster alone: recipient, dns, crds, gateways, egress, and tunnel except tunnel.driver;
+	// and the files below patches/clusters/<name>.
 	Owners []string `json:"owners,omitempty"`
-	// Where the cluster is, for maps: they are maps of the world once a cluster has one.
-	// Traffic does not depend on it.
-	Location *Location `json:"location,omitempty" owner:"cluster"`
 	// Prefixes that the cluster's pods have their addresses from; any number,
 	// either family.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
@@ -74,14 +71,6 @@ type Cluster struct {
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
 	// comes before one for the whole namespace.
 	Egress []EgressRule `json:"egress,omitempty" owner:"cluster"`
-}
-
-// Location is a place on the globe, in degrees (WGS 84).
-type Location struct {
-	// Degrees north of the equator, such as 50.11; south of it they are negative.
-	Latitude *float64 `json:"latitude" required:"true" min:"-90" max:"90"`
-	// Degrees east of Greenwich, such as 8.68; west of it they are negative.
-	Longitude *float64 `json:"longitude" required:"true" min:"-180" max:"180"`
 }
 
 // Gateway is a node that holds tunnels, or some of them that are picked by labels.

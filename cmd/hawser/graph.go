@@ -27,7 +27,7 @@ func newGraphCommand(a *app) *cobra.Command {
 		Use:   "graph [FILE|DIR|-]",
 		Short: "Draw the map of the clusterset",
 		Long: `Draw the clusters of a topology, their gateways and the links between them, as SVG,
-PNG, Mermaid (which GitHub and GitLab draw), DOT (for Graphviz) or JSON.
+Mermaid (which GitHub and GitLab draw), DOT (for Graphviz) or JSON.
 
 With --diff the map shows what is added (green), changed (yellow) and removed (red,
 dashed) since a branch, a tag, a commit or a folder of what is published; --diff rendered
@@ -47,7 +47,7 @@ Exit codes: 0 drawn, 2 error.`,
 	cmd.Flags().StringVar(&f.diff, "diff", "", "show what changes since this branch, tag, commit or folder")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "with --diff: path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.focus, "focus", "", "show this cluster and its neighbours only")
-	outputFlag(cmd, false, &f.output, "svg", "png", "mermaid", "dot", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "svg", "mermaid", "dot", "json", "yaml")
 	return cmd
 }
 
@@ -59,8 +59,6 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	case f.repo != "" && f.diff == "":
 		return errors.New("--repo names the repository to compare with: add --diff")
-	case f.output == "png" && terminal(a.out):
-		return errors.New("a PNG is not for a terminal: hawser graph -o png > map.png")
 	}
 	// The topology is read as the argument, so that -f does not name whom to ask, too.
 	if f.file != "" {
@@ -109,8 +107,6 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 		text = m.Mermaid()
 	case "dot":
 		text = m.DOT()
-	case "png":
-		return m.PNG(a.out)
 	default:
 		return a.encode(f.output, m)
 	}

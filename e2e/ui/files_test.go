@@ -149,48 +149,6 @@ func TestThousand(t *testing.T) {
 	accessible(ctx, t, "1,000 clusters")
 }
 
-// TestWorld: clusters on a map of the world, as cards, as dots and in groups; light and dark,
-// by keyboard, and a thousand within a second.
-func TestWorld(t *testing.T) {
-	for _, tt := range []struct {
-		name              string
-		clusters, without int
-		nodes             int
-	}{{"cards", 4, 1, 4}, {"dots", 40, 3, 40}, {"groups", 300, 5, 10}, {"thousand", 1000, 0, 10}} {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx := browser(t)
-			visit(ctx, t, serve(t, nil, around(t, tt.clusters, tt.without)))
-			until(ctx, t, patience, fmt.Sprintf("%s === %d", drawn, tt.nodes))
-			first := eval[float64](ctx, t, `new Promise((done) => requestAnimationFrame(() => done(performance.getEntriesByName('first picture')[0]?.startTime ?? -1)))`)
-			t.Logf("first picture after %.0f ms", first)
-			if limit := 1000 * slow(); first < 0 || tt.clusters == 1000 && first > limit {
-				t.Errorf("the first picture came after %.0f ms, want %.0f at most", first, limit)
-			}
-			until(ctx, t, patience, `document.querySelector('.canvas .sea') && document.querySelector('.canvas .land').getBBox().width > 100`)
-			if said := eval[bool](ctx, t, `document.querySelector('.canvas').textContent.includes('without a location')`); said != (tt.without > 0 && tt.clusters <= 64) {
-				t.Errorf("it is said that clusters have no location: %v", said)
-			}
-			shot(ctx, t, "world-"+tt.name)
-			accessible(ctx, t, tt.name)
-			size(ctx, t, 1280, 800, true)
-			shot(ctx, t, "world-"+tt.name+"-dark")
-			accessible(ctx, t, tt.name+", dark")
-			// By keyboard: into the last one.
-			run(ctx, t, chromedp.Evaluate(`document.querySelector('.canvas g[tabindex="0"]').focus()`, nil), chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.Enter))
-			if tt.clusters > 64 {
-				until(ctx, t, patience, fmt.Sprintf("%s === %d && document.querySelector('.canvas .land')", drawn, tt.clusters/10))
-				shot(ctx, t, "world-"+tt.name+"-group")
-				accessible(ctx, t, "a group of "+tt.name)
-				return
-			}
-			until(ctx, t, patience, `/[NS], .*[EW]/.test(document.querySelector('.details').textContent)`)
-			if about := eval[string](ctx, t, `document.activeElement.getAttribute('aria-label')`); !strings.Contains(about, "°") {
-				t.Errorf("a screen reader says %q", about)
-			}
-		})
-	}
-}
-
 // TestTwoPublications: any two of what was published are compared, by keyboard too, and the URL
 // is all that a colleague needs.
 func TestTwoPublications(t *testing.T) {

@@ -240,21 +240,11 @@ func accessible(ctx context.Context, t *testing.T, what string) {
 // many writes a topology of so many clusters, and gives its file.
 func many(t *testing.T, clusters int) string {
 	t.Helper()
-	return around(t, clusters, clusters)
-}
-
-// around does the same with locations of all but the first clusters.
-func around(t *testing.T, clusters, without int) string {
-	t.Helper()
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata:\n  name: many\nspec:\n  globalnet:\n    cidr: 242.0.0.0/8\n  clusters:\n")
 	regions := []string{"ams", "bom", "cdg", "dub", "eze", "fra", "gru", "hkg", "iad", "jnb"}
-	at := [][2]float64{{52.37, 4.9}, {19.07, 72.87}, {48.86, 2.35}, {53.35, -6.26}, {-34.6, -58.4}, {50.11, 8.68}, {-23.5, -46.6}, {22.3, 114.2}, {38.9, -77.4}, {-26.2, 28}}
 	for i := range clusters {
 		fmt.Fprintf(&out, "  - name: %s-%03d\n", regions[i%len(regions)], i)
-		if i >= without {
-			fmt.Fprintf(&out, "    location: {latitude: %g, longitude: %g}\n", at[i%len(at)][0], at[i%len(at)][1])
-		}
 		fmt.Fprintf(&out, "    podCIDRs: [10.%d.%d.0/24]\n    serviceCIDRs: [172.%d.%d.0/24]\n    globalnet: always\n    recipient: age1lr68929mj5ruklx8rh9mlp6z4cjtesjcqcdpfm6wwmhm8g20ndcqv40250\n    gateways:\n    - {name: a, node: gw, endpoints: [198.18.%d.%d]}\n",
 			i/250, i%250, 16+i/250, i%250, i/250, 1+i%250)
 	}

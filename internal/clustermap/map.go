@@ -1,6 +1,6 @@
 // Package clustermap is the map of a clusterset: its clusters, their gateways and the
 // links between them, as a fabric has them, with what changes and what state they are in.
-// It draws the map as SVG, PNG, Mermaid, Markdown and DOT. It is pure.
+// It draws the map as SVG, Mermaid, Markdown and DOT. It is pure.
 package clustermap
 
 import (
@@ -47,16 +47,14 @@ type Map struct {
 
 // Cluster is one member.
 type Cluster struct {
-	Name        string   `json:"name"`
-	PodCIDRs    []string `json:"podCIDRs"`
-	GlobalCIDRs []string `json:"globalCIDRs,omitempty"` // none for a flat cluster
-	Hub         bool     `json:"hub,omitempty"`         // passes on what others send each other
-	Exports     int      `json:"exports"`               // of the topology, that it has a part in
-	// Location is where it is on the globe; nil = not known.
-	Location *fabric.Location `json:"location,omitempty"`
-	Gateways []Gateway        `json:"gateways"`
-	Change   string           `json:"change,omitempty"` // added | changed | removed
-	State    string           `json:"state,omitempty"`  // up | partly | down | unknown
+	Name        string    `json:"name"`
+	PodCIDRs    []string  `json:"podCIDRs"`
+	GlobalCIDRs []string  `json:"globalCIDRs,omitempty"` // none for a flat cluster
+	Hub         bool      `json:"hub,omitempty"`         // passes on what others send each other
+	Exports     int       `json:"exports"`               // of the topology, that it has a part in
+	Gateways    []Gateway `json:"gateways"`
+	Change      string    `json:"change,omitempty"` // added | changed | removed
+	State       string    `json:"state,omitempty"`  // up | partly | down | unknown
 }
 
 // Gateway is one gateway of a cluster.
@@ -180,7 +178,7 @@ func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMes
 
 func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
 	out := Cluster{
-		Name: c.Name, PodCIDRs: listing.Texts(c.PodCIDRs), Gateways: []Gateway{}, Location: c.Location,
+		Name: c.Name, PodCIDRs: listing.Texts(c.PodCIDRs), Gateways: []Gateway{},
 		Hub: f.Shape.Mode == fabric.ModeHub && graph.Passes(c.Name),
 	}
 	if c.Globalnet {

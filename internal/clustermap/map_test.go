@@ -1,13 +1,10 @@
 package clustermap
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"flag"
 	"fmt"
-	"image/color"
-	"image/png"
 	"io"
 	"net/netip"
 	"os"
@@ -81,38 +78,6 @@ func golden(t *testing.T, name, have string) {
 	}
 	if d := cmp.Diff(string(want), have); d != "" {
 		t.Errorf("%s (-want +have):\n%s", name, d)
-	}
-}
-
-// TestPNG reads the picture back: what goes is red, what comes is green.
-func TestPNG(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if err := Compare(changed()).PNG(&out); err != nil {
-		t.Fatal(err)
-	}
-	img, err := png.Decode(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[color.RGBA]int{}
-	for y := range img.Bounds().Dy() {
-		for x := range img.Bounds().Dx() {
-			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
-		}
-	}
-	for _, tone := range []svg.Tone{svg.Good, svg.Fair, svg.Bad} {
-		if seen[pngColor(tone)] < 100 {
-			t.Errorf("colour %v: %d pixels", pngColor(tone), seen[pngColor(tone)])
-		}
-	}
-	names := make([]string, 3000)
-	for i := range names {
-		names[i] = fmt.Sprintf("c%04d", i)
-	}
-	const want = "use -o svg, or --focus on one cluster"
-	if err := New(world(fabric.Shape{}, names...)).PNG(io.Discard); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("3000 clusters: %v, want %q", err, want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"hawser.dev/hawser/internal/listing"
@@ -30,33 +29,19 @@ const (
 type scene struct{ svg.Drawing }
 
 // Place is where the layout has a cluster: the middle of its card or dot, in pixels, and
-// the direction of its name from there, in radians clockwise from the right. Pin is where it
-// would be if there were room; nil = there.
-type Place struct {
-	X, Y, Angle float64
-	Pin         *svg.Point
-}
+// the direction of its name from there, in radians clockwise from the right.
+type Place struct{ X, Y, Angle float64 }
 
 // Layout is where the clusters of a map are in a picture, in pixels.
 type Layout struct {
 	Places        []Place // in the order of Clusters
 	Width, Height float64 // below is no room for a legend yet
 	Cards         bool    // there is room for a card each, else they are dots with names
-	// Frame is the map of the world, nil = there is none, and Land what is land on it, as
-	// outlines that are filled by the rule of even and odd.
-	Frame *svg.Box
-	Land  [][]svg.Point
-	// Beside is where clusters without a location begin, nil = there are none.
-	Beside *svg.Point
 }
 
-// Layout places a map: on a map of the world, where a cluster has a location; otherwise on
-// an ellipse in the order of the names, hubs on one inside. A link that comes or goes moves
-// nothing.
+// Layout places the clusters on an ellipse in the order of their names, and hubs on one
+// inside. A link that comes or goes moves nothing.
 func (m *Map) Layout() Layout {
-	if slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Location != nil }) {
-		return m.world()
-	}
 	cards := len(m.Clusters) <= maxCards
 	var inner, outer []int
 	for i := range m.Clusters {
@@ -117,17 +102,9 @@ func (m *Map) Drawing() *svg.Drawing {
 	l := m.Layout()
 	places, cards := l.Places, l.Cards
 	title := "Clusterset " + m.Clusterset
-	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards, Sea: l.Frame, Land: l.Land,
+	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards,
 		About: fmt.Sprintf("%s: %s, %s", title, listing.Count(len(m.Clusters), "cluster"), listing.Count(len(m.Links), "link"))}}
 	s.Texts = append(s.Texts, svg.Text{X: margin, Y: margin, Size: 18, Bold: true, Anchor: "start", Text: title})
-	if l.Beside != nil {
-		s.Texts = append(s.Texts, svg.Text{X: l.Beside.X, Y: l.Beside.Y, Size: 12, Faint: true, Anchor: "start", Text: "without a location"})
-	}
-	for i, p := range places {
-		if p.Pin != nil {
-			s.Leads = append(s.Leads, svg.Line{X1: p.Pin.X, Y1: p.Pin.Y, X2: p.X, Y2: p.Y, About: m.Clusters[i].Name})
-		}
-	}
 	at := make(map[string]int, len(m.Clusters))
 	for i := range m.Clusters {
 		at[m.Clusters[i].Name] = i
@@ -216,7 +193,7 @@ func (s *scene) spot(c *Cluster, at Place) {
 		r = 9
 	}
 	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), About: c.about()})
-	if c.Hub && s.Sea == nil { // on a ring inside, where there is room above
+	if c.Hub { // on a ring inside, where there is room above
 		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: cut(Identifier(c.Name), maxName)})
 		return
 	}
@@ -224,7 +201,7 @@ func (s *scene) spot(c *Cluster, at Place) {
 	if math.Cos(at.Angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.Texts = append(s.Texts, svg.Text{X: at.X + float64((r+6)*math.Cos(at.Angle)), Y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, Size: 12, Anchor: anchor, Halo: s.Sea != nil,
+	s.Texts = append(s.Texts, svg.Text{X: at.X + float64((r+6)*math.Cos(at.Angle)), Y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, Size: 12, Anchor: anchor,
 		Turn: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
 }
 

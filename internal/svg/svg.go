@@ -29,15 +29,10 @@ type Drawing struct {
 	About         string // for who cannot see it
 	Thin          bool   // so many lines that thick ones would hide everything
 	Bands         []Box  // behind everything
-	// Sea and Land are a map of the world behind all else; Land are outlines that are filled
-	// by the rule of even and odd. Leads are thin lines from a point of it to what belongs there.
-	Sea   *Box
-	Land  [][]Point
-	Leads []Line
-	Lines []Line
-	Boxes []Box
-	Dots  []Dot
-	Texts []Text
+	Lines         []Line
+	Boxes         []Box
+	Dots          []Dot
+	Texts         []Text
 }
 
 // Point is a place in a drawing.
@@ -72,7 +67,6 @@ type Text struct {
 	Bold   bool
 	Faint  bool
 	Mono   bool // characters of one width
-	Halo   bool // told from what is behind it; see World
 	Tone   Tone
 	Anchor string  // start, middle or end
 	Turn   float64 // degrees, around X and Y
@@ -111,13 +105,6 @@ const More = `
 }
 `
 
-// World has the colours of a map of the world.
-const World = `
-.sea{fill:#f3f6f9}.land{fill:#e3e8ec}.lead{stroke:#59636e;stroke-width:.8;stroke-dasharray:1 3}.pin{fill:#59636e}
-.halo{stroke:#f3f6f9;stroke-width:3;paint-order:stroke;stroke-linejoin:round}
-@media (prefers-color-scheme:dark){.halo{stroke:#10161d}.sea{fill:#10161d}.land{fill:#21282f}.lead{stroke:#9198a1}.pin{fill:#9198a1}}
-`
-
 // String gives the drawing as a document of its own.
 func (d *Drawing) String() string {
 	var out strings.Builder
@@ -127,16 +114,13 @@ func (d *Drawing) String() string {
 	if d.more() {
 		out.WriteString("<style>" + More + "</style>\n")
 	}
-	if d.Sea != nil {
-		out.WriteString("<style>" + World + "</style>\n")
-	}
 	fmt.Fprintf(&out, `<rect class="back" width="%.0f" height="%.0f"/>`+"\n", d.Width, d.Height)
 	d.elements(&out)
 	out.WriteString("</svg>\n")
 	return out.String()
 }
 
-// Inline gives the drawing for a page that has Style, More and World already.
+// Inline gives the drawing for a page that has Style and More already.
 func (d *Drawing) Inline() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
@@ -164,14 +148,6 @@ func (d *Drawing) elements(out *strings.Builder) {
 	if d.more() {
 		step = "step "
 	}
-	if d.Sea != nil {
-		fmt.Fprintf(out, `<rect class="sea" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="8"/>`+"\n", d.Sea.X, d.Sea.Y, d.Sea.W, d.Sea.H)
-		fmt.Fprintf(out, `<path class="land" fill-rule="evenodd" d="%s"/>`+"\n", Outlines(d.Land))
-	}
-	for _, l := range d.Leads {
-		fmt.Fprintf(out, `<line class="lead" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", l.X1, l.Y1, l.X2, l.Y2)
-		fmt.Fprintf(out, `<circle class="pin" cx="%.1f" cy="%.1f" r="3">%s</circle>`+"\n", l.X1, l.Y1, title(l.About))
-	}
 	for _, b := range d.Bands {
 		fmt.Fprintf(out, `<rect class="band" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="8"/>`+"\n", b.X, b.Y, b.W, b.H)
 	}
@@ -192,25 +168,10 @@ func (d *Drawing) elements(out *strings.Builder) {
 	}
 }
 
-// Outlines gives closed outlines as the d of a path, in whole pixels.
-func Outlines(rings [][]Point) string {
-	var out strings.Builder
-	for _, ring := range rings {
-		for i, p := range ring {
-			fmt.Fprintf(&out, "%c%.0f %.0f", "ML"[min(i, 1)], p.X, p.Y)
-		}
-		out.WriteByte('Z')
-	}
-	return out.String()
-}
-
 func (t *Text) write(out *strings.Builder) {
 	class, weight, turn := strings.TrimSpace(t.Tone.class()), "", ""
 	if t.Faint {
 		class = strings.TrimSpace(class + " faint")
-	}
-	if t.Halo {
-		class = strings.TrimSpace(class + " halo")
 	}
 	if t.Mono {
 		class = strings.TrimSpace(class + " mono")

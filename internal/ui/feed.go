@@ -13,7 +13,6 @@ import (
 
 	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/clustermap/live"
-	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -40,8 +39,6 @@ type head struct {
 	Width      float64  `json:"width"`
 	Height     float64  `json:"height"`
 	Cards      bool     `json:"cards"`             // there is room for a card for each cluster
-	World      *area    `json:"world,omitempty"`   // the map of the world, if there is one
-	Beside     *spot    `json:"beside,omitempty"`  // where clusters without a location begin
 	Live       bool     `json:"live"`              // agents are asked
 	Of         string   `json:"of,omitempty"`      // the cluster whose agents alone are
 	Without    []string `json:"without,omitempty"` // views that there are not
@@ -51,33 +48,12 @@ type head struct {
 	At time.Time `json:"at"`
 }
 
-// area and spot are a part and a point of the picture.
-type area struct {
-	X float64 `json:"x"`
-	Y float64 `json:"y"`
-	W float64 `json:"width"`
-	H float64 `json:"height"`
-}
-
-type spot struct {
-	X float64 `json:"x"`
-	Y float64 `json:"y"`
-}
-
-func spotOf(p *svg.Point) *spot {
-	if p == nil {
-		return nil
-	}
-	return &spot{p.X, p.Y}
-}
-
 // cluster is a cluster of the map with its place.
 type cluster struct {
 	clustermap.Cluster
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`
 	Angle  float64 `json:"angle"`
-	Pin    *spot   `json:"pin,omitempty"`    // where it is on the map of the world, if it is drawn elsewhere
 	Source string  `json:"source,omitempty"` // file:line
 	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered
 }
@@ -250,10 +226,7 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 	p := &picture{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
 		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
-			Beside: spotOf(layout.Beside), Live: r.Asked, Of: of, Silent: append([]Silent{}, r.Silent...), At: at},
-	}
-	if f := layout.Frame; f != nil {
-		p.head.World = &area{f.X, f.Y, f.W, f.H}
+			Live: r.Asked, Of: of, Silent: append([]Silent{}, r.Silent...), At: at},
 	}
 	nodes := map[string][]node{}
 	for i := range r.Agents {
@@ -265,7 +238,7 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 		c := &m.Clusters[i]
 		at := layout.Places[i]
 		fmt.Fprintf(&names, "%s %.0f %.0f ", c.Name, at.X, at.Y)
-		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, spotOf(at.Pin), set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
+		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
 	pairs := p.pairs(m.Links, r.Agents, before, at)
@@ -362,13 +335,12 @@ func (p *picture) count(key string, before *picture, bytes int64, at time.Time) 
 // whole is a picture as the page gets it first.
 type whole struct {
 	head
-	Land     string            `json:"land,omitempty"` // outlines, as the d of a path of SVG
 	Clusters []json.RawMessage `json:"clusters"`
 	Links    []json.RawMessage `json:"links"`
 }
 
 func (p *picture) whole() whole {
-	w := whole{head: p.head, Land: svg.Outlines(p.layout.Land), Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
+	w := whole{head: p.head, Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
 	for _, key := range p.order {
 		if strings.HasPrefix(key, "cluster/") {
 			w.Clusters = append(w.Clusters, p.pieces[key])

@@ -39,9 +39,9 @@ details summary{cursor:pointer}td small,th small{display:block;color:var(--faint
 func Page(title, lead string, sections []Section) string {
 	var out strings.Builder
 	out.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	fmt.Fprintf(&out, `<meta http-equiv="Content-Security-Policy" content="%s">`+"\n", policy(style, svg.Style, svg.More, svg.World))
+	fmt.Fprintf(&out, `<meta http-equiv="Content-Security-Policy" content="%s">`+"\n", policy(style, svg.Style, svg.More))
 	out.WriteString(`<meta name="referrer" content="no-referrer">` + "\n" + `<meta name="viewport" content="width=device-width, initial-scale=1">` + "\n")
-	fmt.Fprintf(&out, "<title>%s</title>\n<style>%s</style>\n<style>%s</style>\n<style>%s</style>\n<style>%s</style>\n</head>\n<body>\n", svg.Escape(title), style, svg.Style, svg.More, svg.World)
+	fmt.Fprintf(&out, "<title>%s</title>\n<style>%s</style>\n<style>%s</style>\n<style>%s</style>\n</head>\n<body>\n", svg.Escape(title), style, svg.Style, svg.More)
 	fmt.Fprintf(&out, "<h1>%s</h1>\n<p class=\"lead\">%s</p>\n", svg.Escape(title), svg.Escape(lead))
 	if len(sections) > 1 {
 		out.WriteString("<nav>")

@@ -32,7 +32,7 @@ func TestPage(t *testing.T) {
 		t.Fatalf("policy %v", allowed)
 	}
 	styles := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(page, -1)
-	if len(styles) != 4 {
+	if len(styles) != 3 {
 		t.Errorf("%d styles", len(styles))
 	}
 	for _, s := range styles {

@@ -155,7 +155,7 @@ func causesOf(e *Entry, field string) []string {
 		switch field {
 		case "":
 			return []string{own}
-		case "podCIDRs", "serviceCIDRs", "dns", "location":
+		case "podCIDRs", "serviceCIDRs", "dns":
 			return at(field)
 		case "globalnet":
 			return slices.Concat(at("globalnet", "podCIDRs", "serviceCIDRs"), others, []string{"globalnet"})

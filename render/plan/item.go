@@ -147,7 +147,6 @@ func clusterItem(c *fabric.Cluster) item {
 		field("mappings", strings.Join(mappings, ", ")),
 		field("dynamic exports", list(c.Dynamic)),
 		field("dns", dnsOf(c)),
-		field("location", degrees(c.Location)),
 	}}
 }
 
@@ -157,14 +156,6 @@ func dnsOf(c *fabric.Cluster) string {
 		return fabric.DNSAuto
 	}
 	return cmp.Or(c.ClusterDNS, fabric.DNSNone)
-}
-
-// degrees writes where a cluster is; empty = that is not known.
-func degrees(l *fabric.Location) string {
-	if l == nil {
-		return ""
-	}
-	return fmt.Sprintf("latitude %g, longitude %g", l.Latitude, l.Longitude)
 }
 
 func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {

@@ -111,14 +111,6 @@ type Cluster struct {
 	// cluster's Corefile imports what stands in that ConfigMap.
 	PreferCustomDNS bool      `json:"preferCustomDNS,omitempty"`
 	Gateways        []Gateway `json:"gateways"`
-	// Location is where the cluster is, for maps alone; nil = not known.
-	Location *Location `json:"location,omitempty"`
-}
-
-// Location is a place on the globe, in degrees (WGS 84).
-type Location struct {
-	Latitude  float64 `json:"latitude"`  // north of the equator, -90 to 90
-	Longitude float64 `json:"longitude"` // east of Greenwich, -180 to 180
 }
 
 // Mapping maps addresses of Pods 1:1 to those of Global, same host part.

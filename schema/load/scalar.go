@@ -159,8 +159,6 @@ func mappingHint(t *trail, n *yaml.Node) string {
 	switch {
 	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // what the policies look like in prose
 		return "write balance: {policy: " + diag.Clip(n.Value) + "}"
-	case t != nil && t.label == "location": // what map services give: 50.11, 8.68
-		return "write location: {latitude: 50.11, longitude: 8.68}"
 	}
 	return ""
 }

@@ -45,25 +45,6 @@ function ring(names, step, left, top) {
   return { places, width: 2 * (left + rx), height: 2 * (top + ry) };
 }
 
-/** Where groups are on the map of the world: in the middle of their clusters, or the nearest free place. */
-function onWorld(groups, clusters, head) {
-  const places = new Map(), w = 130, h = 100;
-  const shrink = Math.min(1, 1100 / head.width); // so that what is written can be read
-  const free = (x, y) => [...places.values()].every((p) => Math.abs(p.x - x) >= w || Math.abs(p.y - y) >= h);
-  const steps = [];
-  for (let i = -40; i <= 40; i++) for (let j = -40; j <= 40; j++) steps.push([(i * w) / 4, (j * h) / 4]);
-  steps.sort((a, b) => a[0] ** 2 + a[1] ** 2 - b[0] ** 2 - b[1] ** 2);
-  for (const [key, names] of groups) {
-    const located = names.map((n) => clusters.get(n)).filter((c) => c.location);
-    const of = located.length ? located : names.map((n) => clusters.get(n));
-    const middle = (what) => of.reduce((sum, c) => sum + (c.pin ?? c)[what], 0) / of.length;
-    const x = middle('x') * shrink, y = middle('y') * shrink;
-    const [dx, dy] = steps.find((t) => free(x + t[0], y + t[1])) ?? [0, 0];
-    places.set(key, { x: x + dx, y: y + dy, angle: 0 });
-  }
-  return { places, shrink, width: Math.max(head.width * shrink, ...[...places.values()].map((p) => p.x + w)), height: head.height * shrink };
-}
-
 /** What is shown: which nodes and links, and where. */
 function sceneOf(view) {
   const { head, clusters, links } = store;
@@ -71,7 +52,7 @@ function sceneOf(view) {
   const groups = names.length > LARGE ? groupsOf(names) : null;
   if (groups && !view.group && view.as !== 'clusters' && !view.focus) {
     const keys = [...groups.keys()];
-    const { places, width, height, shrink } = head.world ? onWorld(groups, clusters, head) : ring(keys, 150, 130, 110);
+    const { places, width, height } = ring(keys, 150, 130, 110);
     const of = new Map();
     for (const [k, list] of groups) for (const n of list) of.set(n, k);
     const joined = new Map();
@@ -85,17 +66,9 @@ function sceneOf(view) {
       joined.set(key, j);
     }
     return {
-      kind: 'groups', width, height, shrink, groups,
+      kind: 'groups', width, height, groups,
       nodes: keys.map((k) => ({ key: k, ...places.get(k), members: groups.get(k) })),
       links: [...joined.values()].map((j) => ({ ...j, state: together(j.states) })),
-    };
-  }
-  if (groups && view.group && groups.has(view.group) && !view.focus && head.world) {
-    const list = new Set(groups.get(view.group));
-    return {
-      kind: 'dots', width: head.width, height: head.height, groups, closeUp: true,
-      nodes: [...list].map((n) => { const c = clusters.get(n); return { key: n, x: c.x, y: c.y, angle: 0, cluster: c }; }),
-      links: [...links.values()].filter((l) => list.has(l.between[0]) && list.has(l.between[1])),
     };
   }
   if (groups && view.group && groups.has(view.group) && !view.focus) {
@@ -133,16 +106,9 @@ function aboutLink(l) {
   return parts.filter(Boolean).join(', ');
 }
 
-/** A location as people write it: 50.11° N, 8.68° E. */
-function place(c) {
-  if (!c.location) return '';
-  const { latitude: n, longitude: e } = c.location;
-  return `${Math.abs(n)}° ${n < 0 ? 'S' : 'N'}, ${Math.abs(e)}° ${e < 0 ? 'W' : 'E'}`;
-}
-
 function aboutCluster(c) {
   const down = c.gateways.filter((g) => g.state === 'down').map((g) => g.name);
-  return [`cluster ${c.name}`, c.hub && 'hub', c.state, place(c), plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
+  return [`cluster ${c.name}`, c.hub && 'hub', c.state, plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
 }
 
 /** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
@@ -174,8 +140,8 @@ export function open(main, query, page) {
   function fit() { box = [0, 0, scene.width, scene.height * 1.12]; look(); } // the legend is below
   // So that what is found among many dots can be read.
   function fitFound() {
-    const found = scene.closeUp ? scene.nodes : scene.kind === 'dots' && view.q ? scene.nodes.filter((n) => matches(n.key)) : [];
-    if (!found.length || found.length > 60 && !scene.closeUp) { fit(); return; }
+    const found = scene.kind === 'dots' && view.q ? scene.nodes.filter((n) => matches(n.key)) : [];
+    if (!found.length || found.length > 60) { fit(); return; }
     const xs = found.map((n) => n.x), ys = found.map((n) => n.y), room = 170;
     box = [Math.min(...xs) - room, Math.min(...ys) - room, Math.max(...xs) - Math.min(...xs) + 2 * room, Math.max(...ys) - Math.min(...ys) + 2 * room];
     look();
@@ -233,7 +199,7 @@ export function open(main, query, page) {
   // Names are written where there is room for them, and always of what is looked for.
   function readable() {
     if (scene?.kind !== 'dots' || !box) return;
-    const k = scale(), room = store.head.world ? k >= 0.75 : 26 * k >= 11;
+    const k = scale(), room = 26 * k >= 11;
     for (const n of nodes.values()) {
       const c = store.clusters.get(n.key);
       const marked = n.g.classList.contains('found') || n.g.classList.contains('sel') || c?.hub || c?.state === 'down' || c?.state === 'partly';
@@ -251,7 +217,6 @@ export function open(main, query, page) {
     nodes = new Map(); lines = new Map();
     back.replaceChildren(); front.replaceChildren(); labels.replaceChildren();
     picture.replaceChildren(back, front, labels);
-    if (store.head.world) world();
     for (const l of scene.links) line(l);
     for (const n of scene.nodes) {
       const made = n.members ? bubble(n) : scene.kind === 'cards' ? card(n) : spot(n);
@@ -263,19 +228,6 @@ export function open(main, query, page) {
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
     if (!drawn) requestAnimationFrame(() => performance.mark('first picture'));
     if (key !== drawn) { drawn = key; fitFound(); } else look();
-  }
-
-  // The map of the world behind all else.
-  function world() {
-    const { world: w, beside } = store.head;
-    const behind = s('g', { 'aria-hidden': true }, s('rect', { class: 'sea', ...w, rx: 8 }), s('path', { class: 'land', 'fill-rule': 'evenodd', d: store.land }));
-    if (scene.shrink) behind.setAttribute('transform', `scale(${scene.shrink})`);
-    else if (beside) behind.append(s('text', { class: 'faint', x: beside.x, y: beside.y }, 'without a location'));
-    for (const n of scene.nodes) {
-      const pin = n.cluster?.pin;
-      if (pin) behind.append(s('line', { class: 'lead', x1: pin.x, y1: pin.y, x2: n.x, y2: n.y }), s('circle', { class: 'pin', cx: pin.x, cy: pin.y, r: 3 }));
-    }
-    picture.prepend(behind);
   }
 
   // The middle of what is seen of a line between two cards.
@@ -366,7 +318,7 @@ export function open(main, query, page) {
     const dot = s('circle', { class: 'dot', cx: n.x, cy: n.y, r });
     const lx = n.x + (r + 6) * Math.cos(n.angle), ly = n.y + (r + 6) * Math.sin(n.angle) + 4;
     const turn = ((n.angle * 180) / Math.PI + (left ? 180 : 0)) % 360;
-    const label = c.hub && !store.head.world
+    const label = c.hub
       ? s('text', { class: 'title middle halo', x: n.x, y: n.y - r - 5 }, cut(c.name, 20))
       : s('text', { class: `halo ${left ? 'end' : ''}`, x: lx, y: ly, transform: `rotate(${turn.toFixed(1)} ${lx.toFixed(1)} ${ly.toFixed(1)})` }, cut(c.name, 20));
     g.append(dot, label);
@@ -478,7 +430,7 @@ export function open(main, query, page) {
       h('p', {}, view.focus === c.name ? h('button', { type: 'button', click: () => page.set({ focus: '' }) }, 'show all links') : h('button', { type: 'button', click: () => page.set({ focus: c.name }) }, 'only its links'), ' ',
         h('a', { href: page.link('matrix', { q: c.name }) }, 'who reaches it')),
       h('dl', {}, h('dt', {}, 'pods'), h('dd', {}, c.podCIDRs.join(', ')), h('dt', {}, 'global'), h('dd', {}, c.globalCIDRs?.join(', ') || 'none: flat'),
-        h('dt', {}, 'exports'), h('dd', {}, c.exports), c.location ? [h('dt', {}, 'location'), h('dd', {}, place(c))] : [], c.source ? [h('dt', {}, 'topology'), h('dd', {}, h('code', {}, c.source))] : []),
+        h('dt', {}, 'exports'), h('dd', {}, c.exports), c.source ? [h('dt', {}, 'topology'), h('dd', {}, h('code', {}, c.source))] : []),
       h('h3', {}, 'Gateways'),
       table('Gateways', ['', 'name', 'node', 'endpoints'], c.gateways.map((g) => [state(g.state), g.name,
         store.head.live ? h('a', { href: page.link('node', { cluster: c.name, node: g.node }) }, g.node) : g.node, (g.endpoints ?? []).join(' ')])),

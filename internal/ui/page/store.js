@@ -2,7 +2,7 @@
 
 import { request, start } from './session.js';
 
-export const store = { head: null, land: '', clusters: new Map(), links: new Map(), heard: 0, lost: false, refusal: '' };
+export const store = { head: null, clusters: new Map(), links: new Map(), heard: 0, lost: false, refusal: '' };
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
@@ -20,9 +20,9 @@ export function listen(what) {
 function tell(change) { for (const l of [...listeners]) l(change); }
 
 function take(message, whole) {
-  const { clusters = [], links = [], gone = [], land, ...head } = message;
+  const { clusters = [], links = [], gone = [], ...head } = message;
   store.head = head;
-  if (whole) { store.land = land ?? ''; store.clusters.clear(); store.links.clear(); }
+  if (whole) { store.clusters.clear(); store.links.clear(); }
   for (const c of clusters) store.clusters.set(c.name, c);
   for (const l of links) store.links.set(linkKey(l), l);
   for (const g of gone) store.links.delete(`${g[0]}/${g[1]}`);
