@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/nodeagent/benchmark"
+	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/portcheck"
 )
 
@@ -27,6 +29,10 @@ func portcheckCommand() *cobra.Command {
 			var err error
 			if config.Key, err = hex.DecodeString(key); err != nil {
 				return fmt.Errorf("--key: %w", err)
+			}
+			everywhere := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+			if config.Networks, err = kernel.Networks(everywhere); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "networks of the node not read: %v\n", err)
 			}
 			check, err := portcheck.New(config)
 			if err != nil {

@@ -116,7 +116,7 @@ func printStatus(w io.Writer, s status.Status) error {
 		}
 	}
 	for _, x := range s.Problems {
-		p.line("note %s: %s", x.Path, x.Text)
+		p.line("note %s (%s): %s", x.Path, x.Code, x.Text)
 	}
 	return p.err
 }

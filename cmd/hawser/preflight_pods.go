@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/portcheck"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/firewall"
@@ -161,7 +162,7 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 	findings := map[string]diag.List{}
 	var out []measured
 	for _, p := range all {
-		findings[p.cluster] = append(findings[p.cluster], p.findings(all)...)
+		findings[p.cluster] = append(append(findings[p.cluster], p.findings(all)...), p.connected(f)...)
 		out = append(out, p.targets...)
 	}
 	return findings, out, nil
@@ -258,6 +259,33 @@ func (p *posted) findings(all []*posted) diag.List {
 		}
 		add(severity, "port-closed", "hawser firewall prints what has to be let in; check the endpoints of "+to+", too",
 			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), back)
+	}
+	return out
+}
+
+// connected reports networks of the gateway's node that overlap prefixes of other clusters.
+func (p *posted) connected(f *fabric.Fabric) diag.List {
+	if p.report == nil {
+		return nil
+	}
+	var out diag.List
+	own := f.Cluster(p.cluster)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == p.cluster {
+			continue
+		}
+		for _, prefix := range c.SeenFrom(own) {
+			for _, n := range p.report.Networks {
+				if prefix.Overlaps(n.Prefix) {
+					out = append(out, diag.Diagnostic{Severity: diag.Warning, Code: status.ConnectedNetwork,
+						Path: "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]",
+						Summary: fmt.Sprintf("node %s is connected to %s on %s, which overlaps %s of cluster %s: it sends nothing for these addresses to the cluster",
+							p.gateway.Where(), n.Prefix, n.Link, prefix, c.Name),
+						Hint: "use other addresses for the network or the cluster, or globalnet: always for the cluster if these are its pods or Services"})
+				}
+			}
+		}
 	}
 	return out
 }

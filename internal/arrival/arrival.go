@@ -233,6 +233,7 @@ func (l *live) trip(planned *explain.Trip) Trip {
 	} else {
 		t.take(l.resolved(from))
 		t.take(l.inside(from))
+		t.take(l.connected(from, t.Cluster))
 	}
 	if t.Cluster != from {
 		l.hops(&t, from)
@@ -289,6 +290,29 @@ func (l *live) inside(cluster string) finding {
 	}
 	text := fmt.Sprintf("pods of %s on %s are outside of its podCIDRs, and their packets are dropped", cluster, strings.Join(outside, ", "))
 	if len(outside) == len(l.agents[cluster]) {
+		return finding{Fails, text}
+	}
+	return finding{Unknown, text}
+}
+
+// connected reports whether nodes of a cluster send requests to an export in another cluster:
+// a network that the node is connected to may have the export's address.
+func (l *live) connected(from, to string) finding {
+	var nodes []string
+	for _, s := range l.agents[from] {
+		for _, p := range s.Problems {
+			if p.Code == status.ConnectedExport && p.Path == "exports["+l.export+"].clusters["+to+"]" {
+				nodes = append(nodes, s.Node)
+				l.missing("%s/%s: %s of %s: %s", from, s.Node, l.export, to, p.Text)
+			}
+		}
+	}
+	nodes = slices.Compact(sorted(nodes))
+	if len(nodes) == 0 {
+		return fine
+	}
+	text := fmt.Sprintf("%s of %s has the address of a network that %s of %s is connected to", l.export, to, strings.Join(nodes, ", "), from)
+	if len(nodes) == len(l.agents[from]) {
 		return finding{Fails, text}
 	}
 	return finding{Unknown, text}

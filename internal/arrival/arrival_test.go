@@ -148,6 +148,17 @@ func TestLook(t *testing.T) {
 			g1a.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
 			g1w.Problems = g1a.Problems
 		})}, Fails, nothing + "pods of g1 on g1-a, g1-w are outside of its podCIDRs, and their packets are dropped", "", ""},
+		"the export's address is on a network of a node": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+			g1w.Problems = []status.Problem{{Path: "exports[shop/web].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
+		})}, Unknown, maybe + "shop/web of g2 has the address of a network that g1-w of g1 is connected to",
+			"g1/g1-w: shop/web of g2: on a network", ""},
+		"the export's address is on a network of all nodes": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+			g1w.Problems = []status.Problem{{Path: "exports[shop/web].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
+			g1a.Problems = g1w.Problems
+		})}, Fails, nothing + "shop/web of g2 has the address of a network that g1-a, g1-w of g1 is connected to", "", ""},
+		"another export's address is on a network": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+			g1w.Problems = []status.Problem{{Path: "exports[shop/other].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
+		})}, Arrives, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
 		"a gateway's agent is gone": {Reports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agent("g1", "g1-x") })}, Arrives,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", "the agent of gateway g1/a does not answer"},
 	} {

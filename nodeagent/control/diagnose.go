@@ -71,7 +71,7 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	d := trace.Judge(steps, lasted)
 	d.Only = only
 	for _, p := range v.Problems {
-		if p.Code == project.PodsOutside || p.Code == project.ForeignRule {
+		if slices.Contains([]string{project.PodsOutside, project.ForeignRule, project.ConnectedNetwork}, p.Code) {
 			d.Problems = append(d.Problems, p.Text)
 		}
 	}

@@ -74,6 +74,7 @@ const (
 	TypeProto   Type = "proto"   // inet_proto
 	TypePort    Type = "port"    // inet_service
 	TypeMark    Type = "mark"    // mark
+	TypeLink    Type = "link"    // ifname
 	TypeVerdict Type = "verdict" // goto a chain
 )
 
@@ -141,6 +142,8 @@ const (
 	SetRates      = "rates"
 	SetFormer     = "former"
 	SetMachines   = "machines"
+	SetNetworks   = "networks"
+	SetConnected  = "connected"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -162,6 +165,8 @@ func Sets() []Set {
 		{Name: SetOwn, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
 		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
+		{Name: SetNetworks, Doc: "addresses of other clusters that on this node belong to a network that the node is connected to", Key: address, Interval: true},
+		{Name: SetConnected, Doc: "the same, with the link of the network: packets to and from there are not of other clusters", Key: []Type{TypeAddr, TypeLink}, Interval: true},
 		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only answers come in", Key: address, Interval: true},
 		{Name: SetBlocks, Doc: "global prefixes of this cluster: what comes in translated was sent to them", Key: address, Interval: true},
 		{Name: SetPools, Doc: "pools of clusterset IPs: what no backend took is refused", Key: address, Interval: true},
@@ -256,6 +261,7 @@ const (
 	DropFormer    = "former"
 	DropError     = "error"
 	DropResolver  = "resolver"
+	DropConnected = "connected"
 )
 
 // Drops gives all of them.
@@ -282,6 +288,8 @@ func Drops() []Drop {
 			"nothing: no router on the path sends such an error, so find out which cluster does"},
 		{DropResolver, "for this node's DNS server, from an address that is no pod's or node's of this cluster",
 			"put the prefix into the cluster's podCIDRs if pods have it; other hosts ask the cluster's own DNS"},
+		{DropConnected, "out of a tunnel, from an address of another cluster that on this node belongs to a network that the node is connected to",
+			"hawser-agent status names the network (connected-network): use other addresses for the network or the cluster"},
 		{DropFormer, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
 			"nothing: it was on its way when the link went to another endpoint"},
 	}

@@ -157,8 +157,12 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 		if local.PodRoutes, err = podRoutes(own.PodCIDRs, nodes, h.config.Node); err != nil {
 			h.config.Log.Warn("routes of pods not read", "err", err)
 		}
-		if local.ForeignRules, err = kernel.ForeignRules(remotePrefixes(f, own), own.PodCIDRs); err != nil {
+		remote := remotePrefixes(f, own)
+		if local.ForeignRules, err = kernel.ForeignRules(remote, own.PodCIDRs); err != nil {
 			h.config.Log.Warn("routing rules not read", "err", err)
+		}
+		if local.Networks, err = kernel.Networks(slices.Concat(remote, f.ServicePools, f.TunnelPools, own.GlobalCIDRs)); err != nil {
+			h.config.Log.Warn("networks of the node not read", "err", err)
 		}
 		// They are sorted, so that these are the lowest of each family.
 		local.HostSource = slices.CompactFunc(held, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
@@ -170,15 +174,8 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 func remotePrefixes(f *fabric.Fabric, own *fabric.Cluster) []netip.Prefix {
 	var out []netip.Prefix
 	for i := range f.Clusters {
-		c := &f.Clusters[i]
-		if c.Name == own.Name {
-			continue
-		}
-		out = append(out, c.GlobalCIDRs...)
-		for _, p := range c.PodCIDRs {
-			if !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(own.PodCIDRs, p.Overlaps) {
-				out = append(out, p)
-			}
+		if c := &f.Clusters[i]; c.Name != own.Name {
+			out = append(out, c.SeenFrom(own)...)
 		}
 	}
 	return out

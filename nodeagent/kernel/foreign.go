@@ -59,7 +59,9 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 			return nil, fmt.Errorf("list rules: %w", err)
 		}
 		for _, r := range rules {
-			if r.Protocol == desired.RouteProtocol || r.Priority >= desired.RulePriority || !mayTake(r, remote, pods) {
+			// The local table has the node's own addresses.
+			if r.Protocol == desired.RouteProtocol || r.Priority >= desired.RulePriority || r.Table == unix.RT_TABLE_LOCAL ||
+				!mayTake(r, remote, pods) {
 				continue
 			}
 			text := fmt.Sprintf("ip rule %d (%s)", r.Priority, strings.TrimSpace("from all "+selectorOf(r)))

@@ -24,6 +24,7 @@ func TestForeignRules(t *testing.T) {
 	ns.ip("link add wt0 type veth peer name wt1", "link set wt1 up")
 	ns.up("wt0")
 	ns.address("wt0", "100.90.1.2/16", "fd00:90::2/64")
+	ns.address("lo", "10.2.9.9/32") // local table
 	ns.ip("route add default dev wt0 table 7120", "route add default dev wt0 table 51820", "route add 10.2.5.0/24 dev wt0 table 500",
 		"route add 192.168.0.0/16 dev wt0 table 501", "-6 route add default dev wt0 table 7120", "route add default dev wt0 table 502")
 	for _, tt := range []struct {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -120,6 +121,11 @@ func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, hi
 		}
 		b := nftHostOrder(uint32(n))
 		return b, b, nil
+	case desired.TypeLink:
+		if word == "" || len(word) >= unix.IFNAMSIZ {
+			return nil, nil, fmt.Errorf("link %q has a name of no or too many bytes", word)
+		}
+		return []byte(word), []byte(word), nil
 	}
 	return nil, nil, fmt.Errorf("part of type %s cannot be written", part)
 }
@@ -238,6 +244,13 @@ func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []b
 		text = strconv.AppendUint(text, uint64(binary.BigEndian.Uint16(low)), 10)
 		if !slices.Equal(low, high) {
 			text = strconv.AppendUint(append(text, '-'), uint64(binary.BigEndian.Uint16(high)), 10)
+		}
+		return text
+	case desired.TypeLink:
+		name, _, _ := bytes.Cut(low, []byte{0})
+		text = append(text, name...)
+		if !slices.Equal(low, high) { // a range of other people's making
+			text = append(text, '*')
 		}
 		return text
 	}

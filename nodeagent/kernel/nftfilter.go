@@ -44,21 +44,17 @@ func nftFilterChains(t desired.Table) []nftChain {
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind).
 				in(desired.SetFormer, f).dropAs(desired.DropFormer),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
+			nftFromConnected(f),
 			// What a remote gateway sends through ESP and is no VXLAN: for all else the filter
 			// stands behind the VXLAN. Of a link of that name that is the host's own it stops
 			// nothing else.
 			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
 	}
-	// VXLAN that ESP carries goes: its addresses are inside the tunnels, and the rest of the
-	// chain keeps those off links that are none.
-	outgoing.rules = append(outgoing.rules,
-		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).accept())
 	for _, f := range nftFamilies() {
 		// A clusterset IP that no backend took is answered at once.
 		pools := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
 		outgoing.rules = append(outgoing.rules, nftReject(pools)...)
-		outgoing.rules = append(outgoing.rules, nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
 	}
 	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("revoked"))
 	for _, f := range nftFamilies() {
@@ -79,7 +75,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	for _, f := range nftFamilies() {
 		chains = append(chains, nftOverlay(f))
 	}
-	chains = append(append(chains, nftForwardChains()...), outgoing, nftNodes(), nftResolver())
+	chains = append(append(append(chains, nftForwardChains()...), nftLeaving()...), outgoing, nftNodes(), nftResolver())
 	chains = append(append(chains, nftLocal()...), nftInbound(), nftReturnOnly(), input)
 	return append(chains, nftMSS(), nftClamp(t))
 }
@@ -190,8 +186,9 @@ func nftForwardChains() []nftChain {
 		// translated it.
 		forward.rules = append(forward.rules, nftUnasked(f),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
-				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN))
-		outside.rules = append(outside.rules, nftUnasked(f))
+				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
+			nftFromConnected(f))
+		outside.rules = append(outside.rules, nftUnasked(f), nftFromConnected(f))
 		// What another gateway gave its own egress address before it handed it on. No node
 		// sends from those addresses. Entered in conntrack, it would take the address and port
 		// that the same flow is about to get here.
@@ -217,9 +214,6 @@ func nftForwardChains() []nftChain {
 	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
 	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
 	forward.rules = append(forward.rules, nftNew().jump("refuse"))
-	for _, f := range nftFamilies() {
-		forward.rules = append(forward.rules, nftKeepInside(f, nftNew()))
-	}
 	return []nftChain{forward, outside, nftTransit(), handover, revoked, within, refuse, refused, answer}
 }
 
@@ -239,11 +233,36 @@ func nftReject(begin func() *nftRule) []*nftRule {
 	}
 }
 
-// nftKeepInside stops what is meant for the other side of a tunnel and would
-// leave by a link that is not ours: routes go away with their device, and the
-// next one that matches is the default route.
-func nftKeepInside(f nftFamily, leaving *nftRule) *nftRule {
-	return leaving.family(f).daddr(f).in(desired.SetRemote, f).dropAs(desired.DropLeak)
+// nftLeaving drops packets for other clusters that would leave by a link that is not ours:
+// routes go away with their device, and the next route that matches is the default route.
+// The hook is postrouting, as output still has the link from before a translation. Packets to
+// a network that the node is connected to pass, by its link alone. Packets that other nodes
+// hand over, or that were sent to a clusterset IP, are for another cluster in any case.
+func nftLeaving() []nftChain {
+	leaving := nftChain{name: "leaving", base: &nftHook{"filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter}, rules: []*nftRule{
+		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).accept(),
+	}}
+	c := nftChain{name: "connected", rules: []*nftRule{
+		// VXLAN inside ESP, between addresses inside the tunnels.
+		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.LinkPrefix).dropAs(desired.DropLeak),
+	}}
+	for _, f := range nftFamilies() {
+		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
+		c.rules = append(c.rules,
+			nftBegan(f, desired.SetPools).dropAs(desired.DropLeak),
+			nftNew().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
+		)
+	}
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropLeak))
+	return []nftChain{leaving, c}
+}
+
+// nftFromConnected drops packets from another cluster, for this node or a pod here, whose
+// source here belongs to a network of the node: the answer would go to that network, in the
+// clear.
+func nftFromConnected(f nftFamily) *nftRule {
+	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).dropAs(desired.DropConnected)
 }
 
 // nftUnasked stops what the server of a remote export sends first to a pod of a

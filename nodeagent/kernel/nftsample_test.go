@@ -46,6 +46,12 @@ direct6 ::/1
 direct6 ff00::/8
 remote4 0.0.0.0/0
 remote6 ::/0
+networks4 10.9.4.0/24
+networks6 fd00:9:4::/64
+connected4 10.9.4.0/24 . eth1
+connected4 10.9.4.0/24 . enp0s31f6.1234x
+connected4 10.9.5.7 . docker0
+connected6 fd00:9:4::/64 . eth1
 podblocks4 242.4.0.0/16
 podblocks6 fd00:42:4::/48
 blocks4 242.1.0.0/24

@@ -64,6 +64,8 @@ func nftTypeOf(t desired.Type, family int) nftables.SetDatatype {
 		return nftables.TypeInetService
 	case desired.TypeMark:
 		return nftables.TypeMark
+	case desired.TypeLink:
+		return nftables.TypeIFName
 	case desired.TypeVerdict:
 		return nftables.TypeVerdict
 	}

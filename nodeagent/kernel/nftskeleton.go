@@ -182,7 +182,8 @@ func nftNATChains(t desired.Table) []nftChain {
 // prefixes: a flow with a mapping is not masqueraded by a later chain. In the
 // middle of a TCP connection the port is given too, which the kernel otherwise
 // changes when the other direction is new here at the same moment and was first:
-// the packet is lost instead, and the next one belongs to that entry.
+// the packet is lost instead, and the next one belongs to that entry. Networks that the node
+// is connected to are not remote.
 func nftKeepSource(f nftFamily) []*nftRule {
 	begin := func() *nftRule { return nftNew().family(f) }
 	middle := func() *nftRule { return nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }
@@ -190,14 +191,18 @@ func nftKeepSource(f nftFamily) []*nftRule {
 		return r.saddr(f).transport(0, 2, f.behind).nat(expr.NATTypeSourceNAT, f, f.behind)
 	}
 	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
+	to := func(r *nftRule) *nftRule {
+		return r.daddr(f).in(desired.SetRemote, f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind).notIn(desired.SetConnected, f)
+	}
+	from := func(r *nftRule) *nftRule {
+		return r.saddr(f).in(desired.SetRemote, f).saddr(f).load(expr.MetaKeyIIFNAME, f.behind).notIn(desired.SetConnected, f)
+	}
 	return []*nftRule{
 		// A machine that is no pod has no route to other clusters.
 		begin().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
 		begin().saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
-		exact(middle().daddr(f).in(desired.SetRemote, f)),
-		keep(begin().daddr(f).in(desired.SetRemote, f)),
-		exact(middle().saddr(f).in(desired.SetRemote, f)),
-		keep(begin().saddr(f).in(desired.SetRemote, f)),
+		exact(to(middle())), keep(to(begin())),
+		exact(from(middle())), keep(from(begin())),
 	}
 }
 

@@ -134,6 +134,9 @@ type Local struct {
 	// PodRoutes are prefixes of this node's Node.spec.podCIDRs to which the kernel has routes on
 	// a link, and which the cluster's podCIDRs do not hold: the CNI puts pods there.
 	PodRoutes []netip.Prefix `json:",omitempty"`
+	// Networks are those that the node is connected to and that overlap prefixes of other
+	// clusters, sorted by prefix and link.
+	Networks []Network `json:",omitempty"`
 	// ForeignRules describe routing rules of other programs that take packets for other
 	// clusters before Hawser's rules.
 	ForeignRules []string `json:",omitempty"`
@@ -145,6 +148,12 @@ type Local struct {
 	// RemoteEndpoints says where gateways with several candidates are reached, by
 	// cluster/gateway. One that is missing is reached at its first endpoint.
 	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
+}
+
+// Network is a network that a node is connected to.
+type Network struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Link   string       `json:"link"` // name of the interface
 }
 
 // RemoteEndpoint is where a remote gateway is reached, as far as was found out.

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Config configures one gateway.
@@ -33,6 +35,8 @@ type Config struct {
 	// Sizes().
 	Sizes []int
 	Every time.Duration // between two rounds of questions
+	// Networks are those that the node is connected to, for the report.
+	Networks []model.Network
 }
 
 // Sizes are those of the packets that tell what passes, in order: among them the smallest MTU
@@ -48,6 +52,8 @@ const smallest = 128
 type Report struct {
 	Ports   []Port   `json:"ports"`
 	Targets []Target `json:"targets"`
+	// Networks are those that the node is connected to.
+	Networks []model.Network `json:"networks,omitempty"`
 }
 
 // Port is one of the gateway's own.
@@ -91,7 +97,7 @@ func New(c Config) (*Check, error) {
 	if c.Sizes == nil {
 		c.Sizes = Sizes()
 	}
-	k := &Check{config: c}
+	k := &Check{config: c, report: Report{Networks: c.Networks}}
 	for i, p := range c.Ports {
 		k.report.Ports = append(k.report.Ports, Port{Port: p})
 		k.open(p, i)
@@ -161,7 +167,7 @@ func (k *Check) Run(ctx context.Context) {
 func (k *Check) Report() Report {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Report{Ports: slices.Clone(k.report.Ports), Targets: slices.Clone(k.report.Targets)}
+	return Report{Ports: slices.Clone(k.report.Ports), Targets: slices.Clone(k.report.Targets), Networks: k.report.Networks}
 }
 
 // A question is MAC, kind, size, target, and when it was sent; an answer has besides when it

@@ -165,7 +165,7 @@ func (v *view) readyRemotes(e *fabric.Export, id string, fam int) map[string]net
 		if r == nil || !r.reachable || !r.ready(id) {
 			continue
 		}
-		if ip, ok := ofFamily(part.IPs, fam); ok && r.sees(ip) && r.offers(id, fam) {
+		if ip, ok := ofFamily(part.IPs, fam); ok && r.reaches(ip) && r.offers(id, fam) {
 			out[part.Name] = ip
 		}
 	}

@@ -23,6 +23,7 @@ func (v *view) addEveryNode() {
 			v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, clusterPath(r.Name))
 		}
 	}
+	v.addConnected()
 	for _, p := range disjoint(v.own.GlobalCIDRs) {
 		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
 	}
@@ -35,8 +36,16 @@ func (v *view) addEveryNode() {
 	}
 	for _, e := range v.exports {
 		for i := range e.Clusters {
-			if part := &e.Clusters[i]; v.byName[part.Name] != nil {
-				for _, a := range part.IPs {
+			part := &e.Clusters[i]
+			r := v.byName[part.Name]
+			if r == nil {
+				continue
+			}
+			for _, a := range part.IPs {
+				if r.onNetwork(a) {
+					v.problem(exportPath(e.ID(), part.Name), ConnectedExport, "its address "+a.String()+" is on a network of node "+v.in.Node+
+						", so this node sends no requests to the cluster")
+				} else {
 					v.elements.addr(desired.SetFronts, a, netip.Addr{}, exportPath(e.ID(), part.Name))
 				}
 			}

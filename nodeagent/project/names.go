@@ -116,20 +116,21 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		return out, false
 	}
 	if e.Type == fabric.Headless {
-		out.Hosts = v.hostsHere(r.hosts(e, part))
+		out.Hosts = v.hostsHere(r, r.hosts(e, part))
 	} else if r.ready(e.ID()) {
 		out.IPs = slices.DeleteFunc(r.routed(part.IPs), func(a netip.Addr) bool {
-			return !v.own.Has(fabric.Family(a)) || !r.offers(e.ID(), fabric.Family(a))
+			return !v.own.Has(fabric.Family(a)) || r.onNetwork(a) || !r.offers(e.ID(), fabric.Family(a))
 		})
 	}
 	return out, true
 }
 
-// hostsHere leaves out addresses of a family that this cluster does not have.
-func (v *view) hostsHere(hosts []desired.ServiceHost) []desired.ServiceHost {
+// hostsHere leaves out addresses of a family that this cluster does not have, and those that
+// do not lead to the cluster from this node.
+func (v *view) hostsHere(r *remote, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
-		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(fabric.Family(a)) })
+		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(fabric.Family(a)) || r.onNetwork(a) })
 		if len(h.IPs) > 0 {
 			out = append(out, h)
 		}

@@ -73,7 +73,11 @@ func (v *view) source(fam int) netip.Addr {
 // in the clear, and conntrack would keep the NAT of that way for the flow.
 func (v *view) routeRemote(r *remote) {
 	origin := clusterPath(r.Name)
+	v.routeConnected(r)
 	for _, p := range r.visible {
+		if slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix == p }) {
+			continue
+		}
 		link, via, ok := v.nextHop(r, fabric.Family(p.Addr()))
 		if !ok {
 			v.blackhole(p, origin)

@@ -36,6 +36,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addExports()
 	v.addStray()
 	v.addForeignRules()
+	v.addTakenNetworks()
 	v.addAnswers()
 	if v.gateway != nil {
 		v.addEgress()

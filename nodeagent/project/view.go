@@ -47,13 +47,14 @@ type remote struct {
 	*fabric.Cluster
 	linked    bool // there is a link of the two clusters
 	path      model.Path
-	reachable bool           // path names a gateway on both sides
-	transit   model.Path     // this gateway's own link
-	ownLink   bool           // transit names a gateway on both sides
-	visible   []netip.Prefix // by which this cluster reaches it
-	sources   []netip.Prefix // that its packets come from
-	link      fabric.Link    // what its tunnels are made with
-	six       bool           // they may be over IPv6
+	reachable bool            // path names a gateway on both sides
+	transit   model.Path      // this gateway's own link
+	ownLink   bool            // transit names a gateway on both sides
+	visible   []netip.Prefix  // by which this cluster reaches it
+	sources   []netip.Prefix  // that its packets come from
+	connected []model.Network // parts of visible that are on a network of this node
+	link      fabric.Link     // what its tunnels are made with
+	six       bool            // they may be over IPv6
 	live      map[string]*model.LiveExport
 	heard     bool                         // live counts
 	kept      map[string]*model.LiveExport // of before the agent was started
@@ -198,6 +199,7 @@ func (v *view) addRemotes() {
 			r.transit, r.ownLink = path, true
 		}
 		v.findPrefixes(r)
+		v.findConnected(r)
 		if live, heard := v.in.Live[c.Name]; heard {
 			r.heard, r.live = true, byID(live)
 		} else {
@@ -329,11 +331,13 @@ const (
 	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
 	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
 	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of this node
-	NodeAddress      = "node-address"       // a node has an address that is the clusterset's, another cluster's, or another node's
-	IPv6Off          = "ipv6-off"           // IPv6 is needed and switched off on the host
-	NoFamily         = "no-common-family"   // a remote cluster with other address families only
-	MTUTooSmall      = "mtu-too-small"      // IPv6 does not fit the underlay whole
-	SourceNotKept    = "source-not-kept"    // a flat prefix is used by another cluster too
+	ConnectedNetwork = status.ConnectedNetwork
+	ConnectedExport  = status.ConnectedExport
+	NodeAddress      = "node-address"     // a node has an address that is the clusterset's, another cluster's, or another node's
+	IPv6Off          = "ipv6-off"         // IPv6 is needed and switched off on the host
+	NoFamily         = "no-common-family" // a remote cluster with other address families only
+	MTUTooSmall      = "mtu-too-small"    // IPv6 does not fit the underlay whole
+	SourceNotKept    = "source-not-kept"  // a flat prefix is used by another cluster too
 	KeyMissing       = driver.KeyMissing
 	PeerKeyMissing   = driver.PeerKeyMissing
 	NoEndpoint       = driver.NoEndpoint

@@ -93,6 +93,14 @@ type Problem struct {
 // podCIDRs, so they reach no other cluster.
 const PodsOutside = "pods-outside"
 
+// ConnectedNetwork is the code of a Problem: the agent's node is connected to a network that
+// has addresses of another cluster. ConnectedExport is the code if an export of another
+// cluster has such an address.
+const (
+	ConnectedNetwork = "connected-network"
+	ConnectedExport  = "connected-export"
+)
+
 // Connection states.
 const (
 	Connecting   = "connecting"

@@ -19,6 +19,19 @@ func (c *Cluster) Hides(family int) bool {
 	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
 }
 
+// SeenFrom returns the prefixes by which another cluster reaches c: its global prefixes, and
+// its pod and service prefixes unless they are hidden or overlap the other cluster's own.
+func (c *Cluster) SeenFrom(other *Cluster) []netip.Prefix {
+	out := slices.Clone(c.GlobalCIDRs)
+	taken := slices.Concat(other.PodCIDRs, other.ServiceCIDRs)
+	for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
+		if !c.Hides(Family(p.Addr())) && !slices.ContainsFunc(taken, p.Overlaps) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // Has reports whether pods or services of the cluster have addresses of a family.
 // Of a cluster that names no prefixes, such as one of plain hosts, nothing is
 // known, so it may have both.

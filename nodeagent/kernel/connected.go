@@ -1,0 +1,94 @@
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+)
+
+// shortestNetwork is the fewest bits that the prefix of a network has. A VPN for all
+// addresses splits the default route into shorter ones.
+const shortestNetwork = 7
+
+// Networks returns the networks that the current network namespace is connected to and that
+// overlap some prefixes, sorted: routes of the main table to a link without a next hop, such
+// as those of a second card, a bridge or a VPN. It leaves out Hawser's links, parts of
+// default routes, and routes that a host beside the node can make with a router
+// advertisement or a DHCP option.
+func Networks(prefixes []netip.Prefix) ([]model.Network, error) {
+	if len(prefixes) == 0 {
+		return nil, nil
+	}
+	routes, err := routesIn(netlink.FAMILY_ALL, unix.RT_TABLE_MAIN)
+	if err != nil {
+		return nil, err
+	}
+	overlapping := slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		to, ok := prefixOf(r.Dst)
+		return !ok || !slices.ContainsFunc(prefixes, to.Overlaps)
+	})
+	if len(overlapping) == 0 {
+		return nil, nil
+	}
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	return networks(overlapping, linkNames(links), addrs), nil
+}
+
+// networks returns the networks of some routes, with the links' names by their index and the
+// addresses on all links.
+func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr) []model.Network {
+	var out []model.Network
+	for _, r := range routes {
+		to, ok := prefixOf(r.Dst)
+		if !ok || to.Bits() < shortestNetwork || r.Type != unix.RTN_UNICAST || r.Flags&unix.RTNH_F_DEAD != 0 ||
+			to.Addr().IsLinkLocalUnicast() || to.Addr().IsMulticast() || to.Addr().IsLoopback() {
+			continue
+		}
+		hops := r.MultiPath
+		if len(hops) == 0 {
+			hops = []*netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw, Via: r.Via}}
+		}
+		for _, hop := range hops {
+			name := names[hop.LinkIndex]
+			if name != "" && !strings.HasPrefix(name, desired.LinkPrefix) && hop.Gw == nil && hop.Via == nil && ownRoute(r, to, hop.LinkIndex, addrs) {
+				out = append(out, model.Network{Prefix: to.Masked(), Link: name})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b model.Network) int {
+		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Link, b.Link))
+	})
+	return slices.Compact(out)
+}
+
+// ownRoute reports whether a route follows from the configuration of this host, and not from
+// a packet of another one. The kernel makes the same route for an IPv6 prefix that a router
+// advertises as for an address of the host, but an address that follows from an
+// advertisement is not permanent.
+func ownRoute(r netlink.Route, to netip.Prefix, link int, addrs []netlink.Addr) bool {
+	switch r.Protocol {
+	case unix.RTPROT_RA, unix.RTPROT_REDIRECT:
+		return false
+	case unix.RTPROT_KERNEL, unix.RTPROT_DHCP:
+		return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
+			held := to.Contains(fromNet(a.IPNet).Addr()) || a.Peer != nil && to.Contains(fromNet(a.Peer).Addr())
+			return a.LinkIndex == link && held && (to.Addr().Is4() || a.Flags&unix.IFA_F_PERMANENT != 0)
+		})
+	}
+	return true
+}
