@@ -184,6 +184,30 @@ func checkHostile(t *testing.T, raw []byte, unusable bool, want string) {
 	}
 }
 
+// TestEndlessPack: a fetch ends at its bound, and leaves no file.
+func TestEndlessPack(t *testing.T) {
+	t.Parallel()
+	dir, url := serve(t)
+	commitNoise(t, dir, 2<<20)
+	for name, cache := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "cache")} {
+		s, err := repo.Open(repo.Config{URL: url, Cache: cache, MaxFetch: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Sync(t.Context(), "main"); !errors.Is(err, repo.ErrUnusable) || !strings.Contains(err.Error(), "the server sends more than 1048576 bytes") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left := unfinished(t, cache); len(left) > 0 {
+			t.Errorf("%s: files left: %q", name, left)
+		}
+		if s, err = repo.Open(repo.Config{URL: url, Cache: cache, MaxFetch: 3 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		sync(t, s, "main")
+		head(t, s, "main")
+	}
+}
+
 // TestLocalBombs: objects of a repository on this machine are measured before they are read.
 func TestLocalBombs(t *testing.T) {
 	t.Parallel()

@@ -279,9 +279,12 @@ func (l *local) advance(ctx context.Context, branch string, from, to Hash) error
 
 // removeEmpty removes the folders below a path, and the one at the path, that have no files.
 func removeEmpty(path string) {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return
+	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return // it does not exist, or is a file
+		return
 	}
 	for _, e := range entries {
 		if e.IsDir() {

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ const (
 type mirror struct {
 	auth    Auth
 	silence time.Duration
+	limit   int64 // bytes of a pack
 	at      *transport.Endpoint
 	store   *bounded
 	remote  *git.Remote
@@ -56,10 +58,7 @@ func (u *UnusableBranch) Error() string {
 func (u *UnusableBranch) Unwrap() error { return u.Err }
 
 func newMirror(cfg Config, at *transport.Endpoint) (*mirror, error) {
-	m := &mirror{auth: cfg.Auth, silence: cfg.Silence, at: at, depth: cfg.Depth, folder: cfg.Cache, unusable: map[string]*UnusableBranch{}}
-	if m.silence == 0 {
-		m.silence = maxSilence
-	}
+	m := &mirror{auth: cfg.Auth, silence: cmp.Or(cfg.Silence, maxSilence), limit: cmp.Or(cfg.MaxFetch, maxFetch), at: at, depth: cfg.Depth, folder: cfg.Cache, unusable: map[string]*UnusableBranch{}}
 	var store storage.Storer = memory.NewStorage()
 	if cfg.Cache != "" {
 		if err := os.MkdirAll(cfg.Cache, 0o700); err != nil {
@@ -155,7 +154,7 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, heard *listener, branch string) error {
 	heard.reset()
 	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.ref(branch)))
-	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, heard: heard}, m.remote.Config())
+	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, limit: m.limit, heard: heard}, m.remote.Config())
 	err := into.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil

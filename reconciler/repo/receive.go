@@ -20,7 +20,9 @@ const (
 	maxPackObject  = 100 << 20 // bytes of one object in the pack
 	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
 	maxPackObjects = 1_000_000
-	maxMessage     = 1000 // characters of an error, and of what the server says
+	maxFetch       = 4 << 30 // bytes of a pack
+	maxMemory      = 2 << 30 // bytes of all objects of a mirror in memory
+	maxMessage     = 1000    // characters of an error, and of what the server says
 )
 
 // listener notes that a server is alive, and what it says to people (the sideband of
@@ -75,6 +77,7 @@ func (l *listener) text() string {
 type receiver struct {
 	*bounded
 	folder string // of a mirror on disk; empty = it is in memory
+	limit  int64  // bytes of a pack
 	heard  *listener
 }
 
@@ -103,16 +106,20 @@ type received struct {
 // Write implements io.Writer.
 func (r *received) Write(p []byte) (int, error) {
 	r.heard.reset()
-	n, err := r.file.Write(p)
-	r.size += int64(n)
-	return n, err
+	if r.size += int64(len(p)); r.size > r.limit {
+		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.limit)
+	}
+	return r.file.Write(p)
 }
 
 // Close checks the pack and stores its objects.
 func (r *received) Close() error {
 	defer func() { _ = os.Remove(r.file.Name()) }()
 	r.heard.stop() // the server has said everything
-	err := r.store()
+	var err error
+	if r.size <= r.limit {
+		err = r.store()
+	}
 	return errors.Join(err, r.file.Close())
 }
 
@@ -120,7 +127,11 @@ func (r *received) store() error {
 	if r.size == 0 {
 		return nil
 	}
-	if err := checkPack(r.file); err != nil {
+	limit, way := int64(maxPackBytes), "Move the topology to a repository of its own"
+	if r.folder == "" {
+		limit, way = maxMemory, way+", or keep the mirror in a folder (hawser reconcile --cache)"
+	}
+	if err := checkPack(r.file, limit, way); err != nil {
 		return err
 	}
 	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
@@ -133,8 +144,9 @@ func (r *received) store() error {
 }
 
 // checkPack reads the headers of a pack's objects and the sizes in its deltas. It needs no
-// more memory than one buffer.
-func checkPack(file *os.File) error {
+// more memory than one buffer. limit bounds the bytes of all objects; way is the way out if
+// they have more.
+func checkPack(file *os.File, limit int64, way string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -164,9 +176,8 @@ func checkPack(file *os.File) error {
 			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
 				"to a repository of its own", size, maxPackObject)
 		}
-		if total += size; total > maxPackBytes {
-			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. Move the topology "+
-				"to a repository of its own", int64(maxPackBytes))
+		if total += size; total > limit {
+			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. %s", limit, way)
 		}
 		if _, _, err := scanner.NextObject(io.Discard); err != nil {
 			return fmt.Errorf("read pack: %w", err)
