@@ -102,6 +102,10 @@ func TestHostilePacks(t *testing.T) {
 			d := delta(1 << 40)
 			p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
 		})
+		add("delta with a result of 65 MiB", 0, func(p *pack) {
+			base, d := p.add(packBlob, 1, nil, []byte("x")), delta(65<<20)
+			p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
+		})
 		add("delta of an object elsewhere", 0, func(p *pack) {
 			d := delta(1 << 40)
 			p.add(packRef, uint64(len(d)), make([]byte, 20), d)
@@ -111,8 +115,8 @@ func TestHostilePacks(t *testing.T) {
 			p.add(packOffset, uint64(len(zeros)), back(12+p.Len()-base), append(delta(5), zeros[:len(zeros)-len(delta(5))]...))
 		})
 		add("many deltas with large results", 0, func(p *pack) {
-			base, d := p.add(packBlob, 1, nil, []byte("x")), delta(100<<20)
-			for range 700 {
+			base, d := p.add(packBlob, 1, nil, []byte("x")), delta(60<<20)
+			for range 1100 {
 				p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
 			}
 		})

@@ -18,6 +18,7 @@ import (
 // Bounds of one fetch. go-git inflates each object of a pack in memory.
 const (
 	maxPackObject  = 100 << 20 // bytes of one object in the pack
+	maxPackDelta   = 64 << 20  // bytes of a delta, and of its result: go-git has several copies
 	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
 	maxPackObjects = 1_000_000
 	maxFetch       = 4 << 30 // bytes of a pack
@@ -164,17 +165,18 @@ func checkPack(file *os.File, limit int64, way string) error {
 		if err != nil {
 			return fmt.Errorf("read pack: %w", err)
 		}
-		size := h.Length
+		size, most := h.Length, int64(maxPackObject)
 		if h.Type.IsDelta() {
+			most = maxPackDelta
 			e, err := readEntryHeader(file, h.Offset)
 			if err != nil {
 				return fmt.Errorf("read pack: %w", err)
 			}
 			size = max(size, e.size)
 		}
-		if size > maxPackObject {
+		if size > most {
 			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
-				"to a repository of its own", size, maxPackObject)
+				"to a repository of its own", size, most)
 		}
 		if total += size; total > limit {
 			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. %s", limit, way)
