@@ -22,19 +22,7 @@ func TestNftPretends(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.elements(nftNodesBandC()...)
-	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
-		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
-			own := inner == nftPodB || inner == nftPodB6
-			for _, shape := range slices.Concat(nftShapes(), []nftShape{{"VNI of the link between gateways", nftWithByte(6, desired.PassID), false}}) {
-				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
-					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
-					if taken := l.takes(outer[0], outer[1], "4803", frame); taken != (own && shape.passes) {
-						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
-					}
-				})
-			}
-		}
-	}
+	l.plainOnly(t, "4803", append(nftShapes(), nftShape{"VNI of the link between gateways", nftWithByte(6, desired.PassID), false}))
 	l.drops("vxlan", 4)
 }
 
@@ -84,19 +72,7 @@ func TestNftOverlayShapes(t *testing.T) {
 		lines = append(lines, "carry4in"+digit+" "+outer+" . 51884 . "+nftPodB, "carry6in"+digit+" "+outer+" . 51884 . "+nftPodB6)
 	}
 	l.elements(lines...)
-	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
-		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
-			own := inner == nftPodB || inner == nftPodB6
-			for _, shape := range nftShapes() {
-				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
-					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
-					if taken := l.takes(outer[0], outer[1], "51884", frame); taken != (own && shape.passes) {
-						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
-					}
-				})
-			}
-		}
-	}
+	l.plainOnly(t, "51884", nftShapes())
 	l.drops("overlay", 4)
 }
 
@@ -128,6 +104,25 @@ func nftShapes() []nftShape {
 		{"GPE", nftWithByte(0, 0x0c), false},
 		{"reserved bits", nftWithByte(3, 1), false},
 		{"cut off", func(f []byte) []byte { return f[:nftFrameIP-1] }, false},
+	}
+}
+
+// plainOnly sends frames of each shape from node B to a VXLAN port, over both families and with
+// addresses of two nodes inside. Only shapes that may pass, with an address of B, are accepted.
+func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
+	t.Helper()
+	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
+		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
+			own := inner == nftPodB || inner == nftPodB6
+			for _, shape := range shapes {
+				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
+					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
+					if taken := l.takes(outer[0], outer[1], port, frame); taken != (own && shape.passes) {
+						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
+					}
+				})
+			}
+		}
 	}
 }
 

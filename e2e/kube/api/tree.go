@@ -16,6 +16,16 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
+// Install renders a topology and applies the folder of cluster c1, with strict validation of all
+// fields. It returns the folder with the rendered tree.
+func (s *Server) Install(t testing.TB, topology string) string {
+	t.Helper()
+	dir := Tree(t, topology)
+	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", filepath.Join(dir, "clusters", "c1"))
+	s.Defined(t)
+	return dir
+}
+
 // Tree renders a topology and returns the folder with the rendered tree.
 func Tree(t testing.TB, topology string) string {
 	t.Helper()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/objects"
 )
@@ -35,9 +34,7 @@ spec:
 // rendered rights and admission policies, and no more.
 func TestGatewayHasItsRights(t *testing.T) {
 	s, want := prepare(t)
-	dir := api.Tree(t, found)
-	s.K(t, "apply", "--server-side", "--force-conflicts", "-k", dir+"/clusters/c1")
-	s.Defined(t)
+	s.Install(t, found)
 	s.Apply(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
 	s.K(t, "patch", "node", "n1", "--subresource=status", "--type=merge", "-p", `{"status":{"addresses":[{"type":"InternalIP","address":"172.31.1.11"}]}}`)
 	front := objects.Front{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.31.1.11"}

@@ -109,7 +109,7 @@ func mutations(text, bare, port string, random *rand.Rand) []string {
 func TestDNSPolicy(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
-	install(t, s)
+	s.Install(t, topology)
 	admin, gateway, _ := callers(t, s)
 	ports := api.FreePorts(t, 3)
 	port, second := ports[0], ports[1]
@@ -303,7 +303,7 @@ func TestDNSPolicyModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"auto", "coredns", "node-local", "coredns-custom", "kube-dns", "none"} {
-		installTree(t, s, strings.Replace(topology, "    podCIDRs:", "    dns: "+mode+"\n    podCIDRs:", 1))
+		s.Install(t, strings.Replace(topology, "    podCIDRs:", "    dns: "+mode+"\n    podCIDRs:", 1))
 		for _, tt := range []struct{ name, key, before, after, modes string }{
 			{"coredns", "Corefile", bare, text, "auto coredns node-local"},
 			{"node-local-dns", "Corefile", bare, text, "node-local"},

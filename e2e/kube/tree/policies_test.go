@@ -165,7 +165,7 @@ var services = strings.NewReplacer("gateways: [{name: a, node: n1, endpoints: [2
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
-	installTree(t, s, services)
+	s.Install(t, services)
 	for node, address := range map[string]string{"n1": "172.31.1.11", "n2": "172.31.1.12"} {
 		apply(t, s, "apiVersion: v1\nkind: Node\nmetadata: {name: "+node+"}\n")
 		s.K(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))

@@ -32,21 +32,6 @@ spec:
   - {name: web, namespace: missing, clusters: [c1], ports: [{port: 80}]}
 `
 
-// install applies the tree as an operator does by hand, every field checked.
-func install(t *testing.T, s *api.Server) string {
-	t.Helper()
-	return installTree(t, s, topology)
-}
-
-// installTree is install of another topology.
-func installTree(t *testing.T, s *api.Server, topology string) string {
-	t.Helper()
-	dir := api.Tree(t, topology)
-	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", dir+"/clusters/c1")
-	s.Defined(t)
-	return dir
-}
-
 // who is an agent: the token of its pod, as the kubelet gives it.
 type who struct {
 	t     *testing.T
@@ -157,7 +142,7 @@ func configMap(name string) string {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
-	dir := install(t, s)
+	dir := s.Install(t, topology)
 	s.K(t, "apply", "--server-side", "--validate=strict", "-f", dir+"/clusters/c1/exports/default/exports.yaml")
 	if out, err := s.Try("apply", "--server-side", "-k", dir+"/clusters/c1/exports"); err == nil || !strings.Contains(out, `namespaces "missing" not found`) {
 		t.Errorf("an export of a namespace that is missing: %v\n%s", err, out)
@@ -302,7 +287,7 @@ func TestDefinitionsOfOthers(t *testing.T) {
 	if out, err := s.Try("apply", "--server-side", "-f", dir+"/base/crds.yaml"); err == nil || !strings.Contains(out, "conflict") {
 		t.Errorf("their definition is replaced without a word: %v\n%s", err, out)
 	}
-	install(t, s)
+	s.Install(t, topology)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		have := ""
 		for end := 0; !strings.Contains(have, "theirs") && end < 300; end++ { // a version takes a moment to be served
