@@ -39,6 +39,8 @@ type HawserNode struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Status            struct {
 		RulesBootID string `json:"rulesBootID"`
+		FabricProof string `json:"fabricProof"`
+		KeysProof   string `json:"keysProof"`
 	} `json:"status"`
 }
 

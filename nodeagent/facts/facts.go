@@ -17,9 +17,10 @@ type Folder struct {
 	dir     string
 	reports string // folder of HawserNodes; empty = no node reports
 
-	mu    sync.Mutex
-	files map[string]Objects // by path: the last good content
-	state State
+	mu          sync.Mutex
+	files       map[string]Objects // by path: the last good content
+	hawserNodes []HawserNode
+	state       State
 }
 
 // State is what a source of facts knows.
@@ -51,6 +52,13 @@ func (s *Folder) Current() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
+}
+
+// HawserNodes returns the HawserNodes of the folders.
+func (s *Folder) HawserNodes() []HawserNode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hawserNodes
 }
 
 // Reload reads the folder again and reports whether the state differs.

@@ -46,7 +46,7 @@ func (s *Folder) read() State {
 		files[path] = objects
 		all.add(objects)
 	}
-	s.files = files
+	s.files, s.hawserNodes = files, all.HawserNodes
 	state.Facts = FromObjects(all)
 	state.Err = errors.Join(errs...)
 	return state

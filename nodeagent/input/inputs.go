@@ -5,6 +5,7 @@
 package input
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -103,6 +104,14 @@ func Open(config Config) (*Inputs, error) {
 	}
 	if err := in.openFacts(); err != nil {
 		return nil, err
+	}
+	switch {
+	case in.client != nil:
+		in.signers.list = in.client.Proofs
+	case config.HawserNodesDir != "":
+		in.signers.list = func(_ context.Context, kind trust.Kind) ([]string, error) {
+			return proofsOf(in.folder.HawserNodes(), kind), in.folder.Current().Err
+		}
 	}
 	in.fabric = fabricDocument(config, &in.signers)
 	in.keys = document[*fabric.Keys]{
@@ -336,6 +345,14 @@ func (in *Inputs) States() []status.InputState {
 		out = append(out, status.InputState{Name: "state folder", Error: in.trouble.Error()})
 	}
 	return out
+}
+
+// Proofs returns the proofs of the newest signed fabric and keys that this node acted on; empty
+// if absent.
+func (in *Inputs) Proofs() (fabric, keys string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.signers.state.Proofs[trust.Fabric], in.signers.state.Proofs[trust.Keys]
 }
 
 // Trust gives whose signatures count; nil while nobody's do.

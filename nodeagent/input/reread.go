@@ -25,6 +25,24 @@ func (in *Inputs) Run(ctx context.Context) error {
 	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
 	wait.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-in.signers.unread:
+			}
+			if in.readProofs(ctx) {
+				reread()
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(listRetry):
+				in.signers.unread.Ring()
+			}
+		}
+	})
+	wait.Go(func() {
 		// Copies that could not be written are written again.
 		tick := time.NewTicker(saveRetry)
 		defer tick.Stop()

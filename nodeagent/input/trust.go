@@ -1,11 +1,17 @@
 package input
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
+	"time"
 
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -23,10 +29,85 @@ type signers struct {
 
 	state  trust.State
 	pinned bool // there are or were pins
+
+	// list lists the proofs of a kind that the HawserNodes of the cluster have; nil = the
+	// cluster has none. They are listed once, for the first document of each kind.
+	list    func(context.Context, trust.Kind) ([]string, error)
+	listed  map[trust.Kind][]string
+	wanted  map[trust.Kind]bool
+	unread  bell.Bell // rings if some are wanted
+	listErr error
 }
 
+// Times of a list of HawserNodes.
+const (
+	listTimeout = 10 * time.Second
+	listRetry   = 2 * time.Second
+)
+
 func newSigners(config Config) signers {
-	return signers{pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster}
+	return signers{
+		pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster,
+		listed: map[trust.Kind][]string{}, wanted: map[trust.Kind]bool{}, unread: bell.New(),
+	}
+}
+
+// check raises the state by the proofs of other nodes, before the first document of a kind. It
+// fails until the proofs are listed: without them a node without memory would accept any
+// document that was signed before.
+func (s *signers) check(kind trust.Kind) error {
+	if s.list == nil || slices.Contains(s.state.Checked, kind) {
+		return nil
+	}
+	proofs, ok := s.listed[kind]
+	if !ok {
+		s.wanted[kind] = true
+		s.unread.Ring()
+		if s.listErr != nil {
+			return fmt.Errorf("newest revision unknown: %w", s.listErr)
+		}
+		return errors.New("newest revision unknown: waiting for the HawserNodes of the cluster")
+	}
+	s.state = s.state.Check(kind, s.cluster, proofs)
+	delete(s.listed, kind)
+	return nil
+}
+
+// readProofs lists the proofs that are wanted, and reports whether it has them.
+func (in *Inputs) readProofs(ctx context.Context) bool {
+	in.mu.Lock()
+	wanted := slices.Collect(maps.Keys(in.signers.wanted))
+	in.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var errs []error
+	for _, kind := range wanted {
+		proofs, err := in.signers.list(ctx, kind)
+		errs = append(errs, err)
+		in.mu.Lock()
+		if err == nil {
+			in.signers.listed[kind] = proofs
+			delete(in.signers.wanted, kind)
+		}
+		in.signers.listErr = errors.Join(errs...)
+		in.mu.Unlock()
+	}
+	return errors.Join(errs...) == nil
+}
+
+// proofsOf returns the proofs of a kind that HawserNodes have.
+func proofsOf(nodes []facts.HawserNode, kind trust.Kind) []string {
+	var out []string
+	for i := range nodes {
+		proof := nodes[i].Status.FabricProof
+		if kind == trust.Keys {
+			proof = nodes[i].Status.KeysProof
+		}
+		if proof != "" {
+			out = append(out, proof)
+		}
+	}
+	return out
 }
 
 // look reads the pins again. That they are gone is not taken for consent to
@@ -73,6 +154,9 @@ func (s *signers) admit(kind trust.Kind, document, proof []byte) error {
 	}
 	if !s.pinned {
 		return nil
+	}
+	if err := s.check(kind); err != nil {
+		return err
 	}
 	next, err := s.state.Admit(kind, s.cluster, document, proof)
 	if err != nil {

@@ -1,13 +1,18 @@
 package input
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -195,6 +200,115 @@ func TestTrustRotation(t *testing.T) {
 	n.write("fabric/fabric.json.gz", late)
 	n.write("fabric/fabric.sig", proofFor(t, late, 99, chain[:1], one))
 	n.expect("the first signer again", "c", "unknown-signer")
+}
+
+// TestNewNodeReports: a node whose state folder is empty lists the HawserNodes of its cluster
+// before it acts on its first fabric. It refuses a fabric older than their proofs.
+func TestNewNodeReports(t *testing.T) {
+	t.Parallel()
+	own, evil := signerOf(t, "o"), signerOf(t, "e")
+	old, current := packedFor(t, "old"), packedFor(t, "current")
+	n := newSignedNode(t)
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey())})))
+	n.write("fabric/fabric.json.gz", old)
+	n.write("fabric/fabric.sig", proofFor(t, old, 10, nil, own))
+	var failure error
+	proofs := []string{
+		string(proofFor(t, current, 1000, nil, own)), string(proofFor(t, current, math.MaxInt64, nil, evil)), "{",
+	}
+	lists := 0
+	start := func() {
+		n.restart()
+		n.in.signers.list = func(_ context.Context, kind trust.Kind) ([]string, error) {
+			if lists++; kind != trust.Fabric {
+				return nil, fmt.Errorf("list of %s", kind)
+			}
+			return proofs, failure
+		}
+	}
+	start()
+	waits := func(what, text string) {
+		t.Helper()
+		n.in.Refresh()
+		if n.in.fabric.have || !strings.Contains(n.in.fabric.state.Error, text) || n.in.fabric.state.Refused != "" {
+			t.Errorf("%s: in force: %t, error %q, want %q", what, n.in.fabric.have, n.in.fabric.state.Error, text)
+		}
+	}
+	waits("before the list", "newest revision unknown: waiting for the HawserNodes of the cluster")
+	if failure = errors.New("forbidden"); n.in.readProofs(t.Context()) {
+		t.Error("a list that failed counts")
+	}
+	waits("the list fails", "newest revision unknown: forbidden")
+	start()
+	waits("after a restart", "newest revision unknown")
+	if failure = nil; !n.in.readProofs(t.Context()) {
+		t.Error("the list failed")
+	}
+	n.expect("a replayed fabric", "", "older")
+	if text := n.in.fabric.state.Error; !strings.Contains(text, "is revision 10, but other nodes of the cluster had revision 1000") {
+		t.Error(text)
+	}
+	before := lists
+	start()
+	n.expect("a replayed fabric after a restart", "", "older")
+	n.write("fabric/fabric.json.gz", current)
+	n.write("fabric/fabric.sig", proofFor(t, current, 1000, nil, own))
+	n.expect("the newest fabric", "current", "")
+	if n.in.readProofs(t.Context()); lists != before {
+		t.Errorf("a node with memory listed HawserNodes %d times", lists-before)
+	}
+	if fabric, keys := n.in.Proofs(); fabric != proofs[0] || keys != "" {
+		t.Errorf("the node reports %s and %q", fabric, keys)
+	}
+
+	// Other pins begin without memory.
+	proofs = []string{string(proofFor(t, current, 5000, nil, evil))}
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey()), trust.Line(evil.PublicKey())})))
+	n.in.Refresh()
+	if !n.in.fabric.have || !strings.Contains(n.in.fabric.state.Error, "newest revision unknown") {
+		t.Errorf("with other pins: in force: %t, error %q", n.in.fabric.have, n.in.fabric.state.Error)
+	}
+	n.in.readProofs(t.Context())
+	n.expect("with other pins", "current", "older")
+}
+
+// TestNewNodeListsInRun: Run lists again until it succeeds.
+func TestNewNodeListsInRun(t *testing.T) {
+	t.Parallel()
+	own := signerOf(t, "o")
+	n := newSignedNode(t)
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey())})))
+	n.write("fabric/fabric.json.gz", packedFor(t, "first"))
+	n.write("fabric/fabric.sig", proofFor(t, packedFor(t, "first"), 10, nil, own))
+	changed, failures := make(chan struct{}, 100), 1
+	n.in.changed = func() { changed <- struct{}{} }
+	n.in.signers.list = func(context.Context, trust.Kind) ([]string, error) {
+		if failures > 0 {
+			failures--
+			return nil, errors.New("away")
+		}
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.in.Run(ctx) }()
+	end := time.After(60 * time.Second)
+	for {
+		if n.in.mu.Lock(); n.in.fabric.have {
+			n.in.mu.Unlock()
+			break
+		}
+		n.in.mu.Unlock()
+		select {
+		case <-changed:
+		case <-end:
+			t.Fatal("the fabric is not in force")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNewNodeFloor: a node with an empty state folder, such as a replaced gateway, begins

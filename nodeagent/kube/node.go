@@ -46,6 +46,10 @@ type NodeStatus struct {
 	// RulesBootID is the boot ID of the node when the agent had its rules in place. The other
 	// nodes accept VXLAN from the node during that boot.
 	RulesBootID string `json:"rulesBootID,omitempty"`
+	// FabricProof and KeysProof are the proofs of the newest documents that a signer signed
+	// (trust.Proof). New nodes of the cluster refuse older documents.
+	FabricProof string `json:"fabricProof,omitempty"`
+	KeysProof   string `json:"keysProof,omitempty"`
 	// RulesRemoved reports that the agent removed its rules. Without it an empty RulesBootID
 	// keeps the ID that this agent or a previous agent wrote.
 	RulesRemoved bool `json:"-"`

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // told is what a reporter under test tells.
@@ -209,6 +211,33 @@ func TestFileReporter(t *testing.T) {
 	}
 	said.set(func(s *NodeStatus) { s.RulesRemoved = true })
 	eventually(t, "no rules", func() bool { return field(content(), "status", "rulesBootID") == "" })
+}
+
+// TestProofs: a client lists each proof that HawserNodes have once, by kind, and fails without
+// the right to list them.
+func TestProofs(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, status := range map[string]string{
+		"a": "fabricProof: f1, keysProof: k1", "b": "fabricProof: f1", "c": "fabricProof: f2", "d": "fabric: abc", "e": "fabricProof: [1]",
+	} {
+		server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: "+name+"}\nstatus: {"+status+"}")
+	}
+	for kind, want := range map[trust.Kind][]string{trust.Fabric: {"f1", "f2"}, trust.Keys: {"k1"}} {
+		have, err := client.Proofs(t.Context(), kind)
+		slices.Sort(have)
+		if err != nil || !slices.Equal(have, want) {
+			t.Errorf("%s: %q, %v, want %q", kind, have, err, want)
+		}
+	}
+	server.Deny("hawsernodes", true)
+	if have, err := client.Proofs(t.Context(), trust.Fabric); err == nil || !strings.Contains(err.Error(), "list HawserNodes: ") {
+		t.Errorf("denied: %q, %v", have, err)
+	}
 }
 
 func TestEventsAreBounded(t *testing.T) {

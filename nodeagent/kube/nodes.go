@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"hawser.dev/hawser/nodeagent/listwatch"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // Nodes follows all HawserNodes of a cluster with one watch: what its agents tell. While the
@@ -48,6 +50,34 @@ func (n *Nodes) Current() (map[string]NodeStatus, error) {
 		return told, errors.New("not all HawserNodes were read yet")
 	}
 	return told, nil
+}
+
+// pageSize is the number of HawserNodes in one answer: a HawserNode may have 100 KB.
+const pageSize = 100
+
+// Proofs lists the distinct proofs that HawserNodes of the cluster have for a kind of document.
+func (c *Client) Proofs(ctx context.Context, kind trust.Kind) ([]string, error) {
+	proofs := map[string]bool{}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := c.Dynamic.Resource(HawserNodes).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list HawserNodes: %w", err)
+		}
+		for i := range list.Items {
+			status, _ := statusOf(&list.Items[i])
+			proof := status.FabricProof
+			if kind == trust.Keys {
+				proof = status.KeysProof
+			}
+			if proof != "" {
+				proofs[proof] = true
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return slices.Collect(maps.Keys(proofs)), nil
+		}
+	}
 }
 
 // nodesFollower is the listwatch.Follower of a Nodes.

@@ -25,6 +25,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input)),
 		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
 	}
+	out.FabricProof, out.KeysProof = r.config.Inputs.Proofs()
 	texts := func(codes ...string) string {
 		var out []string
 		for _, p := range s.Problems {

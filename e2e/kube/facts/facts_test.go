@@ -22,6 +22,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 const objects = `apiVersion: v1
@@ -211,7 +212,8 @@ func TestHawserNode(t *testing.T) {
 	r := kube.NewReporter(client, "gateway", slog.New(slog.NewTextHandler(os.Stderr, nil)), func() kube.NodeStatus {
 		return kube.NodeStatus{
 			Cluster: "g1", Role: kube.Gateway, Version: "v1", Fabric: "abc", Links: &kube.LinkCount{Up: 1, Total: 2},
-			Conditions: []metav1.Condition{{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
+			FabricProof: strings.Repeat("p", trust.MaxReported), // as long as the CRD allows
+			Conditions:  []metav1.Condition{{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,6 +234,9 @@ func TestHawserNode(t *testing.T) {
 	}
 	if have := server.K(t, "get", "hawsernode", "gateway", "-o", "jsonpath={.metadata.ownerReferences[0].kind}"); have != "Node" {
 		t.Errorf("owner: %s", have)
+	}
+	if proofs, err := client.Proofs(ctx, trust.Fabric); err != nil || len(proofs) != 1 || len(proofs[0]) != trust.MaxReported {
+		t.Errorf("%d proofs, %v", len(proofs), err)
 	}
 	if r.Err() != nil {
 		t.Error(r.Err())

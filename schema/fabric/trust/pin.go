@@ -33,6 +33,14 @@ func (r Revisions) Max(o Revisions) Revisions {
 	return Revisions{Fabric: max(r.Fabric, o.Fabric), Keys: max(r.Keys, o.Keys)}
 }
 
+// of returns the revision of a kind.
+func (r *Revisions) of(kind Kind) *int64 {
+	if kind == Keys {
+		return &r.Keys
+	}
+	return &r.Fabric
+}
+
 // Comments in a file of pins that hold its floors. OpenSSH ignores them.
 const (
 	fabricFloor = "# revision: "

@@ -3,6 +3,7 @@ package trust
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -41,12 +42,41 @@ type State struct {
 	Clusterset string   `json:"clusterset"`
 	Signers    []string `json:"signers"`
 	Revisions           // the highest of each kind
+	// Proofs prove the newest document of each kind, for a HawserNode.
+	Proofs map[Kind]string `json:"proofs,omitempty"`
+	// Checked are the kinds whose first document was compared with Reported.
+	Checked []Kind `json:"checked,omitempty"`
+	// Reported are the highest revisions that HawserNodes of other nodes prove.
+	Reported Revisions `json:"reported,omitzero"`
 }
 
 // Equal reports whether two states are the same.
 func (s State) Equal(o State) bool {
 	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
-		s.Revisions == o.Revisions
+		s.Revisions == o.Revisions && maps.Equal(s.Proofs, o.Proofs) && slices.Equal(s.Checked, o.Checked) && s.Reported == o.Reported
+}
+
+// MaxReported bounds a proof in a HawserNode, bytes: chains of some 15 changes of signers.
+const MaxReported = 8 << 10
+
+// Check returns the state with the highest revision of a kind that proofs of other nodes show. A
+// proof counts if a signer of the clusterset signed it for this clusterset, and keys for this
+// cluster. The others are ignored, so a node can raise the revision to a signed one only.
+func (s State) Check(kind Kind, cluster string, proofs []string) State {
+	s.Checked = append(slices.Clone(s.Checked), kind)
+	highest := s.Reported.of(kind)
+	for _, raw := range proofs {
+		var p Proof
+		if len(raw) > MaxReported || json.Unmarshal([]byte(raw), &p) != nil {
+			continue
+		}
+		said, ok := p.By(kind, Follow(s.Clusterset, s.Signers, p.Chain))
+		if ok && said.Clusterset == s.Clusterset && (kind != Keys || said.Cluster == cluster) {
+			*highest = max(*highest, said.Revision)
+		}
+	}
+	s.Revisions = s.Revisions.Max(s.Reported)
+	return s
 }
 
 // Pinned gives the state for an agent of a cluster with these pins: what is
@@ -101,14 +131,11 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 	}
 	next := s
 	next.Signers = Follow(s.Clusterset, s.Signers, p.Chain)
-	said, ok := p.By(kind, next.Signers)
+	said, signature, ok := p.by(kind, next.Signers)
 	if !ok {
 		return s, Refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))
 	}
-	revision := &next.Fabric
-	if kind == Keys {
-		revision = &next.Keys
-	}
+	revision := next.Revisions.of(kind)
 	switch {
 	case said.Clusterset != s.Clusterset:
 		return s, Refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", said.Clusterset, s.Clusterset)
@@ -116,9 +143,29 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
 	case said.SHA256 != Hash(document):
 		return s, Refuse(Altered, "is not what was signed as revision %d", said.Revision)
+	case said.Revision < *next.Reported.of(kind):
+		return s, Refuse(Older, "is revision %d, but other nodes of the cluster had revision %d: deliver the published revision",
+			said.Revision, *next.Reported.of(kind))
 	case said.Revision < *revision:
 		return s, Refuse(Older, "is revision %d, older than revision %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
+	next.Proofs = maps.Clone(s.Proofs)
+	if next.Proofs == nil {
+		next.Proofs = map[Kind]string{}
+	}
+	next.Proofs[kind] = reported(p.Chain, Signed{Statement: p.Statement, Signatures: []string{signature}})
 	return next, nil
+}
+
+// reported returns the proof that a HawserNode has: one signature and nothing that is not signed,
+// so padding cannot make it too large. A chain that is too large is left out. Then nodes whose
+// pins name the signer accept the proof.
+func reported(chain []Signed, by Signed) string {
+	for _, p := range []Proof{{Chain: chain, Signed: by}, {Signed: by}} {
+		if raw, err := json.Marshal(p); err == nil && len(raw) <= MaxReported {
+			return string(raw)
+		}
+	}
+	return ""
 }

@@ -93,6 +93,12 @@ func Line(key ssh.PublicKey) string {
 
 // By gives the statement, if one of the signers signed it for this purpose.
 func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
+	out, _, ok := s.by(kind, signers)
+	return out, ok
+}
+
+// by is By, and also returns the signature that counts, armored again.
+func (s Signed) by(kind Kind, signers []string) (Statement, string, bool) {
 	for _, armored := range s.Signatures {
 		signature, err := sshsig.Unarmor([]byte(armored))
 		if err != nil || !slices.Contains(signers, Line(signature.PublicKey)) {
@@ -103,11 +109,11 @@ func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
 		}
 		var out Statement
 		if json.Unmarshal([]byte(s.Statement), &out) != nil {
-			return Statement{}, false
+			return Statement{}, "", false
 		}
-		return out, true
+		return out, string(sshsig.Armor(signature)), true
 	}
-	return Statement{}, false
+	return Statement{}, "", false
 }
 
 // Follow gives the signers at the end of a chain, for who trusts the given ones of
