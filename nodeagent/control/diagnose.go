@@ -70,11 +70,6 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	}
 	d := trace.Judge(steps, lasted)
 	d.Only = only
-	for _, p := range v.Problems {
-		if slices.Contains([]string{project.PodsOutside, project.ForeignRule, project.ConnectedNetwork}, p.Code) {
-			d.Problems = append(d.Problems, p.Text)
-		}
-	}
 	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
 		leak := desired.Drop{Reason: desired.DropLeak}.Chain()
 		for i := range d.Findings {
@@ -93,6 +88,13 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 		}
 		if g := own.GatewayOn(c.config.Node); g != nil {
 			d.Gateway = g.Name
+		}
+	}
+	for _, p := range v.Problems {
+		// Every node reports unprotected nodes. The answers of gateways are enough.
+		if slices.Contains([]string{project.PodsOutside, project.ForeignRule, project.ConnectedNetwork}, p.Code) ||
+			p.Code == project.Unprotected && d.Gateway != "" {
+			d.Problems = append(d.Problems, p.Text)
 		}
 	}
 	for _, link := range c.config.Links().Links {

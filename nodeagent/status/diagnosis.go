@@ -34,7 +34,8 @@ type Diagnosis struct {
 	// reached by another link (rp_filter), of whatever traffic.
 	Filtered int `json:"filtered,omitempty"`
 	// Problems are what the agent reports of its node and loses packets, whether or not some
-	// were followed: pods outside podCIDRs, routing rules of other programs.
+	// were followed: pods outside podCIDRs, routing rules of other programs, and on gateways
+	// nodes from which no VXLAN is accepted.
 	Problems []string `json:"problems,omitempty"`
 	// Only are the prefixes from or to which packets were followed; none = all.
 	Only     []netip.Prefix `json:"only,omitempty"`
