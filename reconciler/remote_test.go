@@ -1,8 +1,6 @@
 package reconciler
 
 import (
-	"encoding/pem"
-	"errors"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -13,27 +11,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"hawser.dev/hawser/internal/tlstest"
 	"hawser.dev/hawser/reconciler/repo"
 )
 
-// TestMain has the process trust the certificate of httptest's servers: a login is sent
-// over https only.
-func TestMain(m *testing.M) {
-	srv := httptest.NewTLSServer(nil)
-	srv.Close()
-	dir, err := os.MkdirTemp("", "reconciler")
-	if err != nil {
-		panic(err)
-	}
-	file := filepath.Join(dir, "ca.pem")
-	block := &pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}
-	if err := errors.Join(os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.Setenv("SSL_CERT_FILE", file)); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+// TestMain has the process trust httptest's servers: a login is sent over https only.
+func TestMain(m *testing.M) { os.Exit(tlstest.Run(m)) }
 
 const token = "t0ken-of-the-test"
 
