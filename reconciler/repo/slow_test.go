@@ -104,7 +104,13 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	t.Helper()
 	const chunks = 40
 	var late atomic.Bool
-	last := time.Now()
+	var last atomic.Pointer[time.Time]
+	sent := func() { // notes that the server sent something, and if it was late
+		now := time.Now()
+		if before := last.Swap(&now); before != nil && now.Sub(*before) > silence/4 {
+			late.Store(true)
+		}
+	}
 	dir, url := slowServer(t, "/set.git/git-upload-pack", func(w http.ResponseWriter, _ *http.Request, body []byte) {
 		tick := time.NewTicker(silence / 30)
 		defer tick.Stop()
@@ -112,17 +118,15 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 			<-tick.C
 			_, _ = w.Write(chunk)
 			w.(http.Flusher).Flush()
-			if time.Since(last) > silence/4 {
-				late.Store(true)
-			}
-			last = time.Now()
+			sent()
 		}
 	})
 	want := commitNoise(t, dir, 2<<20)
 	s, began := openMirror(t, url, cache, silence), time.Now()
-	last = began
+	sent()
 	err := s.Sync(t.Context(), "main")
 	took := time.Since(began)
+	sent()
 	if err != nil && late.Load() && strings.Contains(err.Error(), "the server sent nothing") {
 		return false
 	}
