@@ -30,6 +30,12 @@ func TestBombs(t *testing.T) {
 		{"a large file in the patches", "patches", func(g *rig) (string, string, string) {
 			return "040000", "tree", g.tree("100644", "blob", g.blob(make([]byte, 120<<20)), 1)
 		}, "bytes"},
+		{"values in a topology", TopologyFile, func(g *rig) (string, string, string) {
+			return "100644", "blob", g.blob(append([]byte("spec: ["), bytes.Repeat([]byte("a,"), 10<<20)...))
+		}, "YAML values"},
+		{"values in a patch", "patches", func(g *rig) (string, string, string) {
+			return "040000", "tree", g.tree("100644", "blob", g.blob(append([]byte("a: ["), bytes.Repeat([]byte("a,"), 10<<20)...)), 1)
+		}, "YAML values"},
 		{"a large topology", TopologyFile, func(g *rig) (string, string, string) {
 			return "100644", "blob", g.blob(bytes.Repeat([]byte("#\n"), 20<<20))
 		}, "bytes"},

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/yamlsize"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render/plan"
@@ -81,7 +82,7 @@ func verifiers(flag, topology string, f buildFlags) ([]verifier, error) {
 				Name string `yaml:"name"`
 			} `yaml:"metadata"`
 		}
-		if yaml.Unmarshal(raw, &named) != nil || named.Metadata.Name == "" {
+		if _, large := yamlsize.Excess(topology, raw); large || yaml.Unmarshal(raw, &named) != nil || named.Metadata.Name == "" {
 			return nil, nil // the command reports the errors of the topology
 		}
 		_, all, err := root.Signers(named.Metadata.Name, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/yamlsize"
 )
 
 // Bounds for reading one commit.
@@ -203,14 +204,14 @@ func (s *Store) FileHash(commit Hash, name string) (Hash, error) {
 	return entry.Hash, err
 }
 
-// Tree returns all files of a commit by path, at most maxBytes. Symbolic links and
+// Tree returns all files of a commit by path, at most maxBytes, and YAML within yamlsize.MaxValues. Symbolic links and
 // submodules are left out. ErrNoCommit means that the commit is not here.
 func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
 	return s.folder(commit, "", walk{store: s, entries: maxEntries, bytes: maxBytes})
 }
 
 // Folder returns all files below a folder of a commit, by path below it, within
-// the limits of checkout.Patches. A folder that does not exist is empty.
+// the limits of checkout.Patches and yamlsize.MaxValues. A folder that does not exist is empty.
 // A symbolic link or a submodule in it, or on the path to it, is ErrUnusable.
 func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
 	return s.folder(commit, dir, walk{store: s, entries: checkout.Patches().Entries, bytes: int64(checkout.Patches().Bytes), strict: true})
@@ -229,6 +230,11 @@ func (s *Store) folder(commit Hash, dir string, w walk) (map[string][]byte, erro
 	}
 	if err == nil {
 		err = w.read(dir, "", entry.Hash, 0)
+	}
+	for name, raw := range w.files {
+		if at, found := yamlsize.Excess(name, raw); found && err == nil && path.Ext(name) == ".yaml" {
+			err = tooLarge("%s: %s", at, yamlsize.Summary())
+		}
 	}
 	if err != nil {
 		what := "files"
