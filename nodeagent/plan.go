@@ -38,7 +38,7 @@ func (l *loop) planned(ctx context.Context) (*round.Node, error) {
 		return nil, err
 	}
 	l.keeper.Assume(running.Holders)
-	l.inputs.Refresh()
+	l.inputs.RefreshOnce(ctx)
 	in, ok := l.inputs.Now()
 	if !ok {
 		return nil, l.inputs.Missing()

@@ -95,6 +95,16 @@ func (in *Inputs) readProofs(ctx context.Context) bool {
 	return errors.Join(errs...) == nil
 }
 
+// RefreshOnce is Refresh for an agent that does not run. It also lists the HawserNodes that the
+// first fabric and the first keys wait for.
+func (in *Inputs) RefreshOnce(ctx context.Context) {
+	in.Refresh()
+	for range 2 { // the fabric names the gateways, which need keys
+		in.readProofs(ctx)
+		in.Refresh()
+	}
+}
+
 // proofsOf returns the proofs of a kind that HawserNodes have.
 func proofsOf(nodes []facts.HawserNode, kind trust.Kind) []string {
 	var out []string

@@ -272,6 +272,30 @@ func TestNewNodeReports(t *testing.T) {
 	n.expect("with other pins", "current", "older")
 }
 
+// TestNewNodeListsOnce: a new node that only plans lists HawserNodes too.
+func TestNewNodeListsOnce(t *testing.T) {
+	t.Parallel()
+	own := signerOf(t, "o")
+	n := newSignedNode(t)
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey())})))
+	n.write("fabric/fabric.json.gz", packedFor(t, "first"))
+	n.write("fabric/fabric.sig", proofFor(t, packedFor(t, "first"), 10, nil, own))
+	proofs := []string{string(proofFor(t, packedFor(t, "second"), 11, nil, own))}
+	list := func(context.Context, trust.Kind) ([]string, error) { return proofs, nil }
+	n.in.signers.list = list
+	if n.in.RefreshOnce(t.Context()); n.in.fabric.have || n.in.fabric.state.Refused != "older" {
+		t.Errorf("in force: %t, %+v", n.in.fabric.have, n.in.fabric.state)
+	}
+	if err := os.Remove(filepath.Join(n.dir, "state", trustFile)); err != nil {
+		t.Fatal(err)
+	}
+	n.restart()
+	n.in.signers.list, proofs = list, nil
+	if n.in.RefreshOnce(t.Context()); !n.in.fabric.have {
+		t.Errorf("not in force: %+v", n.in.fabric.state)
+	}
+}
+
 // TestNewNodeListsInRun: Run lists again until it succeeds.
 func TestNewNodeListsInRun(t *testing.T) {
 	t.Parallel()
