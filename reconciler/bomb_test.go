@@ -104,7 +104,7 @@ func (g *rig) nested(names, depth int) (mode, kind, hash string) {
 }
 
 // TestUnusableCommits: a commit over a bound is refused, on the topology branch and on the publish
-// branch. The reconciler reports the last good state, also after a restart, and goes on with the
+// branch. The reconciler reports the last good state, also after a restart, and publishes the
 // next commit.
 func TestUnusableCommits(t *testing.T) {
 	t.Parallel()

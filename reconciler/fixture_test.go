@@ -65,7 +65,7 @@ type rig struct {
 	t    testing.TB
 	work string // work tree in which commits are made
 	repo string // what the reconciler reads: work, or a bare repository
-	to   string // repository of the publish branch, if it is another one
+	to   string // repository of the publish branch, if it is not repo
 	cfg  Config
 	*Reconciler
 }

@@ -22,14 +22,13 @@ const (
 	packCommit, packBlob, packOffset, packRef = 1, 3, 6, 7
 )
 
-// pack writes a pack of objects, each with the offset at which it begins.
+// pack collects the objects of a pack.
 type pack struct {
 	bytes.Buffer
 	count uint32
 }
 
-// add adds an object. size is what its header states, base what stands between the header and
-// the content.
+// add adds an object, and returns its offset. size goes into the header, base follows the header.
 func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	const header = 12
 	offset = header + p.Len()
@@ -53,7 +52,7 @@ func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	return offset
 }
 
-// finish returns the pack. count is the number of objects that its header states.
+// finish returns the pack. count goes into its header.
 func (p *pack) finish(count uint32) []byte {
 	out := []byte("PACK")
 	out = binary.BigEndian.AppendUint32(out, 2)
