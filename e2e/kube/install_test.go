@@ -271,10 +271,13 @@ func reconcilerByChart(t *testing.T, in *installation) {
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
 	in.published(t, "clusterset")
 	in.pulled(t, "hawser", 1)
-	// What its notes say to look at.
+	// The command of its notes.
 	notes := in.on(t, "c1", "helm get notes hawser -n hawser-reconciler")
-	status := regexp.MustCompile(`kubectl get --raw .*`).FindString(notes)
-	if out := in.on(t, "c1", status); !strings.Contains(out, strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))) {
+	forward := regexp.MustCompile(`kubectl .* port-forward [^#\n]*`).FindString(notes)
+	out := in.on(t, "c1", forward+` >/dev/null &
+trap "kill $!" EXIT
+curl -sS --retry 30 --retry-delay 1 --retry-connrefused http://localhost:8473/status`)
+	if !strings.Contains(out, strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))) {
 		t.Errorf("the status has not the commit: %s", out)
 	}
 }
