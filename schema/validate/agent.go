@@ -26,10 +26,13 @@ func (c *checker) agent() {
 	for i := range a.Tolerations {
 		c.toleration(&a.Tolerations[i], paths.Nth("agent.tolerations", i))
 	}
-	everywhere := func(t schema.Toleration) bool {
-		return t.Key == "" && t.Operator == "Exists" && t.Effect == ""
+	// PreferNoSchedule keeps no pod from a node.
+	everywhere := func(effect string) bool {
+		return slices.ContainsFunc(a.Tolerations, func(t schema.Toleration) bool {
+			return t.Key == "" && t.Operator == "Exists" && (t.Effect == "" || t.Effect == effect)
+		})
 	}
-	if len(a.Tolerations) > 0 && !slices.ContainsFunc(a.Tolerations, everywhere) {
+	if len(a.Tolerations) > 0 && !(everywhere("NoSchedule") && everywhere("NoExecute")) {
 		c.Warn("nodes-without-agent", "agent.tolerations",
 			"nodes with other taints get no agent: their pods reach no other cluster, and no VXLAN is accepted from them",
 			"leave agent.tolerations out, or add {operator: Exists}")
