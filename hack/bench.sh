@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (converge, tunnel, stall, stall-fast, survive, move, unready, scale) only those sections.
-# Needs root and bin/ (make build). REPS=n repeats what has faults n times only;
+# (converge, tunnel, hops, stall, stall-fast, survive, move, scale) only those sections.
+# Needs root and bin/ (make build); hops needs ipset. REPS=n repeats what has faults n times only;
 # OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -39,11 +39,11 @@ func groups() []group {
 	return []group{
 		{"converge", measureConverge},
 		{"tunnel", measureTunnel},
+		{"hops", measureHops},
 		{"stall", measureStall(p[0])},
 		{"stall-fast", measureStall(p[1])},
 		{"survive", measureSurvive},
 		{"move", measureMove},
-		{"unready", measureUnready},
 		{"scale", measureScale},
 	}
 }
@@ -113,6 +113,8 @@ func parts() map[string]part {
 			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		}},
 		"echo":         {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
+		"accept":       {1, func(_ context.Context, args []string) error { return acceptAll(args[0]) }},
+		"connect":      {2, func(_ context.Context, args []string) error { return connectAll(args[0], args[1]) }},
 		"ask":          {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
 		"scale-others": {0, func(ctx context.Context, _ []string) error { return scaleStandIns(ctx, os.Stdin) }},
 	}
