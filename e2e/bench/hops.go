@@ -20,7 +20,7 @@ const (
 )
 
 // hopPath is the path from the pod of b1's worker to the pod of b2's worker, in a lab of its
-// own, with what was measured on it.
+// own, with the measurements.
 type hopPath struct {
 	name       string
 	lab        *testbed

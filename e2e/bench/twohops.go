@@ -28,7 +28,7 @@ type hopEnd struct {
 	lan, wan        string // addresses of the gateway
 	worker, pod     string // addresses of the worker and of the pod on it
 	global, egress  string // of the pod, and of what leaves the cluster
-	block, blockFar string // global prefixes of this cluster and of the other one
+	block, blockFar string // global prefixes of this cluster and of the remote cluster
 }
 
 // hopPods is the prefix of the pods in both clusters.
@@ -146,8 +146,8 @@ ip route add %[2]s via %[3]s dev %[4]s table %[1]s metric 100
 `))
 }
 
-// common is the set-up of every node. The lab's masquerade stands for the CNI's, whose
-// exception Submariner has in the same table.
+// common is the set-up of every node. The lab masquerades as a CNI does, and
+// Submariner's exception from that is in the same table.
 func (e *hopEnd) common() string {
 	return `for link in all default eth0; do echo 2 > /proc/sys/net/ipv4/conf/$link/rp_filter; done
 echo 1 > /proc/sys/net/ipv4/ip_forward

@@ -50,7 +50,7 @@ type Cluster struct {
 	Name        string    `json:"name"`
 	PodCIDRs    []string  `json:"podCIDRs"`
 	GlobalCIDRs []string  `json:"globalCIDRs,omitempty"` // none for a flat cluster
-	Hub         bool      `json:"hub,omitempty"`         // passes on what others send each other
+	Hub         bool      `json:"hub,omitempty"`         // forwards traffic between other clusters
 	Exports     int       `json:"exports"`               // of the topology, that it has a part in
 	Gateways    []Gateway `json:"gateways"`
 	Change      string    `json:"change,omitempty"` // added | changed | removed

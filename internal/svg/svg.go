@@ -120,7 +120,7 @@ func (d *Drawing) String() string {
 	return out.String()
 }
 
-// Inline gives the drawing for a page that has Style and More already.
+// Inline returns the drawing for a page that has Style and More already.
 func (d *Drawing) Inline() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",

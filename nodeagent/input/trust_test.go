@@ -231,7 +231,7 @@ func TestNewNodeReports(t *testing.T) {
 		t.Helper()
 		n.in.Refresh()
 		if n.in.fabric.have || !strings.Contains(n.in.fabric.state.Error, text) || n.in.fabric.state.Refused != "" {
-			t.Errorf("%s: in force: %t, error %q, want %q", what, n.in.fabric.have, n.in.fabric.state.Error, text)
+			t.Errorf("%s: accepted: %t, error %q, want %q", what, n.in.fabric.have, n.in.fabric.state.Error, text)
 		}
 	}
 	waits("before the list", "newest revision unknown: waiting for the HawserNodes of the cluster")
@@ -266,7 +266,7 @@ func TestNewNodeReports(t *testing.T) {
 	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey()), trust.Line(evil.PublicKey())})))
 	n.in.Refresh()
 	if !n.in.fabric.have || !strings.Contains(n.in.fabric.state.Error, "newest revision unknown") {
-		t.Errorf("with other pins: in force: %t, error %q", n.in.fabric.have, n.in.fabric.state.Error)
+		t.Errorf("with other pins: accepted: %t, error %q", n.in.fabric.have, n.in.fabric.state.Error)
 	}
 	n.in.readProofs(t.Context())
 	n.expect("with other pins", "current", "older")
@@ -284,7 +284,7 @@ func TestNewNodeListsOnce(t *testing.T) {
 	list := func(context.Context, trust.Kind) ([]string, error) { return proofs, nil }
 	n.in.signers.list = list
 	if n.in.RefreshOnce(t.Context()); n.in.fabric.have || n.in.fabric.state.Refused != "older" {
-		t.Errorf("in force: %t, %+v", n.in.fabric.have, n.in.fabric.state)
+		t.Errorf("accepted: %t, %+v", n.in.fabric.have, n.in.fabric.state)
 	}
 	if err := os.Remove(filepath.Join(n.dir, "state", trustFile)); err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestNewNodeListsOnce(t *testing.T) {
 	n.restart()
 	n.in.signers.list, proofs = list, nil
 	if n.in.RefreshOnce(t.Context()); !n.in.fabric.have {
-		t.Errorf("not in force: %+v", n.in.fabric.state)
+		t.Errorf("not accepted: %+v", n.in.fabric.state)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestNewNodeListsInRun(t *testing.T) {
 		select {
 		case <-changed:
 		case <-end:
-			t.Fatal("the fabric is not in force")
+			t.Fatal("the fabric is not accepted")
 		}
 	}
 	cancel()

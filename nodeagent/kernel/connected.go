@@ -20,9 +20,8 @@ const shortestNetwork = 7
 
 // Networks returns the networks that the current network namespace is connected to and that
 // overlap some prefixes, sorted: routes of the main table to a link without a next hop, such
-// as those of a second card, a bridge or a VPN. It leaves out Hawser's links, parts of
-// default routes, and routes that a host beside the node can make with a router
-// advertisement or a DHCP option.
+// as a second card, a bridge or a VPN. It leaves out Hawser's links, parts of default routes,
+// and routes that another host can add with a router advertisement or a DHCP option.
 func Networks(prefixes []netip.Prefix) ([]model.Network, error) {
 	if len(prefixes) == 0 {
 		return nil, nil
@@ -76,10 +75,9 @@ func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr
 	return slices.Compact(out)
 }
 
-// ownRoute reports whether a route follows from the configuration of this host, and not from
-// a packet of another one. The kernel makes the same route for an IPv6 prefix that a router
-// advertises as for an address of the host, but an address that follows from an
-// advertisement is not permanent.
+// ownRoute reports whether a route comes from the configuration of this host, and not from
+// another host's packet. For an IPv6 prefix that a router advertises, the kernel adds the same
+// route as for an address of the host. An address from an advertisement is not permanent.
 func ownRoute(r netlink.Route, to netip.Prefix, link int, addrs []netlink.Addr) bool {
 	switch r.Protocol {
 	case unix.RTPROT_RA, unix.RTPROT_REDIRECT:

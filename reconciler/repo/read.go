@@ -198,14 +198,16 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
 }
 
-// FileHash returns the hash of a file's content, without reading that. Errors are as of File.
+// FileHash returns the hash of a file's content, without reading the content. It fails as File
+// does.
 func (s *Store) FileHash(commit Hash, name string) (Hash, error) {
 	entry, err := s.lookup(commit, name)
 	return entry.Hash, err
 }
 
-// Tree returns all files of a commit by path, at most maxBytes, and YAML within yamlsize.MaxValues. Symbolic links and
-// submodules are left out. ErrNoCommit means that the commit is not here.
+// Tree returns all files of a commit by path, at most maxBytes, and YAML within
+// yamlsize.MaxValues. Symbolic links and submodules are left out. ErrNoCommit means that the
+// commit is not here.
 func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
 	return s.folder(commit, "", walk{store: s, entries: maxEntries, bytes: maxBytes})
 }

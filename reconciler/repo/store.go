@@ -60,7 +60,7 @@ type Config struct {
 	Depth int
 	// Silence is the time without a byte from a server that ends a transfer; 0 = two minutes.
 	Silence time.Duration
-	// MaxFetch is how many bytes one fetch may receive; 0 = 4 GiB.
+	// MaxFetch is the most bytes that one fetch receives; 0 = 4 GiB.
 	MaxFetch int64
 }
 
