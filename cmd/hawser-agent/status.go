@@ -15,7 +15,7 @@ import (
 
 	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // statusTimeout is for the answer of the agent on this node.
@@ -162,7 +162,7 @@ func wireguardCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			return tunnel.Serve(cmd.Context(), args[0], tunnel.DefaultMTU, log)
+			return userspacewg.Serve(cmd.Context(), args[0], userspacewg.DefaultMTU, log)
 		},
 	}
 }

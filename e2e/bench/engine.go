@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/kernel"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -84,7 +84,7 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 	return []converge.Stage[d]{
 		converge.NewStage(tables, func(s d) []desired.Table { return s.Tables }, nil),
 		converge.NewStage(elements, func(s d) []desired.Element { return s.Elements }, nil),
-		converge.NewStage(kernel.NewLinks(g.ns, tunnel.Launcher{LogDir: g.dir}), func(s d) []desired.Link { return s.Links }, nil),
+		converge.NewStage(kernel.NewLinks(g.ns, userspacewg.Launcher{LogDir: g.dir}), func(s d) []desired.Link { return s.Links }, nil),
 		converge.NewStage(kernel.NewSysctls(g.ns, filepath.Join(g.dir, "sysctls.json")), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
 		converge.NewStage(kernel.NewWireguards(g.ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
 		converge.NewStage(kernel.NewAddresses(g.ns), func(s d) []desired.Address { return s.Addresses }, nil),

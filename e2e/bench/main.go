@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // config is the command line.
@@ -110,7 +110,7 @@ func parts() map[string]part {
 		"wireguard": {1, func(ctx context.Context, args []string) error {
 			ctx, stop := untilSignal(ctx)
 			defer stop()
-			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			return userspacewg.Serve(ctx, args[0], userspacewg.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		}},
 		"echo":         {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
 		"accept":       {1, func(_ context.Context, args []string) error { return acceptAll(args[0]) }},

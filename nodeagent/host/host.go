@@ -27,7 +27,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -112,8 +112,8 @@ func (h *Host) Run(ctx context.Context) error {
 }
 
 // tunnels looks after the processes of this node's tunnel devices.
-func (h *Host) tunnels() *tunnel.Watch {
-	return &tunnel.Watch{
+func (h *Host) tunnels() *userspacewg.Watch {
+	return &userspacewg.Watch{
 		Log: h.config.Log,
 		Devices: func() []string {
 			var names []string

@@ -9,12 +9,12 @@ import (
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // Stages gives the kinds of the kernel in the order of creation: policy before path.
 func (h *Host) Stages() []converge.Stage[*round.Node] {
-	userspace := tunnel.Launcher{LogDir: h.config.StateDir}
+	userspace := userspacewg.Launcher{LogDir: h.config.StateDir}
 	ns := h.namespace
 	tables, elements := h.ruleset.Kinds()
 	return []converge.Stage[*round.Node]{

@@ -13,7 +13,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // TestHungTunnel stops the process of one of two devices, as a deadlock would.
@@ -52,7 +52,7 @@ func TestHungTunnel(t *testing.T) {
 
 	var log buffer
 	seen, replaced := make(chan string, 10), make(chan string, 10)
-	watch := &tunnel.Watch{
+	watch := &userspacewg.Watch{
 		Devices:  func() []string { return []string{hung.Name, fine.Name} },
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
 		Seen:     func(name string) { seen <- name },

@@ -14,7 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/inventory"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // Inventory reports what the kernel has, of ours and beside it, with those sysctls that
@@ -74,7 +74,7 @@ func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) er
 			continue
 		}
 		d, err := ns.wg.Device(ctx, l.Attrs().Name)
-		if errors.Is(err, tunnel.ErrNoAnswer) {
+		if errors.Is(err, userspacewg.ErrNoAnswer) {
 			k.Wireguard = append(k.Wireguard, inventory.Wireguard{Link: l.Attrs().Name})
 			continue
 		}

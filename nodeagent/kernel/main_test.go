@@ -16,7 +16,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // TestMain is the agent's main for `wireguard NAME`, as the tunnel processes
@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "wireguard" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err := tunnel.Serve(ctx, os.Args[2], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		err := userspacewg.Serve(ctx, os.Args[2], userspacewg.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		stop()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -137,11 +137,11 @@ func (w *world) make(t testing.TB, links ...desired.Link) {
 	}
 }
 
-func launcher(t testing.TB) tunnel.Launcher {
+func launcher(t testing.TB) userspacewg.Launcher {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		missing(t, "tun")
 	}
-	return tunnel.Launcher{LogDir: t.TempDir()}
+	return userspacewg.Launcher{LogDir: t.TempDir()}
 }
 
 func nodeLink() desired.Link {

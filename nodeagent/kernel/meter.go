@@ -12,7 +12,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // Meter is what the kernel, or a tunnel's process, knows of a tunnel now.
@@ -76,7 +76,7 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 // peerMeters reads the peers of a WireGuard device.
 func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[string]Meter) error {
 	d, err := ns.wg.Device(ctx, link)
-	if errors.Is(err, tunnel.ErrNoAnswer) {
+	if errors.Is(err, userspacewg.ErrNoAnswer) {
 		return nil
 	}
 	if err != nil {

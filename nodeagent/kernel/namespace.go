@@ -20,7 +20,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // Namespace is an open handle on one network namespace. The kinds made from it
@@ -29,7 +29,7 @@ import (
 type Namespace struct {
 	path  string
 	route *netlink.Handle
-	wg    *tunnel.Control
+	wg    *userspacewg.Control
 	read  *reading // of the WireGuard devices; nil = none that may be used
 	// events since the namespace was opened.
 	events *journal
@@ -43,7 +43,7 @@ func Open(path string) (*Namespace, error) {
 		if ns.route, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink socket: %w", err)
 		}
-		if ns.wg, err = tunnel.OpenControl(); err != nil {
+		if ns.wg, err = userspacewg.OpenControl(); err != nil {
 			ns.route.Close()
 			return err
 		}

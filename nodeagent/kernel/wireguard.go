@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/userspacewg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -120,7 +120,7 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 		}
 		name := l.Attrs().Name
 		d, err := ns.wg.Device(ctx, name)
-		if errors.Is(err, tunnel.ErrNoAnswer) {
+		if errors.Is(err, userspacewg.ErrNoAnswer) {
 			continue
 		}
 		if err != nil {
@@ -146,7 +146,7 @@ func (ns *Namespace) configure(ctx context.Context, name string, config wgtypes.
 		return err
 	}
 	err := ns.wg.Configure(ctx, name, config)
-	if errors.Is(err, tunnel.ErrNoAnswer) {
+	if errors.Is(err, userspacewg.ErrNoAnswer) {
 		return converge.ErrBlocked{On: "an answer of wireguard device " + name}
 	}
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package tunnel is the userspace WireGuard process: a TUN device and the
+// Package userspacewg is the userspace WireGuard process: a TUN device and the
 // WireGuard protocol behind it, for kernels without WireGuard. It runs as its
 // own process, so that tunnels outlive a restart of the agent, and is
 // configured like a kernel device, through the socket that wgctrl and wg(8) use.
-package tunnel
+package userspacewg
 
 import (
 	"context"
