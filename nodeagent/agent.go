@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/dns"
-	"hawser.dev/hawser/nodeagent/hold"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kube"
@@ -48,7 +48,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	now, wake, counts := newSnapshots(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
-	var keeper *hold.Keeper // made of what the inputs open; nobody asks before all run
+	var keeper *election.Keeper // made of what the inputs open; nobody asks before all run
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
@@ -120,20 +120,20 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 }
 
 // newKeeper makes what holds gateways for this node whose nodes labels pick.
-func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *hold.Keeper {
-	view := func() (hold.View, bool) {
+func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *election.Keeper {
+	view := func() (election.View, bool) {
 		v, ok := inputs.View()
 		v.Drained = drain.Is()
 		return v, ok
 	}
-	gateways := func() []hold.Gateway { v, _ := view(); return v.Gateways }
-	var store hold.Store
+	gateways := func() []election.Gateway { v, _ := view(); return v.Gateways }
+	var store election.Store
 	if _, client := inputs.API(); client != nil {
 		store = kube.NewLeases(client, func() bool { return len(gateways()) > 0 })
 	} else if config.LeasesDir != "" {
-		store = hold.NewFolder(config.LeasesDir, gateways)
+		store = election.NewFolder(config.LeasesDir, gateways)
 	}
-	return hold.New(hold.Config{
+	return election.New(election.Config{
 		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log,
 		Guard: machine.Guard(func() [][2]int { v, _ := view(); return v.Ports }),
 		Clear: func(since time.Time) bool {

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/found"
-	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/metrics"
@@ -34,7 +34,7 @@ type loop struct {
 	drain *control.Drain
 
 	inputs      *input.Inputs
-	keeper      *hold.Keeper
+	keeper      *election.Keeper
 	host        *host.Host
 	peers       *peers.Peers
 	publication *publication.Publication // nil without a Kubernetes API

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/control"
-	"hawser.dev/hawser/nodeagent/hold"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/model"
@@ -116,7 +116,7 @@ func (a *Agent) forget() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, hold.HoldersFile, "paths.json", "shape.json", "heard.json", "found.json"}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, election.HoldersFile, "paths.json", "shape.json", "heard.json", "found.json"}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/statefile"
@@ -221,7 +221,7 @@ func (in *Inputs) current() *fabric.Fabric {
 	}
 	if p.of != in.fabric.value.Fabric || p.fabric == nil || !maps.Equal(holders, p.holders) {
 		p.of, p.holders = in.fabric.value.Fabric, holders
-		p.fabric = hold.Place(p.of, in.config.Cluster, holders)
+		p.fabric = election.Place(p.of, in.config.Cluster, holders)
 	}
 	p.known = known || p.fabric == p.of
 	return p.fabric
@@ -229,13 +229,13 @@ func (in *Inputs) current() *fabric.Fabric {
 
 // View gives what this node sees of gateways whose nodes labels pick; not ok before there is
 // a fabric.
-func (in *Inputs) View() (hold.View, bool) {
+func (in *Inputs) View() (election.View, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.fabric.have {
-		return hold.View{}, false
+		return election.View{}, false
 	}
-	return hold.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.known().Facts.Nodes), true
+	return election.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.known().Facts.Nodes), true
 }
 
 func (in *Inputs) gateway() *fabric.Gateway {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/hold"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -32,7 +32,7 @@ const (
 	leaseRetry = time.Second
 )
 
-// Leases are those of a cluster's gateways in its API, as hold.Store. An object that is not
+// Leases are those of a cluster's gateways in its API, as election.Store. An object that is not
 // there is a gateway that nobody can hold: agents make none.
 type Leases struct {
 	client dynamic.ResourceInterface
@@ -40,7 +40,7 @@ type Leases struct {
 
 	mu     sync.Mutex
 	loaded bool
-	leases map[string]hold.Lease
+	leases map[string]election.Lease
 }
 
 // NewLeases makes a store. While wanted says so it watches them.
@@ -48,7 +48,7 @@ func NewLeases(c *Client, wanted func() bool) *Leases {
 	return &Leases{client: c.Dynamic.Resource(LeaseKind).Namespace(Namespace), wanted: wanted}
 }
 
-// Follow is of hold.Store.
+// Follow is of election.Store.
 func (s *Leases) Follow(ctx context.Context, changed bell.Bell) {
 	for ctx.Err() == nil {
 		if s.wanted() {
@@ -67,7 +67,7 @@ func (s *Leases) follow(ctx context.Context, changed bell.Bell) {
 	if err != nil {
 		return // what was known last stays
 	}
-	all := map[string]hold.Lease{}
+	all := map[string]election.Lease{}
 	for i := range list.Items {
 		if l, ok := leaseOf(&list.Items[i]); ok {
 			all[l.Gateway] = l
@@ -101,7 +101,7 @@ func (s *Leases) follow(ctx context.Context, changed bell.Bell) {
 	}
 }
 
-func (s *Leases) set(all map[string]hold.Lease, changed bell.Bell) {
+func (s *Leases) set(all map[string]election.Lease, changed bell.Bell) {
 	s.mu.Lock()
 	same := s.loaded && maps.Equal(all, s.leases)
 	s.leases, s.loaded = all, true
@@ -111,18 +111,18 @@ func (s *Leases) set(all map[string]hold.Lease, changed bell.Bell) {
 	}
 }
 
-// Leases is of hold.Store.
-func (s *Leases) Leases() (map[string]hold.Lease, bool) {
+// Leases is of election.Store.
+func (s *Leases) Leases() (map[string]election.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leases, s.loaded
 }
 
-// Read is of hold.Store.
-func (s *Leases) Read(ctx context.Context, gateway string) (hold.Lease, error) {
+// Read is of election.Store.
+func (s *Leases) Read(ctx context.Context, gateway string) (election.Lease, error) {
 	object, err := s.client.Get(ctx, fabric.LeasePrefix+gateway, metav1.GetOptions{})
 	if err != nil {
-		return hold.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", gateway, err)
+		return election.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", gateway, err)
 	}
 	l, _ := leaseOf(object)
 	// A watch that hangs must not have this node try with the same old version again.
@@ -135,17 +135,17 @@ func (s *Leases) Read(ctx context.Context, gateway string) (hold.Lease, error) {
 	return l, nil
 }
 
-// Write is of hold.Store. It replaces the whole spec, and nothing else.
-func (s *Leases) Write(ctx context.Context, l hold.Lease) (hold.Lease, error) {
+// Write is of election.Store. It replaces the whole spec, and nothing else.
+func (s *Leases) Write(ctx context.Context, l election.Lease) (election.Lease, error) {
 	name := fabric.LeasePrefix + l.Gateway
 	object, err := s.client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return hold.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", l.Gateway, err)
+		return election.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", l.Gateway, err)
 	}
 	if object.GetResourceVersion() != l.Version {
-		return hold.Lease{}, hold.ErrConflict
+		return election.Lease{}, election.ErrConflict
 	}
-	seconds := int64(hold.TakeAfter / time.Second)
+	seconds := int64(election.TakeAfter / time.Second)
 	if l.Released {
 		seconds = released
 	}
@@ -158,10 +158,10 @@ func (s *Leases) Write(ctx context.Context, l hold.Lease) (hold.Lease, error) {
 	}
 	stored, err := s.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: FieldManager})
 	if apierrors.IsConflict(err) {
-		return hold.Lease{}, hold.ErrConflict
+		return election.Lease{}, election.ErrConflict
 	}
 	if err != nil {
-		return hold.Lease{}, fmt.Errorf("write Lease of gateway %s: %w", l.Gateway, err)
+		return election.Lease{}, fmt.Errorf("write Lease of gateway %s: %w", l.Gateway, err)
 	}
 	out, _ := leaseOf(stored)
 	return out, nil
@@ -171,12 +171,12 @@ func (s *Leases) Write(ctx context.Context, l hold.Lease) (hold.Lease, error) {
 // election writes it. A holder that somebody took out by hand may still work.
 const released = 1
 
-func leaseOf(object *unstructured.Unstructured) (hold.Lease, bool) {
+func leaseOf(object *unstructured.Unstructured) (election.Lease, bool) {
 	gateway, ours := strings.CutPrefix(object.GetName(), fabric.LeasePrefix)
 	if !ours {
-		return hold.Lease{}, false
+		return election.Lease{}, false
 	}
-	l := hold.Lease{Gateway: gateway, Version: object.GetResourceVersion()}
+	l := election.Lease{Gateway: gateway, Version: object.GetResourceVersion()}
 	l.Holder, _, _ = unstructured.NestedString(object.Object, "spec", "holderIdentity")
 	turn, _, _ := unstructured.NestedInt64(object.Object, "spec", "leaseTransitions")
 	l.Turn = int(turn)

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kube"
@@ -37,7 +37,7 @@ type Config struct {
 	Cluster, Node, Version string
 	Log                    *slog.Logger
 	Inputs                 *input.Inputs
-	Keeper                 *hold.Keeper
+	Keeper                 *election.Keeper
 	Peers                  *peers.Peers
 	Host                   *host.Host
 	Publication            *publication.Publication // nil without a Kubernetes API

@@ -1,9 +1,9 @@
-// Package hold decides which node of a cluster holds which of the gateways whose nodes
+// Package election decides which node of a cluster holds which of the gateways whose nodes
 // labels pick, and keeps it so: two nodes are never the same gateway. A Lease of the
 // cluster's API for each gateway says who holds it (as in Kubernetes' leader election), and
 // a guard in the kernel closes the tunnels of a node whose Lease was not renewed in time,
 // whatever its agent does. What is decided is pure (State); a Keeper does the rest.
-package hold
+package election
 
 import (
 	"hash/fnv"

@@ -1,4 +1,4 @@
-package hold_test
+package election_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/hold"
+	"hawser.dev/hawser/nodeagent/election"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
 	"hawser.dev/hawser/nodeagent/model"
@@ -20,8 +20,8 @@ metadata: {name: hawser-gateway-edge-1, namespace: hawser-system, labels: {a: b}
 spec: {leaseDurationSeconds: 1, leaseTransitions: 4, renewTime: "2026-01-02T03:04:05.000000Z"}
 `
 
-func gateways() []hold.Gateway {
-	return []hold.Gateway{{Name: "edge-1", Selector: map[string]string{"role": "edge"}}}
+func gateways() []election.Gateway {
+	return []election.Gateway{{Name: "edge-1", Selector: map[string]string{"role": "edge"}}}
 }
 
 // guard records until when it is open.
@@ -68,19 +68,19 @@ func wait(t *testing.T, what string, is func() bool) {
 // one's opens. All know who holds it.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(t *testing.T) func() hold.Store{
-		"api": func(t *testing.T) func() hold.Store {
+	stores := map[string]func(t *testing.T) func() election.Store{
+		"api": func(t *testing.T) func() election.Store {
 			server := kubetest.New(t)
 			server.Put(t, released)
-			return func() hold.Store { return kube.NewLeases(client(t, server), func() bool { return true }) }
+			return func() election.Store { return kube.NewLeases(client(t, server), func() bool { return true }) }
 		},
-		"folder": func(t *testing.T) func() hold.Store {
+		"folder": func(t *testing.T) func() election.Store {
 			dir := t.TempDir()
-			first := hold.NewFolder(dir, gateways)
-			if _, err := first.Write(t.Context(), hold.Lease{Gateway: "edge-1", Released: true, Turn: 4, Version: "0"}); err != nil {
+			first := election.NewFolder(dir, gateways)
+			if _, err := first.Write(t.Context(), election.Lease{Gateway: "edge-1", Released: true, Turn: 4, Version: "0"}); err != nil {
 				t.Fatal(err)
 			}
-			return func() hold.Store { return hold.NewFolder(dir, gateways) }
+			return func() election.Store { return election.NewFolder(dir, gateways) }
 		},
 	}
 	for name, store := range stores {
@@ -88,11 +88,13 @@ func TestKeeper(t *testing.T) {
 			t.Parallel()
 			open := store(t)
 			nodes := []model.Node{{Name: "a", Labels: map[string]string{"role": "edge"}}, {Name: "b", Labels: map[string]string{"role": "edge"}}}
-			keepers, guards := map[string]*hold.Keeper{}, map[string]*guard{"a": {}, "b": {}, "c": {}}
+			keepers, guards := map[string]*election.Keeper{}, map[string]*guard{"a": {}, "b": {}, "c": {}}
 			for node := range guards {
-				keepers[node] = hold.New(hold.Config{
+				keepers[node] = election.New(election.Config{
 					Node: node, Store: open(), Guard: guards[node], StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-					View:  func() (hold.View, bool) { return hold.View{Node: node, Gateways: gateways(), Nodes: nodes}, true },
+					View: func() (election.View, bool) {
+						return election.View{Node: node, Gateways: gateways(), Nodes: nodes}, true
+					},
 					Clear: func(time.Time) bool { return true }, Changed: func() {},
 				})
 			}
@@ -116,7 +118,7 @@ func TestKeeper(t *testing.T) {
 				second = "a"
 			}
 			// It is renewed: the first deadline passes, and it is the gateway still.
-			for end := time.Now().Add(hold.GuardAfter + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(election.GuardAfter + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				if !guards[first].open() || guards[second].open() || guards["c"].open() {
 					t.Fatalf("open: %s %t, %s %t, worker %t", first, guards[first].open(), second, guards[second].open(), guards["c"].open())
 				}
@@ -156,7 +158,7 @@ func TestLeases(t *testing.T) {
 	if object.GetLabels()["a"] != "b" {
 		t.Error("a write took the labels away")
 	}
-	if _, err := s.Write(t.Context(), taken); err != hold.ErrConflict {
+	if _, err := s.Write(t.Context(), taken); err != election.ErrConflict {
 		t.Errorf("a write of an older version: %v, want a conflict", err)
 	}
 	if _, err := s.Read(t.Context(), "edge-2"); err == nil {
