@@ -21,7 +21,7 @@ picture: setup build ## docs/demo.svg: make demo, recorded; on an idle machine
 	$(GO) run ./hack/picture
 
 drawings: ## docs/drawings/*.svg from the texts beside them
-	$(GO) test ./internal/lanes -run '^TestDrawings$$' -update
+	$(GO) test ./view/swimlane -run '^TestDrawings$$' -update
 
 test: setup unit e2e ## unit and e2e, with -race
 
@@ -119,8 +119,8 @@ lint: ## formatting, vet, staticcheck, import arrows, generated files
 
 generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the goldens
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
-	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./internal/clustermap -update
-	$(GO) test ./internal/matrix ./internal/lanes ./internal/webreport -update
+	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./view/clustermap -update
+	$(GO) test ./internal/matrix ./view/swimlane ./internal/webreport -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
 # Fails where a target runs less than 10,000 times.

@@ -13,12 +13,12 @@ import (
 	"slices"
 	"sync"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // Namespace is where everything of Hawser lives inside a cluster.

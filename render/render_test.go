@@ -109,7 +109,7 @@ func readable(t *testing.T, tree render.Tree, name string) []byte {
 			t.Errorf("%s is not the fabric: %v (-want +got)\n%s", name, errors.Join(err, err2), diff)
 		}
 		return nil
-	case name == render.MapPicture: // internal/clustermap has goldens of it
+	case name == render.MapPicture: // view/clustermap has goldens of it
 		return nil
 	case name == "README.md", name == "base/crds.yaml", name == "base/rbac.yaml", name == "base/namespace.yaml", name == "base/policy.yaml":
 		return nil

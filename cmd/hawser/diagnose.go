@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/packettrace"
 )
 
 type diagnoseFlags struct {
@@ -24,7 +24,7 @@ type diagnoseFlags struct {
 
 // diagnosis is the JSON form of `hawser diagnose`.
 type diagnosis struct {
-	Trips       []trip.Trip        `json:"trips"`
+	Trips       []packettrace.Trip `json:"trips"`
 	Nodes       []status.Diagnosis `json:"nodes"`
 	Unreachable []unreachable      `json:"unreachable,omitempty"`
 }
@@ -85,29 +85,31 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	default:
 		err = a.encode(f.output, d)
 	}
-	if err == nil && slices.ContainsFunc(d.Trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived && t.Outcome != trip.Unclear }) {
+	if err == nil && slices.ContainsFunc(d.Trips, func(t packettrace.Trip) bool {
+		return t.Outcome != packettrace.Arrived && t.Outcome != packettrace.Unclear
+	}) {
 		return answer{}
 	}
 	return err
 }
 
 // lookAt has the agents answer a question of questionOf("diagnose").
-func lookAt(ctx context.Context, f showFlags, q question) (seen []trip.Seen, silent []unreachable, err error) {
+func lookAt(ctx context.Context, f showFlags, q question) (seen []packettrace.Seen, silent []unreachable, err error) {
 	got, silent, err := ask[status.Diagnosis](ctx, f, q)
 	for _, r := range got {
 		if r.value.Node == "" {
 			silent = append(silent, unreachable{Socket: r.who, Error: "the agent is older than this hawser and does not report traces"})
 			continue
 		}
-		seen = append(seen, trip.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
+		seen = append(seen, packettrace.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
 	}
 	return seen, silent, err
 }
 
 // newDiagnosis joins what nodes saw.
-func newDiagnosis(seen []trip.Seen, silent []unreachable) diagnosis {
-	slices.SortFunc(seen, func(a, b trip.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
-	d := diagnosis{Trips: append([]trip.Trip{}, trip.Join(seen)...), Unreachable: silent}
+func newDiagnosis(seen []packettrace.Seen, silent []unreachable) diagnosis {
+	slices.SortFunc(seen, func(a, b packettrace.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
+	d := diagnosis{Trips: append([]packettrace.Trip{}, packettrace.Join(seen)...), Unreachable: silent}
 	for _, one := range seen {
 		d.Nodes = append(d.Nodes, one.Diagnosis)
 	}

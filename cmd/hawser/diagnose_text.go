@@ -6,16 +6,16 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/listing"
-	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/packettrace"
 )
 
 // mostArrived are listed of the trips without trouble.
 const mostArrived = 20
 
 // tripText gives the text form of `hawser diagnose`.
-func tripText(trips []trip.Trip, seen []trip.Seen) string {
+func tripText(trips []packettrace.Trip, seen []packettrace.Seen) string {
 	packets, full, long := 0, []string(nil), 0.0
 	for _, s := range seen {
 		packets, long = packets+s.Packets, max(long, s.Seconds)
@@ -43,7 +43,7 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 	}
 	problems()
 	// Where all got there it was not what was looked for.
-	if slices.ContainsFunc(trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived }) {
+	if slices.ContainsFunc(trips, func(t packettrace.Trip) bool { return t.Outcome != packettrace.Arrived }) {
 		for _, s := range seen {
 			if s.Filtered > 0 {
 				_, _ = fmt.Fprintf(&out, "%s/%s: %s\n", s.Cluster, s.Node, status.FilteredText(s.Filtered))
@@ -52,7 +52,7 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 	}
 	arrived := 0
 	for _, t := range trips {
-		if t.Outcome == trip.Arrived {
+		if t.Outcome == packettrace.Arrived {
 			if arrived++; arrived == 1 {
 				out.WriteString("\n") // one line each, behind what has trouble
 			}
@@ -75,7 +75,7 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 		}
 		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), t.Outcome)
 		stepText(&out, t.First, "  ")
-		if t.Outcome == trip.Unanswered {
+		if t.Outcome == packettrace.Unanswered {
 			out.WriteString("    nothing came back from there\n    to do: see that something listens there, and that the pod's policies admit the client; " +
 				"what nftables does not show, such as eBPF programs of the CNI, may drop it too\n")
 		}
@@ -94,7 +94,7 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 }
 
 // stepText describes a node, and those behind it.
-func stepText(out *strings.Builder, s *trip.Step, margin string) {
+func stepText(out *strings.Builder, s *packettrace.Step, margin string) {
 	j := s.Journey
 	var parts []string
 	if j.In != "" {
@@ -119,24 +119,24 @@ func stepText(out *strings.Builder, s *trip.Step, margin string) {
 }
 
 // endText says why packets were not seen behind a node, and what to do.
-func endText(s *trip.Step) (why, do string) {
+func endText(s *packettrace.Step) (why, do string) {
 	switch s.Outcome {
-	case trip.Dropped:
+	case packettrace.Dropped:
 		if s.Finding == nil {
 			return "ended here", "see hawser-agent diagnose on the node"
 		}
 		return "ended at " + s.Finding.Place + ": " + s.Finding.Text, s.Finding.Do
-	case trip.Vanished:
+	case packettrace.Vanished:
 		return "sent over " + s.Journey.Out + ", and seen on no other node", lostBetween(s.Journey)
-	case trip.Circling:
+	case packettrace.Circling:
 		return "sent over " + s.Journey.Out + " to a node that had it before: it goes round in circles",
 			"hawser show paths lists the path to each cluster, and hawser-agent status on these nodes shows which fabric they follow"
-	case trip.Astray:
+	case packettrace.Astray:
 		return fmt.Sprintf("the answer did not come back through %s, which translated the question: %s/%s sent it out of %s, and the client did not ask %s",
 				s.Past, s.Cluster, s.Node, s.Journey.Out, s.Journey.Left.From),
 			fmt.Sprintf("look on %s/%s for who gives packets from %s a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); "+
 				"hawser-agent plan there lists what is missing of Hawser's own", s.Cluster, s.Node, s.Journey.In)
-	case trip.Unclear:
+	case packettrace.Unclear:
 		return "sent over " + s.Journey.Out + "; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets", ""
 	}
 	return "", ""

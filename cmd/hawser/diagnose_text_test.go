@@ -6,35 +6,35 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/packettrace"
 )
 
 // everyOutcome gives trips of each outcome, and what nodes saw.
-func everyOutcome() ([]trip.Trip, []trip.Seen) {
+func everyOutcome() ([]packettrace.Trip, []packettrace.Seen) {
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
-	step := func(node, in, out string, came, left status.Ends, next ...*trip.Step) *trip.Step {
-		return &trip.Step{Cluster: node[:2], Node: node, Next: next, Journey: status.Journey{In: in, Out: out, Came: came, Left: left, Packets: 3}}
+	step := func(node, in, out string, came, left status.Ends, next ...*packettrace.Step) *packettrace.Step {
+		return &packettrace.Step{Cluster: node[:2], Node: node, Next: next, Journey: status.Journey{In: in, Out: out, Came: came, Left: left, Packets: 3}}
 	}
-	ended := func(s *trip.Step, outcome string) *trip.Step { s.Outcome = outcome; return s }
+	ended := func(s *packettrace.Step, outcome string) *packettrace.Step { s.Outcome = outcome; return s }
 	pod, tunnel, server := ends("10.7.2.5", "243.0.0.1:80"), ends("242.1.2.5", "242.2.0.9:80"), ends("242.1.2.5", "10.7.1.9:8080")
 	answer := ends("10.7.1.9:8080", "242.1.2.5")
-	dropped := ended(step("g2-a", "hw-wg1", "", tunnel, server), trip.Dropped)
+	dropped := ended(step("g2-a", "hw-wg1", "", tunnel, server), packettrace.Dropped)
 	dropped.Finding = &status.Finding{Place: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Do: "admit them"}
-	astray := ended(step("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), trip.Astray)
+	astray := ended(step("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), packettrace.Astray)
 	astray.Past = "g1/g1-w"
-	trips := []trip.Trip{
-		{Outcome: trip.Dropped, First: step("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
-		{Outcome: trip.Vanished, First: step("g1-w", "", "hw-vx0", pod, pod, ended(step("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), trip.Vanished))},
-		{Outcome: trip.Vanished, First: ended(step("g1-w", "", "hw-vx0", pod, pod), trip.Vanished)},
-		{Outcome: trip.Unanswered, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), trip.Arrived)},
-		{Outcome: trip.Unclear, Answered: true, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), trip.Arrived),
-			Answer: ended(step("g2-w", "cni0", "hw-vx0", answer, answer), trip.Unclear)},
-		{Outcome: trip.Circling, First: ended(step("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), trip.Circling)},
-		{Outcome: trip.Astray, Answered: true, Resets: 2, First: ended(step("g1-w", "veth7", "hw-vx0", pod, tunnel), trip.Arrived), Answer: astray},
-		{Outcome: trip.Arrived, Answered: true, First: step("g1-w", "veth7", "hw-vx0", pod, pod, ended(step("g2-w", "hw-vx0", "cni0", server, server), trip.Arrived))},
+	trips := []packettrace.Trip{
+		{Outcome: packettrace.Dropped, First: step("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
+		{Outcome: packettrace.Vanished, First: step("g1-w", "", "hw-vx0", pod, pod, ended(step("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), packettrace.Vanished))},
+		{Outcome: packettrace.Vanished, First: ended(step("g1-w", "", "hw-vx0", pod, pod), packettrace.Vanished)},
+		{Outcome: packettrace.Unanswered, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived)},
+		{Outcome: packettrace.Unclear, Answered: true, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived),
+			Answer: ended(step("g2-w", "cni0", "hw-vx0", answer, answer), packettrace.Unclear)},
+		{Outcome: packettrace.Circling, First: ended(step("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), packettrace.Circling)},
+		{Outcome: packettrace.Astray, Answered: true, Resets: 2, First: ended(step("g1-w", "veth7", "hw-vx0", pod, tunnel), packettrace.Arrived), Answer: astray},
+		{Outcome: packettrace.Arrived, Answered: true, First: step("g1-w", "veth7", "hw-vx0", pod, pod, ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived))},
 	}
-	seen := []trip.Seen{{Diagnosis: status.Diagnosis{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true}},
+	seen := []packettrace.Seen{{Diagnosis: status.Diagnosis{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true}},
 		{Diagnosis: status.Diagnosis{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6}}}
 	return trips, seen
 }
@@ -94,7 +94,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, 
 		t.Errorf("(-want +got)\n%s", text)
 	}
 	const nothing = "no packet of the clusterset on 1 node in 10 s: make a request meanwhile\n"
-	if have := tripText(nil, []trip.Seen{{Diagnosis: status.Diagnosis{Seconds: 10}}}); have != nothing {
+	if have := tripText(nil, []packettrace.Seen{{Diagnosis: status.Diagnosis{Seconds: 10}}}); have != nothing {
 		t.Errorf("have %q, want %q", have, nothing)
 	}
 }
@@ -102,11 +102,11 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, 
 // TestManyArrived: what got there is told in a line each, and not without end.
 func TestManyArrived(t *testing.T) {
 	t.Parallel()
-	var trips []trip.Trip
+	var trips []packettrace.Trip
 	for range mostArrived + 7 {
-		trips = append(trips, trip.Trip{Outcome: trip.Arrived, First: &trip.Step{Cluster: "g1", Node: "a"}})
+		trips = append(trips, packettrace.Trip{Outcome: packettrace.Arrived, First: &packettrace.Step{Cluster: "g1", Node: "a"}})
 	}
-	have := tripText(trips, []trip.Seen{{Diagnosis: status.Diagnosis{Packets: 27}}})
+	have := tripText(trips, []packettrace.Seen{{Diagnosis: status.Diagnosis{Packets: 27}}})
 	if n, want := strings.Count(have, ": arrived at "), mostArrived; n != want || strings.Count(have, "\nand 7 more that arrived\n") != 1 {
 		t.Errorf("%d of %d are told:\n%s", n, want, have)
 	}
@@ -118,7 +118,7 @@ func TestProblemsOfNodes(t *testing.T) {
 	t.Parallel()
 	for _, packets := range []int{0, 3} {
 		d := status.Diagnosis{Cluster: "g2", Node: "g2-w1", Packets: packets, Problems: []string{"pods are outside of podCIDRs"}}
-		if have := tripText(nil, []trip.Seen{{Diagnosis: d}}); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
+		if have := tripText(nil, []packettrace.Seen{{Diagnosis: d}}); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
 			t.Errorf("%d packets: %s", packets, have)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/internal/lanes"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/view/swimlane"
 )
 
 type explainFlags struct {
@@ -80,7 +80,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	case "text":
 		_, err = a.out.Write([]byte(explainText(answered)))
 	case "svg":
-		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainPaths(answered, c.place)).String()))
+		_, err = a.out.Write([]byte(swimlane.Draw(answered.Why, explainPaths(answered, c.place)).String()))
 	default:
 		err = a.encode(f.output, answered)
 	}

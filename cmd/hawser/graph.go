@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/clustermap"
-	"hawser.dev/hawser/internal/clustermap/live"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/clustermap/mapstatus"
 )
 
 type graphFlags struct {
@@ -97,7 +97,7 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 			return err
 		}
 		a.tellSilent(silent)
-		live.Fill(m, agents)
+		mapstatus.Fill(m, agents)
 	}
 	text := ""
 	switch f.output {

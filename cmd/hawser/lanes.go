@@ -6,34 +6,34 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/internal/lanes"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/internal/webpage"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
 )
 
 // mostDrawn are the paths of a page.
 const mostDrawn = 40
 
 // explainPaths draws an answer: one path for each cluster that may answer.
-func explainPaths(a explained, place func(path string) string) []lanes.Path {
-	client := lanes.Step{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
+func explainPaths(a explained, place func(path string) string) []swimlane.Path {
+	client := swimlane.Step{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
 	} else {
 		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
 	}
 	if len(a.Trips) == 0 {
-		w := lanes.Path{Title: a.Why, Tone: svg.Good, Steps: []lanes.Step{client}}
+		w := swimlane.Path{Title: a.Why, Tone: svg.Good, Steps: []swimlane.Step{client}}
 		if !a.Yes {
-			w.Tone, w.Steps = svg.Bad, append(w.Steps, lanes.Step{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
+			w.Tone, w.Steps = svg.Bad, append(w.Steps, swimlane.Step{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
 		}
-		return []lanes.Path{w}
+		return []swimlane.Path{w}
 	}
-	var out []lanes.Path
+	var out []swimlane.Path
 	for i := range a.Trips {
 		t := &a.Trips[i]
 		var now *arrival.Trip
@@ -49,15 +49,15 @@ func explainPaths(a explained, place func(path string) string) []lanes.Path {
 
 // explainPath draws the path to one cluster. It ends in red at the gateway that refuses it, or
 // where it would begin, if nothing leads there.
-func explainPath(client lanes.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) lanes.Path {
-	w := lanes.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
+func explainPath(client swimlane.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) swimlane.Path {
+	w := swimlane.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
 	if len(t.Asked) > 0 {
 		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Asked))
 	}
-	w.Steps = []lanes.Step{client}
-	end := func(lane, by string, texts ...string) lanes.Path {
+	w.Steps = []swimlane.Step{client}
+	end := func(lane, by string, texts ...string) swimlane.Path {
 		w.Tone = svg.Bad
-		w.Steps = append(w.Steps, lanes.Step{Lane: lane, By: by, Tone: svg.Bad, Texts: texts})
+		w.Steps = append(w.Steps, swimlane.Step{Lane: lane, By: by, Tone: svg.Bad, Texts: texts})
 		return w
 	}
 	refused := strings.HasSuffix(t.Decided, ".allow")
@@ -72,12 +72,12 @@ func explainPath(client lanes.Step, from string, t *explain.Trip, now *arrival.T
 		return end(from, "", "ends here", because)
 	}
 	if t.Cluster == from {
-		w.Steps = append(w.Steps, lanes.Step{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
+		w.Steps = append(w.Steps, swimlane.Step{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
 		return explainNow(w, now)
 	}
 	for i, l := range t.Links {
 		if i == 0 {
-			out := lanes.Step{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
+			out := swimlane.Step{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
 			if len(t.Sources) == 0 {
 				out.Texts = []string{"sent on", "with the client's own address"}
 				if !t.Yes {
@@ -92,7 +92,7 @@ func explainPath(client lanes.Step, from string, t *explain.Trip, now *arrival.T
 			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
 			return end(l.From, "", "ends here", "no link between "+now.Hops[i].From+" and "+now.Hops[i].To+" is alive")
 		}
-		in := lanes.Step{Lane: l.To, By: l.Driver, Texts: []string{"passed on"}}
+		in := swimlane.Step{Lane: l.To, By: l.Driver, Texts: []string{"passed on"}}
 		if i == len(t.Links)-1 {
 			if !t.Yes {
 				return end(l.To, l.Driver, "ends here", because)
@@ -104,12 +104,12 @@ func explainPath(client lanes.Step, from string, t *explain.Trip, now *arrival.T
 		}
 		w.Steps = append(w.Steps, in)
 	}
-	w.Steps = append(w.Steps, lanes.Step{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
+	w.Steps = append(w.Steps, swimlane.Step{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
 	return explainNow(w, now)
 }
 
 // explainNow adds what agents report of a way that the topology allows.
-func explainNow(w lanes.Path, now *arrival.Trip) lanes.Path {
+func explainNow(w swimlane.Path, now *arrival.Trip) swimlane.Path {
 	if now == nil {
 		return w
 	}
@@ -117,10 +117,10 @@ func explainNow(w lanes.Path, now *arrival.Trip) lanes.Path {
 	switch now.Verdict {
 	case arrival.Fails:
 		w.Title, w.Tone = "in "+now.Cluster+": allowed, but nothing arrives", svg.Bad
-		w.Steps = append(w.Steps, lanes.Step{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
+		w.Steps = append(w.Steps, swimlane.Step{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
 	case arrival.Unknown:
 		w.Title, w.Tone = "in "+now.Cluster+": allowed, not known to arrive", svg.Fair
-		w.Steps = append(w.Steps, lanes.Step{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
+		w.Steps = append(w.Steps, swimlane.Step{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
 	default:
 		if len(now.Backends) > 0 {
 			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))
@@ -131,31 +131,31 @@ func explainNow(w lanes.Path, now *arrival.Trip) lanes.Path {
 
 // tripPaths draws a trip: one path for each place where its packets got to, and for what came
 // back.
-func tripPaths(t trip.Trip) []lanes.Path {
+func tripPaths(t packettrace.Trip) []swimlane.Path {
 	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), t.Outcome)
 	tone := svg.Bad
 	switch t.Outcome {
-	case trip.Arrived:
+	case packettrace.Arrived:
 		tone = svg.Good
-	case trip.Unclear:
+	case packettrace.Unclear:
 		tone = svg.Fair
 	}
-	out := stepPaths(lanes.Path{Title: title, Tone: tone}, t.First, "")
-	if t.Outcome == trip.Unanswered {
+	out := stepPaths(swimlane.Path{Title: title, Tone: tone}, t.First, "")
+	if t.Outcome == packettrace.Unanswered {
 		for i := range out {
 			lane := out[i].Steps[len(out[i].Steps)-1].Lane
-			out[i].Steps = append(out[i].Steps, lanes.Step{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
+			out[i].Steps = append(out[i].Steps, swimlane.Step{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
 				"to do: see that something listens there, and that the pod's policies admit the client"}})
 		}
 	}
 	if t.Answer != nil {
-		out = append(out, stepPaths(lanes.Path{Title: "the answer, " + listing.Count(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+		out = append(out, stepPaths(swimlane.Path{Title: "the answer, " + listing.Count(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
 	}
 	return out
 }
 
 // stepPaths goes on from a step, which packets came to by a device, to each end.
-func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
+func stepPaths(w swimlane.Path, s *packettrace.Step, by string) []swimlane.Path {
 	texts := []string{listing.Count(s.Journey.Packets, "packet")}
 	if by == "" {
 		texts = append(texts, s.Journey.Came.String())
@@ -164,11 +164,11 @@ func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
 		texts = append(texts, "leave as "+s.Journey.Left.String())
 	}
 	lane := s.Cluster + "/" + s.Node
-	w.Steps = append(slices.Clone(w.Steps), lanes.Step{Lane: lane, By: by, Texts: texts})
+	w.Steps = append(slices.Clone(w.Steps), swimlane.Step{Lane: lane, By: by, Texts: texts})
 	why, do := endText(s)
 	if why != "" {
-		end := lanes.Step{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
-		if s.Outcome == trip.Unclear {
+		end := swimlane.Step{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
+		if s.Outcome == packettrace.Unclear {
 			end.Tone = svg.Fair
 		}
 		if do != "" {
@@ -177,9 +177,9 @@ func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
 		w.Steps = append(w.Steps, end)
 	}
 	if len(s.Next) == 0 {
-		return []lanes.Path{w}
+		return []swimlane.Path{w}
 	}
-	var out []lanes.Path
+	var out []swimlane.Path
 	for _, next := range s.Next {
 		out = append(out, stepPaths(w, next, s.Journey.Out)...)
 	}
@@ -187,25 +187,25 @@ func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
 }
 
 // diagnosePage gives what hawser diagnose saw as a page.
-func diagnosePage(trips []trip.Trip, seen []trip.Seen, silent []unreachable) string {
+func diagnosePage(trips []packettrace.Trip, seen []packettrace.Seen, silent []unreachable) string {
 	packets, long := 0, 0.0
 	for _, s := range seen {
 		packets, long = packets+s.Packets, max(long, s.Seconds)
 	}
-	var wrong, arrived []lanes.Path
+	var wrong, arrived []swimlane.Path
 	for _, t := range trips {
-		if t.Outcome == trip.Arrived {
+		if t.Outcome == packettrace.Arrived {
 			arrived = append(arrived, tripPaths(t)...)
 		} else {
 			wrong = append(wrong, tripPaths(t)...)
 		}
 	}
 	var sections []webpage.Section
-	add := func(id, title string, paths []lanes.Path) {
+	add := func(id, title string, paths []swimlane.Path) {
 		if len(paths) == 0 {
 			return
 		}
-		body := webpage.Figure(lanes.Draw("", paths[:min(len(paths), mostDrawn)]))
+		body := webpage.Figure(swimlane.Draw("", paths[:min(len(paths), mostDrawn)]))
 		if len(paths) > mostDrawn {
 			body += webpage.Paragraph("faint", "and %d more", len(paths)-mostDrawn)
 		}

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/internal/lanes"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
 )
 
 // TestDiagnosePage: each trip is drawn, with where it ended in red, and what others named
@@ -44,7 +44,7 @@ func TestDiagnosePage(t *testing.T) {
 				}
 			}
 		}
-		if known := tr.Outcome != trip.Arrived && tr.Outcome != trip.Unclear; (red > 0) != known {
+		if known := tr.Outcome != packettrace.Arrived && tr.Outcome != packettrace.Unclear; (red > 0) != known {
 			t.Errorf("%s: %d red steps", tr.Outcome, red)
 		}
 	}
@@ -88,7 +88,7 @@ func TestExplainWays(t *testing.T) {
 			t.Errorf("%s: lanes %s, want %s", c.name, got, c.lanes)
 		}
 		red := ""
-		if i := slices.IndexFunc(ways[0].Steps, func(s lanes.Step) bool { return s.Tone == svg.Bad }); i >= 0 {
+		if i := slices.IndexFunc(ways[0].Steps, func(s swimlane.Step) bool { return s.Tone == svg.Bad }); i >= 0 {
 			if i != len(ways[0].Steps)-1 {
 				t.Errorf("%s: it goes on behind its end", c.name)
 			}

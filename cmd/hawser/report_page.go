@@ -16,8 +16,6 @@ import (
 
 	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/internal/checkout"
-	"hawser.dev/hawser/internal/clustermap"
-	"hawser.dev/hawser/internal/clustermap/live"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/internal/webreport"
@@ -27,6 +25,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/clustermap/mapstatus"
 )
 
 type reportFlags struct {
@@ -186,7 +186,7 @@ func (in reportInput) report() (*webreport.Report, error) {
 		r.Findings = append(r.Findings, webreport.Finding{By: "validate", Severity: string(d.Severity), Place: cmp.Or(d.Pos.String(), d.Path), Text: d.Summary, Hint: d.Hint})
 	}
 	if in.asked {
-		live.Fill(r.Map, in.agents)
+		mapstatus.Fill(r.Map, in.agents)
 		ask.Reports = &arrival.Reports{Agents: in.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
 		for _, s := range in.silent {
 			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Socket, Text: s.Error})

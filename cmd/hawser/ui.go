@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/view/ui"
 )
 
 type uiFlags struct {

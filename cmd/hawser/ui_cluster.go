@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/ui"
 )
 
 // serviceHosts are the names of the page's Service in its cluster. A name is whole: one that

@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // podOfPage is hawser ui as the rendered Deployment starts it, with a cluster's API and what

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/view/ui"
 )
 
 // uiSource gives the page what the other commands print.

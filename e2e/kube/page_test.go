@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // TestPage: hawser ui asks the agents in the pods of clusters, and its map has the state of

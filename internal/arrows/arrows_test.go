@@ -99,7 +99,7 @@ func rules() []rule {
 			why: "model is data only"},
 		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
 			why: "desired is data only"},
-		{from: module + "/internal/ui", never: append(own("lab", "reconciler", "render", "nodeagent/kernel", "nodeagent/converge"),
+		{from: module + "/view/ui", never: append(own("lab", "reconciler", "render", "nodeagent/kernel", "nodeagent/converge"),
 			"os", "os/exec", "k8s.io/client-go", "github.com/go-git/go-git"), deep: false,
 			why: "the page is served and asks nobody itself: cmd/hawser is its source"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
@@ -155,7 +155,7 @@ func TestPure(t *testing.T) {
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
 		"schema", "schema/document", "schema/load", "schema/tags", "schema/paths", "schema/syntax", "schema/validate", "schema/overlap", "schema/capacity", "schema/resolve",
-		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "internal/arrival", "internal/matrix", "internal/svg", "internal/lanes", "internal/cast", "internal/webpage", "internal/webreport", "render", "render/plan",
+		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "view/clustermap", "view/clustermap/mapstatus", "internal/arrival", "internal/matrix", "internal/svg", "view/swimlane", "internal/cast", "internal/webpage", "internal/webreport", "render", "render/plan",
 		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/driver", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/internal/webpage"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // Report is what is known of a clusterset at a time.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 var update = flag.Bool("update", false, "write the goldens")

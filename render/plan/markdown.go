@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // maxMarkdown is how many bytes of sections Markdown writes; a comment on GitHub takes

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // maxDrawn is how many clusters a map in a comment shows; of more nobody sees anything.

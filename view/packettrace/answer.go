@@ -1,4 +1,4 @@
-package trip
+package packettrace
 
 import (
 	"net/netip"

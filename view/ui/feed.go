@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/clustermap"
-	"hawser.dev/hawser/internal/clustermap/live"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/clustermap/mapstatus"
 )
 
 // picture is the map at one time, in pieces that are compared and sent by themselves.
@@ -218,9 +218,9 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 	}
 	m := &filled
 	if r.Asked {
-		live.Fill(m, r.Agents)
+		mapstatus.Fill(m, r.Agents)
 		if of == "" { // one cluster alone cannot tell whose fault it is
-			live.Lost(m, r.Agents)
+			mapstatus.Lost(m, r.Agents)
 		}
 	}
 	p := &picture{

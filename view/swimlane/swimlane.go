@@ -1,6 +1,6 @@
-// Package lanes draws the path of packets as swim-lanes: one lane for each node, one row for
+// Package swimlane draws the path of packets as swim-lanes: one lane for each node, one row for
 // each thing that happens there, with the rule where a packet ended in red. It is pure.
-package lanes
+package swimlane
 
 import (
 	"fmt"

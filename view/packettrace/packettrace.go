@@ -1,6 +1,6 @@
-// Package trip joins what the nodes of several clusters saw of packets into their way
+// Package packettrace joins what the nodes of several clusters saw of packets into their way
 // from client to server, and tells where they ended. It is pure.
-package trip
+package packettrace
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package live
+package mapstatus
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // pairOf are two clusters, of which b has two gateways.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 const givenToken = "0123456789abcdef0123456789abcdef"

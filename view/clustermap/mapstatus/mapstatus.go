@@ -1,12 +1,12 @@
-// Package live fills a map of a clusterset with what its agents report. It is pure.
-package live
+// Package mapstatus fills a map of a clusterset with what its agents report. It is pure.
+package mapstatus
 
 import (
 	"slices"
 
-	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
 )
 
 // Fill gives every cluster, gateway and link of a map its state. A gateway is up when its
