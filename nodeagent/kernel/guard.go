@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/nftables"
+	googlenft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // GuardTable is the nftables table of a Guard, of family inet.
@@ -64,7 +66,7 @@ func (g *Guard) Close() error {
 func (g *Guard) Remove() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := g.ns.nftCommit(func(b *nftBatch) { b.deleteTable(GuardTable) })
+	err := g.ns.nftCommit(func(b *nftables.Batch) { b.DeleteTable(guardTable()) })
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -76,18 +78,26 @@ func (g *Guard) write(until time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ports := slices.Clone(g.ports())
-	return g.ns.nftCommit(func(b *nftBatch) {
-		b.newTable(GuardTable)
-		b.deleteTable(GuardTable)
-		b.newTable(GuardTable)
-		b.guardSet(until)
-		for _, c := range guardChains(until, ports) {
-			b.newChain(GuardTable, c)
-			for _, r := range c.rules {
-				b.newRule(GuardTable, c.name, r, nil)
-			}
+	return g.ns.nftCommit(func(b *nftables.Batch) { guardReplace(b, until, guardChains(until, ports)) })
+}
+
+func guardTable() nftables.TableName {
+	return nftables.TableName{Family: nftables.FamilyINet, Name: GuardTable}
+}
+
+// guardReplace replaces the table. The elements of its set expire at a time.
+func guardReplace(b *nftables.Batch, until time.Time, chains []nftChain) {
+	table := nftables.Table{TableName: guardTable()}
+	b.AddTable(table) // so that there is one to delete
+	b.DeleteTable(guardTable())
+	b.AddTable(table)
+	guardSet(b, until)
+	for _, c := range chains {
+		b.AddChain(c.declaration(guardTable()))
+		for _, r := range c.rules {
+			b.AddRule(nftables.Rule{Table: guardTable(), Chain: c.name, Expressions: r.code.Encoded()})
 		}
-	})
+	}
 }
 
 // guardChains are the rules: in each chain the first one lets all pass while the guard is
@@ -97,7 +107,7 @@ func guardChains(until time.Time, ports []PortRange) []nftChain {
 		if !until.IsZero() {
 			rules = slices.Insert(rules, 0, guardPass(until))
 		}
-		return nftChain{name: name, base: &nftHook{kind: "filter", hook: hook, priority: guardPriority}, rules: rules}
+		return nftChain{name: name, base: nftBase("filter", hook, guardPriority), rules: rules}
 	}
 	var to, from []*nftRule
 	for _, p := range ports {
@@ -129,23 +139,19 @@ func guardPorts(offset uint32, p PortRange) *nftRule {
 		add(&expr.Cmp{Op: expr.CmpOpLte, Register: nftReg, Data: nftNetOrder16(p.Last)}).drop()
 }
 
-// guardSet makes the set of protocols that may pass. Where its time is over it is empty.
-func (b *nftBatch) guardSet(until time.Time) {
-	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_SET_TABLE, GuardTable)
-		b.text(unix.NFTA_SET_NAME, guardOpen)
-		b.u32(unix.NFTA_SET_FLAGS, unix.NFT_SET_TIMEOUT)
-		b.u32(unix.NFTA_SET_KEY_TYPE, nftables.TypeNFProto.GetNFTMagic())
-		b.u32(unix.NFTA_SET_KEY_LEN, 1)
-		b.u32(unix.NFTA_SET_ID, 1)
+// guardSet adds the set of protocols that may pass. It is empty after that time.
+func guardSet(b *nftables.Batch, until time.Time) {
+	set := nftables.SetName{Table: guardTable(), Name: guardOpen}
+	b.AddSet(nftables.Set{
+		SetName: set, ID: 1, Flags: unix.NFT_SET_TIMEOUT, Key: nftables.Type{Number: googlenft.TypeNFProto.GetNFTMagic(), Size: 1},
 	})
 	left := time.Until(until)
 	if left < time.Millisecond {
 		return
 	}
-	b.setElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, GuardTable, guardOpen, func() {
-		for _, f := range nftFamilies() {
-			b.expiring([]byte{f.proto}, left)
-		}
-	})
+	var elements []nftables.Element
+	for _, f := range nftFamilies() {
+		elements = append(elements, nftables.Element{Key: []byte{f.proto}, Timeout: left})
+	}
+	b.AddElements(set, 0, elements)
 }

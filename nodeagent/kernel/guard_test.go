@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // TestGuard: what is sent to a gateway's port, and from there, passes while the guard is
@@ -94,18 +96,7 @@ func TestGuardClocks(t *testing.T) {
 	guard := ns.NewGuard(func() []PortRange { return []PortRange{{51820, 51885}} })
 	table := func(element, wall time.Time) {
 		t.Helper()
-		err := guard.ns.nftCommit(func(b *nftBatch) {
-			b.newTable(GuardTable)
-			b.deleteTable(GuardTable)
-			b.newTable(GuardTable)
-			b.guardSet(element)
-			for _, c := range guardChains(wall, guard.ports()) {
-				b.newChain(GuardTable, c)
-				for _, r := range c.rules {
-					b.newRule(GuardTable, c.name, r, nil)
-				}
-			}
-		})
+		err := guard.ns.nftCommit(func(b *nftables.Batch) { guardReplace(b, element, guardChains(wall, guard.ports())) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
@@ -40,12 +40,12 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 		}
 	}
 	if elements {
-		errs = append(errs, ns.nft(func(s *nftSocket) error {
+		errs = append(errs, ns.nft(func(conn *nftables.Conn) error {
 			for _, set := range nftSets() {
 				if !set.Counter {
 					continue
 				}
-				if err := s.countElements(set, counts); err != nil {
+				if err := nftCountElements(conn, set, counts); err != nil {
 					return fmt.Errorf("read counters of %s: %w", set.Name, err)
 				}
 			}
@@ -101,46 +101,42 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 // be used by any goroutine.
 func (ns *Namespace) Dropped(context.Context) (map[string]uint64, error) {
 	counts := map[string]uint64{}
-	if err := ns.nft(func(s *nftSocket) error { return s.countDrops(counts) }); err != nil {
+	if err := ns.nft(func(conn *nftables.Conn) error { return nftCountDrops(conn, counts) }); err != nil {
 		return nil, fmt.Errorf("read what was dropped: %w", err)
 	}
 	return counts, nil
 }
 
-func (s *nftSocket) countDrops(counts map[string]uint64) error {
-	request := nftGet(unix.NFT_MSG_GETRULE, true, func(a *nftAttrs) { a.text(unix.NFTA_RULE_TABLE, desired.TableName) })
-	err := s.request(request, func(body []byte) error {
-		chain := nftText(nftFind(body, unix.NFTA_RULE_CHAIN))
-		if !strings.HasPrefix(chain, desired.DropPrefix) {
+func nftCountDrops(conn *nftables.Conn, counts map[string]uint64) error {
+	err := conn.Rules(nftTable(), func(r nftables.Rule) error {
+		if !strings.HasPrefix(r.Chain, desired.DropPrefix) {
 			return nil
 		}
-		return nftEach(nftFind(body, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, expression []byte) error {
-			data := nftFind(expression, unix.NFTA_EXPR_DATA)
-			packets := nftFind(data, unix.NFTA_COUNTER_PACKETS)
-			if nftText(nftFind(expression, unix.NFTA_EXPR_NAME)) == nftCounter && len(packets) >= 8 {
-				counts[chain] = binary.BigEndian.Uint64(packets)
+		for e := range r.ListExpressions() {
+			if counter, ok := e.Counter(); ok {
+				counts[r.Chain] = counter.Packets
 			}
-			return nil
-		})
+		}
+		return nil
 	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNftInterrupted) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, nftables.ErrInterrupted) {
 		return nil
 	}
 	return err
 }
 
-// countElements reads one set. Where the ruleset changes meanwhile some may be
+// nftCountElements reads one set. If the ruleset changes meanwhile, some counters may be
 // missing: they are only shown.
-func (s *nftSocket) countElements(set nftSet, counts map[string]Meter) error {
-	err := s.eachElement(set, func(e nftBound, b []byte) {
-		data := nftFind(nftFind(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-		if bytes := nftFind(data, unix.NFTA_COUNTER_BYTES); len(bytes) >= 8 {
-			n := int64(binary.BigEndian.Uint64(bytes))
-			key := desired.Element{Set: set.Set.Name, Family: set.Family, ID: set.keyText(e.nftElem)}.Key()
+func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]Meter) error {
+	err := conn.Elements(set.name(), func(e nftables.Element) error {
+		if e.Counter != nil {
+			n := int64(e.Counter.Bytes)
+			key := desired.Element{Set: set.Set.Name, Family: set.Family, ID: set.keyText(nftFromElement(e))}.Key()
 			counts[key] = Meter{RxBytes: n, TxBytes: n}
 		}
+		return nil
 	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNftInterrupted) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, nftables.ErrInterrupted) {
 		return nil
 	}
 	return err

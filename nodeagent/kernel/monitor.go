@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // resubscribe is the pause before a failed subscription is tried again.
@@ -88,12 +89,12 @@ const nftResubscribe = time.Second
 // Ruleset is table inet hawser in one network namespace, as one engine keeps it.
 type Ruleset struct {
 	opts  NFTOptions
-	track *nftTrack
+	track *nftChangeTracker
 }
 
 // NewRuleset makes it; nothing is opened yet. Changed is rung as Monitor says.
 func NewRuleset(opts NFTOptions, changed bell.Bell) *Ruleset {
-	return &Ruleset{opts: opts, track: &nftTrack{opts: opts, changed: changed}}
+	return &Ruleset{opts: opts, track: &nftChangeTracker{opts: opts, changed: changed}}
 }
 
 // Kinds gives the kinds of the table and of its elements, which know of each other and
@@ -115,7 +116,7 @@ func (r *Ruleset) Monitor(ctx context.Context) error {
 			return ctx.Err()
 		}
 		r.track.changed.Ring()
-		if errors.Is(err, unix.ENOBUFS) || errors.Is(err, errNftInterrupted) {
+		if errors.Is(err, unix.ENOBUFS) || errors.Is(err, nftables.ErrInterrupted) {
 			continue // nothing is wrong with the subscription
 		}
 		select {

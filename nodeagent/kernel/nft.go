@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // NFTOptions says where the nftables kinds and their monitor work.
@@ -19,55 +20,68 @@ type NFTOptions struct {
 	NetNS int
 }
 
+// nftTable is the name of table inet hawser.
+func nftTable() nftables.TableName {
+	return nftables.TableName{Family: nftables.FamilyINet, Name: desired.TableName}
+}
+
 // errNftNoTable says that table inet hawser does not exist.
 var errNftNoTable = errors.New("table inet " + desired.TableName + " does not exist")
 
 // nftOn is what a change waits for while the table is missing.
 const nftOn = "table inet " + desired.TableName
 
-// nftConn is a socket that stays open from one use to the next: when a socket
-// that deleted something is closed, the kernel first frees what was deleted,
-// which takes it 5 to 25 ms.
+// nftConn keeps a connection open from one use to the next.
 type nftConn struct {
-	opts   NFTOptions
-	mu     sync.Mutex
-	socket *nftSocket
+	opts NFTOptions
+	mu   sync.Mutex
+	conn *nftables.Conn
 }
 
-// use runs work with the socket, and throws it away when it is left in the
-// middle of an answer.
-func (c *nftConn) use(work func(*nftSocket) error) error {
+// use runs work with the connection, and closes it if it is broken afterwards.
+func (c *nftConn) use(work func(*nftables.Conn) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.socket == nil {
-		s, err := nftDial(c.opts.NetNS)
+	if c.conn == nil {
+		conn, err := nftables.Dial(c.opts.NetNS)
 		if err != nil {
 			return err
 		}
-		c.socket = s
+		c.conn = conn
 	}
-	err := work(c.socket)
-	if c.socket.broken {
-		err = errors.Join(err, c.socket.close())
-		c.socket = nil
+	err := work(c.conn)
+	if c.conn.Broken() {
+		err = errors.Join(err, c.conn.Close())
+		c.conn = nil
 	}
 	return err
 }
 
-// generation gives the ruleset's. It changes with every transaction in this network
-// namespace, also those of other tables.
-func (c *nftConn) generation() (id uint32, err error) {
-	err = c.use(func(s *nftSocket) (err error) {
-		id, err = s.generation()
-		return err
+// nft runs work with a connection of its own in the namespace.
+func (ns *Namespace) nft(work func(*nftables.Conn) error) error {
+	return ns.inside(func() error {
+		conn, err := nftables.Dial(0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return work(conn)
 	})
-	return id, err
 }
 
-// look asks a track.
-func (c *nftConn) look(t *nftTrack) (seen, touched uint32, err error) {
-	err = c.use(func(s *nftSocket) (err error) {
-		seen, touched, err = t.look(s)
+// nftCommit commits one transaction in the namespace.
+func (ns *Namespace) nftCommit(write func(*nftables.Batch)) error {
+	return ns.nft(func(conn *nftables.Conn) error {
+		b := nftables.NewBatch(0)
+		write(b)
+		return conn.Commit(b)
+	})
+}
+
+// poll polls a change tracker.
+func (c *nftConn) poll(t *nftChangeTracker) (seen, touched uint32, err error) {
+	err = c.use(func(conn *nftables.Conn) (err error) {
+		seen, touched, err = t.poll(conn)
 		return err
 	})
 	return seen, touched, err
@@ -76,11 +90,11 @@ func (c *nftConn) look(t *nftTrack) (seen, touched uint32, err error) {
 func (c *nftConn) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.socket == nil {
+	if c.conn == nil {
 		return nil
 	}
-	err := c.socket.close()
-	c.socket = nil
+	err := c.conn.Close()
+	c.conn = nil
 	return err
 }
 
@@ -92,15 +106,15 @@ func nftStamp(generation uint32, err error) (string, error) {
 	return strconv.FormatUint(uint64(generation), 10), nil
 }
 
-// settled repeats a read that a change of the ruleset interrupted.
-func (c *nftConn) settled(ctx context.Context, read func(*nftSocket) error) error {
+// retryRead repeats a read that a change of the ruleset interrupted.
+func (c *nftConn) retryRead(ctx context.Context, read func(*nftables.Conn) error) error {
 	const attempts = 10
 	var err error
 	for range attempts {
 		if err = ctx.Err(); err != nil {
 			return err
 		}
-		if err = c.use(read); !errors.Is(err, errNftInterrupted) {
+		if err = c.use(read); !errors.Is(err, nftables.ErrInterrupted) {
 			return err
 		}
 	}

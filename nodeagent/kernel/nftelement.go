@@ -13,12 +13,11 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Limits of one write. The elements of a message share an attribute whose
-// length is 16 bits wide; a transaction is one datagram.
+// Limits of one write. A transaction is one datagram.
 const (
-	nftPerMessage     = 250
 	nftPerTransaction = 1 << 14
 	nftPerPiece       = 512
 	nftMaxRefusals    = 64 // transactions of one Apply that may fail and be mended
@@ -31,7 +30,7 @@ type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
 
-	track   *nftTrack
+	track   *nftChangeTracker
 	touched uint32 // by track, at the latest stamp
 	seen    uint32 // generation of that stamp, and of what was written upon it; 0 = not known
 }
@@ -44,7 +43,7 @@ var (
 
 // NewElements gives the kind of the elements of table inet hawser.
 func NewElements(opts NFTOptions) *Elements {
-	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, track: &nftTrack{opts: opts}}
+	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, track: &nftChangeTracker{opts: opts}}
 	for _, s := range nftSets() {
 		k.sets[s.Name] = s
 	}
@@ -58,7 +57,7 @@ func (k *Elements) Name() string { return "nft element" }
 // our table, without those that this kind made.
 func (k *Elements) Stamp(context.Context) (string, error) {
 	var err error
-	k.seen, k.touched, err = k.conn.look(k.track)
+	k.seen, k.touched, err = k.conn.poll(k.track)
 	return nftStamp(k.touched, err)
 }
 
@@ -67,8 +66,8 @@ func (k *Elements) Stamp(context.Context) (string, error) {
 // first-last.
 func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	var have []desired.Element
-	err := k.conn.settled(ctx, func(s *nftSocket) (err error) {
-		have, err = s.observeElements()
+	err := k.conn.retryRead(ctx, func(conn *nftables.Conn) (err error) {
+		have, err = nftObserveElements(conn)
 		return err
 	})
 	if err != nil {
@@ -120,13 +119,13 @@ func (k *Elements) Pieces(changes []diff.Change[desired.Element]) [][]diff.Chang
 // the two a packet means. Without the table changes wait for it.
 func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Element]) error {
 	writes, errs := k.encode(changes)
-	err := k.conn.use(func(s *nftSocket) error {
+	err := k.conn.use(func(conn *nftables.Conn) error {
 		for len(writes) > 0 {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			n := min(len(writes), nftPerTransaction)
-			refused, err := k.write(s, writes[:n])
+			refused, err := k.write(conn, writes[:n])
 			if err != nil {
 				return err
 			}
@@ -202,18 +201,18 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 // write makes the writes in one transaction, upon the generation that was seen as long
 // as nobody else changed our table since. Writes that were found necessary then change
 // something, so that theirs is the next generation.
-func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err error) {
+func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []error, err error) {
 	for attempt := 1; ; attempt++ {
-		k.track.leaveOut(k.seen, func() bool {
-			refused, err = s.writeElements(writes, k.seen)
+		k.track.commitOwn(k.seen, func() bool {
+			refused, err = nftWriteElements(conn, writes, k.seen)
 			return err == nil && len(refused) == 0
 		})
-		var other *nftRefused
-		if !errors.As(err, &other) || !other.overtaken() {
+		var refusal *nftables.RefusedError
+		if !errors.As(err, &refusal) || !refusal.Stale() {
 			break
 		}
 		before := k.touched
-		k.seen, k.touched, err = k.track.look(s)
+		k.seen, k.touched, err = k.track.poll(conn)
 		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
 			k.seen = 0 // upon whatever there is; it will be read again
 		}
@@ -226,17 +225,17 @@ func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err
 	return nil, nil
 }
 
-// writeElements makes the writes in one transaction upon a generation. What the kernel
+// nftWriteElements makes the writes in one transaction upon a generation. What the kernel
 // refuses is taken out and the rest tried again.
-func (s *nftSocket) writeElements(writes []*nftWrite, generation uint32) (errs []error, err error) {
+func nftWriteElements(conn *nftables.Conn, writes []*nftWrite, generation uint32) (errs []error, err error) {
 	for range nftMaxRefusals {
-		batch, places := nftElementBatch(writes, generation)
-		err := s.commit(batch)
-		var refused *nftRefused
+		batch, origins := nftElementBatch(writes, generation)
+		err := conn.Commit(batch)
+		var refused *nftables.RefusedError
 		if err == nil || !errors.As(err, &refused) {
 			return errs, err
 		}
-		causes, err := nftCauses(refused, places)
+		causes, err := nftCauses(refused, origins)
 		if err != nil {
 			return errs, err
 		}
@@ -255,19 +254,19 @@ func (s *nftSocket) writeElements(writes []*nftWrite, generation uint32) (errs [
 
 // nftCauses finds the writes that made the kernel refuse. Removing what is gone
 // already is no cause: that write only forgets its removal.
-func nftCauses(refused *nftRefused, places nftPlaces) (map[*nftWrite]error, error) {
+func nftCauses(refused *nftables.RefusedError, origins nftOrigins) (map[*nftWrite]error, error) {
 	removals, additions := map[*nftWrite]error{}, map[*nftWrite]error{}
-	for _, f := range refused.faults {
-		w, removing := places.find(f)
+	for _, f := range refused.Faults {
+		from, known := origins[f.Position]
 		switch {
-		case w == nil && errors.Is(f.err, unix.ENOENT):
+		case !known && errors.Is(f.Err, unix.ENOENT):
 			return nil, errNftNoTable
-		case w == nil:
+		case !known:
 			return nil, refused
-		case removing:
-			removals[w] = f.err
+		case from.removing:
+			removals[from.write] = f.Err
 		default:
-			additions[w] = f.err
+			additions[from.write] = f.Err
 		}
 	}
 	// The removals behind a refused one in its message were not tried, and the

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // Registers, as nft itself allots them. 128-bit registers 1 to 4 lie over the
@@ -54,9 +55,9 @@ func nftFamilies() [2]nftFamily {
 // nftRule is one rule in the making: expressions in nf_tables' own encoding.
 // The methods append; they are named after what nft prints.
 type nftRule struct {
-	nftAttrs
-	members []byte // of the anonymous set (of protocols) that the rule holds
-	mss     int    // of a clamping rule, for Observe
+	code    nftables.Attributes // expressions, encoded
+	members []byte              // of the anonymous set (of protocols) that the rule holds
+	mss     int                 // of a clamping rule, for Observe
 	// connections is what the rule leaves to a pod, for Observe; 0 = it is none of the quota.
 	connections int
 }
@@ -66,9 +67,7 @@ func (r *nftRule) add(e expr.Any) *nftRule {
 	if err != nil {
 		panic(fmt.Sprintf("encode nft expression %T: %v", e, err))
 	}
-	at := r.open(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
-	r.buf = append(r.buf, body...)
-	r.shut(at)
+	r.code.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, body)
 	return r
 }
 
@@ -199,12 +198,12 @@ func (r *nftRule) ctOriginalDst(f nftFamily, register uint32) *nftRule {
 // ctAddress loads an address of the connection as its packets of a direction have it. The
 // expression type of the nftables module cannot name a direction for these keys.
 func (r *nftRule) ctAddress(key uint32, direction byte, register uint32) *nftRule {
-	r.nest(unix.NFTA_LIST_ELEM, func() {
-		r.text(unix.NFTA_EXPR_NAME, "ct")
-		r.nest(unix.NFTA_EXPR_DATA, func() {
-			r.u32(unix.NFTA_CT_KEY, key)
-			r.u32(unix.NFTA_CT_DREG, register)
-			r.bytes(unix.NFTA_CT_DIRECTION, []byte{direction})
+	r.code.Nest(unix.NFTA_LIST_ELEM, func() {
+		r.code.String(unix.NFTA_EXPR_NAME, "ct")
+		r.code.Nest(unix.NFTA_EXPR_DATA, func() {
+			r.code.Uint32(unix.NFTA_CT_KEY, key)
+			r.code.Uint32(unix.NFTA_CT_DREG, register)
+			r.code.Bytes(unix.NFTA_CT_DIRECTION, []byte{direction})
 		})
 	})
 	return r

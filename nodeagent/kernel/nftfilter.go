@@ -19,8 +19,8 @@ const (
 )
 
 func nftFilterChains(t desired.Table) []nftChain {
-	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
-	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
+	outgoing := nftChain{name: "outgoing", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter)}
+	input := nftChain{name: "input", base: nftBase("filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter)}
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
 	// What clusters pass on comes out of tunnels only: its outer addresses are those of tunnels,
 	// which mean nothing outside.
@@ -157,7 +157,7 @@ func nftPretends(f, inner nftFamily, self string) *nftRule {
 // nftForwardChains divide by the links that a packet comes and goes by first, as each
 // rule that looks at a link's name costs more than most others, and each packet passes.
 func nftForwardChains() []nftChain {
-	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}, rules: []*nftRule{
+	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
 		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("outside"),
 		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("handover"),
 	}}
@@ -239,7 +239,7 @@ func nftReject(begin func() *nftRule) []*nftRule {
 // a network that the node is connected to pass, by its link alone. Packets that other nodes
 // hand over, or that were sent to a clusterset IP, are for another cluster in any case.
 func nftLeaving() []nftChain {
-	leaving := nftChain{name: "leaving", base: &nftHook{"filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter}, rules: []*nftRule{
+	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).accept(),
 	}}
 	c := nftChain{name: "connected", rules: []*nftRule{
@@ -373,7 +373,7 @@ func nftReturnOnly() nftChain {
 }
 
 func nftMSS() nftChain {
-	c := nftChain{name: "mss", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityMSS}}
+	c := nftChain{name: "mss", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityMSS)}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
 		c.rules = append(c.rules, nftNew().tcpFlags(nftSyn, expr.CmpOpNeq).link(key, desired.LinkPrefix).jump("clamp"))
 	}

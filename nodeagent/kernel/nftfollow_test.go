@@ -3,8 +3,6 @@ package kernel
 import (
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -109,7 +107,7 @@ func TestNftTrackOverrun(t *testing.T) {
 		return s
 	}
 	before := stamp()
-	if err := unix.SetsockoptInt(kind.track.socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1); err != nil {
+	if err := kind.track.listener.SetReadBuffer(1); err != nil {
 		t.Fatal(err)
 	}
 	nftMustConverge(t, ns, nftManySlots(5000))

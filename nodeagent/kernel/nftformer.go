@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // nftFormerFor is how long nothing comes in from where a peer was: longer than a packet
@@ -21,16 +22,15 @@ func (ns *Namespace) leave(places []netip.AddrPort) error {
 	if len(places) == 0 {
 		return nil
 	}
-	err := ns.nftCommit(func(b *nftBatch) {
+	err := ns.nftCommit(func(b *nftables.Batch) {
 		// A place that is there already keeps its end. Each part of a key fills whole words.
 		for _, p := range places {
-			set := desired.SetFormer + "4"
+			set := nftables.SetName{Table: nftTable(), Name: desired.SetFormer + "4"}
 			if p.Addr().Is6() {
-				set = desired.SetFormer + "6"
+				set.Name = desired.SetFormer + "6"
 			}
-			b.setElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, desired.TableName, set, func() {
-				b.expiring(append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0), nftFormerFor)
-			})
+			key := append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0)
+			b.AddElements(set, 0, []nftables.Element{{Key: key, Timeout: nftFormerFor}})
 		}
 	})
 	if errors.Is(err, unix.ENOENT) {

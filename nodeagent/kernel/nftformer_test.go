@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // TestFormer: a peer that is sent elsewhere stays there, although the other end, which knows
@@ -46,12 +47,12 @@ func TestFormer(t *testing.T) {
 				}
 				counts := map[string]uint64{}
 				left.inside(t, func() {
-					s, err := nftOpen()
+					conn, err := nftables.Dial(0)
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer s.close()
-					if err := s.countDrops(counts); err != nil {
+					defer conn.Close()
+					if err := nftCountDrops(conn, counts); err != nil {
 						t.Fatal(err)
 					}
 				})

@@ -32,7 +32,7 @@ func nftHomeChains() []nftChain {
 	}
 	// A mark that somebody else gave is not touched.
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
-	home := nftChain{name: "home", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome}, rules: []*nftRule{
+	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome), rules: []*nftRule{
 		nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("begun"),
 		// What is left of it comes from a gateway that this one handed the flow on to.
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).jump("handed"),
@@ -57,7 +57,7 @@ func nftHomeChains() []nftChain {
 	begun.rules = append(begun.rules, nftNew().
 		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).jump("backends"))
-	clean := nftChain{name: "clean", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityClear}, rules: []*nftRule{
+	clean := nftChain{name: "clean", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityClear), rules: []*nftRule{
 		nftNew().load(expr.MetaKeyMARK, nftReg).
 			add(&expr.Bitwise{
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,

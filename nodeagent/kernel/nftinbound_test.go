@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // A pod with a global address of its own in a mapped block goes out with it and
@@ -433,12 +434,12 @@ func (l *nftLab) drops(reason string, least uint64) {
 	l.t.Helper()
 	counts := map[string]uint64{}
 	l.node.inside(func() {
-		s, err := nftOpen()
+		conn, err := nftables.Dial(0)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		defer s.close()
-		if err := s.countDrops(counts); err != nil {
+		defer conn.Close()
+		if err := nftCountDrops(conn, counts); err != nil {
 			l.t.Fatal(err)
 		}
 	})

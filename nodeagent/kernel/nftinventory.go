@@ -3,22 +3,12 @@ package kernel
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
-	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
-
-// nftGetAll asks for all objects of a kind of the tables of a family.
-func nftGetAll(family byte, typ uint16) *nftBatch {
-	b := nftGet(typ, true, nil)
-	b.buf[nftHeader] = family // the first of struct nfgenmsg
-	return b
-}
 
 // takeTables reads tables, chains and numbers of rules of all owners, and the elements
 // of ours. What a rule of somebody else's says is not read.
@@ -26,95 +16,80 @@ func (ns *Namespace) takeTables(ctx context.Context, k *inventory.Kernel) error 
 	var conn nftConn
 	defer func() { _ = conn.close() }()
 	return ns.inside(func() error {
-		return conn.settled(ctx, func(s *nftSocket) (err error) {
-			k.Tables, k.Sets = nil, nil
-			// In the words of nft(8).
-			for _, family := range []struct {
-				number byte
-				name   string
-			}{
-				{unix.NFPROTO_IPV4, "ip"}, {unix.NFPROTO_IPV6, "ip6"}, {unix.NFPROTO_INET, "inet"},
-				{unix.NFPROTO_ARP, "arp"}, {unix.NFPROTO_BRIDGE, "bridge"}, {unix.NFPROTO_NETDEV, "netdev"},
-			} {
-				tables, err := s.tables(family.number, family.name)
-				if err != nil {
-					return fmt.Errorf("read tables of family %s: %w", family.name, err)
-				}
-				k.Tables = append(k.Tables, tables...)
+		return conn.retryRead(ctx, func(c *nftables.Conn) (err error) {
+			if k.Tables, err = nftInventoryTables(c); err != nil {
+				return err
 			}
-			k.Sets, err = s.sets()
+			k.Sets, err = nftInventorySets(c)
 			return err
 		})
 	})
 }
 
-// tables reads those of one family. What is made meanwhile may be left out.
-func (s *nftSocket) tables(family byte, name string) ([]inventory.Table, error) {
-	var out []inventory.Table
-	places := map[string]int{} // in out
-	err := s.request(nftGetAll(family, unix.NFT_MSG_GETTABLE), func(body []byte) error {
-		t := inventory.Table{Family: name, Name: nftText(nftFind(body, unix.NFTA_TABLE_NAME))}
-		places[t.Name] = len(out)
-		out = append(out, t)
-		return nil
-	})
-	if err != nil || len(out) == 0 {
+// nftInventoryTables reads tables, chains and rules.
+func nftInventoryTables(conn *nftables.Conn) ([]inventory.Table, error) {
+	tables, err := conn.Tables()
+	if err != nil {
 		return nil, err
 	}
-	err = s.request(nftGetAll(family, unix.NFT_MSG_GETCHAIN), func(body []byte) error {
-		if at, known := places[nftText(nftFind(body, unix.NFTA_CHAIN_TABLE))]; known {
-			out[at].Chains = append(out[at].Chains, nftChainOf(family, body))
+	chains, err := conn.Chains(nftables.TableName{})
+	if err != nil {
+		return nil, err
+	}
+	type chainName struct {
+		table nftables.TableName
+		chain string
+	}
+	rules, digests := map[chainName]int{}, map[string][]string{}
+	err = conn.Rules(nftables.TableName{}, func(r nftables.Rule) error {
+		rules[chainName{r.Table, r.Chain}]++
+		if r.Table == nftTable() {
+			digests[r.Chain] = append(digests[r.Chain], hex.EncodeToString(nftUserEntry(r.UserData, nftUserTag)))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	chains := map[[2]string]*inventory.Chain{}
-	for i := range out {
-		for j := range out[i].Chains {
-			c := &out[i].Chains[j]
-			chains[[2]string{out[i].Name, c.Name}] = c
+	var out []inventory.Table
+	for _, t := range tables {
+		table := inventory.Table{Family: t.Family.String(), Name: t.Name}
+		for _, c := range chains {
+			if c.Table != t.TableName {
+				continue
+			}
+			chain := nftChainOf(c)
+			chain.Rules = rules[chainName{c.Table, c.Name}]
+			if t.TableName == nftTable() {
+				chain.Digests = digests[c.Name]
+			}
+			table.Chains = append(table.Chains, chain)
 		}
+		out = append(out, table)
 	}
-	return out, s.request(nftGetAll(family, unix.NFT_MSG_GETRULE), func(body []byte) error {
-		table := nftText(nftFind(body, unix.NFTA_RULE_TABLE))
-		c := chains[[2]string{table, nftText(nftFind(body, unix.NFTA_RULE_CHAIN))}]
-		if c == nil {
-			return nil
-		}
-		c.Rules++
-		if family == unix.NFPROTO_INET && table == desired.TableName {
-			c.Digests = append(c.Digests, hex.EncodeToString(nftUserEntry(nftFind(body, unix.NFTA_RULE_USERDATA), nftUserTag)))
-		}
-		return nil
-	})
+	return out, nil
 }
 
-func nftChainOf(family byte, body []byte) inventory.Chain {
-	c := inventory.Chain{Name: nftText(nftFind(body, unix.NFTA_CHAIN_NAME))}
-	hook := nftFind(body, unix.NFTA_CHAIN_HOOK)
-	if hook == nil {
-		return c
+func nftChainOf(c nftables.Chain) inventory.Chain {
+	out := inventory.Chain{Name: c.Name}
+	if c.Hook == nil {
+		return out
 	}
-	c.Type = nftText(nftFind(body, unix.NFTA_CHAIN_TYPE))
-	c.Hook = nftHookName(family, nftUint32(nftFind(hook, unix.NFTA_HOOK_HOOKNUM)))
-	c.Priority = int(int32(nftUint32(nftFind(hook, unix.NFTA_HOOK_PRIORITY))))
-	c.Device = nftText(nftFind(hook, unix.NFTA_HOOK_DEV))
-	c.Policy = "drop"
-	if nftUint32(nftFind(body, unix.NFTA_CHAIN_POLICY)) == nftPolicyAccept {
-		c.Policy = "accept"
+	out.Type, out.Hook, out.Priority, out.Device = c.Hook.Type, nftHookName(c.Table.Family, c.Hook.Number), int(c.Hook.Priority), c.Hook.Device
+	out.Policy = "drop"
+	if c.Policy == nftables.PolicyAccept {
+		out.Policy = "accept"
 	}
-	return c
+	return out
 }
 
 // nftHookName names a hook as nft(8) does; each family counts its own.
-func nftHookName(family byte, number uint32) string {
+func nftHookName(family nftables.Family, number uint32) string {
 	names := []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
 	switch family {
-	case unix.NFPROTO_NETDEV:
+	case nftables.FamilyNetdev:
 		names = []string{"ingress", "egress"}
-	case unix.NFPROTO_ARP:
+	case nftables.FamilyARP:
 		names = []string{"input", "output"}
 	}
 	if int(number) < len(names) {
@@ -123,9 +98,9 @@ func nftHookName(family byte, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// sets gives those of our table that hold something.
-func (s *nftSocket) sets() ([]inventory.Set, error) {
-	all, err := s.observeElements()
+// nftInventorySets reads the sets of our table that have elements.
+func nftInventorySets(conn *nftables.Conn) ([]inventory.Set, error) {
+	all, err := nftObserveElements(conn)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 const (
@@ -80,17 +81,14 @@ func nftCount(f nftFamily, connections int) nftChain {
 // nftDynsetDelete is NFT_DYNSET_OP_DELETE (uapi/linux/netfilter/nf_tables.h, Linux 5.5).
 const nftDynsetDelete = 2
 
-// nftTrialTable is named in a transaction that is never taken.
-const nftTrialTable = desired.TableName + "-trial"
-
 // CountsConnections reports whether the kernel can count the connections of a source in
 // nftables (CONFIG_NFT_CONNLIMIT) and take some at random (CONFIG_NFT_NUMGEN), which the
 // quota of desired.Table needs. It finds out with a transaction that the kernel refuses
 // as a whole, whatever it can do, so that nothing changes.
 func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 	var counts bool
-	err := ns.nft(func(s *nftSocket) (err error) {
-		counts, err = s.countsConnections()
+	err := ns.nft(func(conn *nftables.Conn) (err error) {
+		counts, err = nftCountsConnections(conn)
 		return err
 	})
 	if err != nil {
@@ -99,23 +97,25 @@ func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 	return counts, nil
 }
 
-func (s *nftSocket) countsConnections() (bool, error) {
-	b := nftNewBatch(0)
-	b.newTable(nftTrialTable)
-	b.newChain(nftTrialTable, nftChain{name: "trial"})
-	rule := b.newRule(nftTrialTable, "trial", nftNew().random(2).add(&expr.Connlimit{Count: 1}), nil)
-	never := b.deleteChain(nftTrialTable, "never")
-	err := s.commit(b)
-	var refused *nftRefused
+func nftCountsConnections(conn *nftables.Conn) (bool, error) {
+	trial := nftables.TableName{Family: nftables.FamilyINet, Name: desired.TableName + "-trial"}
+	b := nftables.NewBatch(0)
+	b.AddTable(nftables.Table{TableName: trial})
+	b.AddChain(nftables.Chain{Table: trial, Name: "trial"})
+	expressions := nftNew().random(2).add(&expr.Connlimit{Count: 1}).code.Encoded()
+	rule := b.AddRule(nftables.Rule{Table: trial, Chain: "trial", Expressions: expressions})
+	never := b.DeleteChain(trial, "never") // so that the kernel refuses the transaction
+	err := conn.Commit(b)
+	var refused *nftables.RefusedError
 	if !errors.As(err, &refused) {
-		return false, errors.Join(errors.New("the kernel deleted a chain that there is not"), err)
+		return false, errors.Join(errors.New("kernel reported success deleting a chain that does not exist"), err)
 	}
 	counts, whole := true, false
-	for _, fault := range refused.faults {
+	for _, fault := range refused.Faults {
 		switch {
-		case fault.message == rule && (errors.Is(fault.err, unix.ENOENT) || errors.Is(fault.err, unix.EOPNOTSUPP)):
+		case fault.Message == rule.Message && (errors.Is(fault.Err, unix.ENOENT) || errors.Is(fault.Err, unix.EOPNOTSUPP)):
 			counts = false
-		case fault.message == never:
+		case fault.Message == never.Message:
 			whole = true
 		default:
 			return false, refused

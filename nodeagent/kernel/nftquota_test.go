@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // nftQuotaLab is the lab with a quota and pods that go out by shared addresses.
@@ -229,23 +230,23 @@ func TestNftCountsConnections(t *testing.T) {
 	ns := nftNewNS(t)
 	ns.nft(nftForeign)
 	before := ns.nft("list ruleset")
-	s, err := nftDial(int(ns.handle))
+	conn, err := nftables.Dial(int(ns.handle))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.close() }()
-	generation, err := s.generation()
+	defer func() { _ = conn.Close() }()
+	generation, err := conn.Generation()
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts, err := s.countsConnections()
+	counts, err := nftCountsConnections(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !counts {
 		t.Error("the kernel of the tests counts connections, and was found not to")
 	}
-	if after, err := s.generation(); err != nil || after != generation {
+	if after, err := conn.Generation(); err != nil || after != generation {
 		t.Errorf("ruleset of generation %d, was %d (%v)", after, generation, err)
 	}
 	if d := cmp.Diff(before, ns.nft("list ruleset")); d != "" {

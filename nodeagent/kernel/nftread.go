@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// observeElements reads all elements of all sets of ours.
-func (s *nftSocket) observeElements() ([]desired.Element, error) {
+// nftObserveElements reads the elements of all our sets that no rule fills.
+func nftObserveElements(conn *nftables.Conn) ([]desired.Element, error) {
 	var all []desired.Element
 	for _, set := range nftSets() {
 		if set.Dynamic {
 			continue
 		}
 		var err error
-		if all, err = s.appendElements(all, set); err != nil {
-			return nil, fmt.Errorf("read elements of %s: %w", set.Name, err)
+		if all, err = nftAppendElements(conn, all, set); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
@@ -34,9 +35,8 @@ type nftBound struct {
 	isEnd bool
 }
 
-// appendElements reads one set. A set or table that does not exist holds
-// nothing.
-func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired.Element, error) {
+// nftAppendElements reads one set. A set or table that does not exist has no elements.
+func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) ([]desired.Element, error) {
 	begin := len(all)
 	ranges := set.Interval && !set.concatenatedRanges()
 	var bounds []nftBound
@@ -45,14 +45,16 @@ func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired
 			Set: set.Set.Name, Family: set.Family, ID: set.keyText(e), Value: set.valueText(e),
 		})
 	}
-	err := s.eachElement(set, func(e nftBound, _ []byte) {
+	err := conn.Elements(set.name(), func(from nftables.Element) error {
+		e := nftFromElement(from)
 		if !ranges {
-			add(e.nftElem)
-			return
+			add(e)
+			return nil
 		}
 		// They point into the receive buffer.
 		e.key, e.end, e.data = bytes.Clone(e.key), bytes.Clone(e.end), bytes.Clone(e.data)
-		bounds = append(bounds, e)
+		bounds = append(bounds, nftBound{e, from.IntervalEnd})
+		return nil
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return all, nil
@@ -80,69 +82,36 @@ func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired
 		}
 		add(e)
 	}
-	// A dump that holds an element twice may lack others: a hash table that just grew orders
-	// its elements anew, also between two parts of one dump, and the generation does not tell.
+	// A read that contains an element twice may lack others (nftables.Conn.Elements).
 	seen := make(map[string]struct{}, len(all)-begin)
 	for _, e := range all[begin:] {
 		seen[e.ID] = struct{}{}
 	}
 	if len(seen) < len(all)-begin {
-		return all, errNftInterrupted
+		return all, nftables.ErrInterrupted
 	}
 	return all, nil
 }
 
-// eachElement reads one set. What visit gets is valid during the call only.
-func (s *nftSocket) eachElement(set nftSet, visit func(e nftBound, raw []byte)) error {
-	request := nftGet(unix.NFT_MSG_GETSETELEM, true, func(a *nftAttrs) {
-		a.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		a.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-	})
-	return s.request(request, func(body []byte) error {
-		return nftEach(nftFind(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) error {
-			e, err := nftDecode(b)
-			if err == nil {
-				visit(e, b)
-			}
-			return err
-		})
-	})
+// nftFromElement shares the bytes of e.
+func nftFromElement(e nftables.Element) nftElem {
+	out := nftElem{key: e.Key, end: e.KeyEnd, data: e.Data}
+	if e.KeyEnd == nil {
+		out.end = e.Key
+	}
+	if e.Verdict != nil {
+		out.chain = nftVerdictText(*e.Verdict)
+	}
+	return out
 }
 
-// nftDecode reads one element; its bytes are those of b.
-func nftDecode(b []byte) (nftBound, error) {
-	var e nftBound
-	err := nftEach(b, func(typ uint16, value []byte) error {
-		switch typ {
-		case unix.NFTA_SET_ELEM_KEY:
-			e.key = nftFind(value, unix.NFTA_DATA_VALUE)
-		case nftElemKeyEnd:
-			e.end = nftFind(value, unix.NFTA_DATA_VALUE)
-		case unix.NFTA_SET_ELEM_FLAGS:
-			e.isEnd = nftUint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
-		case unix.NFTA_SET_ELEM_DATA:
-			e.data = nftFind(value, unix.NFTA_DATA_VALUE)
-			if verdict := nftFind(value, unix.NFTA_DATA_VERDICT); verdict != nil {
-				e.chain = nftVerdictText(verdict)
-			}
-		}
-		return nil
-	})
-	if e.end == nil {
-		e.end = e.key
+// nftVerdictText returns the chain of a goto. The text of any other verdict differs from all
+// desired values.
+func nftVerdictText(v nftables.Verdict) string {
+	if v.Code == unix.NFT_GOTO {
+		return v.Chain
 	}
-	return e, err
-}
-
-// nftVerdictText names the chain to go to. What is no such verdict is told so
-// that it differs from all that is ever wanted.
-func nftVerdictText(verdict []byte) string {
-	code := int32(nftUint32(nftFind(verdict, unix.NFTA_VERDICT_CODE)))
-	chain := nftText(nftFind(verdict, unix.NFTA_VERDICT_CHAIN))
-	if code == unix.NFT_GOTO {
-		return chain
-	}
-	return fmt.Sprintf("verdict %d %s", code, chain)
+	return fmt.Sprintf("verdict %d %s", v.Code, v.Chain)
 }
 
 func nftRank(isEnd bool) int {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/google/nftables"
+	googlenft "github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // nftSet is one set or map as it is in the kernel: a desired.Set for one family.
@@ -18,16 +19,6 @@ type nftSet struct {
 	Name   string // with the family digit
 	Family int    // 4 or 6
 }
-
-// Flags and attributes of nf_tables.h that golang.org/x/sys/unix lacks.
-const (
-	nftSetConcat     = 0x80 // keys are concatenations of intervals
-	nftSetDescSize   = 1    // NFTA_SET_DESC_SIZE
-	nftSetDescConcat = 2    // NFTA_SET_DESC_CONCAT
-	nftSetFieldLen   = 1    // NFTA_SET_FIELD_LEN
-	nftSetExpr       = 17   // NFTA_SET_EXPR
-	nftElemKeyEnd    = 10   // NFTA_SET_ELEM_KEY_END
-)
 
 // nftSets gives all our sets, the IPv4 ones first.
 func nftSets() []nftSet {
@@ -51,42 +42,41 @@ func nftAddressFamily(t desired.Type, family int) int {
 	return family
 }
 
-func nftTypeOf(t desired.Type, family int) nftables.SetDatatype {
+func nftTypeOf(t desired.Type, family int) googlenft.SetDatatype {
 	switch t {
 	case desired.TypeAddr, desired.TypeAddr4, desired.TypeAddr6:
 		if nftAddressFamily(t, family) == 6 {
-			return nftables.TypeIP6Addr
+			return googlenft.TypeIP6Addr
 		}
-		return nftables.TypeIPAddr
+		return googlenft.TypeIPAddr
 	case desired.TypeProto:
-		return nftables.TypeInetProto
+		return googlenft.TypeInetProto
 	case desired.TypePort:
-		return nftables.TypeInetService
+		return googlenft.TypeInetService
 	case desired.TypeMark:
-		return nftables.TypeMark
+		return googlenft.TypeMark
 	case desired.TypeLink:
-		return nftables.TypeIFName
+		return googlenft.TypeIFName
 	case desired.TypeVerdict:
-		return nftables.TypeVerdict
+		return googlenft.TypeVerdict
 	}
 	panic("nft set part of unknown type " + string(t))
 }
 
-// types gives nft's number for a concatenation, and its size in bytes: each
-// part of several fills whole 32-bit registers.
-func (s nftSet) types(parts []desired.Type) (magic, size uint32) {
+// types returns the type of a concatenation: each part of several fills whole 32-bit registers.
+func (s nftSet) types(parts []desired.Type) (t nftables.Type) {
 	for _, part := range parts {
-		t := nftTypeOf(part, s.Family)
-		magic = magic<<nftables.SetConcatTypeBits | t.GetNFTMagic()
-		size += s.width(part, len(parts) > 1)
+		datatype := nftTypeOf(part, s.Family)
+		t.Number = t.Number<<googlenft.SetConcatTypeBits | datatype.GetNFTMagic()
+		t.Size += s.width(part, len(parts) > 1)
 	}
-	return magic, size
+	return t
 }
 
 func (s nftSet) width(part desired.Type, concatenated bool) uint32 {
 	size := nftTypeOf(part, s.Family).Bytes
 	if concatenated {
-		return uint32(nftAlign(int(size)))
+		return (size + 3) &^ 3
 	}
 	return size
 }
@@ -108,7 +98,7 @@ func (s nftSet) flags() uint32 {
 		flags |= unix.NFT_SET_MAP
 	}
 	if s.concatenatedRanges() {
-		flags |= nftSetConcat
+		flags |= nftables.SetConcatenation
 	}
 	if s.Dynamic {
 		flags |= unix.NFT_SET_EVAL
@@ -119,55 +109,44 @@ func (s nftSet) flags() uint32 {
 	return flags
 }
 
-// data gives type and size of the data: a prefix is its first and last address.
-func (s nftSet) data() (magic, size uint32) {
-	if s.isVerdict() {
-		return unix.NFT_DATA_VERDICT, 0
+// dataType returns the type of a map's data. A prefix is its first and its last address.
+func (s nftSet) dataType() nftables.Type {
+	switch {
+	case !s.isMap():
+		return nftables.Type{}
+	case s.isVerdict():
+		return nftables.Type{Number: unix.NFT_DATA_VERDICT}
 	}
-	magic, size = s.types(s.Data)
+	t := s.types(s.Data)
 	if s.Prefixes {
-		size *= 2
+		t.Size *= 2
 	}
-	return magic, size
-}
-
-// declare writes the attributes of a new set, those of nft(8) for the same
-// declaration, so that nft lists it as what it is.
-func (s nftSet) declare(a *nftAttrs, id uint32) {
-	a.text(unix.NFTA_SET_TABLE, desired.TableName)
-	a.text(unix.NFTA_SET_NAME, s.Name)
-	a.u32(unix.NFTA_SET_FLAGS, s.flags())
-	magic, size := s.types(s.Key)
-	a.u32(unix.NFTA_SET_KEY_TYPE, magic)
-	a.u32(unix.NFTA_SET_KEY_LEN, size)
-	if s.isMap() {
-		magic, size := s.data()
-		a.u32(unix.NFTA_SET_DATA_TYPE, magic)
-		a.u32(unix.NFTA_SET_DATA_LEN, size)
-	}
-	a.u32(unix.NFTA_SET_ID, id)
-	if s.concatenatedRanges() {
-		a.nest(unix.NFTA_SET_DESC, func() { s.fields(a) })
-	}
-	if s.Dynamic {
-		a.nest(unix.NFTA_SET_DESC, func() { a.u32(nftSetDescSize, nftDynamicSize) })
-	}
-	if s.Counter {
-		a.nest(nftSetExpr, func() { a.text(unix.NFTA_EXPR_NAME, nftCounter) })
-	}
-	a.bytes(unix.NFTA_SET_USERDATA, s.userData())
+	return t
 }
 
 // nftCounter is the expression that counts packets and bytes.
 const nftCounter = "counter"
 
-// fields describes the widths of the parts of a concatenated key.
-func (s nftSet) fields(a *nftAttrs) {
-	a.nest(nftSetDescConcat, func() {
+// name returns the name of the set in the kernel.
+func (s nftSet) name() nftables.SetName { return nftables.SetName{Table: nftTable(), Name: s.Name} }
+
+// declaration returns the set as nft(8) would declare it, so that nft lists it in the same way.
+func (s nftSet) declaration(id uint32) nftables.Set {
+	out := nftables.Set{
+		SetName: s.name(), ID: id, Flags: s.flags(), Key: s.types(s.Key), Data: s.dataType(), UserData: s.userData(),
+	}
+	if s.Counter {
+		out.Each = nftCounter
+	}
+	if s.Dynamic {
+		out.Size = nftDynamicSize
+	}
+	if s.concatenatedRanges() {
 		for _, part := range s.Key {
-			a.nest(unix.NFTA_LIST_ELEM, func() { a.u32(nftSetFieldLen, nftTypeOf(part, s.Family).Bytes) })
+			out.Fields = append(out.Fields, nftTypeOf(part, s.Family).Bytes)
 		}
-	})
+	}
+	return out
 }
 
 // userData is what nft itself leaves with a set to know how to print it: byte
@@ -190,42 +169,18 @@ func (s nftSet) userData() []byte {
 }
 
 // line describes the set for the digest of the skeleton.
-func (s nftSet) line() string {
-	keyType, keyLen := s.types(s.Key)
-	var dataType, dataLen uint32
-	if s.isMap() {
-		dataType, dataLen = s.data()
+func (s nftSet) line() string { return nftSetLine(s.declaration(0)) }
+
+// nftSetLine describes a set for the digest of the skeleton.
+func nftSetLine(s nftables.Set) string {
+	if s.Data.Number == unix.NFT_DATA_VERDICT {
+		s.Data.Size = 0 // the kernel reports the size of its own structure
 	}
-	line := nftSetLine(s.Name, s.flags(), [2]uint32{keyType, keyLen}, [2]uint32{dataType, dataLen})
-	if s.Counter {
-		line += " " + nftCounter
+	line := fmt.Sprintf("set %s flags %#x key %d/%d data %d/%d", s.Name, s.Flags, s.Key.Number, s.Key.Size, s.Data.Number, s.Data.Size)
+	if s.Each != "" {
+		line += " " + s.Each
 	}
 	return line
-}
-
-func nftSetLine(name string, flags uint32, key, data [2]uint32) string {
-	return fmt.Sprintf("set %s flags %#x key %d/%d data %d/%d", name, flags, key[0], key[1], data[0], data[1])
-}
-
-// nftObservedSet is line for a set of the kernel. Anonymous sets belong to
-// their rule and have no line of their own.
-func nftObservedSet(body []byte) (name, line string) {
-	name = nftText(nftFind(body, unix.NFTA_SET_NAME))
-	flags := nftUint32(nftFind(body, unix.NFTA_SET_FLAGS))
-	if flags&unix.NFT_SET_ANONYMOUS != 0 {
-		return "", ""
-	}
-	number := func(typ uint16) uint32 { return nftUint32(nftFind(body, typ)) }
-	key := [2]uint32{number(unix.NFTA_SET_KEY_TYPE), number(unix.NFTA_SET_KEY_LEN)}
-	data := [2]uint32{number(unix.NFTA_SET_DATA_TYPE), number(unix.NFTA_SET_DATA_LEN)}
-	if data[0] == unix.NFT_DATA_VERDICT {
-		data[1] = 0 // the size of the kernel's own structure
-	}
-	line = nftSetLine(name, flags, key, data)
-	if expression := nftFind(body, nftSetExpr); expression != nil {
-		line += " " + nftText(nftFind(expression, unix.NFTA_EXPR_NAME))
-	}
-	return name, line
 }
 
 // nftHostOrder gives a number as a register holds it.

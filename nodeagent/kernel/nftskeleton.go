@@ -5,6 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // How a caller is hashed to a slot. The seed is the same on every gateway, so
@@ -20,17 +21,15 @@ const (
 	nftPriorityMSS    = -150
 )
 
-// nftHook is where a base chain hangs.
-type nftHook struct {
-	kind     string // nat, filter
-	hook     uint32
-	priority int32
+// nftBase returns the hook of a base chain; kind is nat or filter.
+func nftBase(kind string, hook uint32, priority int32) *nftables.Hook {
+	return &nftables.Hook{Type: kind, Number: hook, Priority: priority}
 }
 
 // nftChain is one chain with its rules, in order.
 type nftChain struct {
 	name  string
-	base  *nftHook
+	base  *nftables.Hook
 	rules []*nftRule
 }
 
@@ -124,7 +123,7 @@ func nftNATChains(t desired.Table) []nftChain {
 	var counts []nftChain
 	// Clusterset IPs and exports are for what our own links bring and for pods; a
 	// host beside the nodes gets none of them.
-	prerouting := nftChain{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
+	prerouting := nftChain{name: "prerouting", base: nftBase("nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("arriving"),
 	}}
 	arriving := nftChain{name: "arriving", rules: []*nftRule{
@@ -132,7 +131,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		nftNew().notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inverse"),
 	}}
 	postrouting := nftChain{
-		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
+		name: "postrouting", base: nftBase("nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT),
 		rules: []*nftRule{
 			nftNew().tunnel(expr.MetaKeyOIFNAME).goTo("egress"),
 			nftNew().add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).equal(nftHostOrder(nftShortcut)...).add(&expr.Masq{}),
@@ -168,7 +167,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		inverse,
 		arriving,
 		prerouting,
-		{name: "output", base: &nftHook{"nat", unix.NF_INET_LOCAL_OUT, nftPriorityDNAT}, rules: []*nftRule{
+		{name: "output", base: nftBase("nat", unix.NF_INET_LOCAL_OUT, nftPriorityDNAT), rules: []*nftRule{
 			nftNew().jump("services"),
 		}},
 		postrouting,

@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // Tables is the kind of table inet hawser: chains, rules and the declarations
@@ -24,7 +25,7 @@ import (
 // its elements are lost until the stage of Elements ran.
 type Tables struct {
 	conn  nftConn
-	track *nftTrack
+	track *nftChangeTracker
 }
 
 var (
@@ -35,7 +36,7 @@ var (
 
 // NewTables gives the kind of table inet hawser.
 func NewTables(opts NFTOptions) *Tables {
-	return &Tables{conn: nftConn{opts: opts}, track: &nftTrack{opts: opts}}
+	return &Tables{conn: nftConn{opts: opts}, track: &nftChangeTracker{opts: opts}}
 }
 
 // Name is "nft table".
@@ -50,15 +51,15 @@ func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
 // Stamp is the generation of the ruleset in this network namespace that last changed
 // our table, without those that the kind of the elements made.
 func (k *Tables) Stamp(context.Context) (string, error) {
-	_, touched, err := k.conn.look(k.track)
+	_, touched, err := k.conn.poll(k.track)
 	return nftStamp(touched, err)
 }
 
 // Observe gives the table, when it exists, with the digest of what it holds.
 func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	var have *nftObserved
-	err := k.conn.settled(ctx, func(s *nftSocket) (err error) {
-		have, err = s.observeTable()
+	err := k.conn.retryRead(ctx, func(conn *nftables.Conn) (err error) {
+		have, err = nftObserveTable(conn)
 		return err
 	})
 	if errors.Is(err, errNftNoTable) {
@@ -81,10 +82,10 @@ func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]) error {
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Table]) error {
 		if c.Op == diff.Delete {
-			return k.conn.use(func(s *nftSocket) error {
-				b := nftNewBatch(0)
-				b.deleteTable(desired.TableName)
-				if err := s.commit(b); err != nil && !errors.Is(err, unix.ENOENT) {
+			return k.conn.use(func(conn *nftables.Conn) error {
+				b := nftables.NewBatch(0)
+				b.DeleteTable(nftTable())
+				if err := conn.Commit(b); err != nil && !errors.Is(err, unix.ENOENT) {
 					return fmt.Errorf("delete table: %w", err)
 				}
 				return nil
@@ -101,13 +102,13 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 		if c.Want.Name != desired.TableName {
 			return fmt.Errorf("table %q is not ours to write, only %q is", c.Want.Name, desired.TableName)
 		}
-		return k.conn.settled(ctx, func(s *nftSocket) error { return s.writeTable(c.Want) })
+		return k.conn.retryRead(ctx, func(conn *nftables.Conn) error { return nftWriteTable(conn, c.Want) })
 	})
 }
 
-// writeTable brings the table to what t asks for.
-func (s *nftSocket) writeTable(t desired.Table) error {
-	have, err := s.observeTable()
+// nftWriteTable makes the table what t asks for.
+func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
+	have, err := nftObserveTable(conn)
 	exists := err == nil
 	if err != nil && !errors.Is(err, errNftNoTable) {
 		return err
@@ -115,76 +116,70 @@ func (s *nftSocket) writeTable(t desired.Table) error {
 	if exists && have.setsFit() {
 		// A chain of somebody else's making may be in use by an element and
 		// then stays undeletable: what does not go in place goes from new.
-		if s.commit(nftRefresh(t, have)) == nil {
+		if conn.Commit(nftRefresh(t, have)) == nil {
 			return nil
 		}
 	}
-	if err := s.commit(nftRebuild(t, exists)); err != nil {
+	if err := conn.Commit(nftRebuild(t, exists)); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
 }
 
 // nftRebuild deletes the table and makes it from nothing.
-func nftRebuild(t desired.Table, exists bool) *nftBatch {
-	b := nftNewBatch(0)
+func nftRebuild(t desired.Table, exists bool) *nftables.Batch {
+	b := nftables.NewBatch(0)
 	if exists {
-		b.deleteTable(desired.TableName)
+		b.DeleteTable(nftTable())
 	}
-	b.newTable(desired.TableName)
+	b.AddTable(nftables.Table{TableName: nftTable()})
 	for i, s := range nftSets() {
-		b.newSet(s, uint32(i+1))
+		b.AddSet(s.declaration(uint32(i + 1)))
 	}
 	chains := nftChains(t)
 	for _, c := range chains {
-		b.newChain(desired.TableName, c)
+		b.AddChain(c.declaration(nftTable()))
 	}
-	b.newRules(chains)
+	nftAddRules(b, chains)
 	return b
 }
 
 // nftRefresh replaces the rules and what chains and sets differ; packets see
 // the rules of before or those of after.
-func nftRefresh(t desired.Table, have *nftObserved) *nftBatch {
-	b := nftNewBatch(0)
-	b.newTable(desired.TableName)
-	b.message(unix.NFT_MSG_DELRULE, 0, func() { b.text(unix.NFTA_RULE_TABLE, desired.TableName) }) // of all chains
+func nftRefresh(t desired.Table, have *nftObserved) *nftables.Batch {
+	b := nftables.NewBatch(0)
+	b.AddTable(nftables.Table{TableName: nftTable()})
+	b.DeleteRules(nftTable())
 	for i, s := range nftSets() {
 		_, exists := have.sets[s.Name]
 		if !exists {
-			b.newSet(s, uint32(i+1))
+			b.AddSet(s.declaration(uint32(i + 1)))
 		}
 		if exists && s.Dynamic {
 			// What is in there was counted by the rules that go.
-			b.message(unix.NFT_MSG_DELSETELEM, 0, func() {
-				b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-				b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
-			})
+			b.DeleteAllElements(s.name())
 		}
 		delete(have.sets, s.Name)
 	}
 	chains := nftChains(t)
 	for _, c := range chains {
 		line, exists := have.chains[c.name]
-		if exists && line != nftChainLine(c.name, c.base, nftPolicyAccept) {
-			b.deleteChain(desired.TableName, c.name)
+		if exists && line != nftChainLine(c.declaration(nftTable())) {
+			b.DeleteChain(nftTable(), c.name)
 			exists = false
 		}
 		if !exists {
-			b.newChain(desired.TableName, c)
+			b.AddChain(c.declaration(nftTable()))
 		}
 		delete(have.chains, c.name)
 	}
 	for name := range have.chains {
-		b.deleteChain(desired.TableName, name)
+		b.DeleteChain(nftTable(), name)
 	}
 	for name := range have.sets {
-		b.message(unix.NFT_MSG_DELSET, 0, func() {
-			b.text(unix.NFTA_SET_TABLE, desired.TableName)
-			b.text(unix.NFTA_SET_NAME, name)
-		})
+		b.DeleteSet(nftables.SetName{Table: nftTable(), Name: name})
 	}
-	b.newRules(chains)
+	nftAddRules(b, chains)
 	return b
 }
 
@@ -210,71 +205,50 @@ func (o *nftObserved) setsFit() bool {
 	return true
 }
 
-func (s *nftSocket) observeTable() (*nftObserved, error) {
+func nftObserveTable(conn *nftables.Conn) (*nftObserved, error) {
 	o := &nftObserved{sets: map[string]string{}, chains: map[string]string{}}
-	named := func(a *nftAttrs) { a.text(unix.NFTA_TABLE_NAME, desired.TableName) }
-	err := s.request(nftGet(unix.NFT_MSG_GETTABLE, false, named), func(body []byte) error {
-		o.table = nftTableLine(nftUint32(nftFind(body, unix.NFTA_TABLE_FLAGS)))
-		return nil
-	})
+	table, err := conn.Table(nftTable())
 	if errors.Is(err, unix.ENOENT) {
 		return nil, errNftNoTable
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read table: %w", err)
+		return nil, err
 	}
-	// The table's name is attribute 1 of all these messages.
-	if err := s.request(nftGet(unix.NFT_MSG_GETSET, true, named), o.addSet); err != nil {
-		return nil, fmt.Errorf("read sets: %w", err)
+	o.table = nftTableLine(table.Flags)
+	sets, err := conn.Sets(nftTable())
+	if err != nil {
+		return nil, err
 	}
-	if err := s.request(nftGet(unix.NFT_MSG_GETCHAIN, true, named), o.addChain); err != nil {
-		return nil, fmt.Errorf("read chains: %w", err)
+	for _, s := range sets {
+		// Anonymous sets belong to their rule and have no line of their own.
+		if s.Flags&unix.NFT_SET_ANONYMOUS == 0 {
+			o.sets[s.Name] = nftSetLine(s)
+		}
 	}
-	if err := s.request(nftGet(unix.NFT_MSG_GETRULE, true, named), o.ruleReader()); err != nil {
-		return nil, fmt.Errorf("read rules: %w", err)
+	chains, err := conn.Chains(nftTable())
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range chains {
+		o.chains[c.Name] = nftChainLine(c)
+	}
+	if err := conn.Rules(nftTable(), o.ruleReader()); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
 
-func (o *nftObserved) addSet(body []byte) error {
-	if name, line := nftObservedSet(body); name != "" {
-		o.sets[name] = line
-	}
-	return nil
-}
-
-func (o *nftObserved) addChain(body []byte) error {
-	if nftText(nftFind(body, unix.NFTA_CHAIN_TABLE)) != desired.TableName {
-		return nil // kernels before 6.1 list the chains of all tables
-	}
-	name := nftText(nftFind(body, unix.NFTA_CHAIN_NAME))
-	hook := nftFind(body, unix.NFTA_CHAIN_HOOK)
-	var base *nftHook
-	if hook != nil {
-		base = &nftHook{
-			kind:     nftText(nftFind(body, unix.NFTA_CHAIN_TYPE)),
-			hook:     nftUint32(nftFind(hook, unix.NFTA_HOOK_HOOKNUM)),
-			priority: int32(nftUint32(nftFind(hook, unix.NFTA_HOOK_PRIORITY))),
-		}
-	}
-	o.chains[name] = nftChainLine(name, base, nftUint32(nftFind(body, unix.NFTA_CHAIN_POLICY)))
-	return nil
-}
-
-// ruleReader numbers the rules of each chain in the order of the dump, which is
-// the order in which they run.
-func (o *nftObserved) ruleReader() func(body []byte) error {
+// ruleReader numbers the rules of each chain in the order in which they run.
+func (o *nftObserved) ruleReader() func(nftables.Rule) error {
 	places := map[string]int{}
-	return func(body []byte) error {
-		chain := nftText(nftFind(body, unix.NFTA_RULE_CHAIN))
-		place := places[chain]
-		places[chain]++
-		udata := nftFind(body, unix.NFTA_RULE_USERDATA)
-		o.rules = append(o.rules, nftRuleLine(chain, place, nftUserEntry(udata, nftUserTag)))
-		if mss := nftUserEntry(udata, nftUserMSS); chain == "clamp" && len(mss) == 2 && place < len(o.mss) {
+	return func(r nftables.Rule) error {
+		place := places[r.Chain]
+		places[r.Chain]++
+		o.rules = append(o.rules, nftRuleLine(r.Chain, place, nftUserEntry(r.UserData, nftUserTag)))
+		if mss := nftUserEntry(r.UserData, nftUserMSS); r.Chain == "clamp" && len(mss) == 2 && place < len(o.mss) {
 			o.mss[place] = int(binary.BigEndian.Uint16(mss))
 		}
-		if quota := nftUserEntry(udata, nftUserQuota); len(quota) == 4 {
+		if quota := nftUserEntry(r.UserData, nftUserQuota); len(quota) == 4 {
 			o.connections = int(binary.BigEndian.Uint32(quota))
 		}
 		return nil

@@ -1,185 +1,129 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-const (
-	nftMulticast = 7 // NFNLGRP_NFTABLES
-	// nftEventSpace is how many bytes of events may wait: a transaction of 16384
-	// elements reports each of them.
-	nftEventSpace = 1 << 24
-)
-
-// nftTrack tells which generations of the ruleset changed our table, so that what
-// others do in theirs (kube-proxy, at each change of a service) is no reason to read
-// ours again. The kernel reports each transaction to those who subscribed before its
-// commit ends: first of each object, then of the new generation (nf_tables_commit). So
-// what is not read here yet is not long over.
-type nftTrack struct {
+// nftChangeTracker tracks which ruleset generations changed our table. kube-proxy changes
+// its own tables with every Service; those changes must not make us read ours again. The
+// kernel sends a transaction's events before its commit returns, so events that are not
+// read yet are recent.
+type nftChangeTracker struct {
 	opts    NFTOptions
-	changed bell.Bell // rung when somebody else changed our table, and when that is not known
+	changed bell.Bell // rung if others changed our table, or may have
 
-	mu      sync.Mutex
-	socket  *nftSocket      // nil = not subscribed
-	upto    uint32          // generation that the latest event told of
-	touched uint32          // latest one that changed our table, besides those of own
-	within  bool            // the transaction that is being told of changes our table
-	own     map[uint32]bool // made by ourselves and not told of yet
+	mu       sync.Mutex
+	listener *nftables.Listener // nil = not subscribed
+	upto     uint32             // generation of the latest event
+	touched  uint32             // latest generation that changed our table, except own ones
+	within   bool               // the events of the current transaction include our table
+	own      map[uint32]bool    // generations made by commitOwn, whose events are not read yet
 }
 
-// leaveOut makes a transaction upon a generation, 0 = any. When it is taken, the next
-// generation is known to be ours. No event is read before that is noted.
-func (t *nftTrack) leaveOut(upon uint32, transact func() (taken bool)) {
+// commitOwn runs a transaction upon a generation, 0 = any. If it succeeds, the next
+// generation is known to be ours. No event is read before that is recorded.
+func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if transact() && upon != 0 && t.socket != nil {
+	if transact() && upon != 0 && t.listener != nil {
 		t.own[upon+1] = true
 	}
 }
 
-// look gives the current generation, and the one since which our table is what it is.
-// Where the kernel does not tell it is the current one.
-func (t *nftTrack) look(s *nftSocket) (seen, touched uint32, err error) {
+// poll returns the current generation, and the latest generation that changed our table.
+// Without events both are the current one.
+func (t *nftChangeTracker) poll(conn *nftables.Conn) (seen, touched uint32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lost := t.subscribe()
-	if seen, err = s.generation(); err != nil {
+	if seen, err = conn.Generation(); err != nil {
 		return 0, 0, err
 	}
 	if lost == nil {
 		lost = t.drain()
 	}
-	// A transaction may have ended since, but one that did is to be known.
+	// More transactions may have ended since, but events of those up to seen must be here.
 	if lost != nil || int32(t.upto-seen) < 0 {
 		return seen, seen, nil
 	}
 	return t.upto, t.touched, nil
 }
 
-// subscribe begins, unless it has: all that was before counts as a change of ours.
-func (t *nftTrack) subscribe() error {
-	if t.socket != nil {
+// subscribe subscribes unless it has. All earlier changes count as changes of our table.
+func (t *nftChangeTracker) subscribe() error {
+	if t.listener != nil {
 		return nil
 	}
-	socket, err := nftDial(t.opts.NetNS)
+	listener, err := nftables.Listen(t.opts.NetNS)
 	if err != nil {
 		return err
 	}
-	_ = unix.SetsockoptInt(socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, nftEventSpace)
+	conn := nftConn{opts: t.opts}
 	var begin uint32
-	if err = unix.SetsockoptInt(socket.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, nftMulticast); err == nil {
-		conn := nftConn{opts: t.opts} // on this one an answer could be taken for an event
-		begin, err = conn.generation()
-		err = errors.Join(err, conn.close())
+	err = conn.use(func(c *nftables.Conn) (err error) {
+		begin, err = c.Generation()
+		return err
+	})
+	if err = errors.Join(err, conn.close()); err != nil {
+		return errors.Join(err, listener.Close())
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("subscribe to nf_tables events: %w", err), socket.close())
-	}
-	t.socket, t.own, t.within, t.upto, t.touched = socket, map[uint32]bool{}, false, begin, begin
+	t.listener, t.own, t.within, t.upto, t.touched = listener, map[uint32]bool{}, false, begin, begin
 	return nil
 }
 
-// drain takes all events that wait. After an error the next look begins anew.
-func (t *nftTrack) drain() error {
-	for {
-		n, err := t.socket.receive(unix.MSG_DONTWAIT)
-		if errors.Is(err, unix.EAGAIN) {
-			return nil
-		}
-		if err != nil {
-			err = errors.Join(err, t.socket.close())
-			t.socket = nil
-			t.changed.Ring()
-			return err
-		}
-		t.take(t.socket.buf[:n])
+// drain handles all events that were received. After an error the next poll subscribes
+// again.
+func (t *nftChangeTracker) drain() error {
+	err := t.listener.Poll(t.handle)
+	if err != nil {
+		err = errors.Join(err, t.listener.Close())
+		t.listener = nil
+		t.changed.Ring()
 	}
+	return err
 }
 
-// take reads a datagram of events. What it does not understand counts as ours.
-func (t *nftTrack) take(b []byte) {
-	for len(b) >= nftHeader {
-		size := int(binary.NativeEndian.Uint32(b))
-		if size < nftHeader+nftGenHeader || size > len(b) {
-			t.within = true
-			return
-		}
-		message := b[:size]
-		b = b[min(nftAlign(size), len(b)):]
-		if binary.NativeEndian.Uint16(message[4:]) != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
-			t.within = t.within || nftTouchesOurs(message)
-			continue
-		}
-		id := nftUint32(nftFind(message[nftHeader+nftGenHeader:], unix.NFTA_GEN_ID))
-		if t.within && !t.own[id] {
-			t.touched = id
-			t.changed.Ring()
-		}
-		delete(t.own, id)
-		t.upto, t.within = id, false
+// handle handles one event. A malformed one counts as a change of our table.
+func (t *nftChangeTracker) handle(e nftables.Event) {
+	if e.Generation == 0 {
+		t.within = t.within || e.Malformed || e.Table == nftTable()
+		return
 	}
+	if t.within && !t.own[e.Generation] {
+		t.touched = e.Generation
+		t.changed.Ring()
+	}
+	delete(t.own, e.Generation)
+	t.upto, t.within = e.Generation, false
 }
 
-// nftTouchesOurs reports whether an event is one of our table. Its name is attribute 1
-// of every message about a table or what is in it.
-func nftTouchesOurs(message []byte) bool {
-	name := append([]byte(desired.TableName), 0)
-	if len(message) < nftHeader+nftGenHeader {
-		return true // not understood
-	}
-	return message[nftHeader] == unix.NFPROTO_INET &&
-		bytes.Equal(nftFind(message[nftHeader+nftGenHeader:], unix.NFTA_TABLE_NAME), name)
-}
-
-// wait takes events as they come, until ctx ends or some are lost.
-func (t *nftTrack) wait(ctx context.Context) error {
+// wait handles events as they arrive, until ctx is done or events are lost.
+func (t *nftChangeTracker) wait(ctx context.Context) error {
 	t.mu.Lock()
 	err := t.subscribe()
-	socket := t.socket
+	listener := t.listener
 	t.mu.Unlock()
-	if err != nil {
-		return err
+	for err == nil {
+		err = t.drainAfter(listener, listener.Wait(ctx))
 	}
-	// A file waits in the runtime's poller, where closing it ends a read.
-	if err := unix.SetNonblock(socket.fd, true); err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	return fmt.Errorf("read nf_tables events: %w", err)
+}
+
+// drainAfter drains a listener after a wait, unless poll closed it because events were lost.
+func (t *nftChangeTracker) drainAfter(listener *nftables.Listener, waited error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listener != listener {
+		return nftables.ErrInterrupted
 	}
-	fd, err := unix.FcntlInt(uintptr(socket.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	if waited != nil {
+		return waited
 	}
-	file := os.NewFile(uintptr(fd), "nf_tables events")
-	defer file.Close()
-	defer context.AfterFunc(ctx, func() { file.Close() })()
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
-	}
-	var lost error
-	err = raw.Read(func(uintptr) bool {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.socket != socket {
-			lost = errNftInterrupted // somebody who looked saw that events were lost
-		} else {
-			lost = t.drain()
-		}
-		return lost != nil
-	})
-	if err = errors.Join(lost, err); err != nil {
-		return fmt.Errorf("read nf_tables events: %w", err)
-	}
-	return nil
+	return t.drain()
 }

@@ -32,8 +32,8 @@ func nftPassingChains() []nftChain {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f)).accept()
 	}
-	in := nftChain{name: "passed", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw}}
-	out := nftChain{name: "passing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw}}
+	in := nftChain{name: "passed", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw)}
+	out := nftChain{name: "passing", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw)}
 	for _, f := range nftFamilies() {
 		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // Types of our entries in a rule's user data. nft(8) prints the comment (0) and
@@ -27,8 +28,6 @@ const (
 	nftAnonymousID = 1000
 )
 
-const nftAppend = unix.NLM_F_CREATE | unix.NLM_F_APPEND
-
 // nftRuleLine describes a rule at its place for the digest of the skeleton.
 // The kernel does not give back the bytes that it was given, so a rule carries
 // a digest of them; a rule that was replaced by hand has lost it.
@@ -36,14 +35,13 @@ func nftRuleLine(chain string, place int, tag []byte) string {
 	return fmt.Sprintf("rule %s %d %x", chain, place, tag)
 }
 
-func nftChainLine(name string, base *nftHook, policy uint32) string {
-	if base == nil {
-		return "chain " + name
+// nftChainLine describes a chain for the digest of the skeleton.
+func nftChainLine(c nftables.Chain) string {
+	if c.Hook == nil {
+		return "chain " + c.Name
 	}
-	return fmt.Sprintf("chain %s type %s hook %d priority %d policy %d", name, base.kind, base.hook, base.priority, policy)
+	return fmt.Sprintf("chain %s type %s hook %d priority %d policy %d", c.Name, c.Hook.Type, c.Hook.Number, c.Hook.Priority, c.Policy)
 }
-
-const nftPolicyAccept = 1 // NF_ACCEPT
 
 // nftWanted gives the digest of the skeleton as it should be.
 func nftWanted(t desired.Table) string {
@@ -52,7 +50,7 @@ func nftWanted(t desired.Table) string {
 		lines = append(lines, s.line())
 	}
 	for _, c := range nftChains(t) {
-		lines = append(lines, nftChainLine(c.name, c.base, nftPolicyAccept))
+		lines = append(lines, nftChainLine(c.declaration(nftTable())))
 		for i, r := range c.rules {
 			lines = append(lines, nftRuleLine(c.name, i, r.tag(c.name, i)))
 		}
@@ -65,7 +63,7 @@ func nftTableLine(flags uint32) string { return fmt.Sprintf("table flags %#x", f
 func (r *nftRule) tag(chain string, place int) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %x\n", chain, place, r.members)
-	h.Write(r.buf)
+	h.Write(r.code.Encoded())
 	return h.Sum(nil)[:16]
 }
 
@@ -80,89 +78,32 @@ func (r *nftRule) userData(chain string, place int) []byte {
 	return udata
 }
 
-func (b *nftBatch) newTable(name string) {
-	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_TABLE_NAME, name)
-		b.u32(unix.NFTA_TABLE_FLAGS, 0)
-	})
+// declaration returns the chain in a table. Base chains accept what no rule decides.
+func (c nftChain) declaration(table nftables.TableName) nftables.Chain {
+	return nftables.Chain{Table: table, Name: c.name, Hook: c.base, Policy: nftables.PolicyAccept}
 }
 
-func (b *nftBatch) deleteTable(name string) {
-	b.message(unix.NFT_MSG_DELTABLE, 0, func() { b.text(unix.NFTA_TABLE_NAME, name) })
-}
-
-func (b *nftBatch) newSet(s nftSet, id uint32) {
-	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() { s.declare(&b.nftAttrs, id) })
-}
-
-func (b *nftBatch) newChain(table string, c nftChain) {
-	b.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, table)
-		b.text(unix.NFTA_CHAIN_NAME, c.name)
-		if c.base == nil {
-			return
-		}
-		b.nest(unix.NFTA_CHAIN_HOOK, func() {
-			b.u32(unix.NFTA_HOOK_HOOKNUM, c.base.hook)
-			b.u32(unix.NFTA_HOOK_PRIORITY, uint32(c.base.priority))
-		})
-		b.u32(unix.NFTA_CHAIN_POLICY, nftPolicyAccept)
-		b.text(unix.NFTA_CHAIN_TYPE, c.base.kind)
-	})
-}
-
-func (b *nftBatch) deleteChain(table, name string) (number int) {
-	return b.message(unix.NFT_MSG_DELCHAIN, 0, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, table)
-		b.text(unix.NFTA_CHAIN_NAME, name)
-	})
-}
-
-// newRule appends a rule to a chain; udata may be nil.
-func (b *nftBatch) newRule(table, chain string, r *nftRule, udata []byte) (number int) {
-	return b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
-		b.text(unix.NFTA_RULE_TABLE, table)
-		b.text(unix.NFTA_RULE_CHAIN, chain)
-		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, r.buf...) })
-		if udata != nil {
-			b.bytes(unix.NFTA_RULE_USERDATA, udata)
-		}
-	})
-}
-
-func (b *nftBatch) newRules(chains []nftChain) {
+// nftAddRules adds the rules of table inet hawser.
+func nftAddRules(b *nftables.Batch, chains []nftChain) {
 	for _, c := range chains {
 		for i, r := range c.rules {
 			if len(r.members) > 0 {
-				b.newProtocols(r.members)
+				nftAddProtocols(b, r.members)
 			}
-			b.newRule(desired.TableName, c.name, r, r.userData(c.name, i))
+			b.AddRule(nftables.Rule{Table: nftTable(), Chain: c.name, Expressions: r.code.Encoded(), UserData: r.userData(c.name, i)})
 		}
 	}
 }
 
-// newProtocols adds the anonymous set of the rule that follows.
-func (b *nftBatch) newProtocols(members []byte) {
-	protocols := nftSet{Set: desired.Set{Key: []desired.Type{desired.TypeProto}}}
-	magic, size := protocols.types(protocols.Key)
-	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_SET_TABLE, desired.TableName)
-		b.text(unix.NFTA_SET_NAME, nftAnonymous)
-		b.u32(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT)
-		b.u32(unix.NFTA_SET_KEY_TYPE, magic)
-		b.u32(unix.NFTA_SET_KEY_LEN, size)
-		b.u32(unix.NFTA_SET_ID, nftAnonymousID)
-		b.nest(unix.NFTA_SET_DESC, func() { b.u32(unix.NFTA_SET_DESC_SIZE, uint32(len(members))) })
-		b.bytes(unix.NFTA_SET_USERDATA, protocols.userData())
-	})
-	b.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, nftAnonymous)
-		b.u32(unix.NFTA_SET_ELEM_LIST_SET_ID, nftAnonymousID)
-		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-			for _, m := range members {
-				b.nest(unix.NFTA_LIST_ELEM, func() { b.data(unix.NFTA_SET_ELEM_KEY, []byte{m}) })
-			}
-		})
-	})
+// nftAddProtocols adds the anonymous set of the rule that follows.
+func nftAddProtocols(b *nftables.Batch, members []byte) {
+	protocols := nftSet{Set: desired.Set{Key: []desired.Type{desired.TypeProto}}, Name: nftAnonymous}
+	set := protocols.declaration(nftAnonymousID)
+	set.Flags, set.Size = unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT, uint32(len(members))
+	b.AddSet(set)
+	var elements []nftables.Element
+	for _, m := range members {
+		elements = append(elements, nftables.Element{Key: []byte{m}})
+	}
+	b.AddElements(set.SetName, nftAnonymousID, elements)
 }

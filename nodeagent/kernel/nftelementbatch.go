@@ -1,0 +1,86 @@
+package kernel
+
+import (
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
+)
+
+// nftOrigin is the write that an element of a transaction comes from.
+type nftOrigin struct {
+	write    *nftWrite
+	removing bool
+}
+
+// nftOrigins has the writes of a transaction by the positions of their elements.
+type nftOrigins map[nftables.Position]nftOrigin
+
+// nftElementBatch encodes all removals and then all additions, so that an interval can
+// replace another interval. For the generation see nftables.NewBatch.
+func nftElementBatch(writes []*nftWrite, generation uint32) (*nftables.Batch, nftOrigins) {
+	b := nftables.NewBatch(generation)
+	origins := make(nftOrigins, len(writes))
+	for _, removing := range []bool{true, false} {
+		// A message is for one set.
+		bySet := map[string][]*nftWrite{}
+		var names []string
+		for _, w := range writes {
+			if (removing && w.remove == nil) || (!removing && w.add == nil) {
+				continue
+			}
+			if bySet[w.set.Name] == nil {
+				names = append(names, w.set.Name)
+			}
+			bySet[w.set.Name] = append(bySet[w.set.Name], w)
+		}
+		for _, name := range names {
+			origins.encode(b, bySet[name], removing)
+		}
+	}
+	return b, origins
+}
+
+// encode adds writes of one set to the batch.
+func (o nftOrigins) encode(b *nftables.Batch, writes []*nftWrite, removing bool) {
+	set := writes[0].set
+	elements := make([]nftables.Element, 0, len(writes))
+	owners := make([]*nftWrite, 0, len(writes)) // by element
+	for _, w := range writes {
+		e := w.add
+		if removing {
+			e = w.remove
+		}
+		elements = set.appendElement(elements, *e)
+		for len(owners) < len(elements) {
+			owners = append(owners, w)
+		}
+	}
+	var positions []nftables.Position
+	if removing {
+		positions = b.DeleteElements(set.name(), elements)
+	} else {
+		positions = b.AddElements(set.name(), 0, elements)
+	}
+	for i, at := range positions {
+		o[at] = nftOrigin{owners[i], removing}
+	}
+}
+
+// appendElement appends the one or two elements of the kernel that e is.
+func (s nftSet) appendElement(to []nftables.Element, e nftElem) []nftables.Element {
+	out := nftables.Element{Key: e.key, Data: e.data}
+	if s.concatenatedRanges() {
+		out.KeyEnd = e.end
+	}
+	if e.chain != "" {
+		out.Verdict = &nftables.Verdict{Code: unix.NFT_GOTO, Chain: e.chain}
+	}
+	to = append(to, out)
+	if !s.Interval || s.concatenatedRanges() {
+		return to
+	}
+	if after, ok := nftAfter(e.end); ok { // a range up to the highest address needs no end
+		to = append(to, nftables.Element{Key: after, IntervalEnd: true})
+	}
+	return to
+}
