@@ -23,14 +23,18 @@ picture: setup build ## docs/demo.svg: make demo, recorded; on an idle machine
 drawings: ## docs/drawings/*.svg from the texts beside them
 	$(GO) test ./view/swimlane -run '^TestDrawings$$' -update
 
-test: setup unit e2e ## unit and e2e, with -race
+test: setup unit e2e ## unit and e2e
 
+# Each package once: with -race if its code is concurrent. Both halves run even if one fails.
 unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and is listed
-	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
+	@packages=$$($(GO) list ./... | grep -v /e2e); failed=0; \
+	hack/test.sh $$(hack/packages.sh sequential $$packages) || failed=1; \
+	hack/test.sh -race $$(hack/packages.sh concurrent $$packages) || failed=1; exit $$failed
 
-# One package after another, as some measure time.
+# One package after another, because some measure time. The programs under test are built
+# without -race.
 e2e: build ## scenarios over the built binaries with real packets, as root
-	@hack/test.sh -race -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
+	@hack/test.sh -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
 
 e2e-vm: setup ## kernel WireGuard, ESP and VRF in QEMU; one job: VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null
@@ -123,9 +127,10 @@ generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the go
 	$(GO) test ./internal/matrix ./view/swimlane ./internal/webreport -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
-# Fails where a target runs less than 10,000 times.
-fuzz: ## thirty seconds for each fuzz target
+# Fails if a target is slow: hack/fuzz.sh.
+fuzz: ## thirty seconds for each fuzz target, and tests of random inputs ten times as long
 	@hack/fuzz.sh 30s
+	ROUNDS=10 $(GO) test -count=1 -timeout 60m $$(grep -rl --include=*_test.go 'randtest\.' . | xargs -n 1 dirname | sort -u)
 
 bench: setup build ## figures of docs/benchmarks.md; BENCH=stall for one section
 	@hack/bench.sh $(BENCH)

@@ -3,7 +3,8 @@
 # What failed is run once more, alone, one test after the other; what passes then is
 # listed at the end as flaky, which is a bug too: with CI=true it fails the run. Data
 # races, panics (the end of -timeout is one), programs that do not build and more than
-# ten failures always do. RERUNS=0 repeats nothing.
+# ten failures always do. RERUNS=0 repeats nothing. go vet is left to hack/lint.sh, and test
+# programs are linked without debug information, which is faster.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d /tmp/hwtest-XXXXXX)
@@ -21,7 +22,7 @@ result=0
 "$work/gotestsum" --format "${FORMAT:-pkgname}" --no-color --hide-summary=skipped \
   --jsonfile "$work/events.json" --packages "$*" \
   --rerun-fails="${RERUNS:-1}" --rerun-fails-abort-on-data-race --rerun-fails-report "$work/again.txt" \
-  -- "${flags[@]}" || result=$?
+  -- -vet=off -ldflags=-w "${flags[@]}" || result=$?
 
 slowest=$("$work/gotestsum" tool slowest --num 15 --jsonfile "$work/events.json" 2>/dev/null) || true
 [ -z "$slowest" ] || printf '\nslowest:\n%s\n' "$slowest"

@@ -7,10 +7,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/randtest"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
@@ -33,15 +32,11 @@ import (
 // allocate with what is published in view, out of date, or out of sight. git merges
 // them in random order; conflicts are settled by one side and hawser allocate. Each
 // merge is published, in some histories by a whole reconciler. SEED=n runs the one
-// history of that seed.
+// history of that seed, ROUNDS=n runs n times as many histories.
 func TestNothingPublishedMoves(t *testing.T) {
 	t.Parallel()
-	first, count := uint64(1), uint64(300)
-	if text := os.Getenv("SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+	first, count := uint64(1), uint64(randtest.Rounds(t, 60))
+	if seed, set := randtest.Seed(t); set {
 		first, count = seed, 1
 	}
 	const workers = 2

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/randtest"
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
@@ -251,10 +252,7 @@ func (m *model) settled() error {
 // commits that come to them at different times.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	runs := uint64(60)
-	if testing.Short() {
-		runs = 20
-	}
+	runs := uint64(randtest.Rounds(t, 20))
 	// An agent that was restarted between a decision and the kernel; two ends that parted.
 	seeds := []uint64{138, 320, 524}
 	for seed := range runs {

@@ -3,13 +3,13 @@ package plan_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/randtest"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/load"
 )
@@ -204,20 +204,18 @@ func singles(clusters int) []func(r *rand.Rand, text []string) single {
 // to elsewhere. Of two edits in one change each item cites the one that caused it.
 func TestCause(t *testing.T) {
 	t.Parallel()
-	seed := uint64(1)
-	if text := os.Getenv("SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+	seed, set := randtest.Seed(t)
+	if !set {
+		seed = 1
 	}
 	t.Logf("SEED=%d", seed)
 	const clusters = 12
+	rounds := randtest.Rounds(t, 80)
 	text := wide(clusters, 20)
 	before := next(t, stage{}, strings.Join(text, "\n")+"\n")
 	kinds, done, cited := singles(clusters), 0, 0
 	var lines []oneLine
-	for i := 0; done < 200 && i < 1000; i++ {
+	for i := 0; done < rounds && i < 5*rounds; i++ {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		s := kinds[i%len(kinds)](r, text)
 		topology := strings.Join(s.text, "\n") + "\n"
@@ -242,7 +240,7 @@ func TestCause(t *testing.T) {
 			lines = append(lines, oneLine{s, sources(p)})
 		}
 	}
-	if done < 200 || cited < 2*done {
+	if done < rounds || cited < 2*done {
 		t.Errorf("%d edits, %d items", done, cited)
 	}
 	two := 0
@@ -270,7 +268,7 @@ func TestCause(t *testing.T) {
 			}
 		}
 	}
-	if two < 100 {
+	if two < rounds/2 {
 		t.Errorf("%d items of two edits", two)
 	}
 }

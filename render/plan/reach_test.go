@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/internal/randtest"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/fabric"
@@ -187,8 +188,8 @@ func unfolded(t *testing.T, list []plan.Access, f *fabric.Fabric) map[string]boo
 // before and after, pair by pair.
 func TestReach(t *testing.T) {
 	t.Parallel()
-	changes := 0
-	for seed := range uint64(40) {
+	rounds, changes := randtest.Rounds(t, 12), 0
+	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var at stage
 		for range 5 {
@@ -230,7 +231,7 @@ func TestReach(t *testing.T) {
 			changes += len(gained) + len(lost)
 		}
 	}
-	if changes < 1000 {
+	if changes < 25*rounds {
 		t.Errorf("%d changes only: the topologies are too much alike", changes)
 	}
 }
