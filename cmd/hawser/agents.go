@@ -32,12 +32,6 @@ const (
 	maxStatus    = 64 << 20
 )
 
-// unreachable is an agent that did not answer.
-type unreachable struct {
-	Socket string `json:"socket"` // or cluster/pod, or the cluster alone
-	Error  string `json:"error"`
-}
-
 // agentSockets finds the sockets to ask: those named, those of a lab, or that
 // of this host.
 func agentSockets(named []string, labDir string) ([]string, error) {
@@ -111,7 +105,7 @@ type reply[T any] struct {
 type replies[T any] struct {
 	mu     sync.Mutex
 	all    []reply[T]
-	silent []unreachable
+	silent []status.Unreachable
 }
 
 func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
@@ -124,7 +118,7 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.silent = append(r.silent, unreachable{Socket: who, Error: apply.Reason(err)})
+		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: apply.Reason(err)})
 		return
 	}
 	r.all = append(r.all, reply[T]{who, value, at})
@@ -133,7 +127,7 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 // ask asks the agents that the flags name: in clusters' pods, or at sockets. Without flags it
 // is those of the lab or of this host, and where there are none those of the clusters of the
 // topology in this folder.
-func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []unreachable, error) {
+func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []status.Unreachable, error) {
 	var got replies[T]
 	if len(f.access.Contexts)+len(f.clusters)+present(f.file) == 0 {
 		sockets, err := agentSockets(f.sockets, f.lab)
@@ -154,7 +148,7 @@ func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []unr
 		q.started()
 		got.fromPods(ctx, clusters, q)
 	}
-	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
 	return got.all, got.silent, nil
 }
 
@@ -193,7 +187,7 @@ func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Cluster, q 
 
 // askAll asks the agents that the flags name how they are. What answered comes ordered
 // by cluster and node.
-func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unreachable, error) {
+func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []status.Unreachable, error) {
 	defer a.progress("asking the agents")()
 	got, silent, err := ask[status.Status](ctx, f, howAre())
 	return values(got), silent, err
@@ -218,9 +212,9 @@ func ordered(agents []status.Status) []status.Status {
 }
 
 // tellSilent warns of agents that did not answer.
-func (a *app) tellSilent(silent []unreachable) {
+func (a *app) tellSilent(silent []status.Unreachable) {
 	for _, u := range silent {
-		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
+		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Agent, u.Error)
 	}
 }
 

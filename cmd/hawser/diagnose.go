@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,13 +18,6 @@ type diagnoseFlags struct {
 	long      time.Duration
 	addresses []string
 	exports   []string
-}
-
-// diagnosis is the JSON form of `hawser diagnose`.
-type diagnosis struct {
-	Trips       []packettrace.Trip `json:"trips"`
-	Nodes       []status.Diagnosis `json:"nodes"`
-	Unreachable []unreachable      `json:"unreachable,omitempty"`
 }
 
 func newDiagnoseCommand(a *app) *cobra.Command {
@@ -68,50 +59,41 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	q.begin = func() {
 		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
 	}
-	seen, silent, err := lookAt(ctx, f.showFlags, q)
+	r, err := tracePackets(ctx, f.showFlags, q)
 	if err != nil {
 		return err
 	}
-	a.tellSilent(silent)
-	if len(seen) == 0 {
+	a.tellSilent(r.Unreachable)
+	if len(r.Nodes) == 0 {
 		return errors.New("no agent answered (see hawser-agent diagnose on the node)")
 	}
-	d := newDiagnosis(seen, silent)
 	switch f.output {
 	case "text":
-		_, err = a.out.Write([]byte(tripText(d.Trips, seen)))
+		_, err = a.out.Write([]byte(r.Text()))
 	case "html":
-		_, err = a.out.Write([]byte(diagnosePage(d.Trips, seen, silent)))
+		_, err = a.out.Write([]byte(diagnosePage(r)))
 	default:
-		err = a.encode(f.output, d)
+		err = a.encode(f.output, r)
 	}
-	if err == nil && slices.ContainsFunc(d.Trips, func(t packettrace.Trip) bool {
-		return t.Outcome != packettrace.Arrived && t.Outcome != packettrace.Unclear
-	}) {
+	if err == nil && r.Failed() {
 		return answer{}
 	}
 	return err
 }
 
-// lookAt has the agents answer a question of questionOf("diagnose").
-func lookAt(ctx context.Context, f showFlags, q question) (seen []packettrace.Seen, silent []unreachable, err error) {
-	got, silent, err := ask[status.Diagnosis](ctx, f, q)
+// tracePackets has the agents answer a question of questionOf("diagnose"), and joins the traces.
+func tracePackets(ctx context.Context, f showFlags, q question) (*packettrace.Report, error) {
+	got, unreachable, err := ask[status.Diagnosis](ctx, f, q)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []packettrace.NodeTrace
 	for _, r := range got {
 		if r.value.Node == "" {
-			silent = append(silent, unreachable{Socket: r.who, Error: "the agent is older than this hawser and does not report traces"})
+			unreachable = append(unreachable, status.Unreachable{Agent: r.who, Error: "the agent is older than this hawser and does not report traces"})
 			continue
 		}
-		seen = append(seen, packettrace.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
+		nodes = append(nodes, packettrace.NodeTrace{Diagnosis: r.value, Start: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
 	}
-	return seen, silent, err
-}
-
-// newDiagnosis joins what nodes saw.
-func newDiagnosis(seen []packettrace.Seen, silent []unreachable) diagnosis {
-	slices.SortFunc(seen, func(a, b packettrace.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
-	d := diagnosis{Trips: append([]packettrace.Trip{}, packettrace.Join(seen)...), Unreachable: silent}
-	for _, one := range seen {
-		d.Nodes = append(d.Nodes, one.Diagnosis)
-	}
-	return d
+	return packettrace.NewReport(nodes, unreachable), nil
 }

@@ -91,11 +91,11 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	defer a.progress("asking the agents")()
 	var got replies[status.Status]
 	got.fromPods(ctx, clusters, howAre())
-	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
 	a.tellSilent(got.silent)
 	r.Agents = values(got.all)
 	for _, s := range got.silent {
-		if name, _, _ := strings.Cut(s.Socket, "/"); r.Silent[name] == "" {
+		if name, _, _ := strings.Cut(s.Agent, "/"); r.Silent[name] == "" {
 			r.Silent[name] = s.Error
 		}
 	}

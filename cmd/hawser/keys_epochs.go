@@ -68,7 +68,7 @@ func (a *app) showEpochs(ctx context.Context, f showFlags) error {
 	return err
 }
 
-func rotationOf(agents []status.Status, silent []unreachable) rotation {
+func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 	var r rotation
 	for _, s := range agents {
 		for _, epoch := range s.Epochs {
@@ -92,7 +92,7 @@ func rotationOf(agents []status.Status, silent []unreachable) rotation {
 		}
 	}
 	for _, u := range silent {
-		r.Waiting = append(r.Waiting, fmt.Sprintf("the agent at %s does not answer: %s", u.Socket, u.Error))
+		r.Waiting = append(r.Waiting, fmt.Sprintf("the agent at %s does not answer: %s", u.Agent, u.Error))
 	}
 	r.Next = r.next()
 	return r

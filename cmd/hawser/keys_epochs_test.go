@@ -21,7 +21,7 @@ func TestRotation(t *testing.T) {
 	clear := end("g3", "g1", 0, 1)
 	tests := map[string]struct {
 		agents []status.Status
-		silent []unreachable
+		silent []status.Unreachable
 		want   string // the last lines
 	}{
 		"one epoch": {[]status.Status{end("g1", "g2", 1, 1), end("g2", "g1", 1, 1), worker}, nil,
@@ -32,7 +32,7 @@ func TestRotation(t *testing.T) {
 			"\n1 of 2 links do not use epoch 2 yet: wait\n"},
 		"all use it": {[]status.Status{end("g1", "g2", 2, 1, 2), end("g2", "g1", 2, 1, 2)}, nil,
 			"\nno link uses epoch 1 any more: write keys: {epochs: [2]}\n"},
-		"one is silent": {[]status.Status{end("g1", "g2", 2, 1, 2)}, []unreachable{{"g2", "timeout"}},
+		"one is silent": {[]status.Status{end("g1", "g2", 2, 1, 2)}, []status.Unreachable{{Agent: "g2", Error: "timeout"}},
 			"\nthe agent at g2 does not answer: timeout\nnot every gateway is known to have epoch 2: wait\n"},
 		"one is late to drop": {[]status.Status{end("g1", "g2", 2, 2), end("g2", "g1", 2, 1, 2)}, nil,
 			"\nno link uses epoch 1 any more: write keys: {epochs: [2]}\n"},

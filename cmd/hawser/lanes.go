@@ -20,16 +20,16 @@ const mostDrawn = 40
 
 // explainPaths draws an answer: one path for each cluster that may answer.
 func explainPaths(a explained, place func(path string) string) []swimlane.Path {
-	client := swimlane.Step{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
+	client := swimlane.Event{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
 	} else {
 		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
 	}
 	if len(a.Trips) == 0 {
-		w := swimlane.Path{Title: a.Why, Tone: svg.Good, Steps: []swimlane.Step{client}}
+		w := swimlane.Path{Title: a.Why, Tone: svg.Good, Events: []swimlane.Event{client}}
 		if !a.Yes {
-			w.Tone, w.Steps = svg.Bad, append(w.Steps, swimlane.Step{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
+			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
 		}
 		return []swimlane.Path{w}
 	}
@@ -49,15 +49,15 @@ func explainPaths(a explained, place func(path string) string) []swimlane.Path {
 
 // explainPath draws the path to one cluster. It ends in red at the gateway that refuses it, or
 // where it would begin, if nothing leads there.
-func explainPath(client swimlane.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) swimlane.Path {
+func explainPath(client swimlane.Event, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) swimlane.Path {
 	w := swimlane.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
 	if len(t.Asked) > 0 {
 		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Asked))
 	}
-	w.Steps = []swimlane.Step{client}
+	w.Events = []swimlane.Event{client}
 	end := func(lane, by string, texts ...string) swimlane.Path {
 		w.Tone = svg.Bad
-		w.Steps = append(w.Steps, swimlane.Step{Lane: lane, By: by, Tone: svg.Bad, Texts: texts})
+		w.Events = append(w.Events, swimlane.Event{Lane: lane, Via: by, Tone: svg.Bad, Texts: texts})
 		return w
 	}
 	refused := strings.HasSuffix(t.Decided, ".allow")
@@ -72,19 +72,19 @@ func explainPath(client swimlane.Step, from string, t *explain.Trip, now *arriva
 		return end(from, "", "ends here", because)
 	}
 	if t.Cluster == from {
-		w.Steps = append(w.Steps, swimlane.Step{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
+		w.Events = append(w.Events, swimlane.Event{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
 		return explainNow(w, now)
 	}
 	for i, l := range t.Links {
 		if i == 0 {
-			out := swimlane.Step{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
+			out := swimlane.Event{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
 			if len(t.Sources) == 0 {
 				out.Texts = []string{"sent on", "with the client's own address"}
 				if !t.Yes {
 					out.Texts = []string{"sent on"}
 				}
 			}
-			w.Steps = append(w.Steps, out)
+			w.Events = append(w.Events, out)
 		}
 		if now != nil && i < len(now.Hops) && !slices.ContainsFunc(now.Hops[i].Links, func(k arrival.Link) bool {
 			return k.State == arrival.Alive || k.State == arrival.Unknown
@@ -92,7 +92,7 @@ func explainPath(client swimlane.Step, from string, t *explain.Trip, now *arriva
 			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
 			return end(l.From, "", "ends here", "no link between "+now.Hops[i].From+" and "+now.Hops[i].To+" is alive")
 		}
-		in := swimlane.Step{Lane: l.To, By: l.Driver, Texts: []string{"passed on"}}
+		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"passed on"}}
 		if i == len(t.Links)-1 {
 			if !t.Yes {
 				return end(l.To, l.Driver, "ends here", because)
@@ -102,9 +102,9 @@ func explainPath(client swimlane.Step, from string, t *explain.Trip, now *arriva
 				in.Texts = append(in.Texts, "admitted by "+source)
 			}
 		}
-		w.Steps = append(w.Steps, in)
+		w.Events = append(w.Events, in)
 	}
-	w.Steps = append(w.Steps, swimlane.Step{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
+	w.Events = append(w.Events, swimlane.Event{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
 	return explainNow(w, now)
 }
 
@@ -113,14 +113,14 @@ func explainNow(w swimlane.Path, now *arrival.Trip) swimlane.Path {
 	if now == nil {
 		return w
 	}
-	last := &w.Steps[len(w.Steps)-1]
+	last := &w.Events[len(w.Events)-1]
 	switch now.Verdict {
 	case arrival.Fails:
 		w.Title, w.Tone = "in "+now.Cluster+": allowed, but nothing arrives", svg.Bad
-		w.Steps = append(w.Steps, swimlane.Step{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
 	case arrival.Unknown:
 		w.Title, w.Tone = "in "+now.Cluster+": allowed, not known to arrive", svg.Fair
-		w.Steps = append(w.Steps, swimlane.Step{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
 	default:
 		if len(now.Backends) > 0 {
 			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))
@@ -129,75 +129,18 @@ func explainNow(w swimlane.Path, now *arrival.Trip) swimlane.Path {
 	return w
 }
 
-// tripPaths draws a trip: one path for each place where its packets got to, and for what came
-// back.
-func tripPaths(t packettrace.Trip) []swimlane.Path {
-	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), t.Outcome)
-	tone := svg.Bad
-	switch t.Outcome {
-	case packettrace.Arrived:
-		tone = svg.Good
-	case packettrace.Unclear:
-		tone = svg.Fair
-	}
-	out := stepPaths(swimlane.Path{Title: title, Tone: tone}, t.First, "")
-	if t.Outcome == packettrace.Unanswered {
-		for i := range out {
-			lane := out[i].Steps[len(out[i].Steps)-1].Lane
-			out[i].Steps = append(out[i].Steps, swimlane.Step{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
-				"to do: see that something listens there, and that the pod's policies admit the client"}})
-		}
-	}
-	if t.Answer != nil {
-		out = append(out, stepPaths(swimlane.Path{Title: "the answer, " + listing.Count(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
-	}
-	return out
-}
-
-// stepPaths goes on from a step, which packets came to by a device, to each end.
-func stepPaths(w swimlane.Path, s *packettrace.Step, by string) []swimlane.Path {
-	texts := []string{listing.Count(s.Journey.Packets, "packet")}
-	if by == "" {
-		texts = append(texts, s.Journey.Came.String())
-	}
-	if s.Journey.Left != s.Journey.Came {
-		texts = append(texts, "leave as "+s.Journey.Left.String())
-	}
-	lane := s.Cluster + "/" + s.Node
-	w.Steps = append(slices.Clone(w.Steps), swimlane.Step{Lane: lane, By: by, Texts: texts})
-	why, do := endText(s)
-	if why != "" {
-		end := swimlane.Step{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
-		if s.Outcome == packettrace.Unclear {
-			end.Tone = svg.Fair
-		}
-		if do != "" {
-			end.Texts = append(end.Texts, "to do: "+do)
-		}
-		w.Steps = append(w.Steps, end)
-	}
-	if len(s.Next) == 0 {
-		return []swimlane.Path{w}
-	}
-	var out []swimlane.Path
-	for _, next := range s.Next {
-		out = append(out, stepPaths(w, next, s.Journey.Out)...)
-	}
-	return out
-}
-
 // diagnosePage gives what hawser diagnose saw as a page.
-func diagnosePage(trips []packettrace.Trip, seen []packettrace.Seen, silent []unreachable) string {
+func diagnosePage(r *packettrace.Report) string {
 	packets, long := 0, 0.0
-	for _, s := range seen {
+	for _, s := range r.Nodes {
 		packets, long = packets+s.Packets, max(long, s.Seconds)
 	}
 	var wrong, arrived []swimlane.Path
-	for _, t := range trips {
+	for _, t := range r.Traces {
 		if t.Outcome == packettrace.Arrived {
-			arrived = append(arrived, tripPaths(t)...)
+			arrived = append(arrived, t.Paths()...)
 		} else {
-			wrong = append(wrong, tripPaths(t)...)
+			wrong = append(wrong, t.Paths()...)
 		}
 	}
 	var sections []webpage.Section
@@ -214,7 +157,7 @@ func diagnosePage(trips []packettrace.Trip, seen []packettrace.Seen, silent []un
 	add("ended", "What did not get there", wrong)
 	add("arrived", "What got there", arrived)
 	table := webpage.Table{Head: []string{"node", "followed", "passed", "where packets ended", "what to do"}}
-	for _, s := range seen {
+	for _, s := range r.Nodes {
 		row := webpage.Plain(s.Cluster+"/"+s.Node, listing.Count(s.Packets, "packet"), fmt.Sprint(s.Passed), "", "")
 		if s.Full {
 			row[1].Small = "more came than are followed"
@@ -227,9 +170,9 @@ func diagnosePage(trips []packettrace.Trip, seen []packettrace.Seen, silent []un
 			table.Rows = append(table.Rows, []webpage.Cell{{}, {Text: listing.Count(f.Packets, "packet")}, {}, {Text: f.Place, Small: f.Text, Class: "no"}, {Text: f.Do}})
 		}
 	}
-	for _, s := range silent {
-		table.Rows = append(table.Rows, []webpage.Cell{{Text: s.Socket}, {Text: "no answer", Class: "bad"}, {}, {Text: s.Error}, {}})
+	for _, s := range r.Unreachable {
+		table.Rows = append(table.Rows, []webpage.Cell{{Text: s.Agent}, {Text: "no answer", Class: "bad"}, {}, {Text: s.Error}, {}})
 	}
 	sections = append(sections, webpage.Section{ID: "nodes", Title: "Nodes", Body: table.String()})
-	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", listing.Count(packets, "packet"), listing.Count(len(seen), "node"), long), sections)
+	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", listing.Count(packets, "packet"), listing.Count(len(r.Nodes), "node"), long), sections)
 }

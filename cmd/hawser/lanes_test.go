@@ -8,47 +8,9 @@ import (
 
 	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/explain"
-	"hawser.dev/hawser/view/packettrace"
 	"hawser.dev/hawser/view/swimlane"
 )
-
-// TestDiagnosePage: each trip is drawn, with where it ended in red, and what others named
-// stays text.
-func TestDiagnosePage(t *testing.T) {
-	t.Parallel()
-	trips, seen := everyOutcome()
-	trips[0].First.Next[0].Finding.Place = "rule 12 in chain <script>alert(1)</script>\x1b[31m"
-	seen[0].Findings = []status.Finding{{Place: "rule <b>", Text: "dropped", Do: "admit", Packets: 3}}
-	page := diagnosePage(trips, seen, []unreachable{{Socket: "g3/<i>", Error: "gone"}})
-	for _, never := range []string{"<script", "\x1b", "<b>", "<i>"} {
-		if strings.Contains(page, never) {
-			t.Errorf("the page has %q", never)
-		}
-	}
-	for _, want := range []string{"21 packets of the clusterset followed on 2 nodes in 10 s.", "3 packets: dropped", "3 packets: astray", "the answer, 3 packets",
-		"nothing came back from here", "ended at rule 12", "no answer", "rule &lt;b&gt;", "What got there"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
-		}
-	}
-	// Of a trip that got there nothing is red; each of the others ends in it, but for one of
-	// which is not known where it ended.
-	for _, tr := range trips {
-		red := 0
-		for _, w := range tripPaths(tr) {
-			for _, s := range w.Steps {
-				if s.Tone == svg.Bad {
-					red++
-				}
-			}
-		}
-		if known := tr.Outcome != packettrace.Arrived && tr.Outcome != packettrace.Unclear; (red > 0) != known {
-			t.Errorf("%s: %d red steps", tr.Outcome, red)
-		}
-	}
-}
 
 // TestExplainWays: a way ends in red where the packets do: at the gateway that refuses them,
 // before a link that is down, at a service without backends, or where they begin.
@@ -88,11 +50,11 @@ func TestExplainWays(t *testing.T) {
 			t.Errorf("%s: lanes %s, want %s", c.name, got, c.lanes)
 		}
 		red := ""
-		if i := slices.IndexFunc(ways[0].Steps, func(s swimlane.Step) bool { return s.Tone == svg.Bad }); i >= 0 {
-			if i != len(ways[0].Steps)-1 {
+		if i := slices.IndexFunc(ways[0].Events, func(s swimlane.Event) bool { return s.Tone == svg.Bad }); i >= 0 {
+			if i != len(ways[0].Events)-1 {
 				t.Errorf("%s: it goes on behind its end", c.name)
 			}
-			red = ways[0].Steps[i].Lane + ": " + strings.Join(ways[0].Steps[i].Texts[1:], " ")
+			red = ways[0].Events[i].Lane + ": " + strings.Join(ways[0].Events[i].Texts[1:], " ")
 		}
 		if red != c.red {
 			t.Errorf("%s: red is %q, want %q", c.name, red, c.red)

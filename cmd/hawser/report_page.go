@@ -123,7 +123,7 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 		}
 		var missing []string
 		for _, s := range silent {
-			missing = append(missing, s.Socket+": "+s.Error)
+			missing = append(missing, s.Agent+": "+s.Error)
 		}
 		proof, err := webreport.Certify(began, time.Now(), nodes, missing)
 		if err != nil {
@@ -170,7 +170,7 @@ type reportInput struct {
 	warnings diag.List
 	asked    bool
 	agents   []status.Status
-	silent   []unreachable
+	silent   []status.Unreachable
 }
 
 // report makes the report, without what was verified.
@@ -189,7 +189,7 @@ func (in reportInput) report() (*webreport.Report, error) {
 		mapstatus.Fill(r.Map, in.agents)
 		ask.Reports = &arrival.Reports{Agents: in.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
 		for _, s := range in.silent {
-			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Socket, Text: s.Error})
+			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Agent, Text: s.Error})
 		}
 		r.Hear(in.agents)
 	}
@@ -208,7 +208,7 @@ func firstLinks(f *fabric.Fabric) explain.First {
 }
 
 // verifications has agents connect to every export, as hawser verify prints it.
-func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verification, []unreachable, error) {
+func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verification, []status.Unreachable, error) {
 	done := a.progress("connecting to every export from every node")
 	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.Longest)
 	got, silent, err := ask[status.Verification](ctx, f.showFlags, q)

@@ -29,8 +29,8 @@ type showFlags struct {
 
 // report is the JSON form of `hawser show`.
 type report struct {
-	Agents      []status.Status `json:"agents"`
-	Unreachable []unreachable   `json:"unreachable,omitempty"`
+	Agents      []status.Status      `json:"agents"`
+	Unreachable []status.Unreachable `json:"unreachable,omitempty"`
 }
 
 func newShowCommand(a *app) *cobra.Command {

@@ -132,7 +132,7 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	}
 	out := ui.Reports{Asked: true, Agents: values(got)}
 	for _, u := range silent {
-		out.Silent = append(out.Silent, ui.Silent{Who: u.Socket, Error: u.Error})
+		out.Silent = append(out.Silent, ui.Silent{Who: u.Agent, Error: u.Error})
 	}
 	return out, nil
 }
@@ -324,9 +324,5 @@ func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, 
 	if !s.live {
 		return nil, ui.Wrong("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
 	}
-	seen, silent, err := lookAt(ctx, s.asked(), questionOf("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
-	if err != nil {
-		return nil, err
-	}
-	return newDiagnosis(seen, silent), nil
+	return tracePackets(ctx, s.asked(), questionOf("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
 }

@@ -25,7 +25,7 @@ type verifyFlags struct {
 // verification is the JSON form of `hawser verify`.
 type verification struct {
 	Nodes       []status.Verification `json:"nodes"`
-	Unreachable []unreachable         `json:"unreachable,omitempty"`
+	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
 }
 
 func newVerifyCommand(a *app) *cobra.Command {

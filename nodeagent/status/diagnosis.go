@@ -40,7 +40,7 @@ type Diagnosis struct {
 	// Only are the prefixes from or to which packets were followed; none = all.
 	Only     []netip.Prefix `json:"only,omitempty"`
 	Findings []Finding      `json:"findings"`
-	Journeys []Journey      `json:"journeys,omitempty"` // the most packets first
+	Flows    []FlowTrace    `json:"flows,omitempty"` // the most packets first
 }
 
 // Finding is one place where packets ended.
@@ -53,11 +53,11 @@ type Finding struct {
 	Do      string   `json:"do"`
 }
 
-// Journey is the way of like packets through a node: of the same connection, or of
-// further ones from the same client to the same server.
-type Journey struct {
-	Came    Ends   `json:"came"`             // as they came to the node, or were made there
-	Left    Ends   `json:"left"`             // as they were last: translated, or the same
+// FlowTrace is what a node saw of like packets: those of one connection, or of further
+// connections from the same client to the same server.
+type FlowTrace struct {
+	Ingress Ends   `json:"ingress"`          // addresses on arrival, or when the node itself sent them
+	Egress  Ends   `json:"egress"`           // addresses at the last point seen: translated, or the same
 	In      string `json:"in,omitempty"`     // interface; empty = made on this node
 	Out     string `json:"out,omitempty"`    // interface; empty = for this node itself, or it did not get so far
 	Packets int    `json:"packets"`          // that were followed

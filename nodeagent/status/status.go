@@ -270,3 +270,9 @@ type Cluster struct {
 	EgressMode   string   `json:"egressMode"`
 	Gateways     []string `json:"gateways"`
 }
+
+// Unreachable is an agent that did not answer.
+type Unreachable struct {
+	Agent string `json:"agent"` // its socket, cluster/pod, or the cluster alone
+	Error string `json:"error"`
+}

@@ -141,7 +141,7 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
 	})
-	out.Journeys = alike(all, lasted/2)
+	out.Flows = alike(all, lasted/2)
 	return out
 }
 
@@ -172,19 +172,19 @@ func (j *journey) text() string {
 	return text
 }
 
-// mostJourneys are listed of a node.
-const mostJourneys = 500
+// maxFlows are listed of a node.
+const maxFlows = 500
 
 // firstOwn is the first port that Linux gives to a client which asks for none
 // (net.ipv4.ip_local_port_range).
 const firstOwn = 32768
 
 // alike joins the journeys of like packets; middle is half of the time that the node looked.
-func alike(all []*journey, middle time.Duration) []status.Journey {
-	count := map[status.Journey]*status.Journey{}
+func alike(all []*journey, middle time.Duration) []status.FlowTrace {
+	count := map[status.FlowTrace]*status.FlowTrace{}
 	for _, j := range all {
 		// What the journey has in common with others, without a number of packets.
-		like := status.Journey{Came: ends(*j.flow), Left: ends(*j.last), In: j.flow.In, Out: j.last.Out}
+		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
 		if j.end != Accepted {
 			f := finding(j)
 			like.Kind, like.Place = f.Kind, f.Place
@@ -207,16 +207,16 @@ func alike(all []*journey, middle time.Duration) []status.Journey {
 			told.Resets++
 		}
 	}
-	var out []status.Journey
+	var out []status.FlowTrace
 	for _, j := range count {
 		out = append(out, *j)
 	}
-	slices.SortFunc(out, func(a, b status.Journey) int {
-		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Came.Protocol, b.Came.Protocol),
-			cmp.Compare(a.Came.From, b.Came.From), cmp.Compare(a.Came.To, b.Came.To), cmp.Compare(a.Left.From, b.Left.From),
-			cmp.Compare(a.Left.To, b.Left.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Place, b.Place))
+	slices.SortFunc(out, func(a, b status.FlowTrace) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Ingress.Protocol, b.Ingress.Protocol),
+			cmp.Compare(a.Ingress.From, b.Ingress.From), cmp.Compare(a.Ingress.To, b.Ingress.To), cmp.Compare(a.Egress.From, b.Egress.From),
+			cmp.Compare(a.Egress.To, b.Egress.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Place, b.Place))
 	})
-	return out[:min(len(out), mostJourneys)]
+	return out[:min(len(out), maxFlows)]
 }
 
 // ends leaves out the port of the client: of the end with the higher one, as those that

@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			have := Judge(tt.steps, 10*second)
-			tt.want.Seconds, have.Journeys = 10, nil
+			tt.want.Seconds, have.Flows = 10, nil
 			for i := range have.Findings {
 				if have.Findings[i].Text == "" || have.Findings[i].Do == "" {
 					t.Errorf("finding says nothing: %+v", have.Findings[i])
@@ -115,12 +115,12 @@ func TestJourneys(t *testing.T) {
 	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
 	have := Judge(steps, 10*time.Second)
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
-	want := []status.Journey{
-		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
-		{Came: ends("10.7.1.9:8080", "242.3.0.1"), Left: ends("242.1.0.9:80", "242.3.0.1"), In: "cni0", Out: "hw-wg1", Packets: 1, Passed: 1},
-		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Place: forward.String()},
+	want := []status.FlowTrace{
+		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
+		{Ingress: ends("10.7.1.9:8080", "242.3.0.1"), Egress: ends("242.1.0.9:80", "242.3.0.1"), In: "cni0", Out: "hw-wg1", Packets: 1, Passed: 1},
+		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Place: forward.String()},
 	}
-	if text := cmp.Diff(want, have.Journeys); text != "" {
+	if text := cmp.Diff(want, have.Flows); text != "" {
 		t.Errorf("(-want +got)\n%s", text)
 	}
 	if have.Full {

@@ -1,5 +1,5 @@
-// Package packettrace joins what the nodes of several clusters saw of packets into their way
-// from client to server, and tells where they ended. It is pure.
+// Package packettrace joins what the nodes of several clusters saw of packets into traces from
+// client to server, and writes them as text and as swimlanes. It is pure.
 package packettrace
 
 import (
@@ -15,48 +15,48 @@ import (
 
 // Outcomes, from the worst to the best.
 const (
-	Dropped    = "dropped"    // on a node, which says where
-	Vanished   = "vanished"   // sent to another node by one, and seen on none
-	Circling   = "circling"   // a node saw them again
-	Astray     = "astray"     // the answer went past the node that had translated the question
-	Unanswered = "unanswered" // got there, over TCP, and nothing came back
-	Unclear    = "unclear"    // sent to another node, of which is not known what it saw
-	Arrived    = "arrived"
+	Dropped         = "dropped"    // on a node, which says where
+	Lost            = "vanished"   // sent to another node by one, and seen on none
+	Loop            = "circling"   // a node saw them again
+	WrongReturnPath = "astray"     // the answer went past the node that had translated the question
+	Unanswered      = "unanswered" // got there, over TCP, and nothing came back
+	Unclear         = "unclear"    // sent to another node, of which is not known what it saw
+	Arrived         = "arrived"
 )
 
-// Seen is what one node saw, and when it began to look, by the clock of who asked.
-type Seen struct {
+// NodeTrace is what one node saw. Start is when it began, by the clock of the caller.
+type NodeTrace struct {
 	status.Diagnosis
-	Begun time.Time
+	Start time.Time
 }
 
-// Trip is the way of like packets, of a client to a server or back.
-type Trip struct {
-	First   *Step  `json:"first"`
+// Trace is the path of like packets from a client to a server or back.
+type Trace struct {
+	First   *Hop   `json:"first"`
 	Outcome string `json:"outcome"` // the worst of where its packets got to
 	// Answered says that something came back from the server.
 	Answered bool `json:"answered,omitempty"`
 	// Answer is what came back; nil = nothing did, or it got there.
-	Answer *Step `json:"answer,omitempty"`
+	Answer *Hop `json:"answer,omitempty"`
 	// Resets are the packets by which the client refused an answer that went astray.
 	Resets int `json:"resets,omitempty"`
 }
 
-// Step is the way of those packets through a node.
-type Step struct {
-	Cluster string         `json:"cluster"`
-	Node    string         `json:"node"`
-	Journey status.Journey `json:"journey"`
+// Hop is what a node saw of the packets of a trace.
+type Hop struct {
+	Cluster string           `json:"cluster"`
+	Node    string           `json:"node"`
+	Flow    status.FlowTrace `json:"flow"`
 	// Finding is why they ended here; nil = they did not.
 	Finding *status.Finding `json:"finding,omitempty"`
 	// Outcome is what became of them, on the last node that saw them.
 	Outcome string `json:"outcome,omitempty"`
-	// Past is the node (cluster/node) through which an answer that ended here should
-	// have come, as it had translated the question; empty = there is none.
-	Past string  `json:"past,omitempty"`
-	Next []*Step `json:"next,omitempty"` // where they were seen then
+	// Bypassed is the node (cluster/node) that translated the request, and that the reply which
+	// ended here did not come through; empty for other outcomes.
+	Bypassed string `json:"bypassed,omitempty"`
+	Next     []*Hop `json:"next,omitempty"` // where they were seen then
 
-	seen  *Seen
+	seen  *NodeTrace
 	later bool // another node saw them before
 }
 
@@ -66,32 +66,32 @@ const longest = 16
 // settle is how long a packet may be under way between nodes.
 const settle = time.Second
 
-// Join finds the trips. What went wrong comes first, then what had the most packets.
-func Join(seen []Seen) []Trip {
+// Correlate returns the traces: failed ones first, then those with the most packets.
+func Correlate(seen []NodeTrace) []Trace {
 	j := newJoiner(seen)
-	var trips []Trip
-	for _, s := range j.steps {
+	var traces []Trace
+	for _, s := range j.hops {
 		if !s.later {
-			trips = append(trips, j.trip(s))
+			traces = append(traces, j.trace(s))
 		}
 	}
-	for _, s := range j.steps { // packets that go round in circles begin nowhere
+	for _, s := range j.hops { // packets that go round in circles begin nowhere
 		if !j.taken[s] {
-			trips = append(trips, j.trip(s))
+			traces = append(traces, j.trace(s))
 		}
 	}
-	trips = j.answers(trips)
-	slices.SortStableFunc(trips, func(a, b Trip) int {
-		return cmp.Or(cmp.Compare(badness(a), badness(b)), cmp.Compare(b.First.Journey.Packets, a.First.Journey.Packets))
+	traces = j.joinReplies(traces)
+	slices.SortStableFunc(traces, func(a, b Trace) int {
+		return cmp.Or(cmp.Compare(badness(a), badness(b)), cmp.Compare(b.First.Flow.Packets, a.First.Flow.Packets))
 	})
-	return trips
+	return traces
 }
 
 func outcomes() []string {
-	return []string{Dropped, Vanished, Circling, Astray, Unanswered, Unclear, Arrived}
+	return []string{Dropped, Lost, Loop, WrongReturnPath, Unanswered, Unclear, Arrived}
 }
 
-func badness(t Trip) int { return slices.Index(outcomes(), t.Outcome) }
+func badness(t Trace) int { return slices.Index(outcomes(), t.Outcome) }
 
 func worse(a, b string) string {
 	all := outcomes()
@@ -102,25 +102,25 @@ func worse(a, b string) string {
 }
 
 type joiner struct {
-	seen     []Seen
-	steps    []*Step
-	taken    map[*Step]bool          // are in a trip
-	came     map[status.Ends][]*Step // over a link
-	nodes    map[string]int          // that were asked, by cluster
-	gateways map[string]bool         // that were asked, by cluster/gateway
-	full     bool                    // some node did not follow all packets
-	from, to time.Time               // when all nodes looked
+	seen     []NodeTrace
+	hops     []*Hop
+	taken    map[*Hop]bool          // are in a trace
+	came     map[status.Ends][]*Hop // over a link
+	nodes    map[string]int         // that were asked, by cluster
+	gateways map[string]bool        // that were asked, by cluster/gateway
+	full     bool                   // some node did not follow all packets
+	from, to time.Time              // when all nodes looked
 }
 
-func newJoiner(seen []Seen) *joiner {
+func newJoiner(seen []NodeTrace) *joiner {
 	j := &joiner{
-		seen: seen, taken: map[*Step]bool{}, came: map[status.Ends][]*Step{}, nodes: map[string]int{}, gateways: map[string]bool{},
+		seen: seen, taken: map[*Hop]bool{}, came: map[status.Ends][]*Hop{}, nodes: map[string]int{}, gateways: map[string]bool{},
 	}
 	for i := range seen {
 		s := &seen[i]
-		ended := s.Begun.Add(seconds(s.Seconds))
-		if i == 0 || s.Begun.After(j.from) {
-			j.from = s.Begun
+		ended := s.Start.Add(seconds(s.Seconds))
+		if i == 0 || s.Start.After(j.from) {
+			j.from = s.Start
 		}
 		if i == 0 || ended.Before(j.to) {
 			j.to = ended
@@ -130,15 +130,15 @@ func newJoiner(seen []Seen) *joiner {
 		if s.Gateway != "" {
 			j.gateways[s.Cluster+"/"+s.Gateway] = true
 		}
-		for _, journey := range s.Journeys {
-			step := &Step{Cluster: s.Cluster, Node: s.Node, Journey: journey, Finding: findingOf(s.Findings, journey), seen: s}
-			j.steps = append(j.steps, step)
-			if journey.In != "" {
-				j.came[journey.Came] = append(j.came[journey.Came], step)
+		for _, flow := range s.Flows {
+			hop := &Hop{Cluster: s.Cluster, Node: s.Node, Flow: flow, Finding: findingOf(s.Findings, flow), seen: s}
+			j.hops = append(j.hops, hop)
+			if flow.In != "" {
+				j.came[flow.Ingress] = append(j.came[flow.Ingress], hop)
 			}
 		}
 	}
-	for _, s := range j.steps {
+	for _, s := range j.hops {
 		for _, next := range j.after(s) {
 			next.later = true
 		}
@@ -146,7 +146,7 @@ func newJoiner(seen []Seen) *joiner {
 	return j
 }
 
-func findingOf(all []status.Finding, j status.Journey) *status.Finding {
+func findingOf(all []status.Finding, j status.FlowTrace) *status.Finding {
 	for i := range all {
 		if j.Kind != "" && all[i].Kind == j.Kind && all[i].Place == j.Place {
 			return &all[i]
@@ -162,30 +162,30 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // after gives what the next nodes saw of the packets that left one. What is passed on by
 // a cluster comes unchanged to those behind it too: they are not the next.
-func (j *joiner) after(s *Step) []*Step {
+func (j *joiner) after(s *Hop) []*Hop {
 	all := j.behind(s)
 	if len(all) < 2 {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(far *Step) bool {
-		return slices.ContainsFunc(all, func(near *Step) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(far *Hop) bool {
+		return slices.ContainsFunc(all, func(near *Hop) bool {
 			return near != far && slices.Contains(j.behind(near), far) && !slices.Contains(j.behind(far), near)
 		})
 	})
 }
 
 // behind gives what other nodes saw of the packets that left one.
-func (j *joiner) behind(s *Step) []*Step {
-	if s.Journey.Passed == 0 || s.Journey.Out == "" {
+func (j *joiner) behind(s *Hop) []*Hop {
+	if s.Flow.Passed == 0 || s.Flow.Out == "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(j.came[s.Journey.Left]), func(next *Step) bool { return next.seen == s.seen || !joined(s, next) })
+	return slices.DeleteFunc(slices.Clone(j.came[s.Flow.Egress]), func(next *Hop) bool { return next.seen == s.seen || !joined(s, next) })
 }
 
-// joined says that what a step sent may have come to the other one: within a cluster
+// joined says that what a hop sent may have come to the other one: within a cluster
 // over the same device or over anybody's network, between clusters over a tunnel.
-func joined(s, next *Step) bool {
-	out, in := s.Journey.Out, next.Journey.In
+func joined(s, next *Hop) bool {
+	out, in := s.Flow.Out, next.Flow.In
 	inside := strings.HasPrefix(out, desired.NodePrefix)
 	switch {
 	case !ours(out):
@@ -196,20 +196,20 @@ func joined(s, next *Step) bool {
 	return ours(in) && !strings.HasPrefix(in, desired.NodePrefix)
 }
 
-func (j *joiner) trip(s *Step) Trip {
+func (j *joiner) trace(s *Hop) Trace {
 	first, worst := j.walk(s, nil)
-	return Trip{First: first, Outcome: worst}
+	return Trace{First: first, Outcome: worst}
 }
 
-// walk follows packets from a step on, and gives the worst of what became of them. A
-// step may be in several ways: each has a copy.
-func (j *joiner) walk(from *Step, way []*Step) (*Step, string) {
+// walk follows packets from a hop on, and gives the worst of what became of them. A
+// hop may be in several ways: each has a copy.
+func (j *joiner) walk(from *Hop, way []*Hop) (*Hop, string) {
 	j.taken[from] = true
 	way = append(slices.Clone(way), from)
 	s, worst := *from, ""
 	for _, next := range j.after(from) {
 		if slices.Contains(way, next) || len(way) == longest {
-			s.Outcome = Circling
+			s.Outcome = Loop
 			continue
 		}
 		then, outcome := j.walk(next, way)
@@ -222,23 +222,23 @@ func (j *joiner) walk(from *Step, way []*Step) (*Step, string) {
 }
 
 // end says what became of packets that no other node saw.
-func (j *joiner) end(s *Step) string {
+func (j *joiner) end(s *Hop) string {
 	switch {
-	case s.Journey.Passed == 0:
+	case s.Flow.Passed == 0:
 		return Dropped
-	case !ours(s.Journey.Out):
+	case !ours(s.Flow.Out):
 		return Arrived
 	case j.asked(s) && !j.full && j.followed(s) && j.watched(s):
-		return Vanished
+		return Lost
 	}
 	return Unclear
 }
 
-// asked says that all nodes answered to which a step may have sent packets: from a worker
+// asked says that all nodes answered to which a hop may have sent packets: from a worker
 // to the gateways, from a gateway to all nodes of its cluster, and to those behind its links.
-func (j *joiner) asked(s *Step) bool {
+func (j *joiner) asked(s *Hop) bool {
 	switch {
-	case !strings.HasPrefix(s.Journey.Out, desired.NodePrefix):
+	case !strings.HasPrefix(s.Flow.Out, desired.NodePrefix):
 		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
 	case s.seen.Gateway == "":
 		return !slices.ContainsFunc(s.seen.Mates, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
@@ -246,11 +246,11 @@ func (j *joiner) asked(s *Step) bool {
 	return j.nodes[s.Cluster] >= s.seen.Nodes
 }
 
-// followed says that all nodes to which a step may have sent packets follow such ones.
-func (j *joiner) followed(s *Step) bool {
-	inside := strings.HasPrefix(s.Journey.Out, desired.NodePrefix)
+// followed says that all nodes to which a hop may have sent packets follow such ones.
+func (j *joiner) followed(s *Hop) bool {
+	inside := strings.HasPrefix(s.Flow.Out, desired.NodePrefix)
 	for _, other := range j.seen {
-		if (other.Cluster == s.Cluster) == inside && !follows(other.Only, s.Journey.Left) {
+		if (other.Cluster == s.Cluster) == inside && !follows(other.Only, s.Flow.Egress) {
 			return false
 		}
 	}
@@ -273,11 +273,11 @@ func address(end string) netip.Addr {
 	return addr
 }
 
-// watched says that all nodes looked when some packet came to a step, and for long
+// watched says that all nodes looked when some packet came to a hop, and for long
 // enough afterwards.
-func (j *joiner) watched(s *Step) bool {
-	return slices.ContainsFunc([]float64{s.Journey.First, s.Journey.Middle, s.Journey.Last}, func(at float64) bool {
-		when := s.seen.Begun.Add(seconds(at))
+func (j *joiner) watched(s *Hop) bool {
+	return slices.ContainsFunc([]float64{s.Flow.First, s.Flow.Middle, s.Flow.Last}, func(at float64) bool {
+		when := s.seen.Start.Add(seconds(at))
 		return !when.Before(j.from) && !when.After(j.to.Add(-settle))
 	})
 }

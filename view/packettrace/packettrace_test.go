@@ -11,7 +11,7 @@ import (
 )
 
 // way gives a journey of five packets that came as "from>to", and left as "from>to".
-func way(in, out, came, left string) status.Journey {
+func way(in, out, came, left string) status.FlowTrace {
 	ends := func(text string) status.Ends {
 		from, to, _ := strings.Cut(text, ">")
 		return status.Ends{Protocol: "tcp", From: from, To: to}
@@ -19,19 +19,19 @@ func way(in, out, came, left string) status.Journey {
 	if left == "" {
 		left = came
 	}
-	return status.Journey{Came: ends(came), Left: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
+	return status.FlowTrace{Ingress: ends(came), Egress: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
 }
 
 // ended is a journey that ended at a rule.
-func ended(in, came string) status.Journey {
+func ended(in, came string) status.FlowTrace {
 	j := way(in, "", came, "")
 	j.Passed, j.Kind, j.Place = 0, status.FindingForeign, "rule 1"
 	return j
 }
 
-func node(name string, journeys ...status.Journey) Seen {
+func node(name string, flows ...status.FlowTrace) NodeTrace {
 	cluster, gateway, _ := strings.Cut(name, "-")
-	s := Seen{Begun: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Mates: []string{"a"}, Nodes: 2, Seconds: 10, Journeys: journeys,
+	s := NodeTrace{Start: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Mates: []string{"a"}, Nodes: 2, Seconds: 10, Flows: flows,
 		Findings: []status.Finding{{Kind: status.FindingForeign, Place: "rule 1", Text: "dropped by Calico"}}}}
 	if gateway == "a" {
 		s.Gateway, s.Remotes = gateway, map[string][]string{"g1": {"g2/a"}, "g2": {"g1/a"}, "hub": {"g1/a", "g2/a"}}[cluster]
@@ -39,11 +39,11 @@ func node(name string, journeys ...status.Journey) Seen {
 	return s
 }
 
-// told gives trips in short: where their packets were, and what became of them.
-func told(trips []Trip) string {
+// told gives traces in short: where their packets were, and what became of them.
+func told(traces []Trace) string {
 	var lines []string
-	var walk func(s *Step) string
-	walk = func(s *Step) string {
+	var walk func(s *Hop) string
+	walk = func(s *Hop) string {
 		text := s.Node
 		if s.Finding != nil {
 			text += "!"
@@ -60,8 +60,8 @@ func told(trips []Trip) string {
 		}
 		return text
 	}
-	for _, t := range trips {
-		line := fmt.Sprintf("%s %s: %s", t.First.Journey.Came, t.Outcome, walk(t.First))
+	for _, t := range traces {
+		line := fmt.Sprintf("%s %s: %s", t.First.Flow.Ingress, t.Outcome, walk(t.First))
 		if t.Answered {
 			line += ", answered"
 		}
@@ -86,23 +86,29 @@ const (
 )
 
 // request is the way of a request from a worker of g1 to one of g2.
-func request() (client, a, b, last status.Journey) {
+func request() (client, a, b, last status.FlowTrace) {
 	return way("cni0", "hw-vx0", pod, ""), way("hw-vx0", "hw-wg1", pod, tunnel), way("hw-wg1", "hw-vx0", tunnel, server), way("hw-vx0", "cni0", server, "")
 }
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	client, a, b, last := request()
-	reply := []status.Journey{
+	reply := []status.FlowTrace{
 		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, back), way("hw-wg1", "hw-vx0", back, home), way("hw-vx0", "cni0", home, ""),
 	}
-	full := func(s Seen) Seen { s.Full = true; return s }
-	only := func(s Seen, prefix string) Seen { s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}; return s }
-	from := func(s Seen, at int64) Seen { s.Begun = time.Unix(at, 0); return s }
-	udp := func(j status.Journey) status.Journey { j.Came.Protocol, j.Left.Protocol = "udp", "udp"; return j }
+	full := func(s NodeTrace) NodeTrace { s.Full = true; return s }
+	only := func(s NodeTrace, prefix string) NodeTrace {
+		s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}
+		return s
+	}
+	from := func(s NodeTrace, at int64) NodeTrace { s.Start = time.Unix(at, 0); return s }
+	udp := func(j status.FlowTrace) status.FlowTrace {
+		j.Ingress.Protocol, j.Egress.Protocol = "udp", "udp"
+		return j
+	}
 	asks, handed := way("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), way("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
 	strays := way("hw-wg1", "ovn0", back, "242.2.0.9:80>10.7.2.5")
-	edges := func(j status.Journey, middle float64) status.Journey {
+	edges := func(j status.FlowTrace, middle float64) status.FlowTrace {
 		j.First, j.Middle, j.Last = 0, middle, 9.5
 		return j
 	}
@@ -111,76 +117,76 @@ func TestJoin(t *testing.T) {
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
 	for _, tt := range []struct {
 		name string
-		seen []Seen
+		seen []NodeTrace
 		want string
 	}{
 		{"nothing", nil, ""},
-		{"there and back", []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"there and back", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"in any order of nodes", []Seen{node("g2-w", reply[0], last), node("g2-a", reply[1], b), node("g1-w", reply[3], client), node("g1-a", reply[2], a)},
+		{"in any order of nodes", []NodeTrace{node("g2-w", reply[0], last), node("g2-a", reply[1], b), node("g1-w", reply[3], client), node("g1-a", reply[2], a)},
 			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"nothing comes back", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w", last)},
+		{"nothing comes back", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w", last)},
 			route + "unanswered: g1-w g1-a g2-a g2-w(arrived)"},
-		{"over UDP nothing need come back", []Seen{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
+		{"over UDP nothing need come back", []NodeTrace{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
 			"udp 10.7.2.5 -> 243.0.0.1:80 arrived: g1-w g1-a g2-a g2-w(arrived)"},
-		{"in the own cluster the answer is not followed", []Seen{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
+		{"in the own cluster the answer is not followed", []NodeTrace{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
 			route + "arrived: g1-w(arrived)"},
-		{"dropped on the way", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
+		{"dropped on the way", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
 			route + "dropped: g1-w g1-a g2-a!(dropped)"},
-		{"some dropped, some not", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
+		{"some dropped, some not", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
-		{"the answer is dropped", []Seen{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
-		{"the tunnel does not carry", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
+		{"the tunnel does not carry", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"it may have gone to somebody who was not asked", []Seen{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
-		{"it may have gone to a gateway that did not answer", []Seen{node("g1-w", client), node("g2-a")}, route + "unclear: g1-w(unclear)"},
-		{"all gateways of the cluster answered", []Seen{node("g1-w", client), node("g1-a")}, route + "vanished: g1-w(vanished)"},
-		{"it may have gone to a node that did not answer", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b)}, route + "unclear: g1-w g1-a g2-a(unclear)"},
-		{"all nodes of the cluster answered", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w")}, route + "vanished: g1-w g1-a g2-a(vanished)"},
-		{"it may not be among those that are followed", []Seen{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
-		{"nobody asked the next node about such packets", []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
+		{"it may have gone to somebody who was not asked", []NodeTrace{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"it may have gone to a gateway that did not answer", []NodeTrace{node("g1-w", client), node("g2-a")}, route + "unclear: g1-w(unclear)"},
+		{"all gateways of the cluster answered", []NodeTrace{node("g1-w", client), node("g1-a")}, route + "vanished: g1-w(vanished)"},
+		{"it may have gone to a node that did not answer", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b)}, route + "unclear: g1-w g1-a g2-a(unclear)"},
+		{"all nodes of the cluster answered", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w")}, route + "vanished: g1-w g1-a g2-a(vanished)"},
+		{"it may not be among those that are followed", []NodeTrace{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
+		{"nobody asked the next node about such packets", []NodeTrace{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"the next node was asked about such packets", []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
+		{"the next node was asked about such packets", []NodeTrace{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"the next node looked later", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
-		{"the next node looked when the last of them came", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
+		{"the next node looked later", []NodeTrace{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"the next node looked when the last of them came", []NodeTrace{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"some packet between came when all looked", []Seen{node("g1-w", client), node("g1-a", edges(a, 4)), from(node("g2-a"), 1001)},
+		{"some packet between came when all looked", []NodeTrace{node("g1-w", client), node("g1-a", edges(a, 4)), from(node("g2-a"), 1001)},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"all came before or after all looked", []Seen{node("g1-w", client), node("g1-a", edges(a, 9.4)), from(node("g2-a"), 1001)},
+		{"all came before or after all looked", []NodeTrace{node("g1-w", client), node("g1-a", edges(a, 9.4)), from(node("g2-a"), 1001)},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"the next node looked no longer", []Seen{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
+		{"the next node looked no longer", []NodeTrace{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"two clients behind one address", []Seen{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
+		{"two clients behind one address", []NodeTrace{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
 			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)\n" +
 				"tcp 10.7.2.6 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)"},
-		{"passed on by a hub", []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
+		{"passed on by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
-		{"round in circles", []Seen{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"round in circles", []NodeTrace{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-w g1-a g2-a g1-a(circling)"},
-		{"circles that begin nowhere", []Seen{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"circles that begin nowhere", []NodeTrace{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-a g2-a(circling)"},
-		{"the answer goes past the worker", []Seen{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer goes past the worker", []NodeTrace{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray)"},
-		{"and is refused, at whatever rule that ends", []Seen{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"and is refused, at whatever rule that ends", []NodeTrace{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray), 5 resets"},
-		{"another question there is no refusal", []Seen{node("g1-w", asks, ended("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
+		{"another question there is no refusal", []NodeTrace{node("g1-w", asks, ended("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 242.2.0.9:80 dropped: g1-w!(dropped)\n" + route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray)"},
-		{"the worker may have had the answer unseen", []Seen{full(node("g1-w", asks)), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the worker may have had the answer unseen", []NodeTrace{full(node("g1-w", asks)), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "unclear: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(unclear)"},
-		{"the worker has the answer over another network", []Seen{node("g1-w", asks, way("eth0", "cni0", "242.2.0.9:80>10.7.2.5", home)), node("g1-a", handed, strays),
+		{"the worker has the answer over another network", []NodeTrace{node("g1-w", asks, way("eth0", "cni0", "242.2.0.9:80>10.7.2.5", home)), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"the worker drops the answer from another network", []Seen{node("g1-w", asks, ended("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
+		{"the worker drops the answer from another network", []NodeTrace{node("g1-w", asks, ended("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a g1-w!(dropped)"},
-		{"what the client asked for itself may come straight", []Seen{node("g1-w", way("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
+		{"what the client asked for itself may come straight", []NodeTrace{node("g1-w", way("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, "tcp 10.7.2.5 -> 242.2.0.9:80 arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := told(Join(tt.seen)); have != tt.want {
+			if have := told(Correlate(tt.seen)); have != tt.want {
 				t.Errorf("have\n%s\nwant\n%s", have, tt.want)
 			}
 		})
@@ -192,7 +198,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	few, many := way("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), way("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
 	few.Packets, many.Packets = 1, 9
-	have := told(Join([]Seen{node("g1-w", few, many, ended("cni0", pod))}))
+	have := told(Correlate([]NodeTrace{node("g1-w", few, many, ended("cni0", pod))}))
 	const want = "tcp 10.7.2.5 -> 243.0.0.1:80 dropped: g1-w!(dropped)\n" +
 		"tcp 10.7.2.2 -> 243.0.0.1:80 arrived: g1-w(arrived)\ntcp 10.7.2.1 -> 243.0.0.1:80 arrived: g1-w(arrived)"
 	if have != want {

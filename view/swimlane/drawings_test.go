@@ -72,8 +72,8 @@ func TestParse(t *testing.T) {
 		t.Fatalf("%q: %v", title, err)
 	}
 	want := []Path{
-		{Title: "there", Steps: []Step{{Lane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Lane: "b", By: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
-		{Title: "back", Steps: []Step{{Lane: "a", Texts: []string{"again"}}}},
+		{Title: "there", Events: []Event{{Lane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Lane: "b", Via: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
+		{Title: "back", Events: []Event{{Lane: "a", Texts: []string{"again"}}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -136,7 +136,7 @@ func parse(text string) (title string, paths []Path, err error) {
 			if len(paths) == 0 {
 				paths = append(paths, Path{})
 			}
-			s := Step{By: by}
+			s := Event{Via: by}
 			if s.Lane = strings.TrimSuffix(name, "!"); s.Lane != name {
 				s.Tone = svg.Bad
 			}
@@ -144,7 +144,7 @@ func parse(text string) (title string, paths []Path, err error) {
 				s.Texts = append(s.Texts, strings.TrimSpace(part))
 			}
 			w := &paths[len(paths)-1]
-			w.Steps, by = append(w.Steps, s), ""
+			w.Events, by = append(w.Events, s), ""
 		}
 	}
 	if len(paths) == 0 {

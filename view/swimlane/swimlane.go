@@ -11,19 +11,19 @@ import (
 	"hawser.dev/hawser/internal/svg"
 )
 
-// Step is one thing that happens to packets on their way.
-type Step struct {
+// Event is one thing that happens to packets on their way.
+type Event struct {
 	Lane  string   // where: a node, or whatever else has a lane of its own
 	Texts []string // what, the first line in bold
 	Tone  svg.Tone // svg.Bad where the packets ended
-	By    string   // over what they came here; empty: it follows in the same lane, or is not told
+	Via   string   // how they got here; empty: it follows in the same lane, or is not told
 }
 
 // Path is one path of packets.
 type Path struct {
-	Title string
-	Tone  svg.Tone // of the title: whether they got there
-	Steps []Step
+	Title  string
+	Tone   svg.Tone // of the title: whether they got there
+	Events []Event
 }
 
 // What a drawing measures, in pixels.
@@ -63,7 +63,7 @@ func Draw(title string, paths []Path) *svg.Drawing {
 // Lanes gives the lanes of a way, in the order in which it comes to them first.
 func (w *Path) Lanes() []string {
 	var out []string
-	for _, s := range w.Steps {
+	for _, s := range w.Events {
 		if !slices.Contains(out, s.Lane) {
 			out = append(out, s.Lane)
 		}
@@ -97,8 +97,8 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	top := y
 	y += head
 	from, bottom := "", 0.0 // of the step before
-	for i := range w.Steps {
-		s := &w.Steps[i]
+	for i := range w.Events {
+		s := &w.Events[i]
 		lines := s.lines(width)
 		high := 2*pad + float64(len(lines))*lineSpace - 4
 		x := left(s.Lane) + pad/2
@@ -125,30 +125,30 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 }
 
 // arrow leads from under a step to over the next one, and says over what.
-func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Step) {
+func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	if x1 == x2 {
-		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.By})
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.Via})
 	} else {
 		half := y1 + (y2-y1)*0.6
-		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, About: to.By},
-			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, About: to.By},
-			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.By})
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, About: to.Via},
+			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, About: to.Via},
+			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.Via})
 	}
-	if to.By == "" {
+	if to.Via == "" {
 		return
 	}
 	if x1 == x2 {
-		d.Texts = append(d.Texts, svg.Text{X: x1 + 8, Y: y1 + (y2-y1)/2 + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(to.By, 40)})
+		d.Texts = append(d.Texts, svg.Text{X: x1 + 8, Y: y1 + (y2-y1)/2 + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(to.Via, 40)})
 		return
 	}
 	room := max(x1-x2, x2-x1) / 6.2
-	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.By, int(room))})
+	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.Via, int(room))})
 }
 
 // width is that of the lanes: as wide as the longest text, within bounds.
 func (w *Path) width() float64 {
 	widest := laneLeast
-	for _, s := range w.Steps {
+	for _, s := range w.Events {
 		for _, t := range append([]string{s.Lane}, s.Texts...) {
 			widest = max(widest, float64(utf8.RuneCountInString(t))*charWidth+4*pad)
 		}
@@ -163,7 +163,7 @@ type line struct {
 
 // lines are those of a step in a lane of a width; what does not fit is told where the
 // pointer rests.
-func (s *Step) lines(width float64) []line {
+func (s *Event) lines(width float64) []line {
 	var out []line
 	for i, t := range s.Texts {
 		for _, l := range wrap(t, int((width-4*pad)/charWidth)) {

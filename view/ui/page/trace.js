@@ -44,8 +44,8 @@ function expected(a, t, now) {
 function seen(step) {
   const out = [];
   for (let at = step; at; at = (at.next ?? []).find((n) => ended(n)) ?? at.next?.[0]) {
-    const j = at.journey, wrong = at.finding || (at.outcome && !['arrived', 'unclear'].includes(at.outcome));
-    out.push({ lane: `${at.cluster}/${at.node}`, title: `${j.came.from} → ${j.came.to}`, note: at.finding ? at.finding.place : j.left.to !== j.came.to || j.left.from !== j.came.from ? `leaves as ${j.left.from} → ${j.left.to}` : at.outcome && at.outcome !== 'arrived' ? at.outcome : `${plural(j.packets, 'packet')} ${j.out ? `to ${j.out}` : ''}`, bad: Boolean(wrong) });
+    const j = at.flow, wrong = at.finding || (at.outcome && !['arrived', 'unclear'].includes(at.outcome));
+    out.push({ lane: `${at.cluster}/${at.node}`, title: `${j.ingress.from} → ${j.ingress.to}`, note: at.finding ? at.finding.place : j.egress.to !== j.ingress.to || j.egress.from !== j.ingress.from ? `leaves as ${j.egress.from} → ${j.egress.to}` : at.outcome && at.outcome !== 'arrived' ? at.outcome : `${plural(j.packets, 'packet')} ${j.out ? `to ${j.out}` : ''}`, bad: Boolean(wrong) });
     if (out.length > 30) break;
   }
   return out;
@@ -64,7 +64,7 @@ export function open(main, query, page) {
   const go = () => page.set({ from: from.value.trim(), to: to.value.trim() });
   for (const input of [from, to]) input.addEventListener('keydown', (e) => { if (e.key === 'Enter') go(); });
   main.append(h('div', { class: 'bar' }, from, to, known, h('button', { type: 'button', click: go }, 'Explain'), lacks('follow') ? [] : [h('label', {}, 'for', long), follow]), body);
-  let view = {}, got = null, trips = null, busy = false;
+  let view = {}, got = null, traces = null, busy = false;
 
   async function explain() {
     if (!view.from || !view.to) { answer.replaceChildren(empty('Say from where and to what: a cluster (g1) or a pod (g1/shop/client), and a name (web.shop:80), an export (shop/web) or an address.')); return; }
@@ -85,12 +85,12 @@ export function open(main, query, page) {
     const id = got?.to?.export;
     if (id) q.set('export', id);
     try {
-      trips = await ask(`api/diagnose?${q}`, { method: 'POST' });
-      const list = trips.trips.slice(0, 40);
-      packets.replaceChildren(h('h2', {}, `What ${plural(trips.nodes?.length ?? 0, 'node')} saw`), ...(trips.unreachable ?? []).map((u) => h('p', { class: 'fair' }, `${u.socket}: ${u.error}`)),
+      traces = await ask(`api/diagnose?${q}`, { method: 'POST' });
+      const list = traces.traces.slice(0, 40);
+      packets.replaceChildren(h('h2', {}, `What ${plural(traces.nodes?.length ?? 0, 'node')} saw`), ...(traces.unreachable ?? []).map((u) => h('p', { class: 'fair' }, `${u.agent}: ${u.error}`)),
         ...(list.length ? list.map((t) => {
           const ok = t.outcome === 'arrived' || t.outcome === 'unclear', why = [...findings(t.first), ...(t.answer ? findings(t.answer) : [])];
-          return h('div', {}, h('h3', {}, h('span', { class: ok ? 'good' : 'bad' }, t.outcome), ` ${t.first.journey.came.protocol} ${t.first.journey.came.from} → ${t.first.journey.came.to}`, t.answered ? ', answered' : ''),
+          return h('div', {}, h('h3', {}, h('span', { class: ok ? 'good' : 'bad' }, t.outcome), ` ${t.first.flow.ingress.protocol} ${t.first.flow.ingress.from} → ${t.first.flow.ingress.to}`, t.answered ? ', answered' : ''),
             h('div', { class: 'lanes', tabindex: 0, role: 'region', 'aria-label': 'The way' }, lanesOf('the way of these packets', seen(t.first))),
             t.answer ? h('div', { class: 'lanes', tabindex: 0, role: 'region', 'aria-label': 'The answer' }, lanesOf('the way of the answer', seen(t.answer))) : '',
             why.map((f) => h('p', { class: 'bad' }, `${plural(f.packets, 'packet')} ended at ${f.place}: ${f.text} `, h('span', { class: 'faint' }, f.do))));
@@ -106,13 +106,13 @@ export function open(main, query, page) {
     follow.disabled = !store.head?.live;
     known.replaceChildren(...[...store.clusters.keys()].slice(0, 300).map((n) => h('option', { value: n })));
     if (before.from !== view.from || before.to !== view.to || !got) {
-      if (!busy) { packets.replaceChildren(); trips = null; } // they were of another question
+      if (!busy) { packets.replaceChildren(); traces = null; } // they were of another question
       explain();
     }
   }
   update(query);
   return {
-    update, json: () => ({ explain: got, diagnose: trips }),
+    update, json: () => ({ explain: got, diagnose: traces }),
     svg() {
       const all = [...body.querySelectorAll('.lanes svg')];
       if (!all.length) return null;

@@ -1,4 +1,4 @@
-package main
+package packettrace
 
 import (
 	"strings"
@@ -7,42 +7,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/view/packettrace"
 )
 
-// everyOutcome gives trips of each outcome, and what nodes saw.
-func everyOutcome() ([]packettrace.Trip, []packettrace.Seen) {
+// everyOutcome returns a report with a trace of each outcome.
+func everyOutcome() *Report {
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
-	step := func(node, in, out string, came, left status.Ends, next ...*packettrace.Step) *packettrace.Step {
-		return &packettrace.Step{Cluster: node[:2], Node: node, Next: next, Journey: status.Journey{In: in, Out: out, Came: came, Left: left, Packets: 3}}
+	hop := func(node, in, out string, came, left status.Ends, next ...*Hop) *Hop {
+		return &Hop{Cluster: node[:2], Node: node, Next: next, Flow: status.FlowTrace{In: in, Out: out, Ingress: came, Egress: left, Packets: 3}}
 	}
-	ended := func(s *packettrace.Step, outcome string) *packettrace.Step { s.Outcome = outcome; return s }
+	end := func(s *Hop, outcome string) *Hop { s.Outcome = outcome; return s }
 	pod, tunnel, server := ends("10.7.2.5", "243.0.0.1:80"), ends("242.1.2.5", "242.2.0.9:80"), ends("242.1.2.5", "10.7.1.9:8080")
 	answer := ends("10.7.1.9:8080", "242.1.2.5")
-	dropped := ended(step("g2-a", "hw-wg1", "", tunnel, server), packettrace.Dropped)
+	dropped := end(hop("g2-a", "hw-wg1", "", tunnel, server), Dropped)
 	dropped.Finding = &status.Finding{Place: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Do: "admit them"}
-	astray := ended(step("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), packettrace.Astray)
-	astray.Past = "g1/g1-w"
-	trips := []packettrace.Trip{
-		{Outcome: packettrace.Dropped, First: step("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
-		{Outcome: packettrace.Vanished, First: step("g1-w", "", "hw-vx0", pod, pod, ended(step("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), packettrace.Vanished))},
-		{Outcome: packettrace.Vanished, First: ended(step("g1-w", "", "hw-vx0", pod, pod), packettrace.Vanished)},
-		{Outcome: packettrace.Unanswered, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived)},
-		{Outcome: packettrace.Unclear, Answered: true, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived),
-			Answer: ended(step("g2-w", "cni0", "hw-vx0", answer, answer), packettrace.Unclear)},
-		{Outcome: packettrace.Circling, First: ended(step("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), packettrace.Circling)},
-		{Outcome: packettrace.Astray, Answered: true, Resets: 2, First: ended(step("g1-w", "veth7", "hw-vx0", pod, tunnel), packettrace.Arrived), Answer: astray},
-		{Outcome: packettrace.Arrived, Answered: true, First: step("g1-w", "veth7", "hw-vx0", pod, pod, ended(step("g2-w", "hw-vx0", "cni0", server, server), packettrace.Arrived))},
+	astray := end(hop("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), WrongReturnPath)
+	astray.Bypassed = "g1/g1-w"
+	traces := []Trace{
+		{Outcome: Dropped, First: hop("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
+		{Outcome: Lost, First: hop("g1-w", "", "hw-vx0", pod, pod, end(hop("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), Lost))},
+		{Outcome: Lost, First: end(hop("g1-w", "", "hw-vx0", pod, pod), Lost)},
+		{Outcome: Unanswered, First: end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived)},
+		{Outcome: Unclear, Answered: true, First: end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived),
+			Answer: end(hop("g2-w", "cni0", "hw-vx0", answer, answer), Unclear)},
+		{Outcome: Loop, First: end(hop("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), Loop)},
+		{Outcome: WrongReturnPath, Answered: true, Resets: 2, First: end(hop("g1-w", "veth7", "hw-vx0", pod, tunnel), Arrived), Answer: astray},
+		{Outcome: Arrived, Answered: true, First: hop("g1-w", "veth7", "hw-vx0", pod, pod, end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived))},
 	}
-	seen := []packettrace.Seen{{Diagnosis: status.Diagnosis{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true}},
-		{Diagnosis: status.Diagnosis{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6}}}
-	return trips, seen
+	return &Report{Traces: traces, Nodes: []status.Diagnosis{
+		{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true},
+		{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6},
+	}}
 }
 
-// TestTripText: each outcome says where packets were, what became of them, and what to do.
-func TestTripText(t *testing.T) {
+// TestText: each outcome says where packets were, what became of them, and what to do.
+func TestText(t *testing.T) {
 	t.Parallel()
-	trips, seen := everyOutcome()
 	const want = `21 packets of the clusterset followed on 2 nodes in 10 s
 more came than are followed on g1/g1-w: --export or --address leaves out what else there is
 g2/g2-a: rp_filter dropped 6 meanwhile, of whatever traffic: their source is reached by another link than they came by (sysctl net.ipv4.conf.*.rp_filter; 2 is loose)
@@ -90,11 +89,11 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: astray
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, g2/g2-w, answered
 `
-	if text := cmp.Diff(want, tripText(trips, seen)); text != "" {
+	if text := cmp.Diff(want, everyOutcome().Text()); text != "" {
 		t.Errorf("(-want +got)\n%s", text)
 	}
 	const nothing = "no packet of the clusterset on 1 node in 10 s: make a request meanwhile\n"
-	if have := tripText(nil, []packettrace.Seen{{Diagnosis: status.Diagnosis{Seconds: 10}}}); have != nothing {
+	if have := (&Report{Nodes: []status.Diagnosis{{Seconds: 10}}}).Text(); have != nothing {
 		t.Errorf("have %q, want %q", have, nothing)
 	}
 }
@@ -102,12 +101,12 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, 
 // TestManyArrived: what got there is told in a line each, and not without end.
 func TestManyArrived(t *testing.T) {
 	t.Parallel()
-	var trips []packettrace.Trip
-	for range mostArrived + 7 {
-		trips = append(trips, packettrace.Trip{Outcome: packettrace.Arrived, First: &packettrace.Step{Cluster: "g1", Node: "a"}})
+	var traces []Trace
+	for range maxArrived + 7 {
+		traces = append(traces, Trace{Outcome: Arrived, First: &Hop{Cluster: "g1", Node: "a"}})
 	}
-	have := tripText(trips, []packettrace.Seen{{Diagnosis: status.Diagnosis{Packets: 27}}})
-	if n, want := strings.Count(have, ": arrived at "), mostArrived; n != want || strings.Count(have, "\nand 7 more that arrived\n") != 1 {
+	have := (&Report{Traces: traces, Nodes: []status.Diagnosis{{Packets: 27}}}).Text()
+	if n, want := strings.Count(have, ": arrived at "), maxArrived; n != want || strings.Count(have, "\nand 7 more that arrived\n") != 1 {
 		t.Errorf("%d of %d are told:\n%s", n, want, have)
 	}
 }
@@ -118,7 +117,7 @@ func TestProblemsOfNodes(t *testing.T) {
 	t.Parallel()
 	for _, packets := range []int{0, 3} {
 		d := status.Diagnosis{Cluster: "g2", Node: "g2-w1", Packets: packets, Problems: []string{"pods are outside of podCIDRs"}}
-		if have := tripText(nil, []packettrace.Seen{{Diagnosis: d}}); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
+		if have := (&Report{Nodes: []status.Diagnosis{d}}).Text(); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
 			t.Errorf("%d packets: %s", packets, have)
 		}
 	}

@@ -1,0 +1,67 @@
+package packettrace
+
+import (
+	"fmt"
+	"slices"
+
+	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/svg"
+	"hawser.dev/hawser/view/swimlane"
+)
+
+// Paths returns the swimlanes of a trace: one path for each node where packets ended, and for
+// the reply.
+func (t Trace) Paths() []swimlane.Path {
+	title := fmt.Sprintf("%s, %s: %s", t.First.Flow.Ingress, listing.Count(t.First.Flow.Packets, "packet"), t.Outcome)
+	tone := svg.Bad
+	switch t.Outcome {
+	case Arrived:
+		tone = svg.Good
+	case Unclear:
+		tone = svg.Fair
+	}
+	out := hopPaths(swimlane.Path{Title: title, Tone: tone}, t.First, "")
+	if t.Outcome == Unanswered {
+		for i := range out {
+			lane := out[i].Events[len(out[i].Events)-1].Lane
+			out[i].Events = append(out[i].Events, swimlane.Event{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
+				"to do: see that something listens there, and that the pod's policies admit the client"}})
+		}
+	}
+	if t.Answer != nil {
+		out = append(out, hopPaths(swimlane.Path{Title: "the answer, " + listing.Count(t.Answer.Flow.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+	}
+	return out
+}
+
+// hopPaths extends a path from a hop to each of its ends. Via is the device that packets came by.
+func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
+	texts := []string{listing.Count(s.Flow.Packets, "packet")}
+	if via == "" {
+		texts = append(texts, s.Flow.Ingress.String())
+	}
+	if s.Flow.Egress != s.Flow.Ingress {
+		texts = append(texts, "leave as "+s.Flow.Egress.String())
+	}
+	lane := s.Cluster + "/" + s.Node
+	w.Events = append(slices.Clone(w.Events), swimlane.Event{Lane: lane, Via: via, Texts: texts})
+	why, do := endText(s)
+	if why != "" {
+		end := swimlane.Event{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
+		if s.Outcome == Unclear {
+			end.Tone = svg.Fair
+		}
+		if do != "" {
+			end.Texts = append(end.Texts, "to do: "+do)
+		}
+		w.Events = append(w.Events, end)
+	}
+	if len(s.Next) == 0 {
+		return []swimlane.Path{w}
+	}
+	var out []swimlane.Path
+	for _, next := range s.Next {
+		out = append(out, hopPaths(w, next, s.Flow.Out)...)
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package packettrace
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// answers joins what came back to what was asked.
+func (j *joiner) joinReplies(traces []Trace) []Trace {
+	begins := map[status.Ends][]int{}
+	for i, t := range traces {
+		if came := t.First.Flow.Ingress; hasPort(came.From) {
+			begins[came] = append(begins[came], i)
+		}
+	}
+	answers, refused := map[int]bool{}, map[status.Ends]int{}
+	for i := range traces {
+		t := &traces[i]
+		if !hasPort(t.First.Flow.Ingress.To) {
+			continue // an answer, or of a protocol where nothing tells which is one
+		}
+		back := j.repliesTo(t, begins)
+		t.Answered = len(back) > 0
+		for _, b := range back {
+			answers[b] = true
+			outcome := traces[b].Outcome
+			for _, last := range j.past(t.First, traces[b].First) {
+				outcome = worse(outcome, last.Outcome)
+				if last.Outcome == WrongReturnPath {
+					refused[reverse(last.Flow.Egress)] = i
+				}
+			}
+			if outcome = worse(t.Outcome, outcome); outcome != t.Outcome {
+				t.Answer, t.Outcome = traces[b].First, outcome
+			}
+		}
+		if !t.Answered && t.Outcome == Arrived && j.noReplySeen(t) {
+			t.Outcome = Unanswered
+		}
+	}
+	var out []Trace
+	for i, t := range traces {
+		// What drops these does right: no node knows the connection.
+		if of, is := refused[t.First.Flow.Ingress]; is && t.First.Flow.Resets == t.First.Flow.Packets {
+			traces[of].Resets += t.First.Flow.Packets
+			answers[i] = true
+		}
+	}
+	for i, t := range traces {
+		if !answers[i] {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// hasPort says that an end is the server's: the client's port is not told.
+func hasPort(end string) bool {
+	_, err := netip.ParseAddrPort(end)
+	return err == nil
+}
+
+// back finds the traces of the answers.
+func (j *joiner) repliesTo(t *Trace, begins map[status.Ends][]int) []int {
+	var out []int
+	for _, last := range leaves(t.First) {
+		out = append(out, begins[reverse(last.Flow.Egress)]...)
+	}
+	return out
+}
+
+func reverse(e status.Ends) status.Ends {
+	return status.Ends{Protocol: e.Protocol, From: e.To, To: e.From}
+}
+
+// past marks and gives the ends of an answer on other nodes than the one that translated
+// the question, with what only that one could have turned back: the client did not ask
+// who seems to answer. Where that node may have had it unseen they are Unclear.
+func (j *joiner) past(question, answer *Hop) []*Hop {
+	asked := question.Flow
+	if asked.Ingress == asked.Egress {
+		return nil
+	}
+	var out []*Hop
+	for _, last := range leaves(answer) {
+		if last.Cluster != question.Cluster || last.Node == question.Node || last.Flow.Passed == 0 ||
+			last.Flow.Out == "" || ours(last.Flow.Out) || last.Flow.Egress != reverse(asked.Egress) {
+			continue
+		}
+		last.Outcome, last.Bypassed = Unclear, question.Cluster+"/"+question.Node
+		if by := question.seen; !by.Full && follows(by.Only, last.Flow.Egress) && j.watched(last) {
+			last.Outcome = WrongReturnPath
+		}
+		out = append(out, last)
+	}
+	return out
+}
+
+// quiet says that a server of another cluster should have answered, and that somebody
+// looked who would have seen it.
+func (j *joiner) noReplySeen(t *Trace) bool {
+	return !j.full && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
+		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Only, last.Flow.Egress) &&
+			j.watched(last)
+	})
+}
+
+// leaves are the last hops.
+func leaves(s *Hop) []*Hop {
+	if len(s.Next) == 0 {
+		return []*Hop{s}
+	}
+	var out []*Hop
+	for _, next := range s.Next {
+		out = append(out, leaves(next)...)
+	}
+	return out
+}

@@ -1,0 +1,41 @@
+package packettrace
+
+import (
+	"cmp"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// Report is the result of hawser diagnose: its JSON form, and the source of its text, its
+// drawings and its page.
+type Report struct {
+	Traces      []Trace              `json:"traces"` // what went wrong first, then the most packets
+	Nodes       []status.Diagnosis   `json:"nodes"`  // by cluster and node
+	Unreachable []status.Unreachable `json:"unreachable,omitempty"`
+}
+
+// NewReport joins what the nodes saw.
+func NewReport(nodes []NodeTrace, unreachable []status.Unreachable) *Report {
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b NodeTrace) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	r := &Report{Traces: append([]Trace{}, Correlate(nodes)...), Nodes: []status.Diagnosis{}, Unreachable: unreachable}
+	for i := range nodes {
+		r.Nodes = append(r.Nodes, nodes[i].Diagnosis)
+	}
+	return r
+}
+
+// Failed reports whether some packets are known not to have arrived.
+func (r *Report) Failed() bool { return slices.ContainsFunc(r.Traces, Trace.failed) }
+
+func (t Trace) failed() bool { return t.Outcome != Arrived && t.Outcome != Unclear }
+
+// totals returns the number of packets followed, and for how many seconds at most.
+func (r *Report) totals() (packets int, longest float64) {
+	for i := range r.Nodes {
+		packets, longest = packets+r.Nodes[i].Packets, max(longest, r.Nodes[i].Seconds)
+	}
+	return packets, longest
+}
