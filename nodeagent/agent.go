@@ -108,7 +108,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			OnReport:     l.reported,
 			Resync:       config.Resync,
 			Drift:        wake.drift,
-			Hurry:        &converge.Hurry[*round.Node]{Source: l.hurried, Trigger: wake.urgent, Done: l.routed},
+			Urgent:       &converge.UrgentConfig[*round.Node]{Source: l.hurried, Trigger: wake.urgent, Done: l.routed},
 		},
 		control: control.New(control.Config{
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,

@@ -153,7 +153,7 @@ func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
 	var failed error
 	engine := &converge.Engine[[]desired.Route]{
 		Stages: []converge.Stage[[]desired.Route]{
-			converge.Urgent(converge.NewStage(kernel.NewRoutes(b.ns),
+			converge.MarkUrgent(converge.NewStage(kernel.NewRoutes(b.ns),
 				func(r []desired.Route) []desired.Route { return r }, func(r desired.Route) string { return r.Origin })),
 		},
 		OnReport: func(r converge.Report) {
@@ -167,7 +167,7 @@ func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
 	}
 	source := func(context.Context) ([]desired.Route, string, bool) { return project.Routes(b.input), "", true }
 	written := make(chan time.Time, 1)
-	engine.Hurry = &converge.Hurry[[]desired.Route]{Source: source, Trigger: urgent, Done: func() { written <- time.Now() }}
+	engine.Urgent = &converge.UrgentConfig[[]desired.Route]{Source: source, Trigger: urgent, Done: func() { written <- time.Now() }}
 	ended := make(chan struct{})
 	go func() { engine.Run(ctx, source, trigger); close(ended) }()
 	defer func() { cancel(); <-ended; err = errors.Join(err, failed) }()

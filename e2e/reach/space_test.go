@@ -173,7 +173,7 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	converged(s, kernel.NewRoutes(s.ns), routes)
 	tables := kernel.NewTables(kernel.NFTOptions{})
 	for i := range state.Tables {
-		state.Tables[i] = tables.Adopt(state.Tables[i], desired.Table{})
+		state.Tables[i] = tables.Normalize(state.Tables[i], desired.Table{})
 	}
 	converged(s, tables, state.Tables)
 	converged(s, kernel.NewElements(kernel.NFTOptions{}), state.Elements)

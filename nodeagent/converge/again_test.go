@@ -23,7 +23,7 @@ func TestOwnChangesAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world := convergetest.NewWorld[item]()
 		engine := &converge.Engine[[]item]{Stages: []converge.Stage[[]item]{
-			converge.NewStage[[]item, item](&quiet{StampedKind: world.Stamped("item")}, func(want []item) []item { return want }, nil),
+			converge.NewStage[[]item, item](&quiet{VersionedKind: world.VersionedKind("item")}, func(want []item) []item { return want }, nil),
 		}}
 		turn := 0
 		once := func(want []item, changed int) (reads int) {
@@ -76,12 +76,12 @@ func TestOwnChangesAreReadAgain(t *testing.T) {
 
 // quiet is a kind whose stamp does not change with its own changes.
 type quiet struct {
-	*convergetest.StampedKind[item]
+	*convergetest.VersionedKind[item]
 	own int
 }
 
-func (k *quiet) Stamp(ctx context.Context) (string, error) {
-	stamp, err := k.StampedKind.Stamp(ctx)
+func (k *quiet) Version(ctx context.Context) (string, error) {
+	stamp, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -90,12 +90,12 @@ func (k *quiet) Stamp(ctx context.Context) (string, error) {
 }
 
 func (k *quiet) Apply(ctx context.Context, changes []diff.Change[item]) error {
-	before, err := k.StampedKind.Stamp(ctx)
+	before, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return err
 	}
-	applied := k.StampedKind.Apply(ctx, changes)
-	after, err := k.StampedKind.Stamp(ctx)
+	applied := k.VersionedKind.Apply(ctx, changes)
+	after, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func bigEngine(b *testing.B, sort string) *converge.Engine[big] {
 	elements := convergetest.NewWorld[desired.Element]()
 	var kind converge.Kind[desired.Element] = elements.Kind("element")
 	if sort == "stamped" {
-		kind = elements.Stamped("element")
+		kind = elements.VersionedKind("element")
 	}
 	peers := convergetest.NewWorld[desired.Peer]().Kind("peer")
 	e := &converge.Engine[big]{Stages: []converge.Stage[big]{

@@ -8,10 +8,10 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Samer is an object of which there may be thousands: Same reports, without making texts,
+// Equaler is an object of which there may be thousands: Same reports, without making texts,
 // that key and fields of two are equal.
-type Samer[S any] interface {
-	Same(other S) bool
+type Equaler[S any] interface {
+	Equal(other S) bool
 }
 
 // known is what makes a stage read and compare less than everything: what was read last, and
@@ -28,11 +28,11 @@ type known[S diff.Spec] struct {
 // observe reads what is, unless the kind's stamp says that it is what was read before.
 func (s *stage[D, S]) observe(ctx context.Context) error {
 	stamp := ""
-	if stamper, ok := s.kind.(Stamper); ok {
+	if stamper, ok := s.kind.(Versioned); ok {
 		var err error
 		// The stamp is taken before the objects: a change in between makes the
 		// next stamp differ, so it is never missed.
-		if stamp, err = stamper.Stamp(ctx); err != nil {
+		if stamp, err = stamper.Version(ctx); err != nil {
 			return fmt.Errorf("stamp: %w", err)
 		}
 		if stamp != "" && stamp == s.stamp {
@@ -62,7 +62,7 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 		return nil, 0, fmt.Errorf("compare: %w", err)
 	}
 	s.clean, s.digest, s.known.want = len(changes) == 0 && s.stamp != "", p.digest, nil
-	if _, cheap := any(*new(S)).(Samer[S]); s.clean && cheap {
+	if _, cheap := any(*new(S)).(Equaler[S]); s.clean && cheap {
 		s.known.want = slices.Clone(want)
 	}
 	return changes, len(s.have), nil
@@ -72,7 +72,7 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 // of objects are wanted just as they were when nothing was left to do; what was wanted then
 // stands for what is, unless the kernel fills in something.
 func (s *stage[D, S]) different(want []S) (w, h []S) {
-	if _, adopts := s.kind.(Adopter[S]); adopts || !s.clean || s.known.want == nil {
+	if _, adopts := s.kind.(Normalizer[S]); adopts || !s.clean || s.known.want == nil {
 		return want, s.have
 	}
 	w, h = unlike(want, s.known.want)
@@ -93,7 +93,7 @@ func (s *stage[D, S]) different(want []S) (w, h []S) {
 func unlike[S any](a, b []S) (onlyA, onlyB []S) {
 	same := func(x, y *S) bool {
 		// A pointer, as an object that becomes an interface is copied.
-		return any(x).(Samer[S]).Same(*y)
+		return any(x).(Equaler[S]).Equal(*y)
 	}
 	for len(a) > 0 && len(b) > 0 && same(&a[0], &b[0]) {
 		a, b = a[1:], b[1:]
@@ -114,7 +114,7 @@ func unlike[S any](a, b []S) (onlyA, onlyB []S) {
 
 // adopt gives want with what the kernel fills in.
 func (s *stage[D, S]) adopt(want, have []S) []S {
-	adopter, ok := s.kind.(Adopter[S])
+	adopter, ok := s.kind.(Normalizer[S])
 	if !ok || len(have) == 0 {
 		return want
 	}
@@ -126,7 +126,7 @@ func (s *stage[D, S]) adopt(want, have []S) []S {
 	for i, w := range want {
 		adopted[i] = w
 		if h, exists := byKey[w.Key()]; exists {
-			adopted[i] = adopter.Adopt(w, h)
+			adopted[i] = adopter.Normalize(w, h)
 		}
 	}
 	return adopted

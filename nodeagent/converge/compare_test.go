@@ -17,7 +17,7 @@ type thing struct{ name, text string }
 func (t thing) Key() string          { return t.name }
 func (t thing) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: t.text}} }
 
-func (t thing) Same(other thing) bool { return t == other }
+func (t thing) Equal(other thing) bool { return t == other }
 
 // thingKind is a kind whose stamp never changes; nothing is read or written through it.
 type thingKind struct{}
@@ -25,12 +25,12 @@ type thingKind struct{}
 func (thingKind) Name() string                                      { return "thing" }
 func (thingKind) Observe(context.Context) ([]thing, error)          { return nil, nil }
 func (thingKind) Apply(context.Context, []diff.Change[thing]) error { return nil }
-func (thingKind) Stamp(context.Context) (string, error)             { return "1", nil }
+func (thingKind) Version(context.Context) (string, error)           { return "1", nil }
 
 // adoptingKind is one to whose objects the kernel adds something.
 type adoptingKind struct{ thingKind }
 
-func (adoptingKind) Adopt(want, _ thing) thing { return want }
+func (adoptingKind) Normalize(want, _ thing) thing { return want }
 
 func things(n int) []thing {
 	out := make([]thing, n)

@@ -26,25 +26,25 @@ type Kind[S diff.Spec] interface {
 	Apply(ctx context.Context, changes []diff.Change[S]) error
 }
 
-// Adopter is a Kind that leaves some fields to the kernel: Adopt gives want
+// Normalizer is a Kind that leaves some fields to the kernel: Adopt gives want
 // with those fields copied from have, after which equality is plain. It is
 // called for objects that exist on both sides.
-type Adopter[S diff.Spec] interface {
-	Adopt(want, have S) S
+type Normalizer[S diff.Spec] interface {
+	Normalize(want, have S) S
 }
 
-// Piecewise is a Kind whose changes need not all be made at once. Pieces parts those of an
+// Batcher is a Kind whose changes need not all be made at once. Pieces parts those of an
 // Apply into some that are made one after the other; what is urgent is done between them.
-type Piecewise[S diff.Spec] interface {
-	Pieces(changes []diff.Change[S]) [][]diff.Change[S]
+type Batcher[S diff.Spec] interface {
+	Batches(changes []diff.Change[S]) [][]diff.Change[S]
 }
 
-// Stamper is a Kind that can tell cheaply whether anything changed since the
+// Versioned is a Kind that can tell cheaply whether anything changed since the
 // last Observe, in either direction and by whomever but its own Apply, after which
 // it is read again in any case. Two equal stamps that are not empty promise that
 // Observe would give the same again.
-type Stamper interface {
-	Stamp(ctx context.Context) (string, error)
+type Versioned interface {
+	Version(ctx context.Context) (string, error)
 }
 
 // ErrConflict says that an object with the wanted name exists and is not ours.

@@ -29,8 +29,8 @@ type Engine[D any] struct {
 	// Drift has a token when somebody, perhaps this engine, changed what is; nil =
 	// nobody tells. It is as a trigger of Run, but for the time after an urgent pass.
 	Drift <-chan struct{}
-	// Hurry lets Run write some stages before all others; nil = there are none.
-	Hurry *Hurry[D]
+	// Urgent lets Run write some stages before all others; nil = there are none.
+	Urgent *UrgentConfig[D]
 
 	clean   string             // digest of the last round that left nothing to do; empty = none
 	waiting map[string]waiting // blocked changes, by kind and key
@@ -54,7 +54,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
-		report.Failed, report.Blocked, report.Fights, report.Left, report.Next = nil, nil, nil, nil, time.Time{}
+		report.Failed, report.Blocked, report.Fights, report.Deferred, report.Next = nil, nil, nil, nil, time.Time{}
 		e.pass(ctx, &pass[D]{desired: desired, digest: digest, looks: looks, report: &report})
 		stuck := len(report.Failed) + len(report.Blocked)
 		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {

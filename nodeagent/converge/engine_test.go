@@ -32,7 +32,7 @@ func newRig() *rig {
 	r.engine = &converge.Engine[state]{
 		Stages: []converge.Stage[state]{
 			converge.NewStage(r.lower.Kind("lower"), func(s state) []item { return s.Lower }, origin),
-			converge.NewStage(r.upper.Stamped("upper"), func(s state) []item { return s.Upper }, origin),
+			converge.NewStage(r.upper.VersionedKind("upper"), func(s state) []item { return s.Upper }, origin),
 		},
 		Decommission: func(s state) bool { return s.Decommission },
 	}

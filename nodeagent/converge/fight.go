@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	fightAfter   = 5                // same change in as many passes running
-	fightPause   = 30 * time.Second // that such a change is left alone; doubles
-	fightLongest = 10 * time.Minute // at most
+	fightAfter    = 5                // same change in as many passes running
+	fightPause    = 30 * time.Second // that such a change is left alone; doubles
+	maxFightPause = 10 * time.Minute // at most
 )
 
 // ErrFight says that the same change was needed again and again: somebody else
@@ -67,7 +67,7 @@ func (s *stage[D, S]) withoutFights(p *pass[D], changes []diff.Change[S]) []diff
 				f.until = time.Time{}
 				continue
 			}
-			f.pause = min(max(2*f.pause, fightPause), fightLongest)
+			f.pause = min(max(2*f.pause, fightPause), maxFightPause)
 			f.until = p.now.Add(f.pause)
 		}
 		p.report.Fights = append(p.report.Fights, Problem{Kind: s.Name(), Key: c.Key, Err: ErrFight})

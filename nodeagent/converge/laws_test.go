@@ -22,7 +22,7 @@ type item struct {
 
 func (i item) Key() string { return i.Name }
 
-func (i item) Same(other item) bool { return i == other }
+func (i item) Equal(other item) bool { return i == other }
 
 func (i item) Fields() []diff.Field {
 	return []diff.Field{
@@ -70,9 +70,9 @@ func TestLaws(t *testing.T) {
 			newKind := func(*testing.T) converge.Kind[item] {
 				switch sort {
 				case "stamped":
-					return world.Stamped("item")
+					return world.VersionedKind("item")
 				case "quiet":
-					return &quiet{StampedKind: world.Stamped("item")}
+					return &quiet{VersionedKind: world.VersionedKind("item")}
 				}
 				return world.Kind("item")
 			}

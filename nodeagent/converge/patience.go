@@ -7,16 +7,16 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Patient is a Kind whose changes others may make as well, who decide the same:
+// Deferrer is a Kind whose changes others may make as well, who decide the same:
 // somebody else goes first, and a change is made only when it is still needed
 // after a while.
-type Patient interface {
-	// Patience is how long a change must have been needed before it is made; 0 = at once.
-	Patience() time.Duration
+type Deferrer interface {
+	// WriteDelay is how long a change must have been needed before it is made; 0 = at once.
+	WriteDelay() time.Duration
 }
 
-// ErrLeft says that a change is left to somebody else for now. It is no failure.
-var ErrLeft = errors.New("left to another for now")
+// ErrDeferred says that a change is left to somebody else for now. It is no failure.
+var ErrDeferred = errors.New("left to another for now")
 
 const (
 	// undoneFree is how often the first one in turn puts back at once what
@@ -52,7 +52,7 @@ func (t *turn) wait(patience time.Duration) time.Duration {
 
 // await takes note of which changes are needed since when.
 func (s *stage[D, S]) await(changes []diff.Change[S], now time.Time) {
-	if _, is := s.kind.(Patient); !is {
+	if _, is := s.kind.(Deferrer); !is {
 		return
 	}
 	needed := make(map[string]bool, len(changes))
@@ -79,7 +79,7 @@ func (s *stage[D, S]) await(changes []diff.Change[S], now time.Time) {
 
 // inTurn gives the changes whose time has come.
 func (s *stage[D, S]) inTurn(p *pass[D], changes []diff.Change[S]) []diff.Change[S] {
-	patient, is := s.kind.(Patient)
+	patient, is := s.kind.(Deferrer)
 	if !is {
 		return changes
 	}
@@ -90,12 +90,12 @@ func (s *stage[D, S]) inTurn(p *pass[D], changes []diff.Change[S]) []diff.Change
 			// It came up since the forward pass; the next one counts.
 			continue
 		}
-		at := t.since.Add(t.wait(patient.Patience()))
+		at := t.since.Add(t.wait(patient.WriteDelay()))
 		if !at.After(p.now) {
 			due = append(due, c)
 			continue
 		}
-		p.report.Left = append(p.report.Left, Problem{Kind: s.Name(), Key: c.Key, Err: ErrLeft})
+		p.report.Deferred = append(p.report.Deferred, Problem{Kind: s.Name(), Key: c.Key, Err: ErrDeferred})
 		if p.report.Next.IsZero() || at.Before(p.report.Next) {
 			p.report.Next = at
 		}

@@ -17,7 +17,7 @@ type patient struct {
 	patience time.Duration
 }
 
-func (p *patient) Patience() time.Duration { return p.patience }
+func (p *patient) WriteDelay() time.Duration { return p.patience }
 
 func patientEngine(w *convergetest.World[item], patience time.Duration) *converge.Engine[[]item] {
 	kind := &patient{Kind: w.Kind("object"), patience: patience}
@@ -35,11 +35,11 @@ func TestPatienceLeavesTheFirstTurn(t *testing.T) {
 		want := items("a", "b")
 		began := time.Now()
 		report := second.Once(t.Context(), want, "1")
-		if len(report.Left) != 2 || len(report.Changed) != 0 || report.Clean() || report.Err() != nil {
-			t.Fatalf("first pass: left %v, changed %v", report.Left, report.Changed)
+		if len(report.Deferred) != 2 || len(report.Changed) != 0 || report.Clean() || report.Err() != nil {
+			t.Fatalf("first pass: left %v, changed %v", report.Deferred, report.Changed)
 		}
-		if !errors.Is(report.Left[0], converge.ErrLeft) || !report.Next.Equal(began.Add(2*time.Second)) {
-			t.Errorf("left as %v, due in %v", report.Left[0], report.Next.Sub(began))
+		if !errors.Is(report.Deferred[0], converge.ErrDeferred) || !report.Next.Equal(began.Add(2*time.Second)) {
+			t.Errorf("left as %v, due in %v", report.Deferred[0], report.Next.Sub(began))
 		}
 		// The first in turn makes a, and never b.
 		w.Put(want[0])
@@ -48,16 +48,16 @@ func TestPatienceLeavesTheFirstTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		report = second.Once(t.Context(), want, "1")
 		if len(report.Changed) != 1 || report.Changed[0].Key != "b" || !report.Clean() {
-			t.Errorf("after the wait: changed %v, left %v", report.Changed, report.Left)
+			t.Errorf("after the wait: changed %v, left %v", report.Changed, report.Deferred)
 		}
 		// What is needed anew waits anew, deletes too.
 		w.Remove("a")
-		if report = second.Once(t.Context(), want[:1], "2"); len(report.Left) != 2 || len(report.Changed) != 0 {
-			t.Errorf("needed anew: changed %v, left %v", report.Changed, report.Left)
+		if report = second.Once(t.Context(), want[:1], "2"); len(report.Deferred) != 2 || len(report.Changed) != 0 {
+			t.Errorf("needed anew: changed %v, left %v", report.Changed, report.Deferred)
 		}
 		time.Sleep(2 * time.Second)
 		if report = second.Once(t.Context(), want[:1], "2"); len(report.Changed) != 2 {
-			t.Errorf("after the second wait: changed %v, left %v", report.Changed, report.Left)
+			t.Errorf("after the second wait: changed %v, left %v", report.Changed, report.Deferred)
 		}
 	})
 }
@@ -108,14 +108,14 @@ func TestPatienceIsNotLostOnWhatChanges(t *testing.T) {
 			want := items("a")
 			want[0].Text = []string{"x", "y"}[i%2]
 			if report := first.Once(t.Context(), want, want[0].Text); len(report.Changed) != 1 {
-				t.Fatalf("change %d was left: %v", i, report.Left)
+				t.Fatalf("change %d was left: %v", i, report.Deferred)
 			}
 		}
 		// Somebody undoes the same change: three times it is put back at once.
 		for i := range 3 {
 			w.Remove("a")
 			if report := first.Once(t.Context(), items("a"), "1"); len(report.Changed) != 1 {
-				t.Fatalf("time %d: left %v", i, report.Left)
+				t.Fatalf("time %d: left %v", i, report.Deferred)
 			}
 			first.Once(t.Context(), items("a"), "1")
 		}

@@ -68,18 +68,18 @@ func (p Problem) Unwrap() error { return p.Err }
 
 // Report says what Once did.
 type Report struct {
-	Digest  string         // of the desired state, as given
-	At      time.Time      // when it began
-	Took    time.Duration  //
-	Passes  int            // 1 to 3
-	Changed []Change       // made
-	Blocked []Problem      // wait for something
-	Failed  []Problem      // as of the last pass
-	Fights  []Problem      // changes that somebody undoes again and again; left alone for a while
-	Left    []Problem      // changes that a Patient kind leaves to others for now
-	Next    time.Time      // when the first of them is due; zero = there are none
-	Drift   map[string]int // changes by kind that the desired state did not cause
-	Objects map[string]int // ours, by kind, before the changes of the last pass
+	Digest   string         // of the desired state, as given
+	At       time.Time      // when it began
+	Took     time.Duration  //
+	Passes   int            // 1 to 3
+	Changed  []Change       // made
+	Blocked  []Problem      // wait for something
+	Failed   []Problem      // as of the last pass
+	Fights   []Problem      // changes that somebody undoes again and again; left alone for a while
+	Deferred []Problem      // changes that a Patient kind leaves to others for now
+	Next     time.Time      // when the first of them is due; zero = there are none
+	Drift    map[string]int // changes by kind that the desired state did not cause
+	Objects  map[string]int // ours, by kind, before the changes of the last pass
 
 	// Interrupted says that it only looked, and something was wanted anew meanwhile: stages
 	// are left, and another round follows at once.
@@ -88,7 +88,7 @@ type Report struct {
 
 // Clean reports whether everything is as it should be.
 func (r Report) Clean() bool {
-	return len(r.Blocked)+len(r.Failed)+len(r.Fights)+len(r.Left) == 0 && !r.Interrupted
+	return len(r.Blocked)+len(r.Failed)+len(r.Fights)+len(r.Deferred) == 0 && !r.Interrupted
 }
 
 // Err joins all failures.

@@ -103,8 +103,8 @@ func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Chang
 	}
 	s.known = known[S]{}
 	pieces := [][]diff.Change[S]{changes}
-	if k, is := s.kind.(Piecewise[S]); is {
-		pieces = k.Pieces(changes)
+	if k, is := s.kind.(Batcher[S]); is {
+		pieces = k.Batches(changes)
 	}
 	for i, piece := range pieces {
 		if i > 0 {

@@ -20,9 +20,9 @@ const (
 	mostGlances = 2
 )
 
-// Hurry is what must not wait for a whole pass: a few stages that are written on
+// UrgentConfig is what must not wait for a whole pass: a few stages that are written on
 // their own, first. A whole pass follows each time.
-type Hurry[D any] struct {
+type UrgentConfig[D any] struct {
 	// Source gives the part of the desired state that the urgent stages take. It
 	// is called in the engine's goroutine.
 	Source Source[D]
@@ -33,10 +33,10 @@ type Hurry[D any] struct {
 	Done func()
 }
 
-// Urgent marks a stage that an urgent pass writes. Its deletes are made too, unless
+// MarkUrgent marks a stage that an urgent pass writes. Its deletes are made too, unless
 // the urgent source asks for nothing of it, or no whole pass came to its end yet: what is
 // there may be of an agent before, and then has to go in the order of the stages.
-func Urgent[D any](s Stage[D]) Stage[D] {
+func MarkUrgent[D any](s Stage[D]) Stage[D] {
 	s.hasten()
 	return s
 }
@@ -46,10 +46,10 @@ func (s *stage[D, S]) hasten() { s.hasty = true }
 func (s *stage[D, S]) urgent() bool { return s.hasty }
 
 func (e *Engine[D]) urgentTrigger() <-chan struct{} {
-	if e.Hurry == nil {
+	if e.Urgent == nil {
 		return nil
 	}
-	return e.Hurry.Trigger
+	return e.Urgent.Trigger
 }
 
 // anew reports whether a pass that only looks should end, as something may be wanted anew.
@@ -80,7 +80,7 @@ func (e *Engine[D]) hurry(ctx context.Context, objects map[string]int) bool {
 	if e.owed.IsZero() {
 		e.owed = began.Add(urgentPause)
 	}
-	desired, digest, ok := e.Hurry.Source(ctx)
+	desired, digest, ok := e.Urgent.Source(ctx)
 	if !ok {
 		return false
 	}
@@ -96,8 +96,8 @@ func (e *Engine[D]) hurry(ctx context.Context, objects map[string]int) bool {
 			s.backward(ctx, p)
 		}
 	}
-	if e.Hurry.Done != nil {
-		e.Hurry.Done()
+	if e.Urgent.Done != nil {
+		e.Urgent.Done()
 	}
 	report.Took = time.Since(began)
 	e.undone = Report{Failed: report.Failed, Blocked: report.Blocked}

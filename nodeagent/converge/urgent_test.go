@@ -44,9 +44,9 @@ func newHurryRig() *hurryRig {
 	r.engine = &converge.Engine[state]{
 		Stages: []converge.Stage[state]{
 			converge.NewStage(r.lower.Kind("lower"), func(s state) []item { return s.Lower }, nil),
-			converge.Urgent(converge.NewStage(r.upper.Stamped("upper"), func(s state) []item { return s.Upper }, nil)),
+			converge.MarkUrgent(converge.NewStage(r.upper.VersionedKind("upper"), func(s state) []item { return s.Upper }, nil)),
 		},
-		Hurry: &converge.Hurry[state]{Trigger: r.urgent, Source: func(context.Context) (state, string, bool) {
+		Urgent: &converge.UrgentConfig[state]{Trigger: r.urgent, Source: func(context.Context) (state, string, bool) {
 			return state{Upper: r.now.Load().Upper}, "", true
 		}},
 		OnReport: func(report converge.Report) { r.reports <- report },
@@ -215,8 +215,8 @@ func TestUrgentLetsOthersLive(t *testing.T) {
 		r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return errors.New("no") }
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		passes := 0
-		source := r.engine.Hurry.Source
-		r.engine.Hurry.Source = func(ctx context.Context) (state, string, bool) {
+		source := r.engine.Urgent.Source
+		r.engine.Urgent.Source = func(ctx context.Context) (state, string, bool) {
 			passes++
 			return source(ctx)
 		}
@@ -250,7 +250,7 @@ func TestUrgentNeverClears(t *testing.T) {
 		r.upper.Put(item{Name: "u", Text: "t"})
 		r.lower.Fault = nil
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
-		r.engine.Hurry.Source = func(context.Context) (state, string, bool) { return state{}, "", true }
+		r.engine.Urgent.Source = func(context.Context) (state, string, bool) { return state{}, "", true }
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go r.run(ctx)
@@ -266,7 +266,7 @@ func TestUrgentNeverClears(t *testing.T) {
 // singly is a kind that makes each change for itself.
 type singly struct{ *convergetest.Kind[item] }
 
-func (singly) Pieces(changes []diff.Change[item]) [][]diff.Change[item] {
+func (singly) Batches(changes []diff.Change[item]) [][]diff.Change[item] {
 	return slices.Collect(slices.Chunk(changes, 1))
 }
 

@@ -72,8 +72,8 @@ type ServiceHost struct {
 // Key is namespace/name.
 func (s Service) Key() string { return s.Namespace + "/" + s.Name }
 
-// Same tells, without making texts, that two services are equal.
-func (s Service) Same(other Service) bool {
+// Equal tells, without making texts, that two services are equal.
+func (s Service) Equal(other Service) bool {
 	return s.Namespace == other.Namespace && s.Name == other.Name && s.Headless == other.Headless &&
 		slices.Equal(s.VIPs, other.VIPs) && slices.Equal(s.Ports, other.Ports) &&
 		slices.EqualFunc(s.Clusters, other.Clusters, sameCluster)

@@ -60,8 +60,8 @@ func (e Element) Key() string { return e.Set + strconv.Itoa(e.Family) + " " + e.
 // Fields gives the data.
 func (e Element) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: e.Value}} }
 
-// Same is ==, which a kind's list of thousands cannot be compared with for free.
-func (e Element) Same(other Element) bool { return e == other }
+// Equal is ==, which a kind's list of thousands cannot be compared with for free.
+func (e Element) Equal(other Element) bool { return e == other }
 
 // Type is the type of one part of a set's key or data.
 type Type string

@@ -90,8 +90,8 @@ func (r Route) Key() string {
 	return key
 }
 
-// Same reports that two routes are equal.
-func (r Route) Same(other Route) bool { return r == other }
+// Equal reports that two routes are equal.
+func (r Route) Equal(other Route) bool { return r == other }
 
 // Fields gives the way.
 func (r Route) Fields() []diff.Field {

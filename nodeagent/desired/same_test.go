@@ -34,13 +34,13 @@ func TestSame(t *testing.T) {
 		"host IP":      func(s *Service) { s.Clusters[0].Hosts[0].IPs[0] = other },
 		"host is gone": func(s *Service) { s.Clusters[0].Hosts = nil },
 	}
-	if s := sample(); !s.Same(sample()) {
+	if s := sample(); !s.Equal(sample()) {
 		t.Error("a service is not the same as itself")
 	}
 	for name, change := range tests {
 		s := sample()
 		change(&s)
-		if s.Same(sample()) || sample().Same(s) {
+		if s.Equal(sample()) || sample().Equal(s) {
 			t.Errorf("%s: the difference does not show", name)
 		}
 	}

@@ -78,8 +78,8 @@ type ServiceKind struct{ store *Store }
 // Name names the kind in plans and logs.
 func (ServiceKind) Name() string { return "dns service" }
 
-// Stamp is the number of the latest Apply: nothing else changes the services.
-func (k ServiceKind) Stamp(context.Context) (string, error) {
+// Version is the number of the latest Apply: nothing else changes the services.
+func (k ServiceKind) Version(context.Context) (string, error) {
 	return strconv.FormatUint(k.store.current.Load().version, 10), nil
 }
 

@@ -35,7 +35,7 @@ func (h *Host) Stages() []converge.Stage[*round.Node] {
 			func(n *round.Node) []desired.Neighbour { return n.Neighbours }, func(n desired.Neighbour) string { return n.Origin }),
 		converge.NewStage(kernel.NewForwards(ns),
 			func(n *round.Node) []desired.Forward { return n.Forwards }, func(f desired.Forward) string { return f.Origin }),
-		converge.Urgent(converge.NewStage(kernel.NewRoutes(ns),
+		converge.MarkUrgent(converge.NewStage(kernel.NewRoutes(ns),
 			func(n *round.Node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin })),
 		converge.NewStage(kernel.NewRules(ns),
 			func(n *round.Node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),

@@ -113,9 +113,9 @@ func onlyAddr(selectors []string) netip.Addr {
 	return p.Addr()
 }
 
-// Adopt takes as they are the fields that charon does not tell, when what it was
+// Normalize takes as they are the fields that charon does not tell, when what it was
 // given last had the same ones.
-func (k *Connections) Adopt(want, have desired.IPsec) desired.IPsec {
+func (k *Connections) Normalize(want, have desired.IPsec) desired.IPsec {
 	if k.children[want.Name] != childName(&want, k.charon.InKernel()) {
 		return want
 	}

@@ -19,7 +19,7 @@ func TestDial(t *testing.T) {
 	for _, answering := range []bool{true, false} {
 		k.answering = map[string]bool{have.Key(): answering}
 		k.dialled = map[string]int{have.Key(): 1}
-		changes, err := diff.Compute([]desired.Peer{k.Adopt(want, have)}, []desired.Peer{have})
+		changes, err := diff.Compute([]desired.Peer{k.Normalize(want, have)}, []desired.Peer{have})
 		if err != nil || len(changes) != 1 || changes[0].Want.Endpoint != there {
 			t.Fatalf("answering %t: %v, %v", answering, changes, err)
 		}
@@ -35,7 +35,7 @@ func TestDial(t *testing.T) {
 		roamed := have
 		roamed.Endpoint = netip.MustParseAddrPort("192.0.2.3:40000")
 		k.answering[have.Key()] = true
-		if changes, err = diff.Compute([]desired.Peer{k.Adopt(want, roamed)}, []desired.Peer{roamed}); err != nil || len(changes) > 0 {
+		if changes, err = diff.Compute([]desired.Peer{k.Normalize(want, roamed)}, []desired.Peer{roamed}); err != nil || len(changes) > 0 {
 			t.Errorf("a peer that moved by itself is called back: %v, %v", changes, err)
 		}
 	}

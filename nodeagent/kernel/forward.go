@@ -78,8 +78,8 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 	return out, nil
 }
 
-// Adopt ignores how a hardware address is spelled.
-func (*Forwards) Adopt(want, have desired.Forward) desired.Forward {
+// Normalize ignores how a hardware address is spelled.
+func (*Forwards) Normalize(want, have desired.Forward) desired.Forward {
 	if strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
 	}

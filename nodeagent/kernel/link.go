@@ -93,9 +93,9 @@ func (k *Links) read(l netlink.Link) desired.Link {
 	return out
 }
 
-// Adopt leaves to the kernel what is not asked for, hardware address and MTU, and
+// Normalize leaves to the kernel what is not asked for, hardware address and MTU, and
 // to the host the ports of its own daemon.
-func (k *Links) Adopt(want, have desired.Link) desired.Link {
+func (k *Links) Normalize(want, have desired.Link) desired.Link {
 	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Own() {
 		want.Port, want.IKEPort = have.Port, have.IKEPort
 	}

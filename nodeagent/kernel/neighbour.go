@@ -126,8 +126,8 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 	return halves, nil
 }
 
-// Adopt ignores how a hardware address is spelled.
-func (*Neighbours) Adopt(want, have desired.Neighbour) desired.Neighbour {
+// Normalize ignores how a hardware address is spelled.
+func (*Neighbours) Normalize(want, have desired.Neighbour) desired.Neighbour {
 	if strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
 	}

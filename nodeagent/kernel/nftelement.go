@@ -36,9 +36,9 @@ type Elements struct {
 }
 
 var (
-	_ converge.Kind[desired.Element]      = (*Elements)(nil)
-	_ converge.Stamper                    = (*Elements)(nil)
-	_ converge.Piecewise[desired.Element] = (*Elements)(nil)
+	_ converge.Kind[desired.Element]    = (*Elements)(nil)
+	_ converge.Versioned                = (*Elements)(nil)
+	_ converge.Batcher[desired.Element] = (*Elements)(nil)
 )
 
 // NewElements gives the kind of the elements of table inet hawser.
@@ -53,9 +53,9 @@ func NewElements(opts NFTOptions) *Elements {
 // Name is "nft element".
 func (k *Elements) Name() string { return "nft element" }
 
-// Stamp is the generation of the ruleset in this network namespace that last changed
+// Version is the generation of the ruleset in this network namespace that last changed
 // our table, without those that this kind made.
-func (k *Elements) Stamp(context.Context) (string, error) {
+func (k *Elements) Version(context.Context) (string, error) {
 	var err error
 	k.seen, k.touched, err = k.conn.poll(k.track)
 	return nftStamp(k.touched, err)
@@ -76,10 +76,10 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	return have, nil
 }
 
-// Pieces parts slots, of which there may be thousands when the second backend of a service comes
+// Batches parts slots, of which there may be thousands when the second backend of a service comes
 // or goes, from all else, which is made at once. A service asks many slots once they are there,
 // and when it asks the first one alone, that one is right.
-func (k *Elements) Pieces(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
+func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
 	if len(changes) <= nftPerPiece {
 		return [][]diff.Change[desired.Element]{changes}
 	}

@@ -305,7 +305,7 @@ func TestElementPieces(t *testing.T) {
 	} {
 		var sizes []int
 		at := map[string]int{}
-		for i, piece := range k.Pieces(tc.changes) {
+		for i, piece := range k.Batches(tc.changes) {
 			sizes = append(sizes, len(piece))
 			for _, c := range piece {
 				at[c.Key] = i

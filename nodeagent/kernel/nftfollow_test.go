@@ -64,9 +64,9 @@ func TestNftElementsFollow(t *testing.T) {
 			stamp := func() string {
 				t.Helper()
 				both := make([]string, 2)
-				for i, k := range []converge.Stamper{kind, table} {
+				for i, k := range []converge.Versioned{kind, table} {
 					var err error
-					if both[i], err = k.Stamp(t.Context()); err != nil {
+					if both[i], err = k.Version(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -100,7 +100,7 @@ func TestNftTrackOverrun(t *testing.T) {
 	kind := NewElements(ns.opts())
 	stamp := func() string {
 		t.Helper()
-		s, err := kind.Stamp(t.Context())
+		s, err := kind.Version(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

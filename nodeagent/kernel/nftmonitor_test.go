@@ -60,7 +60,7 @@ func TestNftMonitor(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	_, own := ruleset.Kinds()
-	if _, err := own.Stamp(t.Context()); err != nil {
+	if _, err := own.Version(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var create []diff.Change[desired.Element]

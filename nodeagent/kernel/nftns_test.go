@@ -58,7 +58,7 @@ func nftNewNS(t testing.TB) *nftNS {
 	}
 	t.Cleanup(links.Close)
 	ns := &nftNS{t: t, handle: handle, links: links}
-	_, err = NewTables(ns.opts()).Stamp(t.Context())
+	_, err = NewTables(ns.opts()).Version(t.Context())
 	nftNeed(t, fmt.Sprintf("nftables (%v)", err), err == nil)
 	return ns
 }

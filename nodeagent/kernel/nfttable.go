@@ -29,9 +29,9 @@ type Tables struct {
 }
 
 var (
-	_ converge.Kind[desired.Table]    = (*Tables)(nil)
-	_ converge.Adopter[desired.Table] = (*Tables)(nil)
-	_ converge.Stamper                = (*Tables)(nil)
+	_ converge.Kind[desired.Table]       = (*Tables)(nil)
+	_ converge.Normalizer[desired.Table] = (*Tables)(nil)
+	_ converge.Versioned                 = (*Tables)(nil)
 )
 
 // NewTables gives the kind of table inet hawser.
@@ -42,15 +42,15 @@ func NewTables(opts NFTOptions) *Tables {
 // Name is "nft table".
 func (k *Tables) Name() string { return "nft table" }
 
-// Adopt fills in the digest of the rules that want leads to.
-func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
+// Normalize fills in the digest of the rules that want leads to.
+func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
 	want.Skeleton = nftWanted(want)
 	return want
 }
 
-// Stamp is the generation of the ruleset in this network namespace that last changed
+// Version is the generation of the ruleset in this network namespace that last changed
 // our table, without those that the kind of the elements made.
-func (k *Tables) Stamp(context.Context) (string, error) {
+func (k *Tables) Version(context.Context) (string, error) {
 	_, touched, err := k.conn.poll(k.track)
 	return nftStamp(touched, err)
 }

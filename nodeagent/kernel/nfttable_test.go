@@ -36,7 +36,7 @@ func nftTableChanges(t testing.TB, ns *nftNS, want ...desired.Table) []diff.Chan
 		t.Fatal(err)
 	}
 	for i := range want {
-		want[i] = kind.Adopt(want[i], desired.Table{})
+		want[i] = kind.Normalize(want[i], desired.Table{})
 	}
 	changes, err := diff.Compute(want, have)
 	if err != nil {

@@ -82,10 +82,10 @@ func readPeer(link string, p wgtypes.Peer) desired.Peer {
 	return peer
 }
 
-// Adopt takes the endpoint that the kernel learned, while the peer answers
+// Normalize takes the endpoint that the kernel learned, while the peer answers
 // there or when none is asked for, unless it was decided since to go elsewhere; and
 // ignores the order of allowed IPs.
-func (k *Peers) Adopt(want, have desired.Peer) desired.Peer {
+func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
 	if want.Dial <= k.dialled[want.Key()] || !want.Endpoint.IsValid() {
 		want.Dial = have.Dial
 	}

@@ -26,9 +26,9 @@ func NewRoutes(ns *Namespace) *Routes { return &Routes{ns: ns} }
 // Name is "route".
 func (*Routes) Name() string { return "route" }
 
-// Stamp changes with every event of routes, links or addresses, and every few
+// Version changes with every event of routes, links or addresses, and every few
 // seconds without one.
-func (k *Routes) Stamp(context.Context) (string, error) { return k.ns.events.stamp(time.Now()) }
+func (k *Routes) Version(context.Context) (string, error) { return k.ns.events.stamp(time.Now()) }
 
 // Observe gives our routes of both families.
 func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {

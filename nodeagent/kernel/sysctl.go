@@ -73,8 +73,8 @@ func (k *Sysctls) Observe(ctx context.Context) ([]desired.Sysctl, error) {
 	return out, nil
 }
 
-// Adopt ignores how the numbers of a value are spaced.
-func (*Sysctls) Adopt(want, have desired.Sysctl) desired.Sysctl {
+// Normalize ignores how the numbers of a value are spaced.
+func (*Sysctls) Normalize(want, have desired.Sysctl) desired.Sysctl {
 	if sameWords(want.Value, have.Value) {
 		want.Value = have.Value
 	}

@@ -42,8 +42,8 @@ func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	return out, nil
 }
 
-// Adopt leaves the port to the kernel when none is asked for.
-func (*Wireguards) Adopt(want, have desired.Wireguard) desired.Wireguard {
+// Normalize leaves the port to the kernel when none is asked for.
+func (*Wireguards) Normalize(want, have desired.Wireguard) desired.Wireguard {
 	if want.ListenPort == 0 {
 		want.ListenPort = have.ListenPort
 	}

@@ -204,8 +204,8 @@ func (k *domainKind) count(integration, text, rest string, beside []corefile.Bes
 	u.right = right
 }
 
-// Adopt makes want the text that would stand there.
-func (k *domainKind) Adopt(want, have Domain) Domain {
+// Normalize makes want the text that would stand there.
+func (k *domainKind) Normalize(want, have Domain) Domain {
 	want.Whole = have.Whole
 	should, err := with(want.Integration, have.Whole, want.Forward, have.Beside)
 	// With an error it stays a change, which tells it each time.

@@ -72,8 +72,8 @@ type exportKind struct {
 // Name is serviceexport.
 func (k *exportKind) Name() string { return "serviceexport" }
 
-// Stamp changes with the objects.
-func (k *exportKind) Stamp(context.Context) (string, error) { return k.table.stamp() }
+// Version changes with the objects.
+func (k *exportKind) Version(context.Context) (string, error) { return k.table.stamp() }
 
 // Observe gives the ServiceExports that say anything of ours.
 func (k *exportKind) Observe(context.Context) ([]Export, error) {

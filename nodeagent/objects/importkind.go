@@ -30,8 +30,8 @@ func newImports(turn *turn, table *table[*mcsv1.ServiceImport]) *importKind {
 	return k
 }
 
-// Adopt leaves out what the cluster's CRD does not know.
-func (k *importKind) Adopt(want, have Import) Import {
+// Normalize leaves out what the cluster's CRD does not know.
+func (k *importKind) Normalize(want, have Import) Import {
 	if k.plain.Load() {
 		want.Slices = have.Slices
 	}

@@ -26,8 +26,8 @@ type marked[S diff.Spec, T metav1.Object] struct {
 // Name is that of the API's kind, in lower case.
 func (m *marked[S, T]) Name() string { return strings.ToLower(m.table.kind) }
 
-// Stamp changes with the objects.
-func (m *marked[S, T]) Stamp(context.Context) (string, error) { return m.table.stamp() }
+// Version changes with the objects.
+func (m *marked[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
 
 // Observe gives those that carry our mark.
 func (m *marked[S, T]) Observe(context.Context) ([]S, error) {

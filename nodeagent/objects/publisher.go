@@ -205,8 +205,8 @@ type turn struct {
 	undecided bool
 }
 
-// Patience leaves changes to those who are before.
-func (t *turn) Patience() time.Duration { return time.Duration(t.rank) * perRank }
+// WriteDelay leaves changes to those who are before.
+func (t *turn) WriteDelay() time.Duration { return time.Duration(t.rank) * perRank }
 
 // may refuses deletes as long as what is wanted may not be all.
 func (t *turn) may(op diff.Op) error {

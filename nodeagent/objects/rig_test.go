@@ -97,7 +97,7 @@ func (g *gateway) report(t *testing.T, what string, fits func(converge.Report) b
 				return last
 			}
 		case <-deadline:
-			t.Fatalf("after three minutes: %s; last failed %v, blocked %v, left %v", what, last.Failed, last.Blocked, last.Left)
+			t.Fatalf("after three minutes: %s; last failed %v, blocked %v, left %v", what, last.Failed, last.Blocked, last.Deferred)
 		}
 	}
 }

@@ -120,8 +120,8 @@ type sliceKind struct {
 // Name is endpointslice.
 func (k *sliceKind) Name() string { return "endpointslice" }
 
-// Stamp changes with the objects and with their owners.
-func (k *sliceKind) Stamp(context.Context) (string, error) {
+// Version changes with the objects and with their owners.
+func (k *sliceKind) Version(context.Context) (string, error) {
 	own, err := k.table.stamp()
 	if err != nil {
 		return "", err

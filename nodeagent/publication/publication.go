@@ -203,7 +203,7 @@ func (p *Publication) Cleared(in project.Input) bool {
 	}
 	r := p.report.Load()
 	return r != nil && strings.HasPrefix(r.Digest, in.Digest+"-") && !slices.ContainsFunc(
-		slices.Concat(r.Failed, r.Blocked, r.Left, r.Fights), func(p converge.Problem) bool { return p.Kind == objects.KindDNS })
+		slices.Concat(r.Failed, r.Blocked, r.Deferred, r.Fights), func(p converge.Problem) bool { return p.Kind == objects.KindDNS })
 }
 
 // State reports how it goes.

@@ -78,7 +78,7 @@ func TestPublishingGoes(t *testing.T) {
 	}{
 		{nil, false},
 		{&converge.Report{Digest: "1-1"}, false},
-		{&converge.Report{Digest: digest, Left: []converge.Problem{{Kind: objects.KindDNS}}}, false},
+		{&converge.Report{Digest: digest, Deferred: []converge.Problem{{Kind: objects.KindDNS}}}, false},
 		{&converge.Report{Digest: digest, Blocked: []converge.Problem{{Kind: "serviceimport"}}}, true},
 	} {
 		if p.report.Store(tt.report); p.Cleared(v.Input) != tt.want {

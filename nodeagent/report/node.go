@@ -76,7 +76,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 
 // rulesInPlace reports whether a round left table and elements of the node as they should be.
 func rulesInPlace(report converge.Report) bool {
-	for _, p := range slices.Concat(report.Blocked, report.Failed, report.Fights, report.Left) {
+	for _, p := range slices.Concat(report.Blocked, report.Failed, report.Fights, report.Deferred) {
 		if strings.HasPrefix(p.Kind, "nft ") {
 			return false
 		}

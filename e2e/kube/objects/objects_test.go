@@ -101,7 +101,7 @@ func (g *gateway) settled(t *testing.T) {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("it does not settle: failed %v, blocked %v, left %v", last.Failed, last.Blocked, last.Left)
+			t.Fatalf("it does not settle: failed %v, blocked %v, left %v", last.Failed, last.Blocked, last.Deferred)
 		}
 	}
 }

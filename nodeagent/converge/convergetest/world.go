@@ -132,16 +132,16 @@ func (k *Kind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
 	})
 }
 
-// Stamped gives a kind over the world that can tell whether anything changed.
-func (w *World[S]) Stamped(name string) *StampedKind[S] {
-	return &StampedKind[S]{Kind[S]{name: name, world: w}}
+// VersionedKind gives a kind over the world that can tell whether anything changed.
+func (w *World[S]) VersionedKind(name string) *VersionedKind[S] {
+	return &VersionedKind[S]{Kind[S]{name: name, world: w}}
 }
 
-// StampedKind is a Kind that is a converge.Stamper too.
-type StampedKind[S diff.Spec] struct{ Kind[S] }
+// VersionedKind is a Kind that is a converge.Stamper too.
+type VersionedKind[S diff.Spec] struct{ Kind[S] }
 
-// Stamp gives the number of changes so far.
-func (k *StampedKind[S]) Stamp(context.Context) (string, error) {
+// Version gives the number of changes so far.
+func (k *VersionedKind[S]) Version(context.Context) (string, error) {
 	k.world.mu.Lock()
 	defer k.world.mu.Unlock()
 	return strconv.Itoa(k.world.version), nil
