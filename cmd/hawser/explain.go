@@ -11,9 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/view/swimlane"
 )
 
@@ -72,61 +71,55 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	if err != nil {
 		return err
 	}
-	answered, err := a.explained(ctx, c, args, f)
+	result, err := a.explainArgs(ctx, c, args, f)
 	if err != nil {
 		return err
 	}
 	switch f.output {
 	case "text":
-		_, err = a.out.Write([]byte(explainText(answered)))
+		_, err = a.out.Write([]byte(explainText(result)))
 	case "svg":
-		_, err = a.out.Write([]byte(swimlane.Draw(answered.Why, explainPaths(answered, c.place)).String()))
+		_, err = a.out.Write([]byte(swimlane.Draw(result.Reason(), explainPaths(result, c.place)).String()))
 	default:
-		err = a.encode(f.output, answered)
+		err = a.encode(f.output, result)
 	}
 	switch {
-	case err != nil || answered.Yes:
+	case err != nil || result.Yes():
 		return err
-	case answered.Live != nil && answered.Live.Verdict == arrival.Unknown:
+	case result.Live != nil && result.Live.Verdict == access.Unknown:
 		return errors.New("it is not known whether it arrives")
 	}
 	return answer{}
 }
 
-// explained answers from whom to what, as the arguments have it.
-func (a *app) explained(ctx context.Context, c compiled, args []string, f explainFlags) (explained, error) {
+// explainArgs explains how the source in the arguments reaches their target.
+func (a *app) explainArgs(ctx context.Context, c compiled, args []string, f explainFlags) (*access.Answer, error) {
 	ends := strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "->", " "))
 	if len(ends) != 2 || ends[1] == "-" {
-		return explained{}, errors.New("say from where to what: hawser explain g1/shop/client web.shop:80 (an arrow between them needs quotes in a shell)")
+		return nil, errors.New("say from where to what: hawser explain g1/shop/client web.shop:80 (an arrow between them needs quotes in a shell)")
 	}
 	from, err := explainFrom(c.fabric, ends[0])
 	if err != nil {
-		return explained{}, err
+		return nil, err
 	}
 	to, err := explainTo(c.fabric, ends[1])
 	if err != nil {
-		return explained{}, err
+		return nil, err
 	}
-	given, err := explain.New(c.fabric, firstLinks(c.fabric)).Ask(from, to)
+	set := access.New(c.fabric, access.Options{PreferredLink: preferredLinks(c.fabric), Position: c.place})
+	answer, err := set.Explain(from, to)
+	if err != nil || !f.live || !answer.Allowed {
+		return answer, err
+	}
+	reports, err := a.queryAgents(ctx, f.showFlags, c.fabric, answer)
 	if err != nil {
-		return explained{}, err
+		return nil, err
 	}
-	answered := explained{Answer: given}
-	if f.live && answered.Yes {
-		reports, err := a.reports(ctx, f.showFlags, c.fabric, given)
-		if err != nil {
-			return explained{}, err
-		}
-		answered.Live = arrival.Look(c.fabric, given, reports)
-	}
-	for i := range answered.Lines {
-		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
-	}
-	return answered, nil
+	return set.WithReports(reports).Explain(from, to)
 }
 
-// explainFrom reads who asks.
-func explainFrom(f *fabric.Fabric, text string) (explain.From, error) {
+// explainFrom parses the source.
+func explainFrom(f *fabric.Fabric, text string) (access.Source, error) {
 	parts := strings.Split(text, "/")
 	if a, err := netip.ParseAddr(text); err == nil {
 		var owners []string
@@ -137,14 +130,14 @@ func explainFrom(f *fabric.Fabric, text string) (explain.From, error) {
 		}
 		switch len(owners) {
 		case 0:
-			return explain.From{}, fmt.Errorf("%s is in podCIDRs of no cluster: write whose address it is, as in g1/%s", a, a)
+			return access.Source{}, fmt.Errorf("%s is in podCIDRs of no cluster: write whose address it is, as in g1/%s", a, a)
 		case 1:
-			return explain.From{Cluster: owners[0], Addr: a}, nil
+			return access.Source{Cluster: owners[0], Addr: a}, nil
 		}
-		return explain.From{}, fmt.Errorf("%s is in podCIDRs of %s: write whose address it is, as in %s/%s", a,
+		return access.Source{}, fmt.Errorf("%s is in podCIDRs of %s: write whose address it is, as in %s/%s", a,
 			strings.Join(owners, ", "), owners[0], a)
 	}
-	from := explain.From{Cluster: parts[0]}
+	from := access.Source{Cluster: parts[0]}
 	switch {
 	case len(parts) == 1:
 	case len(parts) == 2 && parts[1] == "node":
@@ -166,9 +159,9 @@ func explainFrom(f *fabric.Fabric, text string) (explain.From, error) {
 	return from, nil
 }
 
-// explainTo reads what is asked for.
-func explainTo(f *fabric.Fabric, text string) (explain.To, error) {
-	var to explain.To
+// explainTo parses the target.
+func explainTo(f *fabric.Fabric, text string) (access.Target, error) {
+	var to access.Target
 	rest := text
 	for _, protocol := range []string{"tcp", "udp"} {
 		if cut, ok := strings.CutSuffix(rest, "/"+protocol); ok {
@@ -228,32 +221,32 @@ func isAddress(text string) bool {
 	return err == nil || err2 == nil
 }
 
-// explainText is the answer for people.
-func explainText(a explained) string {
+// explainText formats an answer.
+func explainText(a *access.Answer) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	verdict := "no: "
 	switch {
-	case a.Yes:
+	case a.Yes():
 		verdict = "yes: "
-	case a.Live != nil && a.Live.Verdict == arrival.Unknown:
+	case a.Live != nil && a.Live.Verdict == access.Unknown:
 		verdict = "" // its reason begins with what is known
 	}
-	put("%s%s", verdict, a.Why)
-	for i := range a.Trips {
-		t := &a.Trips[i]
+	put("%s%s", verdict, a.Reason())
+	for i := range a.Destinations {
+		t := &a.Destinations[i]
 		out.WriteString("\n")
-		if !t.Yes {
+		if !t.Allowed {
 			put("in %s: no, %s", t.Cluster, t.Why)
 			continue
 		}
 		put("in %s: yes", t.Cluster)
-		if len(t.Asked) > 0 {
-			asked := addrsText(t.Asked)
+		if len(t.Requested) > 0 {
+			requested := addrsText(t.Requested)
 			if a.Name != "" {
-				asked = a.Name + ", " + asked
+				requested = a.Name + ", " + requested
 			}
-			put("  the client asks for    %s", asked)
+			put("  the client asks for    %s", requested)
 		}
 		if t.Cluster == a.From.Cluster {
 			put("  it stays in the cluster")
@@ -261,24 +254,24 @@ func explainText(a explained) string {
 		}
 		for _, l := range t.Links {
 			put("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
-			for _, name := range slices.Sorted(maps.Keys(l.Picked)) {
-				put("  %-22s is held by a node %s", name, l.Picked[name])
+			for _, name := range slices.Sorted(maps.Keys(l.NodeSelectors)) {
+				put("  %-22s is held by a node %s", name, l.NodeSelectors[name])
 			}
 		}
-		if len(t.Carried) > 0 {
-			put("  %-22s %s", t.Cluster+" is asked for", addrsText(t.Carried))
+		if len(t.Translated) > 0 {
+			put("  %-22s %s", t.Cluster+" is asked for", addrsText(t.Translated))
 		}
-		if a.To.Export == "" || len(t.Carried) > 0 {
+		if a.To.Export == "" || len(t.Translated) > 0 {
 			sources := "the client's own address"
 			if len(t.Sources) > 0 {
 				sources = strings.Join(t.Sources, ", ")
 			}
 			put("  it sees the client as  %s", sources)
 		}
-		put("  and hands it to        %s", t.Served)
+		put("  and hands it to        %s", t.Backend)
 	}
 	if a.Live != nil {
-		out.WriteString(liveText(a.Live))
+		out.WriteString(liveText(a))
 	}
 	if len(a.Lines) > 0 {
 		t := table{title: "\nBecause of", head: []string{"LINE", "PATH", "SAYS"}}

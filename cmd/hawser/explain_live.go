@@ -10,27 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/explain"
 )
-
-// explained is an answer with what agents report; Live is nil when they were not asked.
-type explained struct {
-	*explain.Answer
-	Live *arrival.Live `json:"live,omitempty"`
-}
 
 // ofClusters reports whether flags name agents in pods of clusters.
 func (f showFlags) ofClusters() bool {
 	return len(f.access.Contexts)+len(f.access.Kubeconfigs)+len(f.clusters) > 0
 }
 
-// reports asks the agents of the clusters on the way.
-func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer) (arrival.Reports, error) {
-	r := arrival.Reports{Silent: map[string]string{}, Unresolved: map[string]string{}}
+// queryAgents returns the reports of the agents of the clusters on the paths of an answer.
+func (a *app) queryAgents(ctx context.Context, f showFlags, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
+	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}}
 	// The topology is read already; whoever -f names may be stdin.
 	f.file = ""
 	pods := f.ofClusters()
@@ -45,7 +38,7 @@ func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answe
 		if len(f.sockets) > 0 || f.lab != "" {
 			return r, errors.New("--socket and --lab name agents on this machine, --context, --kubeconfig and --cluster those of clusters: not both")
 		}
-		return r, a.reportsOfPods(ctx, f, of, answered, &r)
+		return r, a.queryPods(ctx, f, of, answer, &r)
 	}
 	agents, silent, err := a.askAll(ctx, f)
 	a.tellSilent(silent)
@@ -53,9 +46,9 @@ func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answe
 	return r, err
 }
 
-// reportsOfPods asks agents in their clusters' pods. A cluster that is not reached, or
-// has no context, is silent.
-func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer, r *arrival.Reports) error {
+// queryPods adds the reports of agents in the pods of clusters. Clusters without a context or
+// without a connection are unreachable.
+func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, answer *access.Answer, r *access.AgentReports) error {
 	var all []string
 	for _, c := range of.Clusters {
 		all = append(all, c.Name)
@@ -65,8 +58,8 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 		return err
 	}
 	var clusters []*apply.Cluster
-	names := []string{answered.From.Cluster}
-	for _, t := range answered.Trips {
+	names := []string{answer.From.Cluster}
+	for _, t := range answer.Destinations {
 		names = append(names, t.Cluster)
 		for _, l := range t.Links {
 			for _, end := range []string{l.From, l.To} {
@@ -78,12 +71,12 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		if !slices.Contains(selected, name) {
-			r.Silent[name] = "--cluster leaves it out"
+			r.Unreachable[name] = "--cluster leaves it out"
 			continue
 		}
 		opened, err := f.access.Clusters([]string{name}, all)
 		if err != nil {
-			r.Silent[name] = err.Error()
+			r.Unreachable[name] = err.Error()
 			continue
 		}
 		clusters = append(clusters, opened...)
@@ -95,12 +88,12 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	a.tellSilent(got.silent)
 	r.Agents = values(got.all)
 	for _, s := range got.silent {
-		if name, _, _ := strings.Cut(s.Agent, "/"); r.Silent[name] == "" {
-			r.Silent[name] = s.Error
+		if name, _, _ := strings.Cut(s.Agent, "/"); r.Unreachable[name] == "" {
+			r.Unreachable[name] = s.Error
 		}
 	}
 	for _, c := range clusters {
-		if c.Name == answered.From.Cluster && r.Silent[c.Name] == "" {
+		if c.Name == answer.From.Cluster && r.Unreachable[c.Name] == "" {
 			s := c.State(ctx)
 			r.Unresolved[c.Name] = cmp.Or(s.Unresolved, s.Error)
 		}
@@ -108,24 +101,28 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	return nil
 }
 
-// liveText is what agents report, for people.
-func liveText(l *arrival.Live) string {
+// liveText formats what agents report about an answer.
+func liveText(a *access.Answer) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	for _, t := range l.Trips {
-		verdict := map[string]string{arrival.Arrives: "it arrives", arrival.Fails: "nothing arrives",
-			arrival.Unknown: "not known to arrive"}[t.Verdict]
+	for i := range a.Destinations {
+		cluster, t := a.Destinations[i].Cluster, a.Destinations[i].Live
+		if t == nil {
+			continue
+		}
+		verdict := map[string]string{access.Delivered: "it arrives", access.NotDelivered: "nothing arrives",
+			access.Unknown: "not known to arrive"}[t.Verdict]
 		if len(t.Why) > 0 {
 			verdict += ": " + strings.Join(t.Why, "; ")
 		}
-		put("\nnow in %s: %s", t.Cluster, verdict)
+		put("\nnow in %s: %s", cluster, verdict)
 		for _, h := range t.Hops {
 			if len(h.Links) == 0 {
 				put("  links                  none between %s and %s", h.From, h.To)
 			}
 			for _, k := range h.Links {
 				text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
-				if k.State == arrival.Unknown {
+				if k.State == access.Unknown {
 					text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
 				}
 				if k.RTT > 0 {
@@ -138,12 +135,12 @@ func liveText(l *arrival.Live) string {
 					text += " by " + strings.Join(k.Nodes, ", ")
 				}
 				put("  link                   %s", text)
-				for _, name := range slices.Sorted(maps.Keys(k.Held)) {
-					put("  %-22s is held by node %s", name, k.Held[name])
+				for _, name := range slices.Sorted(maps.Keys(k.ActiveNodes)) {
+					put("  %-22s is held by node %s", name, k.ActiveNodes[name])
 				}
 				if k.InUse {
-					for _, name := range slices.Sorted(maps.Keys(k.Reached)) {
-						put("  %-22s reached at: %s", name, k.Reached[name])
+					for _, name := range slices.Sorted(maps.Keys(k.EndpointResults)) {
+						put("  %-22s reached at: %s", name, k.EndpointResults[name])
 					}
 				}
 			}
@@ -151,13 +148,13 @@ func liveText(l *arrival.Live) string {
 		if len(t.Backends) > 0 {
 			put("  ready backends         %s", strings.Join(t.Backends, ", "))
 		} else if t.Ready != "" {
-			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", arrival.Unknown: "not known"}[t.Ready])
+			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
 		}
 	}
 	for _, list := range []struct {
 		title string
 		texts []string
-	}{{"Missing", l.Missing}, {"Not known", l.Unknown}} {
+	}{{"Missing", a.Live.Missing}, {"Not known", a.Live.Unknown}} {
 		if len(list.texts) > 0 {
 			put("\n%s\n  %s", list.title, strings.Join(list.texts, "\n  "))
 		}

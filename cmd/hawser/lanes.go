@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/internal/webpage"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/view/packettrace"
 	"hawser.dev/hawser/view/swimlane"
 )
@@ -19,40 +18,33 @@ import (
 const mostDrawn = 40
 
 // explainPaths draws an answer: one path for each cluster that may answer.
-func explainPaths(a explained, place func(path string) string) []swimlane.Path {
+func explainPaths(a *access.Answer, place func(path string) string) []swimlane.Path {
 	client := swimlane.Event{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
 	} else {
 		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
 	}
-	if len(a.Trips) == 0 {
-		w := swimlane.Path{Title: a.Why, Tone: svg.Good, Events: []swimlane.Event{client}}
-		if !a.Yes {
+	if len(a.Destinations) == 0 {
+		w := swimlane.Path{Title: a.Reason(), Tone: svg.Good, Events: []swimlane.Event{client}}
+		if !a.Yes() {
 			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
 		}
 		return []swimlane.Path{w}
 	}
 	var out []swimlane.Path
-	for i := range a.Trips {
-		t := &a.Trips[i]
-		var now *arrival.Trip
-		if a.Live != nil {
-			if k := slices.IndexFunc(a.Live.Trips, func(l arrival.Trip) bool { return l.Cluster == t.Cluster }); k >= 0 {
-				now = &a.Live.Trips[k]
-			}
-		}
-		out = append(out, explainPath(client, a.From.Cluster, t, now, place))
+	for i := range a.Destinations {
+		out = append(out, explainPath(client, a.From.Cluster, &a.Destinations[i], place))
 	}
 	return out
 }
 
 // explainPath draws the path to one cluster. It ends in red at the gateway that refuses it, or
 // where it would begin, if nothing leads there.
-func explainPath(client swimlane.Event, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) swimlane.Path {
+func explainPath(client swimlane.Event, from string, t *access.Destination, place func(path string) string) swimlane.Path {
 	w := swimlane.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
-	if len(t.Asked) > 0 {
-		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Asked))
+	if len(t.Requested) > 0 {
+		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Requested))
 	}
 	w.Events = []swimlane.Event{client}
 	end := func(lane, by string, texts ...string) swimlane.Path {
@@ -60,66 +52,66 @@ func explainPath(client swimlane.Event, from string, t *explain.Trip, now *arriv
 		w.Events = append(w.Events, swimlane.Event{Lane: lane, Via: by, Tone: svg.Bad, Texts: texts})
 		return w
 	}
-	refused := strings.HasSuffix(t.Decided, ".allow")
-	if !t.Yes {
+	refused := strings.HasSuffix(t.DecidedBy, ".allow")
+	if !t.Allowed {
 		w.Title = "in " + t.Cluster + ": no"
 	}
 	because := t.Why
-	if source := place(t.Decided); source != "" && t.Decided != "" {
+	if source := place(t.DecidedBy); source != "" && t.DecidedBy != "" {
 		because += " (" + source + ")"
 	}
-	if !t.Yes && !refused {
+	if !t.Allowed && !refused {
 		return end(from, "", "ends here", because)
 	}
 	if t.Cluster == from {
-		w.Events = append(w.Events, swimlane.Event{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
-		return explainNow(w, now)
+		w.Events = append(w.Events, swimlane.Event{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Backend}})
+		return explainLive(w, t)
 	}
 	for i, l := range t.Links {
 		if i == 0 {
 			out := swimlane.Event{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
 			if len(t.Sources) == 0 {
 				out.Texts = []string{"sent on", "with the client's own address"}
-				if !t.Yes {
+				if !t.Allowed {
 					out.Texts = []string{"sent on"}
 				}
 			}
 			w.Events = append(w.Events, out)
 		}
-		if now != nil && i < len(now.Hops) && !slices.ContainsFunc(now.Hops[i].Links, func(k arrival.Link) bool {
-			return k.State == arrival.Alive || k.State == arrival.Unknown
-		}) {
+		if t.Live != nil && i < len(t.Live.Hops) && !t.Live.Hops[i].Alive() {
+			hop := &t.Live.Hops[i]
 			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
-			return end(l.From, "", "ends here", "no link between "+now.Hops[i].From+" and "+now.Hops[i].To+" is alive")
+			return end(l.From, "", "ends here", "no link between "+hop.From+" and "+hop.To+" is alive")
 		}
 		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"passed on"}}
 		if i == len(t.Links)-1 {
-			if !t.Yes {
+			if !t.Allowed {
 				return end(l.To, l.Driver, "ends here", because)
 			}
-			in.Texts = []string{"comes in for " + addrsText(t.Carried)}
-			if source := place(t.Decided); source != "" {
+			in.Texts = []string{"comes in for " + addrsText(t.Translated)}
+			if source := place(t.DecidedBy); source != "" {
 				in.Texts = append(in.Texts, "admitted by "+source)
 			}
 		}
 		w.Events = append(w.Events, in)
 	}
-	w.Events = append(w.Events, swimlane.Event{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
-	return explainNow(w, now)
+	w.Events = append(w.Events, swimlane.Event{Lane: t.Cluster, Texts: []string{"handed to " + t.Backend}})
+	return explainLive(w, t)
 }
 
-// explainNow adds what agents report of a way that the topology allows.
-func explainNow(w swimlane.Path, now *arrival.Trip) swimlane.Path {
+// explainLive adds what agents report about a path that the topology allows.
+func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
+	now := t.Live
 	if now == nil {
 		return w
 	}
 	last := &w.Events[len(w.Events)-1]
 	switch now.Verdict {
-	case arrival.Fails:
-		w.Title, w.Tone = "in "+now.Cluster+": allowed, but nothing arrives", svg.Bad
+	case access.NotDelivered:
+		w.Title, w.Tone = "in "+t.Cluster+": allowed, but nothing arrives", svg.Bad
 		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
-	case arrival.Unknown:
-		w.Title, w.Tone = "in "+now.Cluster+": allowed, not known to arrive", svg.Fair
+	case access.Unknown:
+		w.Title, w.Tone = "in "+t.Cluster+": allowed, not known to arrive", svg.Fair
 		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
 	default:
 		if len(now.Backends) > 0 {

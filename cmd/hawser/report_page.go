@@ -14,19 +14,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/internal/webreport"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/verify"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/schema/load"
 	"hawser.dev/hawser/view/clustermap"
 	"hawser.dev/hawser/view/clustermap/mapstatus"
+	"hawser.dev/hawser/view/matrix"
 )
 
 type reportFlags struct {
@@ -177,9 +176,9 @@ type reportInput struct {
 func (in reportInput) report() (*webreport.Report, error) {
 	r := &webreport.Report{Clusterset: in.fabric.Name, Made: in.at.UTC(), Version: version, Topology: in.topology,
 		Findings: []webreport.Finding{}, Agents: []webreport.Agent{}, Map: clustermap.New(in.fabric)}
-	ask := matrix.Input{First: firstLinks(in.fabric), Place: in.place}
+	ask := matrix.Input{PreferredLink: preferredLinks(in.fabric), Position: in.place}
 	if in.source == nil {
-		ask.Place = nil
+		ask.Position = nil
 	}
 	for _, d := range in.warnings {
 		d = d.Clipped()
@@ -187,7 +186,7 @@ func (in reportInput) report() (*webreport.Report, error) {
 	}
 	if in.asked {
 		mapstatus.Fill(r.Map, in.agents)
-		ask.Reports = &arrival.Reports{Agents: in.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
+		ask.Reports = &access.AgentReports{Agents: in.agents}
 		for _, s := range in.silent {
 			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Agent, Text: s.Error})
 		}
@@ -198,8 +197,8 @@ func (in reportInput) report() (*webreport.Report, error) {
 	return r, err
 }
 
-// firstLinks gives the gateways of the link that each pair of clusters prefers.
-func firstLinks(f *fabric.Fabric) explain.First {
+// preferredLinks returns the gateways of the link that each pair of clusters prefers.
+func preferredLinks(f *fabric.Fabric) access.PreferredLink {
 	t := health.NewTable(f, nil)
 	return func(a, b string) (string, string, bool) {
 		p, ok := t.First(a, b)

@@ -226,11 +226,11 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	if set == nil {
 		return nil, err
 	}
-	answered, err := s.app.explained(ctx, compiled{fabric: set.Fabric}, []string{from, to}, explainFlags{})
+	answer, err := s.app.explainArgs(ctx, compiled{fabric: set.Fabric}, []string{from, to}, explainFlags{})
 	if err != nil {
 		return nil, ui.Wrong(err.Error())
 	}
-	return answered, nil
+	return answer, nil
 }
 
 // Diagnose has agents follow packets, who are not asked.

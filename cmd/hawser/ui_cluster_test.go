@@ -204,7 +204,7 @@ func TestPageInCluster(t *testing.T) {
 	if code, body := p.get("/api/node?cluster=g1&node=n1"); code != http.StatusOK || !strings.Contains(body, `"remoteCluster":"g2"`) || strings.ContainsAny(body, "<>") {
 		t.Errorf("the node: %s", body)
 	}
-	if code, body := p.get("/api/explain?from=g1&to=web.shop:80"); code != http.StatusOK || !strings.Contains(body, `"yes":true`) {
+	if code, body := p.get("/api/explain?from=g1&to=web.shop:80"); code != http.StatusOK || !strings.Contains(body, `"allowed":true`) {
 		t.Errorf("explain: %d %s", code, body)
 	}
 	if code, body := p.get("/api/matrix"); code != http.StatusOK || !strings.Contains(body, "shop/web") {

@@ -312,11 +312,11 @@ func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	if c.fabric == nil {
 		return nil, err
 	}
-	answered, err := s.app.explained(ctx, c, []string{from, to}, explainFlags{showFlags: s.asked(), live: s.live})
+	answer, err := s.app.explainArgs(ctx, c, []string{from, to}, explainFlags{showFlags: s.asked(), live: s.live})
 	if err != nil {
 		return nil, ui.Wrong(err.Error())
 	}
-	return answered, nil
+	return answer, nil
 }
 
 // Diagnose follows packets as hawser diagnose does.

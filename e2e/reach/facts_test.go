@@ -11,28 +11,28 @@ import (
 
 // The names of schema/fabric/reach, which most of this package is about.
 type (
-	Place   = reach.Place
+	Point   = reach.Point
 	Packet  = reach.Packet
 	Verdict = reach.Verdict
 )
 
 const (
-	Tunnel  = reach.Tunnel
-	Pod     = reach.Pod
-	Node    = reach.Node
-	Beside  = reach.Beside
-	Service = reach.Service
-	Nowhere = reach.Nowhere
-	Host    = reach.Host
+	Tunnel   = reach.Tunnel
+	Pod      = reach.Pod
+	Node     = reach.Node
+	Neighbor = reach.Neighbor
+	Service  = reach.Service
+	Dropped  = reach.Dropped
+	Host     = reach.Host
 )
 
 // backends are a gateway's facts as reach asks for them.
-func backends(facts model.Facts) reach.Facts {
-	out := reach.Facts{}
+func backends(facts model.Facts) reach.Backends {
+	out := reach.Backends{}
 	for _, svc := range facts.Services {
 		for _, ep := range svc.Endpoints {
 			id := svc.Namespace + "/" + svc.Name
-			out[id] = append(out[id], reach.Endpoint{Addrs: ep.Addrs, Hostname: ep.Hostname, Ready: ep.Ready, Ports: ep.Ports})
+			out[id] = append(out[id], reach.Backend{Addrs: ep.Addrs, Hostname: ep.Hostname, Ready: ep.Ready, Ports: ep.Ports})
 		}
 	}
 	return out

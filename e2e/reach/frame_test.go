@@ -36,7 +36,7 @@ func raw(p Packet, id uint32) []byte {
 		port(0, p.Src.Port())
 		port(2, p.Dst.Port())
 		l4[7], l4[12], l4[13] = 1, 5<<4, tcpSyn
-		if p.Middle {
+		if p.MidFlow {
 			l4[13] = tcpAck
 		}
 		port(14, 1000)
@@ -50,12 +50,12 @@ func raw(p Packet, id uint32) []byte {
 		l4 = make([]byte, 12)
 		proto, sum = unix.IPPROTO_ICMP, 2
 		l4[0] = 8
-		if p.Middle {
+		if p.MidFlow {
 			l4[0] = 0
 		}
 		if six {
 			proto, l4[0] = unix.IPPROTO_ICMPV6, 128
-			if p.Middle {
+			if p.MidFlow {
 				l4[0] = 129
 			}
 		}

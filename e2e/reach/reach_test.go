@@ -40,8 +40,8 @@ func TestReach(t *testing.T) {
 	seed := number(t, "SEED", 1)
 	topologies, packets := number(t, "TOPOLOGIES", 20), number(t, "PACKETS", 1000)
 	s := newSpace(t)
-	counts := map[Place]map[Place]int{}
-	const through = Place("through") // in counts: a neighbour passed it on
+	counts := map[Point]map[Point]int{}
+	const through = Point("through") // in counts: a neighbour passed it on
 	accepted := map[bool]int{}       // ICMP errors, by whether they arrive
 	id := uint32(1)
 	for n := range topologies {
@@ -59,7 +59,7 @@ func TestReach(t *testing.T) {
 				bytes = passed(bytes, from, to, s.mac)
 			}
 			out := s.send(p.From, bytes)
-			for begun := time.Now(); want.To != Nowhere && len(out) == 0 && time.Since(begun) < patience; {
+			for begun := time.Now(); want.To != Dropped && len(out) == 0 && time.Since(begun) < patience; {
 				out = s.drain() // a busy kernel may do it later
 			}
 			out = slices.DeleteFunc(out, func(o seen) bool { return w.unclaimed(p, o) })
@@ -82,7 +82,7 @@ func TestReach(t *testing.T) {
 				from = through
 			}
 			if counts[from] == nil {
-				counts[from] = map[Place]int{}
+				counts[from] = map[Point]int{}
 			}
 			counts[from][want.To]++
 		}
@@ -92,8 +92,8 @@ func TestReach(t *testing.T) {
 		t.Errorf("ICMP errors that arrive, and others: %v", accepted)
 	}
 	// Each place has packets that arrive and such that do not, or nothing is proved.
-	for _, from := range []Place{Tunnel, through, Pod, Node} {
-		if packets >= 1000 && (counts[from][Nowhere] == 0 || len(counts[from]) < 2) {
+	for _, from := range []Point{Tunnel, through, Pod, Node} {
+		if packets >= 1000 && (counts[from][Dropped] == 0 || len(counts[from]) < 2) {
 			t.Errorf("from %s: %v", from, counts[from])
 		}
 	}
@@ -107,7 +107,7 @@ func (w *world) unclaimed(p Packet, o seen) bool {
 	switch o.at {
 	case Node:
 		return inAny(slices.Concat(c.GlobalCIDRs, f.ServicePools), o.dst.Addr())
-	case Beside:
+	case Neighbor:
 		known := inAny(slices.Concat(c.GlobalCIDRs, f.ServicePools, f.TunnelPools), o.dst.Addr())
 		for i := range f.Clusters {
 			known = known || f.Clusters[i].Name != own && w.sends(&f.Clusters[i], o.dst.Addr())
@@ -123,7 +123,7 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 	for _, o := range out {
 		if o.id != id || o.protocol == "reset" || o.protocol == "icmp error" {
 			// Answers of the kernel: pods and nodes are told at once what is refused.
-			if (p.From == Beside || p.From == Tunnel && want.To != Host) && o.at == p.From {
+			if (p.From == Neighbor || p.From == Tunnel && want.To != Host) && o.at == p.From {
 				return "the sender is answered: " + o.protocol
 			}
 			continue
@@ -131,8 +131,8 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 		switch {
 		case want.To == Host && o.at == p.From && o.dst.Addr() == p.Src.Addr():
 			continue // the gateway answers
-		case want.To == Service && o.at == Beside: // there is no proxy here that would translate it
-		case want.To == Nowhere || o.at != want.To:
+		case want.To == Service && o.at == Neighbor: // there is no proxy here that would translate it
+		case want.To == Dropped || o.at != want.To:
 			return "it came out at " + string(o.at)
 		case o.at == Host:
 			arrived = true
@@ -163,7 +163,7 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 		}
 		arrived = true
 	}
-	if want.To != Nowhere && !arrived {
+	if want.To != Dropped && !arrived {
 		return "it did not arrive"
 	}
 	return ""
@@ -172,8 +172,8 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 // packet makes one up: of a place, from an address that who stands there has or
 // pretends to have, for an address that means something.
 func (w *world) packet(rng *rand.Rand) Packet {
-	p := Packet{From: pick(rng, Tunnel, Tunnel, Tunnel, Pod, Pod, Node, Beside), Protocol: pick(rng, "tcp", "tcp", "udp", "udp", "icmp")}
-	p.Middle = p.Protocol != "udp" && rng.IntN(4) == 0
+	p := Packet{From: pick(rng, Tunnel, Tunnel, Tunnel, Pod, Pod, Node, Neighbor), Protocol: pick(rng, "tcp", "tcp", "udp", "udp", "icmp")}
+	p.MidFlow = p.Protocol != "udp" && rng.IntN(4) == 0
 	for {
 		dst := w.target(rng)
 		if p.From != Tunnel && inAny(slices.Concat(w.fabric.Cluster(own).PodCIDRs, w.fabric.Cluster(own).ServiceCIDRs), dst) {
@@ -296,7 +296,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 		for _, x := range w.fabric.Cluster(own).PodCIDRs {
 			all = append(all, nth(x, 888))
 		}
-	case Beside:
+	case Neighbor:
 		all = []netip.Addr{addr("192.0.2.99"), addr("198.51.100.7"), addr("2001:db8::99")}
 		for _, c := range w.fabric.Clusters { // which it does not have
 			all = append(all, c.EgressIPs...)

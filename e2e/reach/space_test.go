@@ -34,7 +34,7 @@ const (
 type space struct {
 	t    *testing.T
 	ns   *kernel.Namespace
-	tuns map[Place]int
+	tuns map[Point]int
 
 	overlays []netlink.Link   // for what clusters pass on
 	mac      net.HardwareAddr // of each of them
@@ -48,8 +48,8 @@ func newSpace(t *testing.T) *space {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v", err)
 	}
-	s := &space{t: t, tuns: map[Place]int{}}
-	for place, name := range map[Place]string{Tunnel: linkTunnel, Node: linkNodes, Pod: linkPods, Beside: linkBeside} {
+	s := &space{t: t, tuns: map[Point]int{}}
+	for place, name := range map[Point]string{Tunnel: linkTunnel, Node: linkNodes, Pod: linkPods, Neighbor: linkBeside} {
 		s.tuns[place] = s.tun(name)
 	}
 	s.up("lo")
@@ -224,13 +224,13 @@ func converged[S diff.Spec](s *space, kind converge.Kind[S], want []S) {
 
 // seen is a packet that came out.
 type seen struct {
-	at Place
+	at Point
 	frame
 }
 
 // send writes a packet to the link of a place and gives all that the kernel made of it.
 // The kernel is mostly done with it when the write returns.
-func (s *space) send(from Place, raw []byte) []seen {
+func (s *space) send(from Point, raw []byte) []seen {
 	s.t.Helper()
 	_, err := unix.Write(s.tuns[from], raw)
 	s.must(err, "send from "+string(from))
@@ -240,7 +240,7 @@ func (s *space) send(from Place, raw []byte) []seen {
 func (s *space) drain() []seen {
 	var out []seen
 	buf := make([]byte, 2048)
-	for _, place := range []Place{Tunnel, Pod, Node, Beside} {
+	for _, place := range []Point{Tunnel, Pod, Node, Neighbor} {
 		for {
 			n, err := unix.Read(s.tuns[place], buf)
 			if err != nil {

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/listing"
-	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/internal/webpage"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/matrix"
 )
 
 // Report is what is known of a clusterset at a time.
@@ -221,29 +221,29 @@ func parts(e *matrix.Export) string {
 
 func cellOf(c *matrix.Cell) webpage.Cell {
 	out := webpage.Cell{Class: "no", Text: "no", About: c.Why}
-	if !c.Yes {
+	if !c.Allowed {
 		out.Small = joined([]string{c.Why, c.Source}, "; ")
 		return out
 	}
 	out.Class, out.Text = "yes", "yes"
-	if c.Own {
+	if c.SameCluster {
 		out.Text = "yes, its own"
 	}
-	switch c.Now {
+	switch c.LiveVerdict {
 	case "no":
 		out.Class, out.Text = "no", "allowed, nothing arrives"
 	case "unknown":
 		out.Class, out.Text = "unsure", "allowed, not known to arrive"
 	}
-	asks := joined(listing.Texts(c.Asks()), ", ")
+	asks := joined(listing.Texts(c.ServiceAddrs()), ", ")
 	if asks != "" {
 		asks = "asks " + asks
 	}
 	seen := ""
-	if away := slices.ContainsFunc(c.Trips, func(t explain.Trip) bool { return t.Yes && t.Cluster != c.Cluster }); away {
-		seen = "seen as " + cmp.Or(strings.Join(c.Sees(), ", "), "its pods' own addresses")
+	if away := slices.ContainsFunc(c.Destinations, func(t access.Destination) bool { return t.Allowed && t.Cluster != c.Cluster }); away {
+		seen = "seen as " + cmp.Or(strings.Join(c.ClientAddrs(), ", "), "its pods' own addresses")
 	}
-	out.Small = joined(append([]string{c.Source, asks, seen}, c.NowWhy...), "; ")
+	out.Small = joined(append([]string{c.Source, asks, seen}, c.LiveWhy...), "; ")
 	return out
 }
 

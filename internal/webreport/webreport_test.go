@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/internal/matrix"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric/explain"
 	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/matrix"
 )
 
 var update = flag.Bool("update", false, "write the goldens")
@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the goldens")
 func made(t *testing.T, name string) *Report {
 	t.Helper()
 	address := netip.MustParseAddr("243.0.0.1")
-	trip := explain.Trip{Cluster: "g2", Yes: true, Asked: []netip.Addr{address}, Sources: []string{"242.1.0.0/24"}}
+	destination := access.Destination{Cluster: "g2", Allowed: true, Requested: []netip.Addr{address}, Sources: []string{"242.1.0.0/24"}}
 	r := &Report{
 		Clusterset: name, Made: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), Version: "v1", Topology: "clusterset.yaml",
 		Map: &clustermap.Map{Clusterset: name, Clusters: []clustermap.Cluster{{Name: name, PodCIDRs: []string{"10.7.0.0/16"}, State: clustermap.Up},
@@ -33,7 +33,7 @@ func made(t *testing.T, name string) *Report {
 			ID: name, Name: name, Type: "ClusterSetIP", Ports: []string{"80"}, Policy: "spread", IPs: []netip.Addr{address}, Source: "clusterset.yaml:9",
 			Parts: []matrix.Part{{Cluster: "g2", Ready: "yes", Endpoints: []string{name}}, {Cluster: "g3", Ready: "no"}},
 			Cells: []matrix.Cell{
-				{Cluster: name, Yes: true, Why: name, Source: "clusterset.yaml:12", Trips: []explain.Trip{trip}, Now: "no", NowWhy: []string{name}},
+				{Cluster: name, Allowed: true, Why: name, Source: "clusterset.yaml:12", Destinations: []access.Destination{destination}, LiveVerdict: "no", LiveWhy: []string{name}},
 				{Cluster: "g2", Why: name, Source: "clusterset.yaml:10"}},
 		}}},
 		Findings: []Finding{{By: "validate", Severity: Warning, Place: "clusterset.yaml:3:4", Text: name, Hint: name}},

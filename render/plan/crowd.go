@@ -24,7 +24,7 @@ type crowds struct {
 
 // crowdsOf parts the clusters by all that schema/fabric/reach asks of them besides
 // their names.
-func crowdsOf(want, have *reach.Set) *crowds {
+func crowdsOf(want, have *reach.Model) *crowds {
 	out := &crowds{of: map[string]*crowd{}}
 	w, h := traits(want, have), traits(have, want)
 	bySign := map[string]*crowd{}
@@ -50,7 +50,7 @@ func clusterNames(a, b *fabric.Fabric) []string {
 // traits gives, for each cluster, what decides what it reaches. A group of clusters
 // that have a way to each other is called by the first that is on both sides, so that
 // clusters that come and go change it for nobody else.
-func traits(of, other *reach.Set) map[string]string {
+func traits(of, other *reach.Model) map[string]string {
 	f := of.Fabric()
 	groups := map[string]string{}
 	for _, group := range f.Graph().Groups() {

@@ -81,7 +81,7 @@ func reachOf(want, have *fabric.Fabric) Reach {
 }
 
 type reacher struct {
-	want, have *reach.Set
+	want, have *reach.Model
 	crowds     *crowds
 	changed    bool // some crowd
 	found      map[string]*foundAccess
@@ -284,8 +284,8 @@ func (r *reacher) export(is, was *fabric.Export) {
 			answers = append(answers, r.ask(asked{
 				cluster: cluster, names: names, same: same && !r.crowds.of[cluster].changed,
 				target: Target{Export: cmp.Or(is, was).ID(), Ports: []string{portText(port)}, In: []string{cluster}},
-				is:     func(from string) bool { return has(is, port) && w.Reached(from, port) },
-				was:    func(from string) bool { return has(was, port) && h.Reached(from, port) },
+				is:     func(from string) bool { return has(is, port) && w.ReachableFrom(from, port) },
+				was:    func(from string) bool { return has(was, port) && h.ReachableFrom(from, port) },
 				cause: func(from string, gained bool) (string, bool) {
 					if gained {
 						return exportCause(r.have, was, is, from, cluster, port), false
@@ -299,7 +299,7 @@ func (r *reacher) export(is, was *fabric.Export) {
 	r.put(answers)
 }
 
-func offered(s *reach.Set, e *fabric.Export, cluster string) *reach.Offer {
+func offered(s *reach.Model, e *fabric.Export, cluster string) *reach.Target {
 	if e == nil {
 		return nil
 	}
@@ -326,7 +326,7 @@ func sameReach(a, b *fabric.Export) bool {
 }
 
 // exportCause says what the side that lacks an access lacks.
-func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string, port fabric.Port) string {
+func exportCause(lacks *reach.Model, e, there *fabric.Export, from, cluster string, port fabric.Port) string {
 	path := "exports[" + there.ID() + "]"
 	switch {
 	case e == nil:
@@ -353,7 +353,7 @@ func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string
 func clusterPath(name string) string { return "clusters[" + name + "]" }
 
 // missingCluster gives the path of a cluster that a side has not; empty when it has both.
-func missingCluster(lacks *reach.Set, clusters ...string) string {
+func missingCluster(lacks *reach.Model, clusters ...string) string {
 	for _, name := range clusters {
 		if lacks.Cluster(name) == nil {
 			return clusterPath(name)
@@ -383,8 +383,8 @@ func (r *reacher) pattern(pattern string) {
 		ow, oh := r.want.Dynamic(cluster), r.have.Dynamic(cluster)
 		answers = append(answers, r.ask(asked{
 			cluster: cluster, target: target, same: is == was && !r.crowds.of[cluster].changed,
-			is:  func(from string) bool { return is && ow.Reached(from, fabric.Port{}) },
-			was: func(from string) bool { return was && oh.Reached(from, fabric.Port{}) },
+			is:  func(from string) bool { return is && ow.ReachableFrom(from, fabric.Port{}) },
+			was: func(from string) bool { return was && oh.ReachableFrom(from, fabric.Port{}) },
 			cause: func(from string, gained bool) (string, bool) {
 				lacks, may := r.want, is
 				if gained {
@@ -450,8 +450,8 @@ func (r *reacher) prefixes() {
 				ow, oh := r.want.Prefix(name, p), r.have.Prefix(name, p)
 				answers = append(answers, r.ask(asked{
 					cluster: name, same: same, target: Target{Prefix: p.String(), In: []string{name}},
-					is:  func(from string) bool { return ow.Reached(from, fabric.Port{}) },
-					was: func(from string) bool { return oh.Reached(from, fabric.Port{}) },
+					is:  func(from string) bool { return ow.ReachableFrom(from, fabric.Port{}) },
+					was: func(from string) bool { return oh.ReachableFrom(from, fabric.Port{}) },
 					cause: func(from string, gained bool) (string, bool) {
 						if gained {
 							return prefixCause(r.have, from, name, p), false
@@ -474,7 +474,7 @@ func shown(c *fabric.Cluster) []netip.Prefix {
 		func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
 }
 
-func prefixCause(lacks *reach.Set, from, cluster string, p netip.Prefix) string {
+func prefixCause(lacks *reach.Model, from, cluster string, p netip.Prefix) string {
 	if missing := missingCluster(lacks, cluster, from); missing != "" {
 		return missing
 	}

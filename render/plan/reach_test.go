@@ -123,18 +123,18 @@ func everything(f *fabric.Fabric, patterns []string, prefixes map[string][]netip
 			}
 			for i := range f.Exports {
 				for _, port := range f.Exports[i].Ports {
-					if s.Export(&f.Exports[i], to.Name).Reached(from.Name, port) {
+					if s.Export(&f.Exports[i], to.Name).ReachableFrom(from.Name, port) {
 						out[fmt.Sprintf("%s -> %s:%d/%s in %s", from.Name, f.Exports[i].ID(), port.Port, port.Protocol, to.Name)] = true
 					}
 				}
 			}
 			for _, pattern := range patterns {
-				if f.DynamicExports.Allows(pattern, to.Name) && s.Dynamic(to.Name).Reached(from.Name, fabric.Port{}) {
+				if f.DynamicExports.Allows(pattern, to.Name) && s.Dynamic(to.Name).ReachableFrom(from.Name, fabric.Port{}) {
 					out[fmt.Sprintf("%s -> %s in %s", from.Name, pattern, to.Name)] = true
 				}
 			}
 			for _, p := range prefixes[to.Name] {
-				if s.Prefix(to.Name, p).Reached(from.Name, fabric.Port{}) {
+				if s.Prefix(to.Name, p).ReachableFrom(from.Name, fabric.Port{}) {
 					out[fmt.Sprintf("%s -> %s in %s", from.Name, p, to.Name)] = true
 				}
 			}

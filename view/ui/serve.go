@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/internal/matrix"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/matrix"
 )
 
 func (s *Server) serveMap(w http.ResponseWriter, r *http.Request) {
@@ -120,19 +120,19 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 // with cluster=g1 and export=shop/web, which may be repeated.
 func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.feed.current(r.Context())
-	in := matrix.Input{Place: p.set.Place, Clusters: r.URL.Query()["cluster"], Exports: r.URL.Query()["export"]}
+	in := matrix.Input{Position: p.set.Place, Clusters: r.URL.Query()["cluster"], Exports: r.URL.Query()["export"]}
 	if len(p.set.Fabric.Clusters) <= mostTable {
 		table := health.NewTable(p.set.Fabric, nil)
-		in.First = func(a, b string) (string, string, bool) {
+		in.PreferredLink = func(a, b string) (string, string, bool) {
 			first, ok := table.First(a, b)
 			return first.Local, first.Remote, ok
 		}
 	}
 	if p.head.Live && p.head.Of == "" { // what one cluster's agents report is not enough
-		in.Reports = &arrival.Reports{Agents: p.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
+		in.Reports = &access.AgentReports{Agents: p.agents, Unreachable: map[string]string{}}
 		for _, u := range p.head.Silent {
 			if name, _, _ := strings.Cut(u.Who, "/"); name != "" {
-				in.Reports.Silent[name] = u.Error
+				in.Reports.Unreachable[name] = u.Error
 			}
 		}
 	}

@@ -9,22 +9,21 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func nowhere() Verdict { return Verdict{To: Nowhere} }
+func dropped() Verdict { return Verdict{To: Dropped} }
 
-// site is a cluster's gateway as Allowed looks at it.
-type site struct {
-	*Set
-	own   *fabric.Cluster
-	facts Facts
+// gatewayView is the model as the gateway of a cluster applies it.
+type gatewayView struct {
+	*Model
+	own      *fabric.Cluster
+	backends Backends
 }
 
-// Allowed says where a packet that comes to a gateway of a cluster may come out. All
-// pods are on the gateway's node; nothing was heard of other clusters, so all
-// that they export is ready.
-func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
-	s := site{set, set.clusters[own], facts}
+// Allowed returns where a packet that arrives at a gateway of a cluster may leave it. All pods run
+// on the gateway's node. All exports of other clusters are ready.
+func (m *Model) Allowed(backends Backends, own string, p Packet) Verdict {
+	s := gatewayView{m, m.clusters[own], backends}
 	if s.own == nil {
-		return nowhere()
+		return dropped()
 	}
 	if slices.Contains(s.fabric.DNS.Addresses(), p.Dst.Addr()) {
 		return s.toServer(p)
@@ -35,26 +34,26 @@ func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
 	case Pod, Node:
 		return s.fromInside(p)
 	}
-	return nowhere()
+	return dropped()
 }
 
 // toServer: the address of the node's DNS server is for pods and nodes alone.
-func (s *site) toServer(p Packet) Verdict {
-	if p.From == Tunnel || p.From == Beside {
-		return nowhere()
+func (s *gatewayView) toServer(p Packet) Verdict {
+	if p.From == Tunnel || p.From == Neighbor {
+		return dropped()
 	}
 	return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
 }
 
-func (s *site) fromTunnel(p Packet) Verdict {
+func (s *gatewayView) fromTunnel(p Packet) Verdict {
 	dst := p.Dst.Addr()
 	if p.Via != "" {
 		// A neighbour vouches for its own addresses and, if it passes on, for those behind it.
-		if p.Cluster = s.behind(p.Via, p.Src.Addr()); p.Cluster == "" {
-			return nowhere()
+		if p.Cluster = s.sourceCluster(p.Via, p.Src.Addr()); p.Cluster == "" {
+			return dropped()
 		}
 		if to := s.owner(dst); to != "" {
-			return s.passOn(p, to)
+			return s.transit(p, to)
 		}
 	}
 	if hasGateway(s.own, dst) {
@@ -64,28 +63,28 @@ func (s *site) fromTunnel(p Packet) Verdict {
 		if other && forGateways(p) {
 			return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
 		}
-		return nowhere()
+		return dropped()
 	}
 	if p.unplaced() {
-		return nowhere()
+		return dropped()
 	}
-	if p.Protocol == "tcp" && p.Middle && s.answersVIP(p.Src.Addr()) {
-		return nowhere()
+	if p.Protocol == "tcp" && p.MidFlow && s.answersVIP(p.Src.Addr()) {
+		return dropped()
 	}
-	for _, e := range s.named[dst] {
+	for _, e := range s.exportsAt[dst] {
 		part := e.Part(s.own.Name)
 		if part == nil {
 			continue
 		}
 		if slices.Contains(part.IPs, dst) {
 			if !s.admits(e, p) {
-				return nowhere()
+				return dropped()
 			}
-			return s.backends(e, p)
+			return s.toBackends(e, p)
 		}
 		if pod, ok := s.podOfHost(e, part, dst); ok {
 			if !s.admits(e, p) {
-				return nowhere()
+				return dropped()
 			}
 			return s.ofHost(e, pod, p)
 		}
@@ -103,17 +102,17 @@ func (s *site) fromTunnel(p Packet) Verdict {
 			return Verdict{To: Service, Dst: []netip.AddrPort{p.Dst}}
 		}
 	}
-	return nowhere()
+	return dropped()
 }
 
-// behind gives the cluster whose packets come from an address, if they may come over the
-// link with a neighbour; empty when there is none.
-func (s *site) behind(neighbour string, a netip.Addr) string {
+// sourceCluster returns the cluster that an address belongs to if the link with a neighbor may
+// deliver its packets, or "".
+func (s *gatewayView) sourceCluster(neighbor string, a netip.Addr) string {
 	graph := s.fabric.Graph()
-	if !graph.Linked(s.own.Name, neighbour) {
+	if !graph.Linked(s.own.Name, neighbor) {
 		return ""
 	}
-	from := []string{neighbour}
+	from := []string{neighbor}
 	for i := 0; i < len(from); i++ {
 		c := s.clusters[from[i]]
 		if s.sends(c, a) || hasGateway(c, a) {
@@ -132,7 +131,7 @@ func (s *site) behind(neighbour string, a netip.Addr) string {
 }
 
 // owner gives the other cluster that an address leads to; empty when there is none.
-func (s *site) owner(a netip.Addr) string {
+func (s *gatewayView) owner(a netip.Addr) string {
 	for i := range s.fabric.Clusters {
 		c := &s.fabric.Clusters[i]
 		known := func(list []netip.Prefix) bool {
@@ -150,20 +149,20 @@ func hasGateway(c *fabric.Cluster, a netip.Addr) bool {
 	return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })
 }
 
-// passOn: from cluster to cluster as it is, if this one passes on, but never back to
-// where it came from.
-func (s *site) passOn(p Packet, to string) Verdict {
+// transit forwards a packet of another cluster unchanged, if the cluster forwards transit
+// traffic, but never back to where it came from.
+func (s *gatewayView) transit(p Packet, to string) Verdict {
 	graph := s.fabric.Graph()
 	if way := graph.Paths(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
-		return nowhere()
+		return dropped()
 	}
 	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}
 }
 
 // answersVIP: whoever called that export asked for a clusterset address, and would reset
 // a connection with the export itself.
-func (s *site) answersVIP(a netip.Addr) bool {
-	return slices.ContainsFunc(s.named[a], func(e *fabric.Export) bool {
+func (s *gatewayView) answersVIP(a netip.Addr) bool {
+	return slices.ContainsFunc(s.exportsAt[a], func(e *fabric.Export) bool {
 		return slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name != s.own.Name && slices.Contains(c.IPs, a) })
 	})
 }
@@ -171,8 +170,8 @@ func (s *site) answersVIP(a netip.Addr) bool {
 // ErrorCounts reports whether a gateway of a cluster accepts, out of a tunnel, an ICMP error
 // from an address about a flow whose remote end is another address: from the same cluster,
 // or from one that may forward between the two.
-func (set *Set) ErrorCounts(own string, from, remote netip.Addr) bool {
-	s := site{set, set.clusters[own], nil}
+func (m *Model) ErrorCounts(own string, from, remote netip.Addr) bool {
+	s := gatewayView{m, m.clusters[own], nil}
 	if s.own == nil {
 		return false
 	}
@@ -191,7 +190,7 @@ func (set *Set) ErrorCounts(own string, from, remote netip.Addr) bool {
 }
 
 // leads reports whether there is a path between two clusters without a third one.
-func (s *site) leads(from, to, without string) bool {
+func (s *gatewayView) leads(from, to, without string) bool {
 	graph := s.fabric.Graph()
 	alive := func(a, b string) bool { return a != without && b != without }
 	return len(graph.Paths(from, alive)[to]) > 0
@@ -209,13 +208,13 @@ func forGateways(p Packet) bool {
 }
 
 // admits: an allow list admits the addresses from which a cluster's packets come.
-func (s *site) admits(e *fabric.Export, p Packet) bool {
+func (s *gatewayView) admits(e *fabric.Export, p Packet) bool {
 	return e.Allow == nil || e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr())
 }
 
 // sends: a cluster's packets come from its block, and from its pods' own addresses
 // where it is flat and they mean nothing here.
-func (s *site) sends(c *fabric.Cluster, a netip.Addr) bool {
+func (s *gatewayView) sends(c *fabric.Cluster, a netip.Addr) bool {
 	if c == nil {
 		return false
 	}
@@ -226,34 +225,34 @@ func (s *site) sends(c *fabric.Cluster, a netip.Addr) bool {
 }
 
 // seen: a flat cluster's prefix is reached as it is, unless it overlaps one of ours.
-func (s *site) seen(c *fabric.Cluster, p netip.Prefix) bool {
+func (s *gatewayView) seen(c *fabric.Cluster, p netip.Prefix) bool {
 	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(s.own.PodCIDRs, s.own.ServiceCIDRs), p.Overlaps)
 }
 
-// backends of the own cluster for a port of an export; an echo request is answered by
-// one of them, too.
-func (s *site) backends(e *fabric.Export, p Packet) Verdict {
+// toBackends delivers to the ready backends of the own cluster for a port of an export. Any of them
+// answers an echo request.
+func (s *gatewayView) toBackends(e *fabric.Export, p Packet) Verdict {
 	var ends []netip.AddrPort
 	for _, port := range e.Ports {
 		if p.Protocol != "icmp" && (!strings.EqualFold(port.Protocol, p.Protocol) || port.Port != int(p.Dst.Port())) {
 			continue
 		}
-		for _, ep := range s.facts[e.ID()] {
-			if a, ok := same(ep.Addrs, p.Dst.Addr()); ok && ep.Ready {
+		for _, ep := range s.backends[e.ID()] {
+			if a, ok := sameFamily(ep.Addrs, p.Dst.Addr()); ok && ep.Ready {
 				ends = append(ends, end(a, ep.Ports[PortID(port)], p))
 			}
 		}
 	}
 	if len(ends) == 0 {
-		return nowhere()
+		return dropped()
 	}
 	return Verdict{To: Pod, Dst: ends}
 }
 
-func (s *site) ofHost(e *fabric.Export, pod Endpoint, p Packet) Verdict {
-	a, ok := same(pod.Addrs, p.Dst.Addr())
+func (s *gatewayView) ofHost(e *fabric.Export, pod Backend, p Packet) Verdict {
+	a, ok := sameFamily(pod.Addrs, p.Dst.Addr())
 	if !ok {
-		return nowhere()
+		return dropped()
 	}
 	if i := declared(e, p); i >= 0 {
 		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[PortID(e.Ports[i])], p)}}
@@ -261,7 +260,7 @@ func (s *site) ofHost(e *fabric.Export, pod Endpoint, p Packet) Verdict {
 	if p.Protocol == "icmp" || s.own.Hides(fabric.Family(a)) {
 		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, int(p.Dst.Port()), p)}}
 	}
-	return nowhere()
+	return dropped()
 }
 
 // declared gives the index of the export's port that a packet is for; -1 when there is none.
@@ -273,12 +272,12 @@ func declared(e *fabric.Export, p Packet) int {
 
 // mapped: pods of a mapped block get answers; those of a headless export that have no
 // other address are open to who may reach it.
-func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
+func (s *gatewayView) mapped(m fabric.Mapping, p Packet) Verdict {
 	pod := moved(p.Dst.Addr(), m.Pods)
 	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
 	for _, e := range s.headless[s.own.Name] {
 		part := e.Part(s.own.Name)
-		for _, ep := range s.facts[e.ID()] {
+		for _, ep := range s.backends[e.ID()] {
 			if slices.Contains(ep.Addrs, pod) && host(part, ep) == nil && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
 				return to
 			}
@@ -286,18 +285,18 @@ func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 	}
 	switch {
 	case p.Protocol != "udp":
-		if p.Middle {
+		if p.MidFlow {
 			return to
 		}
 	case s.offered(p.Src) && !s.serves(netip.AddrPortFrom(pod, p.Dst.Port())):
 		return to
 	}
-	return nowhere()
+	return dropped()
 }
 
 // offered: over UDP an answer comes from the port of another cluster's export.
-func (s *site) offered(src netip.AddrPort) bool {
-	for _, e := range s.named[src.Addr()] {
+func (s *gatewayView) offered(src netip.AddrPort) bool {
+	for _, e := range s.exportsAt[src.Addr()] {
 		port := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" && p.Port == int(src.Port()) })
 		for _, part := range e.Clusters {
 			if !port || part.Name == s.own.Name {
@@ -312,10 +311,10 @@ func (s *site) offered(src netip.AddrPort) bool {
 }
 
 // serves: a pod's own UDP port behind an export, at an address that others know.
-func (s *site) serves(at netip.AddrPort) bool {
+func (s *gatewayView) serves(at netip.AddrPort) bool {
 	for _, e := range s.served[s.own.Name] {
 		part := e.Part(s.own.Name)
-		for _, ep := range s.facts[e.ID()] {
+		for _, ep := range s.backends[e.ID()] {
 			for _, port := range e.Ports {
 				known := e.Type != fabric.Headless || host(part, ep) != nil
 				if known && port.Protocol == "UDP" && slices.Contains(ep.Addrs, at.Addr()) && ep.Ports[PortID(port)] == int(at.Port()) {
@@ -328,18 +327,18 @@ func (s *site) serves(at netip.AddrPort) bool {
 }
 
 // unplaced: conntrack places no echo reply without its request.
-func (p Packet) unplaced() bool { return p.Protocol == "icmp" && p.Middle }
+func (p Packet) unplaced() bool { return p.Protocol == "icmp" && p.MidFlow }
 
-func (s *site) fromInside(p Packet) Verdict {
+func (s *gatewayView) fromInside(p Packet) Verdict {
 	if p.unplaced() {
-		return nowhere()
+		return dropped()
 	}
 	dst := p.Dst.Addr()
-	for _, e := range s.named[dst] {
+	for _, e := range s.exportsAt[dst] {
 		part := e.Part(s.own.Name)
 		if slices.Contains(e.VIPs, dst) {
 			if part == nil && !e.Allows(s.own.Name) {
-				return nowhere()
+				return dropped()
 			}
 			return s.clusterset(e, part, p)
 		}
@@ -347,34 +346,34 @@ func (s *site) fromInside(p Packet) Verdict {
 			continue
 		}
 		if slices.Contains(part.IPs, dst) {
-			return s.backends(e, p)
+			return s.toBackends(e, p)
 		}
 		if pod, ok := s.podOfHost(e, part, dst); ok {
 			// Other ports than those declared are for other clusters.
 			if p.Protocol != "icmp" && declared(e, p) < 0 {
-				return nowhere()
+				return dropped()
 			}
 			return s.ofHost(e, pod, p)
 		}
 	}
 	for range s.blocks.of(dst, s.own.Name) {
-		return s.away(p, p.Dst)
+		return s.toTunnel(p, p.Dst)
 	}
 	for prefix, owner := range s.flat.of(dst, s.own.Name) {
 		if s.seen(s.clusters[owner], prefix) {
-			return s.away(p, p.Dst)
+			return s.toTunnel(p, p.Dst)
 		}
 	}
-	return nowhere()
+	return dropped()
 }
 
 // clusterset: the own cluster's backends come first; else another cluster's.
-func (s *site) clusterset(e *fabric.Export, part *fabric.ExportCluster, p Packet) Verdict {
+func (s *gatewayView) clusterset(e *fabric.Export, part *fabric.ExportCluster, p Packet) Verdict {
 	if p.Protocol != "icmp" && declared(e, p) < 0 {
-		return nowhere()
+		return dropped()
 	}
 	if part != nil {
-		if v := s.backends(e, p); v.To != Nowhere {
+		if v := s.toBackends(e, p); v.To != Dropped {
 			return v
 		}
 	}
@@ -383,18 +382,18 @@ func (s *site) clusterset(e *fabric.Export, part *fabric.ExportCluster, p Packet
 		if other.Name == s.own.Name {
 			continue
 		}
-		if a, ok := same(other.IPs, p.Dst.Addr()); ok {
+		if a, ok := sameFamily(other.IPs, p.Dst.Addr()); ok {
 			ends = append(ends, netip.AddrPortFrom(a, p.Dst.Port()))
 		}
 	}
 	if len(ends) == 0 {
-		return nowhere()
+		return dropped()
 	}
-	return s.away(p, ends...)
+	return s.toTunnel(p, ends...)
 }
 
-// away: into a tunnel, with the source that others know it by.
-func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
+// toTunnel sends a packet into a tunnel with the source address of its pod in other clusters.
+func (s *gatewayView) toTunnel(p Packet, dst ...netip.AddrPort) Verdict {
 	v := Verdict{To: Tunnel, Dst: dst}
 	src := p.Src.Addr()
 	fam := fabric.Family(src)
@@ -403,9 +402,9 @@ func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
 		if !s.own.Hides(fam) {
 			continue
 		}
-		for _, ep := range s.facts[e.ID()] {
+		for _, ep := range s.backends[e.ID()] {
 			if h := host(part, ep); h != nil && slices.Contains(ep.Addrs, src) {
-				if a, ok := same(h.IPs, src); ok {
+				if a, ok := sameFamily(h.IPs, src); ok {
 					v.Srcs = []netip.Addr{a}
 					return v
 				}
@@ -430,7 +429,7 @@ func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
 }
 
 // rival: another cluster uses the prefix of a flat one, and could not answer to it.
-func (s *site) rival(src netip.Addr) bool {
+func (s *gatewayView) rival(src netip.Addr) bool {
 	for _, own := range s.own.PodCIDRs {
 		if !own.Contains(src) {
 			continue
@@ -445,7 +444,7 @@ func (s *site) rival(src netip.Addr) bool {
 }
 
 // host: the fixed address of a pod is that of its hostname, or of its ordinal.
-func host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
+func host(part *fabric.ExportCluster, ep Backend) *fabric.Host {
 	for i := range part.Hosts {
 		h := &part.Hosts[i]
 		suffix, ordinal := strings.CutPrefix(h.Name, "*")
@@ -456,21 +455,21 @@ func host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
 	return nil
 }
 
-func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (Endpoint, bool) {
-	for _, ep := range s.facts[e.ID()] {
+func (s *gatewayView) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (Backend, bool) {
+	for _, ep := range s.backends[e.ID()] {
 		if h := host(part, ep); h != nil && slices.Contains(h.IPs, a) {
 			return ep, true
 		}
 	}
-	return Endpoint{}, false
+	return Backend{}, false
 }
 
 func inAny(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// same gives the first address of another one's family.
-func same(list []netip.Addr, as netip.Addr) (netip.Addr, bool) {
+// sameFamily returns the first address of the family of another address.
+func sameFamily(list []netip.Addr, as netip.Addr) (netip.Addr, bool) {
 	i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == as.Is4() })
 	if i < 0 {
 		return netip.Addr{}, false

@@ -2,12 +2,12 @@
 import { h, s, state, plural, cut, ask, failed, empty } from './dom.js';
 import { store } from './store.js';
 
-const verdict = (c) => (c.own ? 'own' : !c.yes ? 'no' : c.now === 'no' ? 'fails' : c.now === 'unknown' ? 'some' : 'yes');
+const verdict = (c) => (c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
 const words = { own: 'own', no: 'no', fails: 'fails now', some: 'not known', yes: 'yes' };
 const tones = { own: 'yes', no: 'no', fails: 'fails', some: 'some', yes: 'yes' };
 
 /** Addresses that the far side sees as source. */
-const sees = (c) => [...new Set((c.trips ?? []).filter((t) => t.yes).flatMap((t) => t.sources ?? []))].sort();
+const sees = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.sources ?? []))].sort();
 
 export function open(main, query, page) {
   const find = h('input', { type: 'search', 'aria-label': 'Find an export or a cluster', placeholder: 'find ( / )', input: () => page.set({ q: find.value.trim() }, true) });
@@ -80,9 +80,9 @@ export function open(main, query, page) {
       const of = verdict(c);
       about.push(h('h3', {}, `From ${name}`), h('p', { class: { yes: 'good', own: 'good', fails: 'bad', some: 'fair', no: 'fair' }[of] }, words[of]), h('p', {}, c.why),
         c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', h('code', {}, c.source)] : '') : '',
-        (c.nowWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
-        sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.yes ? h('p', {}, 'the other side sees the client\'s own address') : '',
-        (c.trips ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.yes ? [t.asked?.length && `asked as ${t.asked.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.served && `handed to ${t.served}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),
+        (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
+        sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
+        (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),
         h('p', {}, h('a', { href: page.link('trace', { from: name, to: e.id }) }, 'show the way')));
     }
     side.replaceChildren(...about.flat());

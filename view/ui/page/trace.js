@@ -26,17 +26,18 @@ function lanesOf(label, steps) {
 }
 
 /** The way that the topology gives, and how it is now. */
-function expected(a, t, now) {
+function expected(a, t) {
+  const now = t.live;
   const from = a.from.pod ? `${a.from.namespace}/${a.from.pod}` : a.from.address || (a.from.node ? 'a process on a node' : 'any pod');
-  const steps = [{ lane: a.from.cluster, title: from, note: (t.asked ?? []).length ? `asks for ${t.asked.join(', ')}` : '' }];
-  if (!t.yes) { steps.push({ lane: t.cluster, title: 'not reached', note: t.why, bad: true }); return steps; }
+  const steps = [{ lane: a.from.cluster, title: from, note: (t.requested ?? []).length ? `asks for ${t.requested.join(', ')}` : '' }];
+  if (!t.allowed) { steps.push({ lane: t.cluster, title: 'not reached', note: t.why, bad: true }); return steps; }
   for (const l of t.links ?? []) {
     const live = now?.hops?.flatMap((x) => x.links).find((k) => k.inUse && k.from.split('/')[0] === l.from.split('/')[0] && k.to.split('/')[0] === l.to.split('/')[0]);
     steps.push({ lane: live?.from ?? l.from, title: 'leaves by a tunnel', note: `${l.driver}${live?.rttMicros ? `, ${millis(live.rttMicros)}` : ''}` });
     steps.push({ lane: live?.to ?? l.to, title: 'comes out of the tunnel', note: (t.sources ?? []).length ? `from ${t.sources.join(', ')}` : '', bad: live && live.state !== 'alive' });
   }
   const bad = now && now.verdict === 'no';
-  steps.push({ lane: t.cluster, title: t.served || 'arrives', note: bad ? (now.why ?? []).join('; ') : (now?.backends ?? []).join(', ') || (t.carried ?? []).join(', '), bad });
+  steps.push({ lane: t.cluster, title: t.backend || 'arrives', note: bad ? (now.why ?? []).join('; ') : (now?.backends ?? []).join(', ') || (t.translated ?? []).join(', '), bad });
   return steps;
 }
 
@@ -70,9 +71,9 @@ export function open(main, query, page) {
     if (!view.from || !view.to) { answer.replaceChildren(empty('Say from where and to what: a cluster (g1) or a pod (g1/shop/client), and a name (web.shop:80), an export (shop/web) or an address.')); return; }
     answer.replaceChildren(h('p', { class: 'faint' }, 'asking...'));
     try { got = await ask(`api/explain?from=${encodeURIComponent(view.from)}&to=${encodeURIComponent(view.to)}`); } catch (err) { got = null; answer.replaceChildren(failed(err)); return; }
-    const yes = got.yes && got.live?.verdict !== 'no';
-    answer.replaceChildren(h('h2', {}, h('span', { class: yes ? 'good' : 'bad' }, got.live?.verdict === 'unknown' ? 'not known' : yes ? 'yes' : 'no'), `: ${got.why}`),
-      ...(got.trips ?? []).map((t) => h('div', { class: 'lanes', tabindex: 0, role: 'region', 'aria-label': `The way to ${t.cluster}` }, lanesOf(`the way to ${t.cluster}`, expected(got, t, got.live?.trips?.find((x) => x.cluster === t.cluster))))),
+    const yes = got.allowed && got.live?.verdict !== 'no';
+    answer.replaceChildren(h('h2', {}, h('span', { class: yes ? 'good' : 'bad' }, got.live?.verdict === 'unknown' ? 'not known' : yes ? 'yes' : 'no'), `: ${got.live?.why ?? got.why}`),
+      ...(got.destinations ?? []).map((t) => h('div', { class: 'lanes', tabindex: 0, role: 'region', 'aria-label': `The way to ${t.cluster}` }, lanesOf(`the way to ${t.cluster}`, expected(got, t)))),
       ...(got.live?.missing ?? []).map((m) => h('p', { class: 'bad' }, m)), ...(got.live?.unknown ?? []).map((m) => h('p', { class: 'fair' }, m)),
       got.lines?.length ? h('div', {}, h('h3', {}, 'Because of'), h('table', {}, h('thead', {}, h('tr', {}, ['line', 'path', 'says'].map((t) => h('th', { scope: 'col' }, t)))), h('tbody', {}, got.lines.map((l) => h('tr', {}, h('td', { class: 'key' }, h('code', {}, l.source || '')), h('td', {}, h('code', {}, l.path)), h('td', {}, l.text)))))) : '');
   }

@@ -1,4 +1,4 @@
-package arrival
+package access
 
 import (
 	"net/netip"
@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/explain"
 )
 
 // two are clusters g1 and g2 with a gateway each; g2 exports shop/web.
@@ -59,7 +60,9 @@ func agent(cluster, node string) status.Status {
 	return s
 }
 
-func TestLook(t *testing.T) {
+func gatewaysA(string, string) (local, remote string, ok bool) { return "a", "a", true }
+
+func TestLive(t *testing.T) {
 	t.Parallel()
 	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; not known to arrive: "
 	type agents = []status.Status
@@ -80,98 +83,103 @@ func TestLook(t *testing.T) {
 	})
 	fine := all(func(_, _, _ *status.Status) {})
 	for name, c := range map[string]struct {
-		reports Reports
+		reports AgentReports
 		verdict string
 		why     string
 		missing string // one of them
 		unknown string
 	}{
-		"all is well": {Reports{Agents: fine}, Arrives,
+		"all is well": {AgentReports{Agents: fine}, Delivered,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
-		"no link is alive": {Reports{Agents: break2(status.Disconnected)}, Fails,
+		"no link is alive": {AgentReports{Agents: break2(status.Disconnected)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "gateway g2/a has no link that is alive", ""},
-		"the link is not up yet": {Reports{Agents: break2(status.Connecting)}, Fails,
+		"the link is not up yet": {AgentReports{Agents: break2(status.Connecting)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "", ""},
-		"one end hears nothing": {Reports{Agents: all(func(_, _, g2a *status.Status) {
+		"one end hears nothing": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {
 			g2a.Connections[0].Status = status.Disconnected
-		})}, Fails, nothing + "no link between g1 and g2 is alive", "", ""},
-		"a node has no way": {Reports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Paths = nil })}, Unknown,
+		})}, NotDelivered, nothing + "no link between g1 and g2 is alive", "", ""},
+		"a node has no way": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Paths = nil })}, Unknown,
 			maybe + "g1-w of g1 has no path to g2 that is alive", "", ""},
-		"no node has a way": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		"no node has a way": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Paths[0].Rank, g1w.Paths[0].Rank = "down", "down"
-		})}, Fails, nothing + "no node of g1 has a way to g2 that is alive", "", ""},
-		"no backend is ready": {Reports{Agents: unready}, Fails,
+		})}, NotDelivered, nothing + "no node of g1 has a way to g2 that is alive", "", ""},
+		"no backend is ready": {AgentReports{Agents: unready}, NotDelivered,
 			nothing + "no backend of shop/web is ready in g2", "no backend of shop/web is ready in g2", ""},
-		"backends not heard of": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		"backends not heard of": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Exports[0].Clusters[0].Ready, g1w.Exports[0].Clusters[0].Ready = "no", "no"
-		})}, Fails, nothing + "g1 has not heard of a ready backend of shop/web in g2", "", ""},
-		"nothing heard": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		})}, NotDelivered, nothing + "g1 has not heard of a ready backend of shop/web in g2", "", ""},
+		"nothing heard": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Exports[0].Clusters[0].Ready, g1w.Exports[0].Clusters[0].Ready = status.Unknown, status.Unknown
 		})}, Unknown, maybe + "not all nodes of g1 have heard from g2 which backends are ready", "", ""},
-		"the target is not reached": {Reports{Agents: fine[:2], Silent: map[string]string{"g2": "timeout"}}, Unknown,
+		"the target is not reached": {AgentReports{Agents: fine[:2], Unreachable: map[string]string{"g2": "timeout"}}, Unknown,
 			maybe + "no agent of g2 answered: timeout; g1 heard last that ready backends of shop/web there: yes", "",
 			"no agent of g2 answered: timeout"},
-		"the target is not reached, and had none": {Reports{Agents: unready[:2]}, Fails,
+		"the target is not reached, and had none": {AgentReports{Agents: unready[:2]}, NotDelivered,
 			nothing + "g1 has not heard of a ready backend of shop/web in g2", "", "no agent of g2 answered"},
-		"the client's cluster is not reached": {Reports{Agents: fine[2:]}, Unknown, maybe + "no agent of g1 answered", "",
+		"the client's cluster is not reached": {AgentReports{Agents: fine[2:]}, Unknown, maybe + "no agent of g1 answered", "",
 			"no agent of g1 answered"},
-		"nobody is": {Reports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
-		"names are not answered": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Mute, g1w.Mute = true, true })}, Fails,
+		"nobody is": {AgentReports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
+		"names are not answered": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Mute, g1w.Mute = true, true })}, NotDelivered,
 			nothing + "names of clusterset.local are not answered on g1-a, g1-w of g1", "", ""},
-		"names are not answered on one": {Reports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Mute = true })}, Unknown,
+		"names are not answered on one": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Mute = true })}, Unknown,
 			maybe + "names of clusterset.local are not answered on g1-w of g1", "", ""},
-		"the cluster's DNS does not ask": {Reports{Agents: fine, Unresolved: map[string]string{"g1": "no block"}}, Unknown,
+		"the cluster's DNS does not ask": {AgentReports{Agents: fine, Unresolved: map[string]string{"g1": "no block"}}, Unknown,
 			maybe + "pods of g1 may not resolve names of the clusterset", "g1: no block", ""},
-		"another fabric": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Digest, g1w.Digest = "4567", "4567" })}, Unknown,
+		"another fabric": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Digest, g1w.Digest = "4567", "4567" })}, Unknown,
 			maybe + "different fabrics are in force", "different fabrics are in force: 0123 in g2; 4567 in g1", ""},
-		"an older export": {Reports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
+		"an older export": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
 			maybe + "g2/g2-a follows another fabric than the topology gives",
 			"g2/g2-a follows another fabric (0123) than the topology gives: other ports of shop/web", ""},
-		"no such export yet": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Exports, g1w.Exports = nil, nil })}, Fails,
+		"no such export yet": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Exports, g1w.Exports = nil, nil })}, NotDelivered,
 			nothing + "agents of g1 know no shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},
-		"not open yet": {Reports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Allow = []string{"g3"} })}, Fails,
+		"not open yet": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Allow = []string{"g3"} })}, NotDelivered,
 			nothing + "as agents of g2 have it, shop/web is not open to g1", "", ""},
-		"a pass failed": {Reports{Agents: all(func(_, _, g2a *status.Status) { g2a.LastPass.Failed = []string{"nft: no"} })}, Unknown,
+		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.LastPass.Failed = []string{"nft: no"} })}, Unknown,
 			maybe + "g2/g2-a did not bring everything in force", "g2/g2-a: nft: no", ""},
-		"no backend, and the reason": {Reports{Agents: func() agents {
+		"no backend, and the reason": {AgentReports{Agents: func() agents {
 			list := slices.Clone(unready)
 			list[2].Problems = []status.Problem{
 				{Path: "exports[shop/web].clusters[g2]", Code: "service-type", Text: "it is of type ExternalName"},
 				{Path: "exports[shop/other].clusters[g2]", Code: "service-missing", Text: "of another export"},
 			}
 			return list
-		}()}, Fails, nothing + "no backend of shop/web is ready in g2: it is of type ExternalName", "", ""},
-		"pods outside of podCIDRs on a node": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+		}()}, NotDelivered, nothing + "no backend of shop/web is ready in g2: it is of type ExternalName", "", ""},
+		"pods outside of podCIDRs on a node": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {
 			g1w.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
 		})}, Unknown, maybe + "pods of g1 on g1-w are outside of its podCIDRs, and their packets are dropped", "g1/g1-w: pods are outside", ""},
-		"all pods outside of podCIDRs": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		"all pods outside of podCIDRs": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
 			g1w.Problems = g1a.Problems
-		})}, Fails, nothing + "pods of g1 on g1-a, g1-w are outside of its podCIDRs, and their packets are dropped", "", ""},
-		"the export's address is on a network of a node": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+		})}, NotDelivered, nothing + "pods of g1 on g1-a, g1-w are outside of its podCIDRs, and their packets are dropped", "", ""},
+		"the export's address is on a network of a node": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {
 			g1w.Problems = []status.Problem{{Path: "exports[shop/web].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
 		})}, Unknown, maybe + "shop/web of g2 has the address of a network that g1-w of g1 is connected to",
 			"g1/g1-w: shop/web of g2: on a network", ""},
-		"the export's address is on a network of all nodes": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		"the export's address is on a network of all nodes": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1w.Problems = []status.Problem{{Path: "exports[shop/web].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
 			g1a.Problems = g1w.Problems
-		})}, Fails, nothing + "shop/web of g2 has the address of a network that g1-a, g1-w of g1 is connected to", "", ""},
-		"another export's address is on a network": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+		})}, NotDelivered, nothing + "shop/web of g2 has the address of a network that g1-a, g1-w of g1 is connected to", "", ""},
+		"another export's address is on a network": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {
 			g1w.Problems = []status.Problem{{Path: "exports[shop/other].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
-		})}, Arrives, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
-		"a gateway's agent is gone": {Reports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agent("g1", "g1-x") })}, Arrives,
+		})}, Delivered, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
+		"a gateway's agent is gone": {AgentReports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agent("g1", "g1-x") })}, Delivered,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", "the agent of gateway g1/a does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := explain.New(two(), func(string, string) (string, string, bool) { return "a", "a", true })
-			a, err := set.Ask(explain.From{Cluster: "g1"}, explain.To{Export: "shop/web"})
-			if err != nil || !a.Yes {
+			set := New(two(), Options{PreferredLink: gatewaysA})
+			from, to := Source{Cluster: "g1"}, Target{Export: "shop/web"}
+			a, err := set.Explain(from, to)
+			if err != nil || !a.Yes() || a.Live != nil || a.Reason() != a.Why {
 				t.Fatalf("the topology does not allow it: %+v, %v", a, err)
 			}
-			seen := Look(two(), a, c.reports)
-			if seen == nil || seen.Verdict != c.verdict || a.Why != c.why || a.Yes != (c.verdict == Arrives) {
-				t.Fatalf("%v: %s\n%+v", a.Yes, a.Why, seen)
+			a, err = set.WithReports(c.reports).Explain(from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := a.Live
+			if seen == nil || seen.Verdict != c.verdict || a.Reason() != c.why || a.Yes() != (c.verdict == Delivered) || !a.Allowed {
+				t.Fatalf("%v: %s\n%+v", a.Allowed, a.Reason(), seen)
 			}
 			if c.missing != "" && !slices.Contains(seen.Missing, c.missing) {
 				t.Errorf("missing: %s", strings.Join(seen.Missing, "\n"))
@@ -183,16 +191,16 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookOfNo leaves an answer alone that is no already.
-func TestLookOfNo(t *testing.T) {
+// TestLiveDenied: reports do not change an answer that the topology denies.
+func TestLiveDenied(t *testing.T) {
 	t.Parallel()
-	set := explain.New(two(), func(string, string) (string, string, bool) { return "", "", false })
-	a, err := set.Ask(explain.From{Cluster: "g1"}, explain.To{Export: "shop/nothing"})
+	set := New(two(), Options{})
+	a, err := set.Explain(Source{Cluster: "g1"}, Target{Export: "shop/nothing"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	why := a.Why
-	if seen := Look(two(), a, Reports{}); seen != nil || a.Why != why || a.Yes {
-		t.Errorf("%+v", a)
+	b, err := set.WithReports(AgentReports{}).Explain(Source{Cluster: "g1"}, Target{Export: "shop/nothing"})
+	if diff := cmp.Diff(a, b, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil || b.Yes() || b.Live != nil {
+		t.Errorf("%+v, %v\n%s", b, err, diff)
 	}
 }

@@ -1,7 +1,6 @@
-// Package matrix says who may reach which export: one row an export, one cell a cluster,
-// with the line of the topology that decides it and the addresses that each side sees. It
-// asks schema/fabric/explain for each cell and, of what agents report, internal/arrival; it
-// decides nothing itself. It is pure.
+// Package matrix returns who can reach which export: one row per export, one cell per cluster, with
+// the line of the topology that decides and the addresses on each side. A cell is an answer of
+// package access; matrix decides nothing itself. It is pure.
 package matrix
 
 import (
@@ -10,28 +9,26 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/explain"
 )
 
-// How much a matrix holds at most: a person reads no more, and each cell costs the way of
-// a packet.
+// Limits of a matrix. Nobody reads a larger one, and each cell traces packets.
 const (
 	MaxClusters = 64
 	MaxExports  = 512
 )
 
-// Input is what a matrix is made of, beside the fabric.
+// Input is what a matrix contains, apart from the fabric.
 type Input struct {
-	// First gives the gateways of the link that a pair of clusters prefers; nil = not told.
-	First explain.First
-	// Place gives file:line of a path of the topology; nil = not told.
-	Place func(path string) string
-	// Reports are what agents say; nil = nobody was asked.
-	Reports *arrival.Reports
-	// Clusters and Exports (namespace/name) are those to show; none = all, up to
+	// PreferredLink returns the gateways of the link that a pair of clusters prefers; nil = not known.
+	PreferredLink access.PreferredLink
+	// Position returns file:line of a topology path; nil = not known.
+	Position func(path string) string
+	// Reports are those of agents; nil = no agent was asked.
+	Reports *access.AgentReports
+	// Clusters and Exports (namespace/name) are the columns and rows; empty = all, up to
 	// MaxClusters and MaxExports.
 	Clusters, Exports []string
 }
@@ -74,67 +71,63 @@ type Part struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// Cell says whether the pods of one cluster may reach an export.
+// Cell is whether the pods of one cluster can reach an export.
 type Cell struct {
-	Cluster string `json:"cluster"`
-	Yes     bool   `json:"yes"`
-	Own     bool   `json:"own,omitempty"` // the cluster exports it itself
-	Why     string `json:"why"`
-	Path    string `json:"path,omitempty"`   // of the topology, that decides it
-	Source  string `json:"source,omitempty"` // file:line of Path
-	// Trips are the ways to the exporting clusters: what the client asks for, over which
-	// links, and as whom the other side sees it.
-	Trips []explain.Trip `json:"trips"`
-	// Now is whether it arrives, as agents report: yes | no | unknown; empty: nobody was
-	// asked, or the topology does not allow it.
-	Now string `json:"now,omitempty"`
-	// NowWhy says why not.
-	NowWhy []string `json:"nowWhy,omitempty"`
+	Cluster     string `json:"cluster"`
+	Allowed     bool   `json:"allowed"`
+	SameCluster bool   `json:"sameCluster,omitempty"` // the cluster exports it
+	Why         string `json:"why"`
+	Path        string `json:"path,omitempty"`   // of the topology, that decides
+	Source      string `json:"source,omitempty"` // file:line of Path
+	// Destinations are the exporting clusters with the path to them, without live parts.
+	Destinations []access.Destination `json:"destinations"`
+	// LiveVerdict is whether traffic arrives, as agents report: yes | no | unknown. It is empty if
+	// no agent was asked or the topology does not allow it.
+	LiveVerdict string   `json:"liveVerdict,omitempty"`
+	LiveWhy     []string `json:"liveWhy,omitempty"` // unless yes
 }
 
-// Sees gives the addresses, ranges and prefixes as which other clusters see the client;
-// none where they see its own, or it stays in its cluster.
-func (c *Cell) Sees() []string {
+// ClientAddrs returns the addresses, ranges and prefixes of the client in other clusters. It is
+// empty if the client keeps its own address or stays in its cluster.
+func (c *Cell) ClientAddrs() []string {
 	var out []string
-	for i := range c.Trips {
-		if c.Trips[i].Yes {
-			out = append(out, c.Trips[i].Sources...)
+	for i := range c.Destinations {
+		if c.Destinations[i].Allowed {
+			out = append(out, c.Destinations[i].Sources...)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// Asks gives the addresses that the client asks for where it reaches the export.
-func (c *Cell) Asks() []netip.Addr {
+// ServiceAddrs returns the addresses that the client connects to.
+func (c *Cell) ServiceAddrs() []netip.Addr {
 	var out []netip.Addr
-	for i := range c.Trips {
-		if c.Trips[i].Yes {
-			out = append(out, c.Trips[i].Asked...)
+	for i := range c.Destinations {
+		if c.Destinations[i].Allowed {
+			out = append(out, c.Destinations[i].Requested...)
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return slices.Compact(out)
 }
 
-// builder is a matrix in the making.
+// builder is a matrix while New computes it.
 type builder struct {
 	Input
 	fabric *fabric.Fabric
-	asked  *explain.Clusterset
+	access *access.Set
 	out    *Matrix
 }
 
-// New makes the matrix of a fabric, which must not change while it does. The error says
-// that it has no such cluster or export as the input names.
+// New returns the matrix of a fabric, which must not change meanwhile. It fails if the input names
+// an unknown cluster or export.
 func New(f *fabric.Fabric, in Input) (*Matrix, error) {
-	if in.First == nil {
-		in.First = func(string, string) (string, string, bool) { return "", "", false }
+	if in.Position == nil {
+		in.Position = func(string) string { return "" }
 	}
-	if in.Place == nil {
-		in.Place = func(string) string { return "" }
-	}
-	b := &builder{Input: in, fabric: f, asked: explain.New(f, in.First), out: &Matrix{Clusterset: f.Name, Exports: []Export{}}}
+	b := &builder{Input: in, fabric: f, out: &Matrix{Clusterset: f.Name, Exports: []Export{}},
+		access: access.New(f, access.Options{PreferredLink: in.PreferredLink, Reports: in.Reports})}
 	b.out.Clusters, b.out.MoreClusters = chosen(in.Clusters, slices.Sorted(slices.Values(f.ClusterNames())), MaxClusters)
 	for _, name := range b.out.Clusters {
 		if f.Cluster(name) == nil {
@@ -178,7 +171,7 @@ func (b *builder) rows() []Export {
 		e := &b.fabric.Exports[i]
 		row := Export{
 			ID: e.ID(), Name: e.Name + "." + e.Namespace + ".svc." + b.fabric.Domain, Type: e.Type,
-			Source: b.Place("exports[" + e.ID() + "]"), Affinity: e.Affinity, IPs: e.VIPs, Allow: e.Allow,
+			Source: b.Position("exports[" + e.ID() + "]"), Affinity: e.Affinity, IPs: e.VIPs, Allow: e.Allow,
 		}
 		if e.Type == fabric.ClusterSetIP {
 			row.Policy = e.Balance.Policy
@@ -222,20 +215,20 @@ func (b *builder) reported(rows []Export) []Export {
 				byID[id] = at
 				rows = append(rows, Export{
 					ID: id, Name: e.Name + "." + e.Namespace + ".svc." + b.fabric.Domain, Type: e.Type, Dynamic: true,
-					Source: b.Place("dynamicExports"), Ports: e.Ports, Policy: e.Policy,
+					Source: b.Position("dynamicExports"), Ports: e.Ports, Policy: e.Policy,
 				})
 			}
 			for k := range e.Clusters {
-				rows[at].hear(s.Cluster, &e.Clusters[k])
+				rows[at].mergeReport(s.Cluster, &e.Clusters[k])
 			}
 		}
 	}
 	return rows
 }
 
-// hear takes what an agent says of a part. Its own cluster knows best; of the others, yes
-// counts more than no, and that more than nothing.
-func (e *Export) hear(teller string, said *status.ExportCluster) {
+// mergeReport adds an agent's report about a part. Agents of the exporting cluster take precedence;
+// among others, yes takes precedence over no, and no over unknown.
+func (e *Export) mergeReport(reporter string, said *status.ExportCluster) {
 	i := slices.IndexFunc(e.Parts, func(p Part) bool { return p.Cluster == said.Name })
 	if i < 0 {
 		if !e.Dynamic {
@@ -246,34 +239,30 @@ func (e *Export) hear(teller string, said *status.ExportCluster) {
 	}
 	p := &e.Parts[i]
 	rank := []string{status.Unknown, "no", "yes"}
-	if teller == said.Name && len(said.Backends) >= len(p.Endpoints) {
+	if reporter == said.Name && len(said.Backends) >= len(p.Endpoints) {
 		p.Ready, p.Endpoints = said.Ready, said.Backends
 	} else if len(p.Endpoints) == 0 && slices.Index(rank, said.Ready) > slices.Index(rank, p.Ready) {
 		p.Ready = said.Ready
 	}
 }
 
-// fill asks for each cluster.
+// fill adds the cells of a row.
 func (b *builder) fill(row *Export) error {
 	slices.SortFunc(row.Parts, func(a, b Part) int { return strings.Compare(a.Cluster, b.Cluster) })
 	for _, name := range b.out.Clusters {
-		answer, err := b.asked.Ask(explain.From{Cluster: name}, explain.To{Export: row.ID})
+		a, err := b.access.Explain(access.Source{Cluster: name}, access.Target{Export: row.ID})
 		if err != nil {
-			return fmt.Errorf("ask for %s from %s: %w", row.ID, name, err)
+			return fmt.Errorf("explain %s from %s: %w", row.ID, name, err)
 		}
-		c := Cell{Cluster: name, Own: row.exportedBy(name), Yes: answer.Yes, Why: answer.Why, Trips: answer.Trips}
-		if row.Dynamic {
-			c.dynamic(row)
-		}
-		c.decide()
-		c.Source = b.Place(c.Path)
-		if b.Reports != nil && c.Yes && !row.Dynamic {
-			if now := arrival.Look(b.fabric, answer, *b.Reports); now != nil {
-				c.Now = now.Verdict
-				if c.Now != arrival.Arrives {
-					c.NowWhy = reasons(now)
-				}
+		c := Cell{Cluster: name, Allowed: a.Allowed, SameCluster: row.exportedBy(name), Why: a.Why, Path: a.DecidedBy,
+			Source: b.Position(a.DecidedBy), Destinations: a.Destinations}
+		if a.Live != nil {
+			if c.LiveVerdict = a.Live.Verdict; c.LiveVerdict != access.Delivered {
+				c.LiveWhy = a.LiveReasons()
 			}
+		}
+		for i := range c.Destinations {
+			c.Destinations[i].Live = nil
 		}
 		row.Cells = append(row.Cells, c)
 	}
@@ -282,44 +271,4 @@ func (b *builder) fill(row *Export) error {
 
 func (e *Export) exportedBy(cluster string) bool {
 	return slices.ContainsFunc(e.Parts, func(p Part) bool { return p.Cluster == cluster })
-}
-
-// dynamic leaves of the trips those to clusters that do export it now.
-func (c *Cell) dynamic(row *Export) {
-	c.Trips = slices.DeleteFunc(c.Trips, func(t explain.Trip) bool { return !row.exportedBy(t.Cluster) })
-	if c.Own {
-		c.Trips = append(c.Trips, explain.Trip{Cluster: c.Cluster, Yes: true, Decided: "dynamicExports", Served: "pods of " + row.ID})
-	}
-	if c.Yes = slices.ContainsFunc(c.Trips, func(t explain.Trip) bool { return t.Yes }); c.Yes {
-		c.Why = "pods of " + c.Cluster + " reach " + row.ID + ", which clusters export by themselves"
-	}
-}
-
-// decide finds the path of the topology that decides: of the first trip that has the answer
-// of the whole, the own cluster's before those of others.
-func (c *Cell) decide() {
-	for _, own := range []bool{true, false} {
-		for i := range c.Trips {
-			if t := &c.Trips[i]; t.Yes == c.Yes && (t.Cluster == c.Cluster) == own {
-				c.Path = t.Decided
-				return
-			}
-		}
-	}
-	if c.Path == "" {
-		c.Path = "dynamicExports"
-	}
-}
-
-// reasons gives why nothing is known to arrive, each once.
-func reasons(now *arrival.Live) []string {
-	var out []string
-	for _, t := range now.Trips {
-		for _, why := range t.Why {
-			if t.Verdict == now.Verdict && !slices.Contains(out, why) {
-				out = append(out, why)
-			}
-		}
-	}
-	return out
 }

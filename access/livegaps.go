@@ -1,4 +1,4 @@
-package arrival
+package access
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 )
 
 // clusters says what is missing in the clusters on the way.
-func (l *live) clusters() {
+func (l *liveCheck) clusters() {
 	var names []string
-	for i := range l.out.Trips {
-		names = append(names, l.concerned(&l.out.Trips[i])...)
+	for t := range l.allowed() {
+		names = append(names, l.concerned(t)...)
 	}
 	names = slices.Compact(sorted(names))
 	for _, name := range names {
 		for i := range l.fabric.Cluster(name).Gateways {
 			l.gateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])
 		}
-		for _, s := range l.agents[name] {
+		for _, s := range l.byCluster[name] {
 			l.agent(s)
 		}
 	}
@@ -40,7 +40,7 @@ func (l *live) clusters() {
 }
 
 // agent says what keeps an agent from doing what the topology says.
-func (l *live) agent(s *status.Status) {
+func (l *liveCheck) agent(s *status.Status) {
 	where := s.Cluster + "/" + s.Node
 	if s.Digest == "" {
 		l.missing("%s has no fabric yet", where)
@@ -63,15 +63,15 @@ func (l *live) agent(s *status.Status) {
 	}
 }
 
-func (l *live) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
+func (l *liveCheck) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
 
 // gateway reports problems with a gateway of the topology: whether its node answers,
 // and whether a link to it is alive.
-func (l *live) gateway(own *fabric.Cluster, g *fabric.Gateway) {
+func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 	name := own.Name + "/" + g.Name
 	states := map[string]int{}
-	for _, t := range l.out.Trips {
-		for _, h := range t.Hops {
+	for t := range l.allowed() {
+		for _, h := range t.Live.Hops {
 			for _, k := range h.Links {
 				if k.From == name || k.To == name {
 					states[k.State]++
@@ -79,23 +79,23 @@ func (l *live) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 			}
 		}
 	}
-	i := slices.IndexFunc(l.agents[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.Picked() && s.Gateway == g.Name })
+	i := slices.IndexFunc(l.byCluster[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.Picked() && s.Gateway == g.Name })
 	answers := i >= 0
 	switch lives := states[Alive] > 0; {
-	case answers && l.agents[own.Name][i].Drained:
+	case answers && l.byCluster[own.Name][i].Drained:
 		l.missing("gateway %s is drained", name)
 	case !lives && states[Down]+states[Connecting] > 0 && !answers:
 		l.missing("gateway %s is down: no link to it is alive, and its agent does not answer", name)
 	case !lives && states[Down]+states[Connecting] > 0:
 		l.missing("gateway %s has no link that is alive", name)
-	case !answers && len(l.agents[own.Name]) > 0:
+	case !answers && len(l.byCluster[own.Name]) > 0:
 		l.unknown("the agent of gateway %s does not answer", name)
 	}
 }
 
 // differs says in what the fabric of an agent is not that of the topology, as far as it
 // tells. Public keys are not known without the root key, nor is the digest.
-func (l *live) differs(s *status.Status) []string {
+func (l *liveCheck) differs(s *status.Status) []string {
 	var out []string
 	f := l.fabric
 	for i := range s.Clusters {

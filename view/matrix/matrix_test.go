@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -53,11 +53,11 @@ func world() *fabric.Fabric {
 	return f
 }
 
-func place(path string) string { return "clusterset.yaml of " + path }
+func position(path string) string { return "clusterset.yaml of " + path }
 
 // heard is what the agents of g1 and g2 say: the link is alive, g2 has one backend of web
 // and none of db, and g1 made an export of its own.
-func heard() *arrival.Reports {
+func heard() *access.AgentReports {
 	exports := func(of ...status.Export) []status.Export {
 		return append(of, status.Export{Namespace: "team-a", Name: "bot", Type: fabric.ClusterSetIP, Ports: []string{"80/TCP"}, Dynamic: true,
 			Clusters: []status.ExportCluster{{Name: "g1", Ready: "yes"}}})
@@ -83,7 +83,7 @@ func heard() *arrival.Reports {
 		}
 		known = append(known, k)
 	}
-	return &arrival.Reports{Agents: []status.Status{
+	return &access.AgentReports{Agents: []status.Status{
 		{Cluster: "g1", Node: "g1-gw", Gateway: "a", Digest: "d", Ready: true, Paths: path("g2"), Connections: link("g2"), Exports: exports(web, db), Clusters: known},
 		{Cluster: "g2", Node: "g2-gw", Gateway: "a", Digest: "d", Ready: true, Paths: path("g1"), Connections: link("g1"), Exports: exports(own, db), Clusters: known},
 	}}
@@ -105,7 +105,7 @@ func cell(t *testing.T, m *Matrix, export, from string) *Cell {
 // TestCells: who reaches what, and which line says so.
 func TestCells(t *testing.T) {
 	t.Parallel()
-	m, err := New(world(), Input{Place: place})
+	m, err := New(world(), Input{Position: position})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,16 +123,16 @@ func TestCells(t *testing.T) {
 		{"shop/mail", "g1", false, false, "exports[shop/mail]"},
 	} {
 		c := cell(t, m, want.export, want.from)
-		if c.Yes != want.yes || c.Own != want.own || c.Path != want.path || c.Source != place(want.path) {
-			t.Errorf("%s from %s: yes %v, own %v, %s; want %v, %v, %s", want.export, want.from, c.Yes, c.Own, c.Source, want.yes, want.own, want.path)
+		if c.Allowed != want.yes || c.SameCluster != want.own || c.Path != want.path || c.Source != position(want.path) {
+			t.Errorf("%s from %s: yes %v, own %v, %s; want %v, %v, %s", want.export, want.from, c.Allowed, c.SameCluster, c.Source, want.yes, want.own, want.path)
 		}
 	}
 	c := cell(t, m, "shop/web", "g1")
-	if got := fmt.Sprint(c.Asks(), c.Sees()); got != "[243.0.0.2] [242.1.0.1]" {
+	if got := fmt.Sprint(c.ServiceAddrs(), c.ClientAddrs()); got != "[243.0.0.2] [242.1.0.1]" {
 		t.Errorf("g1 asks for and is seen as %s", got)
 	}
-	if c := cell(t, m, "shop/web", "g2"); c.Sees() != nil {
-		t.Errorf("within a cluster the client is seen as %v", c.Sees())
+	if c := cell(t, m, "shop/web", "g2"); c.ClientAddrs() != nil {
+		t.Errorf("within a cluster the client is seen as %v", c.ClientAddrs())
 	}
 }
 
@@ -141,12 +141,12 @@ func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	f := world()
 	f.Clusters[0].Gateways = []fabric.Gateway{{Name: "a", Node: "far-gw"}}
-	m, err := New(f, Input{Place: place})
+	m, err := New(f, Input{Position: position})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := cell(t, m, "shop/web", "far")
-	if c.Yes || c.Path != "exports[shop/web].allow" || c.Why != "the allow list of shop/web does not have far" {
+	if c.Allowed || c.Path != "exports[shop/web].allow" || c.Why != "the allow list of shop/web does not have far" {
 		t.Errorf("far: %+v", c)
 	}
 }
@@ -154,7 +154,7 @@ func TestNotAllowed(t *testing.T) {
 // TestHeard: what agents report of backends and ways is in the matrix, and their own exports.
 func TestHeard(t *testing.T) {
 	t.Parallel()
-	m, err := New(world(), Input{Place: place, Reports: heard()})
+	m, err := New(world(), Input{Position: position, Reports: heard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,18 +179,19 @@ func TestHeard(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	for _, c := range []struct{ export, from, now string }{
-		{"shop/web", "g1", arrival.Arrives},
-		{"shop/db", "g1", arrival.Fails},
+		{"shop/web", "g1", access.Delivered},
+		{"shop/db", "g1", access.NotDelivered},
 		{"shop/web", "far", ""},
+		{"team-a/bot", "g2", access.Delivered},
 	} {
-		if got := cell(t, m, c.export, c.from).Now; got != c.now {
-			t.Errorf("%s from %s now: %q, want %q (%v)", c.export, c.from, got, c.now, cell(t, m, c.export, c.from).NowWhy)
+		if got := cell(t, m, c.export, c.from).LiveVerdict; got != c.now {
+			t.Errorf("%s from %s now: %q, want %q (%v)", c.export, c.from, got, c.now, cell(t, m, c.export, c.from).LiveWhy)
 		}
 	}
-	if c := cell(t, m, "team-a/bot", "g2"); !c.Yes || len(c.Trips) != 1 || c.Trips[0].Cluster != "g1" {
+	if c := cell(t, m, "team-a/bot", "g2"); !c.Allowed || len(c.Destinations) != 1 || c.Destinations[0].Cluster != "g1" {
 		t.Errorf("a dynamic export from g2: %+v", c)
 	}
-	if c := cell(t, m, "team-a/bot", "g1"); !c.Yes || !c.Own {
+	if c := cell(t, m, "team-a/bot", "g1"); !c.Allowed || !c.SameCluster {
 		t.Errorf("a dynamic export from its own cluster: %+v", c)
 	}
 }
@@ -230,5 +231,29 @@ func TestWrong(t *testing.T) {
 		if _, err := New(world(), c.in); err == nil || err.Error() != c.want {
 			t.Errorf("%v: want %s", err, c.want)
 		}
+	}
+}
+
+// BenchmarkNew is a matrix of the largest size, with reports from each cluster.
+func BenchmarkNew(b *testing.B) {
+	f := world()
+	for i := range MaxClusters - 3 {
+		c := f.Clusters[1]
+		c.Name = fmt.Sprintf("n%03d", i)
+		f.Clusters = append(f.Clusters, c)
+	}
+	for i := range 200 {
+		e := f.Exports[i%2]
+		e.Name = fmt.Sprintf("e%03d", i)
+		f.Exports = append(f.Exports, e)
+	}
+	for name, in := range map[string]Input{"topology": {Position: position}, "live": {Position: position, Reports: heard()}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := New(f, in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

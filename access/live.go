@@ -1,0 +1,646 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Verdicts of Live.
+const (
+	Delivered    = "yes"
+	NotDelivered = "no"
+	Unknown      = "unknown" // a report that decides is missing
+)
+
+// States of a link.
+const (
+	Alive      = "alive"
+	Connecting = "connecting"
+	Down       = "down"
+)
+
+// Live is what agents report about an answer.
+type Live struct {
+	Verdict string `json:"verdict"` // yes | no | unknown
+	Why     string `json:"why"`     // in one sentence
+	// Missing lists problems, whether or not traffic arrives.
+	Missing []string `json:"missing"`
+	// Unknown lists failed queries.
+	Unknown []string `json:"unknown"`
+}
+
+// LiveDestination is what agents report about the path to one cluster.
+type LiveDestination struct {
+	Verdict string   `json:"verdict"`
+	Why     []string `json:"why,omitempty"`  // of no and unknown
+	Hops    []Hop    `json:"hops,omitempty"` // in order; none within a cluster
+	// Ready reports whether the cluster's own agents see a ready backend: yes | no | unknown. It is
+	// empty for addresses without known backends.
+	Ready    string   `json:"ready,omitempty"`
+	Backends []string `json:"backends,omitempty"` // some of the ready ones
+}
+
+// Hop is the part of a path from one cluster to the next.
+type Hop struct {
+	From  string     `json:"from"`
+	To    string     `json:"to"`
+	Links []LiveLink `json:"links"`
+}
+
+// Alive reports whether a link of the hop may be alive.
+func (h *Hop) Alive() bool {
+	return slices.ContainsFunc(h.Links, func(k LiveLink) bool { return k.State == Alive || k.State == Unknown })
+}
+
+// LiveLink is a link between two gateways as both ends report it.
+type LiveLink struct {
+	From   string `json:"from"` // cluster/gateway
+	To     string `json:"to"`
+	Driver string `json:"driver"`
+	State  string `json:"state"` // alive | connecting | down | unknown
+	InUse  bool   `json:"inUse"` // nodes of the first cluster send over it
+	// Nodes are the nodes that do, if not all do.
+	Nodes []string `json:"nodes,omitempty"`
+	RTT   int64    `json:"rttMicros,omitempty"` // average; 0 = not reported
+	// ActiveNodes are the current nodes of gateways with a node selector, by cluster/gateway, as far
+	// as agents report them.
+	ActiveNodes map[string]string `json:"activeNodes,omitempty"`
+	// EndpointResults is at which endpoint the other end reaches a gateway and why, by
+	// cluster/gateway, as far as agents report it.
+	EndpointResults map[string]string `json:"endpointResults,omitempty"`
+}
+
+// reportIndex finds reports.
+type reportIndex struct {
+	*AgentReports
+	byCluster map[string][]*status.Status
+	dynamic   map[string][]string // by export, namespace/name: clusters that created it
+}
+
+func newReportIndex(r *AgentReports) *reportIndex {
+	x := &reportIndex{AgentReports: r, byCluster: map[string][]*status.Status{}, dynamic: map[string][]string{}}
+	for i := range r.Agents {
+		s := &r.Agents[i]
+		x.byCluster[s.Cluster] = append(x.byCluster[s.Cluster], s)
+		for j := range s.Exports {
+			e := &s.Exports[j]
+			if !e.Dynamic {
+				continue
+			}
+			for k := range e.Clusters {
+				x.dynamic[e.Namespace+"/"+e.Name] = append(x.dynamic[e.Namespace+"/"+e.Name], e.Clusters[k].Name)
+			}
+		}
+	}
+	for id, list := range x.dynamic {
+		x.dynamic[id] = slices.Compact(sorted(list))
+	}
+	return x
+}
+
+// exporters returns the clusters that created an export, if agents report one.
+func (x *reportIndex) exporters(id string) (clusters []string, reported bool) {
+	if x == nil {
+		return nil, false
+	}
+	clusters, reported = x.dynamic[id]
+	return clusters, reported
+}
+
+// liveCheck compares an answer with the reports.
+type liveCheck struct {
+	*reportIndex
+	fabric *fabric.Fabric
+	answer *Answer
+	export string // namespace/name; empty for an address without an export
+	// doubts has reasons not to trust the reports of a cluster.
+	doubts map[string][]string
+	// fabrics has the clusters with an active fabric, by its digest.
+	fabrics map[string][]string
+	out     *Live
+}
+
+// addLive adds the live parts to an answer that the topology allows.
+func (q *query) addLive() {
+	a := q.answer
+	if q.reports == nil || !a.Allowed || len(a.Destinations) == 0 {
+		return
+	}
+	l := &liveCheck{reportIndex: q.reports, fabric: q.model.Fabric(), answer: a, export: a.To.Export,
+		doubts: map[string][]string{}, fabrics: map[string][]string{},
+		out: &Live{Verdict: NotDelivered, Missing: []string{}, Unknown: []string{}}}
+	a.Live = l.out
+	if a.To.Export == "" {
+		if e := q.exportAt(a.To); e != nil {
+			l.export = e.ID()
+		}
+	}
+	for i := range a.Destinations {
+		if t := &a.Destinations[i]; t.Allowed {
+			t.Live = l.destination(t)
+		}
+	}
+	l.clusters()
+	for t := range l.allowed() {
+		for _, name := range l.concerned(t) {
+			for _, text := range l.doubts[name] {
+				t.Live.add(finding{Unknown, text})
+			}
+		}
+		if v := t.Live.Verdict; v == Delivered || v == Unknown && l.out.Verdict == NotDelivered {
+			l.out.Verdict = v
+		}
+	}
+	why := strings.Join(a.LiveReasons(), "; ")
+	switch l.out.Verdict {
+	case Delivered:
+		l.out.Why = l.delivered()
+	case Unknown:
+		l.out.Why = "allowed; not known to arrive: " + why
+	default:
+		l.out.Why = "allowed, but nothing arrives: " + why
+	}
+}
+
+// LiveReasons returns why the destinations have the live verdict of the answer, each reason once.
+func (a *Answer) LiveReasons() []string {
+	var out []string
+	for i := range a.Destinations {
+		l := a.Destinations[i].Live
+		if a.Live == nil || l == nil || l.Verdict != a.Live.Verdict {
+			continue
+		}
+		for _, why := range l.Why {
+			if !slices.Contains(out, why) {
+				out = append(out, why)
+			}
+		}
+	}
+	return out
+}
+
+// allowed returns the destinations that the topology allows.
+func (l *liveCheck) allowed() iter.Seq[*Destination] {
+	return func(yield func(*Destination) bool) {
+		for i := range l.answer.Destinations {
+			if t := &l.answer.Destinations[i]; t.Allowed && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// concerned returns the clusters on the path to a destination.
+func (l *liveCheck) concerned(t *Destination) []string {
+	out := []string{l.answer.From.Cluster, t.Cluster}
+	for _, h := range t.Live.Hops {
+		out = append(out, h.From, h.To)
+	}
+	return slices.Compact(sorted(out))
+}
+
+// delivered returns in which clusters traffic arrives, and over which links.
+func (l *liveCheck) delivered() string {
+	var in []string
+	for t := range l.allowed() {
+		if t.Live.Verdict != Delivered {
+			continue
+		}
+		text := t.Cluster
+		for _, h := range t.Live.Hops {
+			var used []string
+			for _, k := range h.Links {
+				if k.InUse {
+					used = append(used, k.From+" - "+k.To)
+				}
+			}
+			text += " over " + strings.Join(used, " and ")
+		}
+		in = append(in, text)
+	}
+	what := l.answer.To.Addr.String()
+	if l.answer.To.Export != "" {
+		what = l.answer.To.Export
+	}
+	if l.answer.To.Port != "" {
+		what += ":" + l.answer.To.Port
+	}
+	return fmt.Sprintf("%s: %s is reached now in %s", l.answer.From, what, strings.Join(in, ", "))
+}
+
+func (l *liveCheck) missing(format string, args ...any) { add(&l.out.Missing, format, args...) }
+
+func (l *liveCheck) unknown(format string, args ...any) { add(&l.out.Unknown, format, args...) }
+
+func add(list *[]string, format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(*list, text) {
+		*list = append(*list, text)
+	}
+}
+
+// noAgentsReason returns that no agent of a cluster answered, and why.
+func (l *liveCheck) noAgentsReason(cluster string) string {
+	text := "no agent of " + cluster + " answered"
+	if why := l.Unreachable[cluster]; why != "" {
+		text += ": " + why
+	}
+	l.unknown("%s", text)
+	return text
+}
+
+// finding is the result of one check of a destination. The worst finding is that of the destination.
+type finding struct{ verdict, why string }
+
+var fine = finding{verdict: Delivered}
+
+func (t *LiveDestination) add(f finding) {
+	rank := []string{Delivered, Unknown, NotDelivered}
+	if slices.Index(rank, f.verdict) > slices.Index(rank, t.Verdict) {
+		t.Verdict, t.Why = f.verdict, nil
+	}
+	if f.verdict == t.Verdict && f.why != "" && !slices.Contains(t.Why, f.why) {
+		t.Why = append(t.Why, f.why)
+	}
+}
+
+// destination returns what agents report about the path to one cluster.
+func (l *liveCheck) destination(d *Destination) *LiveDestination {
+	t := &LiveDestination{Verdict: Delivered}
+	cluster := d.Cluster
+	from := l.answer.From.Cluster
+	if len(l.byCluster[from]) == 0 {
+		t.add(finding{Unknown, l.noAgentsReason(from)})
+	} else {
+		t.add(l.resolved(from))
+		t.add(l.inside(from))
+		t.add(l.connected(from, cluster))
+	}
+	if cluster != from {
+		l.hops(t, from, cluster)
+	}
+	if l.export != "" {
+		l.readiness(t, from, cluster)
+	} else if len(l.byCluster[cluster]) == 0 {
+		t.add(finding{Unknown, l.noAgentsReason(cluster)})
+	}
+	return t
+}
+
+// resolved checks that agents answer DNS queries of pods of a cluster.
+func (l *liveCheck) resolved(cluster string) finding {
+	if l.answer.To.Export == "" {
+		return fine // it is asked for by its address
+	}
+	if why := l.Unresolved[cluster]; why != "" {
+		l.missing("%s: %s", cluster, why)
+		return finding{Unknown, "pods of " + cluster + " may not resolve names of the clusterset"}
+	}
+	var mute []string // nodes
+	for _, s := range l.byCluster[cluster] {
+		if s.Mute {
+			mute = append(mute, s.Node)
+		}
+	}
+	if len(mute) == 0 {
+		return fine
+	}
+	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(mute), ", "), cluster)
+	l.missing("%s", text)
+	if len(mute) == len(l.byCluster[cluster]) {
+		return finding{NotDelivered, text}
+	}
+	return finding{Unknown, text}
+}
+
+// inside reports whether agents of a cluster see its pods in podCIDRs: packets of other pods
+// are dropped.
+func (l *liveCheck) inside(cluster string) finding {
+	var outside []string // nodes
+	for _, s := range l.byCluster[cluster] {
+		for _, p := range s.Problems {
+			if p.Code == status.PodsOutside {
+				outside = append(outside, s.Node)
+				l.missing("%s/%s: %s", cluster, s.Node, p.Text)
+			}
+		}
+	}
+	outside = slices.Compact(sorted(outside))
+	if len(outside) == 0 {
+		return fine
+	}
+	text := fmt.Sprintf("pods of %s on %s are outside of its podCIDRs, and their packets are dropped", cluster, strings.Join(outside, ", "))
+	if len(outside) == len(l.byCluster[cluster]) {
+		return finding{NotDelivered, text}
+	}
+	return finding{Unknown, text}
+}
+
+// connected reports whether nodes of a cluster send requests to an export in another cluster:
+// a network that the node is connected to may have the export's address.
+func (l *liveCheck) connected(from, to string) finding {
+	var nodes []string
+	for _, s := range l.byCluster[from] {
+		for _, p := range s.Problems {
+			if p.Code == status.ConnectedExport && p.Path == "exports["+l.export+"].clusters["+to+"]" {
+				nodes = append(nodes, s.Node)
+				l.missing("%s/%s: %s of %s: %s", from, s.Node, l.export, to, p.Text)
+			}
+		}
+	}
+	nodes = slices.Compact(sorted(nodes))
+	if len(nodes) == 0 {
+		return fine
+	}
+	text := fmt.Sprintf("%s of %s has the address of a network that %s of %s is connected to", l.export, to, strings.Join(nodes, ", "), from)
+	if len(nodes) == len(l.byCluster[from]) {
+		return finding{NotDelivered, text}
+	}
+	return finding{Unknown, text}
+}
+
+// hops adds the links that nodes use to reach a cluster.
+func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
+	for been := []string{}; at != cluster && !slices.Contains(been, at); {
+		been = append(been, at)
+		next := ""
+		for _, s := range l.senders(at, len(been) > 1) {
+			if p := pathTo(s, cluster); p != nil && (next == "" || p.Rank != status.Ranks()[0]) {
+				next = p.Cluster
+				if len(p.Through) > 0 {
+					next = p.Through[0]
+				}
+			}
+		}
+		if next == "" { // as the topology has it
+			path := l.fabric.Graph().Paths(at, nil)[cluster]
+			if len(path) == 0 {
+				t.add(finding{NotDelivered, fmt.Sprintf("%s has no path to %s", at, cluster)})
+				return
+			}
+			next = path[0]
+		}
+		h := Hop{From: at, To: next, Links: l.links(at, next)}
+		t.add(l.used(&h, cluster, len(been) > 1))
+		t.Hops = append(t.Hops, h)
+		at = next
+	}
+}
+
+// senders are the agents that decide how a cluster sends: all, or its gateways if it
+// passes on what another cluster sends.
+func (l *liveCheck) senders(cluster string, passes bool) []*status.Status {
+	return slices.DeleteFunc(slices.Clone(l.byCluster[cluster]), func(s *status.Status) bool { return passes && s.Gateway == "" })
+}
+
+func pathTo(s *status.Status, cluster string) *status.Path {
+	i := slices.IndexFunc(s.Paths, func(p status.Path) bool { return p.Cluster == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &s.Paths[i]
+}
+
+// used notes which links carry what a cluster sends to another one, and says what comes
+// of it.
+func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
+	senders := l.senders(h.From, passes)
+	if len(senders) == 0 {
+		return finding{Unknown, l.noAgentsReason(h.From)}
+	}
+	var cut, unclear []string
+	users := map[int][]string{}
+	for _, s := range senders {
+		p := pathTo(s, target)
+		if p == nil || p.Rank == status.Ranks()[0] {
+			cut = append(cut, s.Node)
+			continue
+		}
+		i := slices.IndexFunc(h.Links, func(k LiveLink) bool {
+			return k.From == h.From+"/"+p.LocalGateway && k.To == h.To+"/"+p.RemoteGateway
+		})
+		switch {
+		case i < 0 || h.Links[i].State == Unknown:
+			unclear = append(unclear, s.Node)
+		case h.Links[i].State != Alive:
+			cut = append(cut, s.Node)
+		}
+		if i >= 0 {
+			users[i] = append(users[i], s.Node)
+		}
+	}
+	for i, list := range users {
+		h.Links[i].InUse = true
+		if len(list) < len(senders) {
+			slices.Sort(list)
+			h.Links[i].Nodes = list
+		}
+	}
+	switch between := h.From + " and " + h.To; {
+	case !h.Alive():
+		return finding{NotDelivered, "no link between " + between + " is alive"}
+	case len(cut) == len(senders):
+		return finding{NotDelivered, fmt.Sprintf("no node of %s has a way to %s that is alive", h.From, target)}
+	case len(cut) > 0:
+		return finding{Unknown, fmt.Sprintf("%s of %s has no path to %s that is alive", strings.Join(cut, ", "), h.From, target)}
+	case len(unclear) > 0:
+		return finding{Unknown, fmt.Sprintf("no gateway reports the link between %s that %s uses", between, strings.Join(unclear, ", "))}
+	}
+	return fine
+}
+
+// links gives the links between two clusters, as both ends report them.
+func (l *liveCheck) links(from, to string) []LiveLink {
+	f := l.fabric
+	type ends [2]string
+	all := map[ends]*LiveLink{}
+	hold := func(k *LiveLink, cluster, gateway string) { // which node is an end now, where labels pick it
+		g := f.Cluster(cluster).Gateway(gateway)
+		for _, s := range l.byCluster[cluster] {
+			if g != nil && g.Picked() && s.Gateway == gateway {
+				put(&k.ActiveNodes, cluster+"/"+gateway, s.Node)
+			}
+		}
+	}
+	at := func(a, b string) *LiveLink {
+		if all[ends{a, b}] == nil {
+			k := &LiveLink{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
+			hold(k, from, a)
+			hold(k, to, b)
+			all[ends{a, b}] = k
+		}
+		return all[ends{a, b}]
+	}
+	if one, other := f.Cluster(from), f.Cluster(to); one != nil && other != nil {
+		for _, a := range one.Gateways {
+			for _, b := range other.Gateways {
+				at(a.Name, b.Name)
+			}
+		}
+	}
+	note := func(k *LiveLink, c *status.Connection) {
+		if c.EndpointWhy != "" {
+			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointWhy)
+		}
+		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
+		// Probes go round: an end that has no answer knows better than one that had one.
+		if k.State == Unknown || k.State == Alive {
+			k.State = cmp.Or(state, Unknown)
+		}
+		if c.Driver != "" {
+			k.Driver = c.Driver
+		}
+		if k.RTT == 0 && c.RTT != nil && state == Alive {
+			k.RTT = c.RTT.Avg
+		}
+	}
+	for _, s := range l.byCluster[from] {
+		for i := range s.Connections {
+			if c := &s.Connections[i]; c.RemoteCluster == to {
+				note(at(c.Gateway, c.RemoteGateway), c)
+			}
+		}
+	}
+	for _, s := range l.byCluster[to] {
+		for i := range s.Connections {
+			if c := &s.Connections[i]; c.RemoteCluster == from {
+				note(at(c.RemoteGateway, c.Gateway), c)
+			}
+		}
+	}
+	out := make([]LiveLink, 0, len(all))
+	for _, k := range all {
+		if k.State != Alive {
+			k.RTT = 0
+		}
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b LiveLink) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	return out
+}
+
+// put adds to a map, which may be nil.
+func put(to *map[string]string, key, value string) {
+	if *to == nil {
+		*to = map[string]string{}
+	}
+	(*to)[key] = value
+}
+
+// readiness adds the ready backends of the export in a cluster, as its own agents report them, and
+// checks that the agents of the client's cluster know about them.
+func (l *liveCheck) readiness(t *LiveDestination, from, cluster string) {
+	own, heard := l.part(cluster, cluster), l.part(from, cluster)
+	t.Ready = cmp.Or(own.ready, Unknown)
+	t.Backends = own.backends
+	if lacks := cmp.Or(own.lacks, heard.lacks); lacks != "" {
+		t.add(finding{NotDelivered, lacks})
+		return
+	}
+	if own.ready == "no" {
+		text := fmt.Sprintf("no backend of %s is ready in %s", l.export, cluster)
+		if why := l.problems(cluster); len(why) > 0 {
+			text += ": " + strings.Join(why, "; ")
+		}
+		l.missing("%s", text)
+		t.add(finding{NotDelivered, text})
+		return
+	}
+	switch {
+	case len(l.byCluster[cluster]) == 0:
+		text := l.noAgentsReason(cluster)
+		if heard.ready != "" && heard.ready != Unknown {
+			text += fmt.Sprintf("; %s heard last that ready backends of %s there: %s", from, l.export, heard.ready)
+		}
+		t.add(finding{Unknown, text})
+	case own.ready != "yes":
+		t.add(finding{Unknown, fmt.Sprintf("agents of %s do not agree that a backend of %s is ready", cluster, l.export)})
+	}
+	switch {
+	case cluster == from || heard.ready == "yes" || len(l.byCluster[from]) == 0:
+	case heard.ready == "no":
+		t.add(finding{NotDelivered, fmt.Sprintf("%s has not heard of a ready backend of %s in %s", from, l.export, cluster)})
+	default:
+		t.add(finding{Unknown, fmt.Sprintf("not all nodes of %s have heard from %s which backends are ready", from, cluster)})
+	}
+}
+
+// problems returns what agents of a cluster report about its part of the export.
+func (l *liveCheck) problems(cluster string) []string {
+	var out []string
+	for _, s := range l.byCluster[cluster] {
+		for _, p := range s.Problems {
+			if p.Path == "exports["+l.export+"].clusters["+cluster+"]" && !slices.Contains(out, p.Text) {
+				out = append(out, p.Text)
+			}
+		}
+	}
+	return out
+}
+
+// part is what agents of one cluster say of a cluster's part of the export.
+type part struct {
+	ready    string // yes | no | unknown; empty: nobody says anything
+	backends []string
+	lacks    string // why the export does not count there at all
+}
+
+// part asks the agents of a cluster about another one's part, or its own.
+func (l *liveCheck) part(asked, cluster string) part {
+	var out part
+	without, shut, has := 0, 0, 0
+	for _, s := range l.byCluster[asked] {
+		if s.Digest == "" {
+			continue
+		}
+		e, p := exportIn(s, l.export, cluster)
+		if p == nil {
+			without++
+			continue
+		}
+		if from := l.answer.From.Cluster; len(e.Allow) > 0 && cluster != from && !slices.Contains(e.Allow, from) {
+			shut++
+			continue
+		}
+		if has++; out.ready == "" || out.ready == p.Ready {
+			out.ready = p.Ready
+		} else {
+			out.ready = Unknown
+		}
+		if len(p.Backends)+len(p.Hosts) > 0 && out.backends == nil {
+			out.backends = p.Backends
+			if out.backends == nil {
+				out.backends = p.Hosts
+			}
+		}
+	}
+	switch {
+	case has > 0 && without+shut > 0:
+		out.ready = Unknown
+	case without > 0:
+		out.lacks = fmt.Sprintf("agents of %s know no %s of %s", asked, l.export, cluster)
+	case shut > 0:
+		out.lacks = fmt.Sprintf("as agents of %s have it, %s is not open to %s", asked, l.export, l.answer.From.Cluster)
+	}
+	return out
+}
+
+func exportIn(s *status.Status, id, cluster string) (*status.Export, *status.ExportCluster) {
+	for i := range s.Exports {
+		e := &s.Exports[i]
+		if e.Namespace+"/"+e.Name != id {
+			continue
+		}
+		for k := range e.Clusters {
+			if e.Clusters[k].Name == cluster {
+				return e, &e.Clusters[k]
+			}
+		}
+	}
+	return nil, nil
+}

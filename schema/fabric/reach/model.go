@@ -1,0 +1,196 @@
+// Package reach is the reference model of packet forwarding: given a packet, it returns where it
+// may arrive. It follows docs/datapath.md and docs/security.md, and does not look at nftables rules:
+// e2e/reach sends packets through a real kernel and compares. Package access answers with it. It is
+// pure.
+package reach
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Point is where a packet enters or leaves a gateway.
+type Point string
+
+// Points.
+const (
+	Tunnel   Point = "tunnel"   // another cluster's gateway
+	Pod      Point = "pod"      // of the gateway's own node
+	Node     Point = "node"     // another node of the cluster hands it over
+	Neighbor Point = "neighbor" // a host of the nodes' network that is not a node
+	Service  Point = "service"  // in a Verdict: a ClusterIP of the cluster, which its own proxy translates
+	Dropped  Point = "dropped"  // in a Verdict: the packet ends here
+	Host     Point = "host"     // in a Verdict: the gateway itself
+)
+
+// Ports of gateways at their addresses inside the tunnels (docs/datapath.md).
+const (
+	ProbePort = 4804 // UDP
+	FeedPort  = 4805 // TCP
+)
+
+// Packet is the first packet of a flow.
+type Packet struct {
+	From    Point
+	Cluster string // of Tunnel: who sent it
+	// Via is, of Tunnel, the neighbour whose gateway passed it on; empty = the gateway of
+	// the cluster itself sent it.
+	Via      string
+	Protocol string // tcp | udp | icmp
+	Src, Dst netip.AddrPort
+	// MidFlow marks a TCP packet without SYN and RST, or an ICMP echo reply.
+	MidFlow bool
+}
+
+// Verdict is where a packet may come out. Each list has all that it may have there.
+type Verdict struct {
+	To   Point
+	Dst  []netip.AddrPort // port 0 = as it was
+	Srcs []netip.Addr     // none = as it was
+}
+
+// Backend is a backend of an export in its cluster.
+type Backend struct {
+	Addrs    []netip.Addr
+	Hostname string // the name of its DNS record; empty when it has none
+	Ready    bool
+	// Ports maps the export's port (by protocol and number, as in "TCP/80") to the port
+	// on the endpoint.
+	Ports map[string]int
+}
+
+// Backends are the backends of a cluster's exports, by namespace/name.
+type Backends map[string][]Backend
+
+// Model is what the gateways of a fabric do with packets. It is safe for concurrent use.
+type Model struct {
+	fabric    *fabric.Fabric
+	clusters  map[string]*fabric.Cluster
+	exportsAt map[netip.Addr][]*fabric.Export // exports with the address: their own, of a part, of a host
+	headless  map[string][]*fabric.Export     // by cluster with a part
+	served    map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
+	dynamic   map[string]*fabric.Export       // by cluster: one that stands for those that are made in it
+	group     map[string]int                  // of clusters that have a way to each other
+	blocks    *prefixes                       // global blocks
+	flat      *prefixes                       // prefixes of pods and services that are reached as they are
+	all       *prefixes                       // prefixes of pods and services
+}
+
+// New returns the model of a fabric, which must not change afterwards.
+func New(f *fabric.Fabric) *Model {
+	m := &Model{
+		fabric: f, clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
+		exportsAt: make(map[netip.Addr][]*fabric.Export, 3*len(f.Exports)), headless: map[string][]*fabric.Export{},
+		served: map[string][]*fabric.Export{},
+		group:  make(map[string]int, len(f.Clusters)), blocks: newPrefixes(), flat: newPrefixes(), all: newPrefixes(),
+	}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		m.clusters[c.Name] = c
+		m.blocks.add(c.Name, c.GlobalCIDRs)
+		for _, list := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
+			m.all.add(c.Name, list)
+			for _, p := range list {
+				if !c.Hides(fabric.Family(p.Addr())) {
+					m.flat.add(c.Name, []netip.Prefix{p})
+				}
+			}
+		}
+	}
+	for _, p := range []*prefixes{m.blocks, m.flat, m.all} {
+		p.sort()
+	}
+	for i, group := range f.Graph().Groups() {
+		for _, name := range group {
+			m.group[name] = i
+		}
+	}
+	for i := range f.Exports {
+		m.index(&f.Exports[i])
+	}
+	m.addDynamic()
+	return m
+}
+
+// addDynamic makes an export for each cluster that may make some, at an address that
+// those come to last.
+func (m *Model) addDynamic() {
+	m.dynamic = map[string]*fabric.Export{}
+	for i := range m.fabric.Clusters {
+		c := &m.fabric.Clusters[i]
+		if m.fabric.DynamicExports == nil || len(c.Dynamic) == 0 {
+			continue
+		}
+		e := &fabric.Export{
+			Namespace: "*", Name: c.Name, Type: fabric.ClusterSetIP, Dynamic: true,
+			Ports:    []fabric.Port{{Protocol: "TCP", Port: anyPort}},
+			Clusters: []fabric.ExportCluster{{Name: c.Name}},
+		}
+		for _, p := range c.Dynamic {
+			e.Clusters[0].IPs = append(e.Clusters[0].IPs, cidr.Last(p))
+		}
+		m.dynamic[c.Name] = e
+		m.index(e)
+	}
+}
+
+func (m *Model) index(e *fabric.Export) {
+	name := func(addrs []netip.Addr) {
+		for _, a := range addrs {
+			if list := m.exportsAt[a]; len(list) == 0 || list[len(list)-1] != e {
+				m.exportsAt[a] = append(list, e)
+			}
+		}
+	}
+	name(e.VIPs)
+	udp := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" })
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		name(part.IPs)
+		for j := range part.Hosts {
+			name(part.Hosts[j].IPs)
+		}
+		if e.Type == fabric.Headless {
+			m.headless[part.Name] = append(m.headless[part.Name], e)
+		}
+		if udp {
+			m.served[part.Name] = append(m.served[part.Name], e)
+		}
+	}
+}
+
+// Fabric returns the fabric of the model.
+func (m *Model) Fabric() *fabric.Fabric { return m.fabric }
+
+// Cluster returns a cluster, or nil.
+func (m *Model) Cluster(name string) *fabric.Cluster { return m.clusters[name] }
+
+// Connected reports whether two clusters with gateways have a path to each other while all
+// links are up.
+func (m *Model) Connected(a, b string) bool {
+	x, y := m.clusters[a], m.clusters[b]
+	return x != nil && y != nil && a != b && len(x.Gateways) > 0 && len(y.Gateways) > 0 && m.group[a] == m.group[b]
+}
+
+// Overlapping gives the clusters with a prefix of pods or services that overlaps with
+// that of another one where one of the two hides nothing: what those reach depends on
+// whose prefix it is.
+func (m *Model) Overlapping() map[string]bool {
+	out := map[string]bool{}
+	for i := range m.fabric.Clusters {
+		c := &m.fabric.Clusters[i]
+		for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
+			for _, owners := range m.flat.overlapping(p) {
+				for _, owner := range owners {
+					if owner != c.Name {
+						out[c.Name], out[owner] = true, true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
