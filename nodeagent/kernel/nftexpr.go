@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"fmt"
-
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -63,11 +61,7 @@ type nftRule struct {
 }
 
 func (r *nftRule) add(e expr.Any) *nftRule {
-	body, err := expr.Marshal(unix.NFPROTO_INET, e)
-	if err != nil {
-		panic(fmt.Sprintf("encode nft expression %T: %v", e, err))
-	}
-	r.code.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, body)
+	r.code.Expression(e)
 	return r
 }
 

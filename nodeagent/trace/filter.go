@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // Filter is which packets belong to the clusterset: those that come in over its devices
@@ -47,15 +47,17 @@ const (
 	last  = 1<<31 - 1
 )
 
-// messages makes the table, in one transaction.
-func (f Filter) messages() []netlink.Message {
-	b := batch{}
-	b.table()
+// batch encodes the table. The kernel deletes it when the socket that commits the batch is
+// closed, also when the process dies.
+func (f Filter) batch() *nftables.Batch {
+	table := nftables.TableName{Family: nftables.FamilyINet, Name: Table}
+	b := tableBatch{nftables.NewBatch(0), table}
+	b.CreateTable(nftables.Table{TableName: table, Flags: nftables.TableOwned})
 	b.chain(chainPick, nil)
-	b.chain(chainIn, &hook{unix.NF_INET_PRE_ROUTING, first})
-	b.chain(chainMade, &hook{unix.NF_INET_LOCAL_OUT, first})
-	b.chain(chainOut, &hook{unix.NF_INET_POST_ROUTING, last})
-	b.chain(chainTaken, &hook{unix.NF_INET_LOCAL_IN, last})
+	b.chain(chainIn, base(unix.NF_INET_PRE_ROUTING, first))
+	b.chain(chainMade, base(unix.NF_INET_LOCAL_OUT, first))
+	b.chain(chainOut, base(unix.NF_INET_POST_ROUTING, last))
+	b.chain(chainTaken, base(unix.NF_INET_LOCAL_IN, last))
 	next := chainPick
 	if len(f.Only) > 0 {
 		next = chainOnly
@@ -93,7 +95,30 @@ func (f Filter) messages() []netlink.Message {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpSyn}},
 	}, mark()...)...)
 	b.rule(chainPick, mark()...)
-	return b.end()
+	return b.Batch
+}
+
+// tableBatch is a batch for one table.
+type tableBatch struct {
+	*nftables.Batch
+	table nftables.TableName
+}
+
+// chain adds a chain; hook is nil unless it is a base chain.
+func (b tableBatch) chain(name string, hook *nftables.Hook) {
+	b.AddChain(nftables.Chain{Table: b.table, Name: name, Hook: hook, Policy: nftables.PolicyAccept})
+}
+
+func (b tableBatch) rule(chain string, expressions ...expr.Any) {
+	var code nftables.Attributes
+	for _, e := range expressions {
+		code.Expression(e)
+	}
+	b.AddRule(nftables.Rule{Table: b.table, Chain: chain, Expressions: code.Encoded()})
+}
+
+func base(hook uint32, priority int32) *nftables.Hook {
+	return &nftables.Hook{Type: "filter", Number: hook, Priority: priority}
 }
 
 // over matches packets that come in over Hawser's devices.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
 // room is how much the kernel may have told before we read it, in bytes.
@@ -30,9 +32,9 @@ func Watch(ctx context.Context, filter Filter, long time.Duration) (steps []Step
 		return nil, 0, fmt.Errorf("ask for traces of packets: %w", err)
 	}
 	_ = events.SetReadBuffer(room) // as much as the machine allows
-	owner, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	owner, err := nftables.Dial(0)
 	if err != nil {
-		return nil, 0, fmt.Errorf("open netfilter socket: %w", err)
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, owner.Close()) }() // the table goes with it
 	if err := install(owner, filter); err != nil {
@@ -48,21 +50,15 @@ func Watch(ctx context.Context, filter Filter, long time.Duration) (steps []Step
 	return steps, time.Since(begun), errors.Join(err, ctx.Err())
 }
 
-// install makes the table and waits for every answer of the kernel.
-func install(owner *netlink.Conn, filter Filter) error {
-	messages := filter.messages()
-	if _, err := owner.SendMessages(messages); err != nil {
-		return fmt.Errorf("add table inet %s: %w", Table, err)
+// install makes the table.
+func install(owner *nftables.Conn, filter Filter) error {
+	err := owner.Commit(filter.batch())
+	// EPERM: the table is another socket's (or CAP_NET_ADMIN is missing).
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("add table inet %s (does somebody else follow packets at this moment?): %w", Table, err)
 	}
-	for range len(messages) - 2 { // the frame is not answered
-		_, err := owner.Receive()
-		// EPERM: the table is another socket's (or CAP_NET_ADMIN is missing).
-		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("add table inet %s (does somebody else follow packets at this moment?): %w", Table, err)
-		}
-		if err != nil {
-			return fmt.Errorf("add table inet %s (Linux 5.12 or later): %w", Table, err)
-		}
+	if err != nil {
+		return fmt.Errorf("add table inet %s (Linux 5.12 or later): %w", Table, err)
 	}
 	return nil
 }

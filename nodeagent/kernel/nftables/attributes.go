@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,6 +56,16 @@ func (a *Attributes) Nest(typ uint16, inside func()) {
 	start := a.open(typ | unix.NLA_F_NESTED)
 	inside()
 	a.close(start)
+}
+
+// Expression adds an expression of a rule. It panics if package expr cannot encode it,
+// which is an error of the program.
+func (a *Attributes) Expression(e expr.Any) {
+	body, err := expr.Marshal(unix.NFPROTO_INET, e)
+	if err != nil {
+		panic(fmt.Sprintf("encode nft expression %T: %v", e, err))
+	}
+	a.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, body)
 }
 
 // data adds a value in the form of registers and set elements.

@@ -4,7 +4,7 @@
 // that sets of many thousand elements cost few allocations.
 //
 // The package knows tables, chains, sets, elements and rules. The expressions of a rule are
-// bytes: package expr of github.com/google/nftables encodes them.
+// bytes, encoded by package expr of github.com/google/nftables; see Attributes.Expression.
 package nftables
 
 import (

@@ -99,11 +99,7 @@ func TestObjects(t *testing.T) {
 	chain := Chain{Table: testTable(), Name: "in", Hook: &Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: -7}, Policy: PolicyAccept}
 	plain := Chain{Table: testTable(), Name: "plain"}
 	var code Attributes
-	counter, err := expr.Marshal(unix.NFPROTO_INET, &expr.Counter{Packets: 3, Bytes: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	code.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, counter)
+	code.Expression(&expr.Counter{Packets: 3, Bytes: 4})
 	commit(t, conn, func(b *Batch) {
 		b.CreateTable(Table{TableName: testTable()})
 		b.AddTable(Table{TableName: TableName{FamilyARP, "other"}})
