@@ -32,7 +32,7 @@ type Namespace struct {
 	wg    *userspacewg.Control
 	read  *reading // of the WireGuard devices; nil = none that may be used
 	// events since the namespace was opened.
-	events *journal
+	events *routeEvents
 }
 
 // Open opens the network namespace at path, such as /run/netns/g1; empty means
@@ -47,7 +47,7 @@ func Open(path string) (*Namespace, error) {
 			ns.route.Close()
 			return err
 		}
-		if ns.events, err = openJournal(); err != nil {
+		if ns.events, err = openRouteEvents(); err != nil {
 			ns.route.Close()
 			return errors.Join(err, ns.wg.Close())
 		}

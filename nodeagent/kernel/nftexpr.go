@@ -8,47 +8,49 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Registers, as nft itself allots them. 128-bit registers 1 to 4 lie over the
-// 32-bit registers 8 to 23.
+// Registers, as nft itself assigns them. The 128-bit registers 1 to 4 contain the 32-bit
+// registers NFT_REG32_00 to NFT_REG32_15.
 const (
 	nftReg      = 1
 	nftReg2     = 2
 	nftReg3     = 3
-	nftRegWord1 = unix.NFT_REG32_01 // behind 32 bits in register 1
-	nftRegWord2 = unix.NFT_REG32_02
-	nftRegWord3 = unix.NFT_REG32_03
-	nftRegWord4 = unix.NFT_REG32_04 // behind 128 bits in register 1
-	nftRegWord5 = unix.NFT_REG32_05
-	nftRegWord6 = unix.NFT_REG32_06
-	nftRegWord8 = unix.NFT_REG32_08
 	nftRegSpare = unix.NFT_REG32_15 // the last word: no key reaches it
 )
 
 // nftFamily is what differs between the rules of IPv4 and of IPv6.
 type nftFamily struct {
-	digit    string
-	proto    byte // NFPROTO_IPV4, NFPROTO_IPV6
-	size     uint32
-	src, dst uint32 // offsets of the addresses in the header
-	behind   uint32 // the 32-bit register behind an address in register 1
-	icmp     byte
-	echo     byte   // ICMP type of an echo request
-	ctSrc    uint32 // conntrack key of the source address
-	ctDst    uint32 // conntrack key of the destination address
+	digit     string
+	proto     byte // NFPROTO_IPV4, NFPROTO_IPV6
+	size      uint32
+	src, dst  uint32 // offsets of the addresses in the header
+	etherType uint16
+	icmp      byte
+	echo      byte   // ICMP type of an echo request
+	redirect  byte   // ICMP type that reports a better next hop
+	ctSrc     uint32 // conntrack key of the source address
+	ctDst     uint32 // conntrack key of the destination address
+	// Sets of packets of VXLAN that contain a packet of this family.
+	self, carryIn, turnIn string
 }
 
 func nftFamilies() [2]nftFamily {
 	return [2]nftFamily{
 		{
-			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16, behind: nftRegWord1,
-			icmp: unix.IPPROTO_ICMP, echo: 8, ctSrc: unix.NFT_CT_SRC_IP, ctDst: unix.NFT_CT_DST_IP,
+			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16,
+			etherType: unix.ETH_P_IP, icmp: unix.IPPROTO_ICMP, echo: 8, redirect: 5, ctSrc: unix.NFT_CT_SRC_IP, ctDst: unix.NFT_CT_DST_IP,
+			self: desired.SetSelf4, carryIn: desired.SetCarry4In, turnIn: desired.SetTurn4In,
 		},
 		{
-			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24, behind: nftRegWord4,
-			icmp: unix.IPPROTO_ICMPV6, echo: 128, ctSrc: unix.NFT_CT_SRC_IP6, ctDst: unix.NFT_CT_DST_IP6,
+			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24,
+			etherType: unix.ETH_P_IPV6, icmp: unix.IPPROTO_ICMPV6, echo: 128, redirect: 137, ctSrc: unix.NFT_CT_SRC_IP6, ctDst: unix.NFT_CT_DST_IP6,
+			self: desired.SetSelf6, carryIn: desired.SetCarry6In, turnIn: desired.SetTurn6In,
 		},
 	}
 }
+
+// behind returns the 32-bit register that follows an address in register 1 and some more
+// words of 32 bits.
+func (f nftFamily) behind(words uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + words }
 
 // nftRule is one rule in the making: expressions in nf_tables' own encoding.
 // The methods append; they are named after what nft prints.
@@ -171,17 +173,14 @@ func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
 
 // natPrefix keeps the host part and translates the prefix in register 1.
 func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
-	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, Prefix: true})
+	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), Prefix: true})
 }
 
 // natPrefixPort does the same and keeps the source port, whatever other flows have.
 func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
-	port := uint32(nftRegWord2) // behind both ends of the prefix
-	if f.size == 16 {
-		port = nftRegWord8
-	}
+	port := f.behind(f.size / 4) // behind both ends of the prefix
 	return r.transport(0, 2, port).
-		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, RegProtoMin: port, Prefix: true})
+		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), RegProtoMin: port, Prefix: true})
 }
 
 // ctOriginalDst loads the destination that the connection began with.

@@ -30,18 +30,18 @@ func nftFilterChains(t desired.Table) []nftChain {
 		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
 		nftOnlyESP(expr.MetaKeyIIFNAME),
 	}
-	for i, f := range nftFamilies() {
+	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules,
-			// The host tells nobody of a shorter way: what is passed on comes and goes by the same
-			// device, and the way is the shape's.
-			nftNew().icmpType(f, []byte{nftRedirect4, nftRedirect6}[i]).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop(),
+			// This host sends no redirects into tunnels: transit packets may leave by the device
+			// they came from, and their path is the topology's.
+			nftNew().icmpType(f, f.redirect).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop(),
 			// VXLAN to other clusters is counted.
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
 		)
 		input.rules = append(input.rules,
 			// Where a peer of WireGuard was until a moment ago.
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind).
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
 				in(desired.SetFormer, f).dropAs(desired.DropFormer),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f),
@@ -113,8 +113,8 @@ func nftNodes() nftChain {
 	}}
 	families := nftFamilies()
 	for _, f := range families {
-		for i, inner := range families {
-			c.rules = append(c.rules, nftPretends(f, inner, []string{desired.SetSelf4, desired.SetSelf6}[i]))
+		for _, inner := range families {
+			c.rules = append(c.rules, nftSpoofed(f, inner))
 		}
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN),
 			nftNew().transport(8+4, 3, nftReg).equal(0, 0, desired.PassID).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
@@ -143,15 +143,11 @@ func (r *nftRule) holds(inner nftFamily) *nftRule {
 	return r.equal(0x86, 0xdd, 0x60)
 }
 
-// nftPretends matches packets of a node with another node's address inside.
-func nftPretends(f, inner nftFamily, self string) *nftRule {
-	to := uint32(nftRegWord1)
-	if f.size == 16 {
-		to = nftRegWord4
-	}
+// nftSpoofed drops VXLAN of a node with another node's address inside.
+func nftSpoofed(f, inner nftFamily) *nftRule {
 	return nftNew().family(f).holds(inner).
 		transport(nftInnerIP+inner.src, inner.size, nftReg).in(desired.SetNodes, inner).
-		saddr(f).transport(nftInnerIP+inner.src, inner.size, to).notIn(self, f).dropAs(desired.DropVXLAN)
+		saddr(f).transport(nftInnerIP+inner.src, inner.size, f.behind(0)).notIn(inner.self, f).dropAs(desired.DropVXLAN)
 }
 
 // nftForwardChains divide by the links that a packet comes and goes by first, as each
@@ -185,7 +181,7 @@ func nftForwardChains() []nftChain {
 		// address. What is for a load balancer comes by here when kube-proxy has not
 		// translated it.
 		forward.rules = append(forward.rules, nftUnasked(f),
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f))
 		outside.rules = append(outside.rules, nftUnasked(f), nftFromConnected(f))
@@ -196,7 +192,7 @@ func nftForwardChains() []nftChain {
 		// Answers to whoever was taken from an allow list end: a server that only sends waits
 		// for nothing from its client.
 		revoked.rules = append(revoked.rules, nftBegan(f, desired.SetRestricted).family(f).daddr(f).
-			ctOriginalDst(f, f.behind).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
+			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
 		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
 		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
 		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
@@ -251,7 +247,7 @@ func nftLeaving() []nftChain {
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
 		c.rules = append(c.rules,
 			nftBegan(f, desired.SetPools).dropAs(desired.DropLeak),
-			nftNew().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
+			nftNew().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind(0)).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
 		)
 	}
 	c.rules = append(c.rules, nftNew().dropAs(desired.DropLeak))
@@ -316,12 +312,12 @@ func nftToErrors() []*nftRule {
 // direction in which the error goes. Redirects come from no router of a tunnel.
 func nftErrors() nftChain {
 	c := nftChain{name: "errors"}
-	for i, f := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().icmpType(f, []byte{nftRedirect4, nftRedirect6}[i]).dropAs(desired.DropError))
+	for _, f := range nftFamilies() {
+		c.rules = append(c.rules, nftNew().icmpType(f, f.redirect).dropAs(desired.DropError))
 		for _, direction := range []byte{nftCtOriginal, nftCtReply} {
 			c.rules = append(c.rules, nftNew().
 				add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(direction).
-				family(f).saddr(f).ctAddress(f.ctSrc, direction, f.behind).in(desired.SetErrors, f).accept())
+				family(f).saddr(f).ctAddress(f.ctSrc, direction, f.behind(0)).in(desired.SetErrors, f).accept())
 		}
 	}
 	c.rules = append(c.rules, nftNew().dropAs(desired.DropError))
@@ -340,7 +336,7 @@ func nftInbound() nftChain {
 	c := nftChain{name: "inbound", rules: append(nftToErrors(), nftAnswers().accept())}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
-			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind).in(desired.SetAllowed, f).accept(),
+			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind(0)).in(desired.SetAllowed, f).accept(),
 			nftBegan(f, desired.SetRestricted).dropAs(desired.DropExcluded),
 			nftBegan(f, desired.SetPodBlocks).goTo("return_only"),
 			nftBegan(f, desired.SetDirect).accept(),
@@ -384,8 +380,11 @@ func nftMSS() nftChain {
 // it as its route says, and never raises it: the kernel ignores a larger value.
 func nftClamp(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
-	for i, f := range nftFamilies() {
-		mss := []int{t.MSS4, t.MSS6}[i]
+	for _, f := range nftFamilies() {
+		mss := t.MSS4
+		if f.proto == unix.NFPROTO_IPV6 {
+			mss = t.MSS6
+		}
 		value := nftNetOrder16(uint16(mss))
 		option := expr.Exthdr{Type: nftTCPOptMSS, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt}
 		read, write := option, option
@@ -422,24 +421,19 @@ const (
 // source of its cluster inside, by one lookup, which also counts. VXLAN itself
 // authenticates nothing, and behind the device nothing tells any more who sent.
 func nftOverlay(f nftFamily) nftChain {
-	families := nftFamilies()
-	inner := func(i int, set string) *nftRule {
-		port, source := uint32(nftRegWord1), uint32(nftRegWord2)
-		if f.size == 16 {
-			port, source = nftRegWord4, nftRegWord5
-		}
-		return nftNew().holds(families[i]).
-			saddr(f).transport(2, 2, port).transport(nftInnerIP+families[i].src, families[i].size, source).in(set, f).accept()
-	}
-	return nftChain{name: "overlay" + f.digit, rules: []*nftRule{
+	c := nftChain{name: "overlay" + f.digit, rules: []*nftRule{
 		// Sent to another port, or another host, by somebody with a gateway's address.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
 		nftNotPlainVXLAN().dropAs(desired.DropOverlay),
-		nftTurnBack(f, families[0], unix.ETH_P_IP, desired.SetTurn4In),
-		nftTurnBack(f, families[1], unix.ETH_P_IPV6, desired.SetTurn6In),
-		inner(0, desired.SetCarry4In),
-		inner(1, desired.SetCarry6In),
-		nftNew().dropAs(desired.DropOverlay),
 	}}
+	for _, inner := range nftFamilies() {
+		c.rules = append(c.rules, nftSplitHorizon(f, inner))
+	}
+	for _, inner := range nftFamilies() {
+		c.rules = append(c.rules, nftNew().holds(inner).
+			saddr(f).transport(2, 2, f.behind(0)).transport(nftInnerIP+inner.src, inner.size, f.behind(1)).in(inner.carryIn, f).accept())
+	}
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropOverlay))
+	return c
 }

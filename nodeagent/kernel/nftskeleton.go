@@ -83,7 +83,7 @@ func (r *nftRule) slot(f nftFamily, slots int, port bool) *nftRule {
 	if port {
 		register := uint32(nftReg3)
 		if f.size == 4 {
-			register = nftRegWord5
+			register = unix.NFT_REG32_05 // behind 32 bits in register 2
 		}
 		r.transport(0, 2, register)
 		size += 4
@@ -97,12 +97,8 @@ func (r *nftRule) slot(f nftFamily, slots int, port bool) *nftRule {
 
 // pick translates to what slots holds for destination, port and mark.
 func (r *nftRule) pick(f nftFamily) *nftRule {
-	mark := uint32(nftRegWord3)
-	if f.size == 16 {
-		mark = nftRegWord6
-	}
-	return r.service(f).load(expr.MetaKeyMARK, mark).restoreMark().
-		mapped(desired.SetSlots, f).nat(expr.NATTypeDestNAT, f, f.behind)
+	return r.service(f).load(expr.MetaKeyMARK, f.behind(2)).restoreMark().
+		mapped(desired.SetSlots, f).nat(expr.NATTypeDestNAT, f, f.behind(0))
 }
 
 // service loads destination, protocol and port.
@@ -110,11 +106,7 @@ func (r *nftRule) service(f nftFamily) *nftRule { return r.endpoint(f, f.dst, 2)
 
 // endpoint loads an address, the protocol and a port, one behind the other.
 func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
-	after := uint32(nftRegWord2)
-	if f.size == 16 {
-		after = nftRegWord5
-	}
-	return r.network(address, f.size, nftReg).load(expr.MetaKeyL4PROTO, f.behind).transport(port, 2, after)
+	return r.network(address, f.size, nftReg).load(expr.MetaKeyL4PROTO, f.behind(0)).transport(port, 2, f.behind(1))
 }
 
 func nftNATChains(t desired.Table) []nftChain {
@@ -187,19 +179,19 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	begin := func() *nftRule { return nftNew().family(f) }
 	middle := func() *nftRule { return nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }
 	exact := func(r *nftRule) *nftRule {
-		return r.saddr(f).transport(0, 2, f.behind).nat(expr.NATTypeSourceNAT, f, f.behind)
+		return r.saddr(f).transport(0, 2, f.behind(0)).nat(expr.NATTypeSourceNAT, f, f.behind(0))
 	}
 	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
 	to := func(r *nftRule) *nftRule {
-		return r.daddr(f).in(desired.SetRemote, f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind).notIn(desired.SetConnected, f)
+		return r.daddr(f).in(desired.SetRemote, f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind(0)).notIn(desired.SetConnected, f)
 	}
 	from := func(r *nftRule) *nftRule {
-		return r.saddr(f).in(desired.SetRemote, f).saddr(f).load(expr.MetaKeyIIFNAME, f.behind).notIn(desired.SetConnected, f)
+		return r.saddr(f).in(desired.SetRemote, f).saddr(f).load(expr.MetaKeyIIFNAME, f.behind(0)).notIn(desired.SetConnected, f)
 	}
 	return []*nftRule{
 		// A machine that is no pod has no route to other clusters.
 		begin().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
-		begin().saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
+		begin().saddr(f).network(f.dst, f.size, f.behind(0)).in(desired.SetHairpin, f).add(&expr.Masq{}),
 		exact(to(middle())), keep(to(begin())),
 		exact(from(middle())), keep(from(begin())),
 	}
@@ -212,7 +204,7 @@ func nftKeepSource(f nftFamily) []*nftRule {
 func nftSpokeFirst(f nftFamily) []*nftRule {
 	return []*nftRule{
 		nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetAmbiguous, f).drop(),
-		nftNew().family(f).endpoint(f, f.src, 0).mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind),
+		nftNew().family(f).endpoint(f, f.src, 0).mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind(0)),
 	}
 }
 

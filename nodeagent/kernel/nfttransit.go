@@ -10,12 +10,6 @@ import (
 // nftPriorityRaw stands before connection tracking.
 const nftPriorityRaw = -300
 
-// ICMP types that tell a sender of a better next hop.
-const (
-	nftRedirect4 = 5
-	nftRedirect6 = 137
-)
-
 // nftPassingChains keep what clusters pass on to each other out of connection
 // tracking, and with it out of all NAT: this gateway sees one direction only, and
 // the addresses in it are those of others. The overlay that carries it is not
@@ -65,13 +59,9 @@ func nftTransit() nftChain {
 	}}
 }
 
-// nftTurnBack drops what a neighbour's gateway sends and what would have to go
-// back to that neighbour.
-func nftTurnBack(f, inner nftFamily, etherType uint16, set string) *nftRule {
-	to := uint32(nftRegWord1)
-	if f.size == 16 {
-		to = nftRegWord4
-	}
-	return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
-		saddr(f).transport(nftInnerIP+inner.dst, inner.size, to).in(set, f).drop()
+// nftSplitHorizon drops transit packets from a neighbour's gateway that would have to go
+// back to the same neighbour.
+func nftSplitHorizon(f, inner nftFamily) *nftRule {
+	return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(inner.etherType)...).
+		saddr(f).transport(nftInnerIP+inner.dst, inner.size, f.behind(0)).in(inner.turnIn, f).drop()
 }

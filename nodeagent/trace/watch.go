@@ -55,7 +55,7 @@ func install(owner *nftables.Conn, filter Filter) error {
 	err := owner.Commit(filter.batch())
 	// EPERM: the table is another socket's (or CAP_NET_ADMIN is missing).
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("add table inet %s (does somebody else follow packets at this moment?): %w", Table, err)
+		return fmt.Errorf("add table inet %s (does another process trace packets now?): %w", Table, err)
 	}
 	if err != nil {
 		return fmt.Errorf("add table inet %s (Linux 5.12 or later): %w", Table, err)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestJournal has everything happen that changes routes; each must change the
-// stamp by the time that its author knows of it.
-func TestJournal(t *testing.T) {
+// TestRouteEvents: each kind of change of routes changes the stamp before the change returns
+// to its author.
+func TestRouteEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ip(t, "link add name va type veth peer name vb")
@@ -35,8 +35,8 @@ func TestJournal(t *testing.T) {
 		}
 	}
 	before := stamp()
-	now = now.Add(journalTrust)
+	now = now.Add(routeEventsTimeout)
 	if after := stamp(); after == before {
-		t.Errorf("the stamp %s holds for ever", after)
+		t.Errorf("the stamp %s never expires", after)
 	}
 }
