@@ -48,13 +48,11 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	now, wake, counts := newSnapshots(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
-	var keeper *election.Keeper // made of what the inputs open; nobody asks before all run
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
 		StateDir: config.StateDir, Log: log,
-		Changed: func() { wake.trigger.Ring(); keeper.Look() },
-		Holders: func() (map[string]string, bool) { return keeper.Holders() },
+		Changed: func() { wake.trigger.Ring(); wake.election.Ring() },
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +65,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	keeper = newKeeper(config, inputs, machine, now, drain, wake, log)
+	elector := newElector(config, inputs, machine, now, drain, wake, log)
 	others := peers.New(peers.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
 		Look: wake.trigger.Ring, Urgent: wake.urgent.Ring, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.Secured,
@@ -81,14 +79,14 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	l := &loop{
 		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
-		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts,
+		inputs: inputs, elector: elector, host: machine, peers: others, publication: published, metrics: counts,
 		refused: map[string]bool{},
 	}
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
-		Inputs: inputs, Keeper: keeper, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
+		Inputs: inputs, Elector: elector, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
 		Drained: drain.Is, Mute: answers.mute, Drift: counts.DriftSoFar, More: outlets.States,
 	})
 	counts.Watch(reporter.Present)
@@ -119,26 +117,27 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}, nil
 }
 
-// newKeeper makes what holds gateways for this node whose nodes labels pick.
-func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *election.Keeper {
-	view := func() (election.View, bool) {
-		v, ok := inputs.View()
+// newElector returns the Elector of this node. The inputs receive what it decides, so that all
+// readers of the fabric find the holder of a gateway as its node.
+func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *election.Elector {
+	view := func() (election.ClusterView, bool) {
+		v, ok := inputs.ElectionView()
 		v.Drained = drain.Is()
 		return v, ok
 	}
 	gateways := func() []election.Gateway { v, _ := view(); return v.Gateways }
-	var store election.Store
+	var store election.LeaseStore
 	if _, client := inputs.API(); client != nil {
-		store = kube.NewLeases(client, func() bool { return len(gateways()) > 0 })
+		store = kube.NewLeaseStore(client, func() bool { return len(gateways()) > 0 })
 	} else if config.LeasesDir != "" {
 		store = election.NewFolder(config.LeasesDir, gateways)
 	}
 	return election.New(election.Config{
-		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log,
-		Guard: machine.Guard(func() [][2]int { v, _ := view(); return v.Ports }),
-		Clear: func(since time.Time) bool {
+		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log, Trigger: wake.election,
+		Fence: machine.Fence(func() [][2]int { v, _ := view(); return v.Ports }),
+		TunnelsRemoved: func(after time.Time) bool {
 			v := now.Outcome()
-			if v.Node == nil || !v.Report.At.After(since) {
+			if v.Node == nil || !v.Report.At.After(after) {
 				return false
 			}
 			own := v.Input.Fabric.Cluster(config.Cluster)
@@ -147,8 +146,9 @@ func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *sna
 			}
 			return !own.GatewayOn(config.Node).Picked()
 		},
-		Changed: func() {
-			inputs.Refresh() // who is a gateway now needs keys
+		OnChange: func(holders map[string]string) {
+			inputs.SetHolders(holders)
+			inputs.Refresh()
 			wake.trigger.Ring()
 		},
 	})

@@ -34,7 +34,7 @@ type loop struct {
 	drain *control.Drain
 
 	inputs      *input.Inputs
-	keeper      *election.Keeper
+	elector     *election.Elector
 	host        *host.Host
 	peers       *peers.Peers
 	publication *publication.Publication // nil without a Kubernetes API
@@ -49,9 +49,13 @@ type bells struct {
 	trigger bell.Bell // "look again"
 	drift   bell.Bell // "the kernel's state changed"
 	urgent  bell.Bell // "a link may have changed"
+
+	election bell.Bell // wakes the Elector: "the view of the election changed"
 }
 
-func newBells() bells { return bells{trigger: bell.New(), drift: bell.New(), urgent: bell.New()} }
+func newBells() bells {
+	return bells{trigger: bell.New(), drift: bell.New(), urgent: bell.New(), election: bell.New()}
+}
 
 // snapshots are what the engine's goroutine leaves for all others to read.
 type snapshots struct {

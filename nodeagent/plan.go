@@ -25,7 +25,7 @@ type sight struct {
 
 // sight gives what this agent remembers and observes now.
 func (l *loop) sight() sight {
-	holders, _ := l.keeper.Holders()
+	holders, _ := l.elector.Holders()
 	return sight{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
 }
 
@@ -37,7 +37,11 @@ func (l *loop) planned(ctx context.Context) (*round.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.keeper.Assume(running.Holders)
+	holders := running.Holders
+	if !runs {
+		holders, _ = l.elector.Holders() // as the previous agent saved them
+	}
+	l.inputs.SetHolders(holders)
 	l.inputs.RefreshOnce(ctx)
 	in, ok := l.inputs.Now()
 	if !ok {
@@ -92,5 +96,5 @@ func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
 	for _, rule := range held {
 		out.Changed = append(out.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})
 	}
-	return out, errors.Join(out.Err(), err, a.loop.keeper.Unguard())
+	return out, errors.Join(out.Err(), err, a.loop.elector.RemoveFence())
 }

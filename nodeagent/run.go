@@ -21,8 +21,8 @@ import (
 // saveHeardEvery is how often at most what was heard is written to the state folder.
 const saveHeardEvery = 5 * time.Second
 
-// leaveTime is how long an agent that ends may take to give back a gateway.
-const leaveTime = 5 * time.Second
+// leaseReleaseTimeout bounds the release of a gateway when the agent stops.
+const leaseReleaseTimeout = 5 * time.Second
 
 // Run converges until ctx ends. The node keeps its state: traffic goes on while
 // an agent is replaced. Only a gateway that labels put here, and that another node can
@@ -31,9 +31,9 @@ func (a *Agent) Run(until context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(until))
 	defer cancel()
 	defer context.AfterFunc(until, func() {
-		leave, done := context.WithTimeout(ctx, leaveTime)
+		release, done := context.WithTimeout(ctx, leaseReleaseTimeout)
 		defer done()
-		a.loop.keeper.Leave(leave)
+		a.loop.elector.Release(release)
 		cancel()
 	})()
 	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
@@ -67,7 +67,7 @@ func (a *Agent) Run(until context.Context) error {
 	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.Private()) })
 	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.Public()); return nil })
 	start("inputs", l.inputs.Run)
-	start("gateways that labels pick", l.keeper.Run)
+	start("election of gateways", l.elector.Run)
 	start("HawserNode", a.report.Run)
 	start("peers", l.peers.Run)
 	start("host", l.host.Run)

@@ -19,11 +19,15 @@ import (
 	"hawser.dev/hawser/nodeagent/statefile"
 )
 
-// folderEvery is how often a Folder is read.
-const folderEvery = 250 * time.Millisecond
+const (
+	// folderPollInterval separates two reads of a Folder.
+	folderPollInterval = 250 * time.Millisecond
+	// lockPollInterval separates two attempts to lock it.
+	lockPollInterval = 5 * time.Millisecond
+)
 
-// Folder keeps Leases as files of a folder that all nodes of a cluster share, where there is
-// no Kubernetes API. A file that is missing is a Lease that nobody ever held.
+// Folder is a LeaseStore without a Kubernetes API: files in a folder that all nodes of a cluster
+// share. A missing file is a Lease that was never held.
 type Folder struct {
 	dir      string
 	gateways func() []Gateway
@@ -32,14 +36,14 @@ type Folder struct {
 	leases map[string]Lease // nil = not read yet
 }
 
-// NewFolder makes a store of a folder with the Leases of gateways.
+// NewFolder returns a store of the Leases of gateways in a folder.
 func NewFolder(dir string, gateways func() []Gateway) *Folder {
 	return &Folder{dir: dir, gateways: gateways}
 }
 
-// Follow is of Store.
-func (f *Folder) Follow(ctx context.Context, changed bell.Bell) {
-	tick := time.NewTicker(folderEvery)
+// Watch implements LeaseStore.
+func (f *Folder) Watch(ctx context.Context, changed bell.Bell) {
+	tick := time.NewTicker(folderPollInterval)
 	defer tick.Stop()
 	for {
 		if f.readAll() {
@@ -72,14 +76,14 @@ func (f *Folder) readAll() (changed bool) {
 	return changed
 }
 
-// Leases is of Store.
+// Leases implements LeaseStore.
 func (f *Folder) Leases() (map[string]Lease, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.leases, f.leases != nil
 }
 
-// Read is of Store.
+// Read implements LeaseStore.
 func (f *Folder) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
 
 func (f *Folder) read(gateway string) (Lease, error) {
@@ -91,7 +95,7 @@ func (f *Folder) read(gateway string) (Lease, error) {
 	return l, nil
 }
 
-// Write is of Store. Writers wait for each other as long as ctx lasts.
+// Write implements LeaseStore. Writers lock the folder until ctx is done.
 func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
 	if strings.Contains(l.Gateway, "/") {
 		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)
@@ -105,7 +109,7 @@ func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
 		select {
 		case <-ctx.Done():
 			return Lease{}, fmt.Errorf("write Lease: %w", ctx.Err())
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(lockPollInterval):
 		}
 	}
 	now, err := f.read(l.Gateway)

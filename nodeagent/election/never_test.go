@@ -64,8 +64,8 @@ func (w *world) clock(a *agent) time.Time {
 	return start.Add(a.offset + time.Duration(float64(w.now)*a.rate))
 }
 
-func (w *world) view(a *agent) View {
-	v := View{Node: a.name, Gateways: []Gateway{{"edge-1", edge()}, {"edge-2", edge()}}, Leases: map[string]Lease{}}
+func (w *world) view(a *agent) ClusterView {
+	v := ClusterView{Node: a.name, Gateways: []Gateway{{"edge-1", edge()}, {"edge-2", edge()}}, Leases: map[string]Lease{}}
 	for _, o := range w.agents {
 		n := model.Node{Name: o.name, Labels: edge()}
 		if o.away {
@@ -96,37 +96,37 @@ func (w *world) step(a *agent) {
 		}
 		a.toOpen = nil
 	case a.answer != nil:
-		a.state = a.state.Wrote(*a.answer, a.began)
+		a.state = a.state.WriteSucceeded(*a.answer, a.began)
 		if a.answer.Holder != "" {
-			until := a.state.Guarded()
+			until := a.state.FenceUntil()
 			a.toOpen, a.gateway = &until, a.answer.Gateway
 		}
 		a.answer, a.began = nil, time.Time{}
 	case a.refused != nil || !a.began.IsZero() && !now.Before(a.expires):
-		held, _ := a.state.Holds(now)
-		a.state = a.state.Refused(a.name, a.refused, now)
-		if held != "" && a.state.mine.Gateway == "" {
+		held, _ := a.state.Held(now)
+		a.state = a.state.WriteFailed(a.name, a.refused, now)
+		if held != "" && a.state.held.Gateway == "" {
 			a.until = time.Time{}
 		}
 		a.refused, a.began = nil, time.Time{}
 		a.asked++
 	case !a.began.IsZero(): // it waits
 	default:
-		had := a.state.mine.Gateway
-		var write *Write
-		a.state, write, _ = a.state.Look(w.view(a), now)
-		if had != "" && a.state.mine.Gateway == "" {
+		had := a.state.held.Gateway
+		var write *Lease
+		a.state, write, _ = a.state.Step(w.view(a), now)
+		if had != "" && a.state.held.Gateway == "" {
 			a.until = time.Time{} // the guard is closed before anything is written
 		}
 		if write != nil {
-			a.began, a.expires, a.lease = now, now.Add(writeTime), write.Lease
+			a.began, a.expires, a.lease = now, now.Add(writeTimeout), *write
 			a.asked++
 			if (w.calm || w.IntN(20) > 0) && w.now >= a.cut { // else it is lost
 				delay := time.Duration(w.IntN(80)) * time.Millisecond
 				if !w.calm && w.IntN(15) == 0 {
 					delay = time.Duration(w.IntN(6000)) * time.Millisecond
 				}
-				w.flying = append(w.flying, flight{w.now + delay, write.Lease, a, a.asked})
+				w.flying = append(w.flying, flight{w.now + delay, *write, a, a.asked})
 			}
 		}
 	}

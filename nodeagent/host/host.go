@@ -84,9 +84,9 @@ func Open(config Config) (*Host, error) {
 	return h, nil
 }
 
-// Guard makes the guard of the gateway that this node holds, where labels picked the node.
-// ports gives the UDP ports of its tunnels, first and last.
-func (h *Host) Guard(ports func() [][2]int) *kernel.Guard {
+// Fence returns the fence of the gateway that this node holds if its node is selected by labels.
+// ports returns the UDP port ranges of its tunnels, first and last port.
+func (h *Host) Fence(ports func() [][2]int) *kernel.Guard {
 	return h.namespace.NewGuard(func() []kernel.PortRange {
 		var out []kernel.PortRange
 		for _, p := range ports() {

@@ -59,9 +59,6 @@ type Config struct {
 	StateDir       string // for the last good copies
 	Log            *slog.Logger
 	Changed        func() // called when there may be something new; it must not block
-	// Holders gives the nodes that hold the gateways whose nodes labels pick, by gateway; not
-	// ok while it cannot be said. nil = nobody holds any.
-	Holders func() (map[string]string, bool)
 }
 
 // Inputs are the files and the API that an agent lives from. Each keeps its last
@@ -78,17 +75,17 @@ type Inputs struct {
 	api    *kube.Source
 	client *kube.Client // of api
 
-	mu       sync.Mutex
-	signers  signers
-	refused  map[string]string // the reasons that were logged last, by input
-	fabric   document[compiled]
-	keys     document[*fabric.Keys]
-	own      ownKeys      // the last good ones
-	held     *fabric.Keys // both together
-	saved    *model.Facts // last good copy, used until all files were read once
-	trouble  error        // a last good copy that could not be written
-	placed   placed       // the fabric with the nodes of all gateways
-	resolver *resolver
+	mu          sync.Mutex
+	signers     signers
+	refused     map[string]string // the reasons that were logged last, by input
+	fabric      document[compiled]
+	keys        document[*fabric.Keys]
+	own         ownKeys      // the last good ones
+	held        *fabric.Keys // both together
+	saved       *model.Facts // last good copy, used until all files were read once
+	trouble     error        // a last good copy that could not be written
+	withHolders holderView
+	resolver    *resolver
 }
 
 // Open makes the inputs; nothing but the copy of the facts is read before Refresh or Run.
@@ -186,8 +183,8 @@ func (in *Inputs) Refresh() {
 	if fabricChanged && in.fabric.have {
 		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
 	}
-	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.placed.followed) {
-		in.placed.followed = f
+	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.withHolders.factsFor) {
+		in.withHolders.factsFor = f
 		in.api.Follow(f)
 	}
 	// Once each, as it may be an attack: the status tells only of what lasts.
@@ -200,40 +197,46 @@ func (in *Inputs) Refresh() {
 	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
 }
 
-// placed is a fabric with the holders of its gateways.
-type placed struct {
-	of, fabric *fabric.Fabric
-	holders    map[string]string
-	known      bool           // who holds what
-	followed   *fabric.Fabric // that the facts are those of
+// holderView is the fabric with the holders of the gateways that are selected by labels as their
+// nodes.
+type holderView struct {
+	source, fabric *fabric.Fabric
+	holders        map[string]string
+	known          bool           // SetHolders was called
+	factsFor       *fabric.Fabric // fabric that the facts were read for
 }
 
-// current gives the fabric in force with the nodes that hold gateways; it stays the same one
-// as long as neither changes. It is nil while there is none.
+// SetHolders sets the nodes that hold the gateways selected by labels, by gateway. Until the
+// first call Now is not ok if the cluster has such gateways. Call Refresh afterwards: a node that
+// became a gateway needs keys.
+func (in *Inputs) SetHolders(holders map[string]string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.withHolders.holders, in.withHolders.known = maps.Clone(holders), true
+	in.withHolders.fabric = nil
+}
+
+// current returns the current fabric with the holders of its gateways, nil if absent. The pointer
+// stays the same until either changes.
 func (in *Inputs) current() *fabric.Fabric {
 	if !in.fabric.have {
 		return nil
 	}
-	p := &in.placed
-	holders, known := map[string]string(nil), true
-	if in.config.Holders != nil {
-		holders, known = in.config.Holders()
+	v := &in.withHolders
+	if v.source != in.fabric.value.Fabric || v.fabric == nil {
+		v.source = in.fabric.value.Fabric
+		v.fabric = election.WithHolders(v.source, in.config.Cluster, v.holders)
 	}
-	if p.of != in.fabric.value.Fabric || p.fabric == nil || !maps.Equal(holders, p.holders) {
-		p.of, p.holders = in.fabric.value.Fabric, holders
-		p.fabric = election.Place(p.of, in.config.Cluster, holders)
-	}
-	p.known = known || p.fabric == p.of
-	return p.fabric
+	return v.fabric
 }
 
-// View gives what this node sees of gateways whose nodes labels pick; not ok before there is
-// a fabric.
-func (in *Inputs) View() (election.View, bool) {
+// ElectionView returns what this node knows of the gateways selected by labels, and false while
+// there is no fabric.
+func (in *Inputs) ElectionView() (election.ClusterView, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.fabric.have {
-		return election.View{}, false
+		return election.ClusterView{}, false
 	}
 	return election.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.known().Facts.Nodes), true
 }
@@ -286,7 +289,7 @@ func (in *Inputs) Now() (Current, bool) {
 		return c, false
 	}
 	c.Fabric, c.Digest, c.Keys = in.current(), in.fabric.value.digest, in.held
-	return c, in.placed.known
+	return c, in.withHolders.known || c.Fabric == in.withHolders.source
 }
 
 // Resolved gives the addresses of endpoints that are names, by endpoint as the topology

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -101,4 +103,34 @@ func TestStartWithoutTheAPI(t *testing.T) {
 	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 203.0.113.9}]}")
 	server.Away(false)
 	awaitInputs(t, again, "the API again", has("203.0.113.9"))
+}
+
+// TestSetHolders checks that a cluster with gateways selected by labels has no inputs until their
+// holders are known, and that the holders are their nodes.
+func TestSetHolders(t *testing.T) {
+	t.Parallel()
+	f := &fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{
+		{Name: "g1", Gateways: []fabric.Gateway{{Name: "edge-1", NodeSelector: map[string]string{"role": "edge"}}}},
+	}}
+	in := &Inputs{config: Config{Cluster: "g1", Node: "w1"}, folder: facts.Open("", "")}
+	in.fabric.have, in.fabric.value.Fabric = true, f
+	if view, ok := in.ElectionView(); !ok || len(view.Gateways) != 1 {
+		t.Errorf("election view %+v, %t", view, ok)
+	}
+	in.saved = &model.Facts{}
+	if _, ok := in.Now(); ok {
+		t.Error("inputs are complete before the holders are known")
+	}
+	in.SetHolders(map[string]string{"edge-1": "w1"})
+	now, ok := in.Now()
+	if !ok || now.Fabric.Cluster("g1").GatewayOn("w1") == nil || in.gateway() == nil {
+		t.Errorf("complete: %t, this node is not the gateway that it holds", ok)
+	}
+	if again, _ := in.Now(); again.Fabric != now.Fabric {
+		t.Error("the same fabric and holders are another fabric")
+	}
+	in.SetHolders(nil)
+	if in.gateway() != nil || f.Cluster("g1").Gateways[0].Node != "" {
+		t.Error("the gateway has a node without a holder")
+	}
 }

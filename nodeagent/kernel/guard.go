@@ -46,16 +46,16 @@ type Guard struct {
 // written yet.
 func (ns *Namespace) NewGuard(ports func() []PortRange) *Guard { return &Guard{ns: ns, ports: ports} }
 
-// Open lets the tunnels work until a time, and not after it.
-func (g *Guard) Open(until time.Time) error {
+// AllowUntil allows the tunnels until a deadline, and drops their packets after it.
+func (g *Guard) AllowUntil(until time.Time) error {
 	if err := g.write(until); err != nil {
 		return fmt.Errorf("open the guard of the gateway: %w", err)
 	}
 	return nil
 }
 
-// Close stops the tunnels.
-func (g *Guard) Close() error {
+// Block drops the packets of the tunnels.
+func (g *Guard) Block() error {
 	if err := g.write(time.Time{}); err != nil {
 		return fmt.Errorf("close the guard of the gateway: %w", err)
 	}

@@ -66,13 +66,13 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	check("without a guard", true)
-	do("close", guard.Close())
+	do("close", guard.Block())
 	check("closed", false)
-	do("open", guard.Open(time.Now().Add(time.Minute)))
+	do("open", guard.AllowUntil(time.Now().Add(time.Minute)))
 	check("open", true)
-	do("open in the past", guard.Open(time.Now().Add(-time.Millisecond)))
+	do("open in the past", guard.AllowUntil(time.Now().Add(-time.Millisecond)))
 	check("open until a time that is past", false)
-	do("open for a moment", guard.Open(time.Now().Add(2*time.Second)))
+	do("open for a moment", guard.AllowUntil(time.Now().Add(2*time.Second)))
 	check("open for a moment", true)
 	deadline := time.Now().Add(20 * time.Second)
 	for passes(own, tunnel) {
@@ -81,7 +81,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	check("closed by itself", false)
-	do("open again", guard.Open(time.Now().Add(time.Minute)))
+	do("open again", guard.AllowUntil(time.Now().Add(time.Minute)))
 	check("open again", true)
 	do("remove", guard.Remove())
 	do("remove once more", guard.Remove())

@@ -21,60 +21,67 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// LeaseKind is the resource of Leases, which are in Namespace.
+// LeaseKind is the resource of Leases.
 var LeaseKind = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 const (
-	// Namespace is where everything of Hawser lives inside a cluster.
+	// Namespace is the namespace of everything that Hawser has in a cluster.
 	Namespace = "hawser-system"
-	// leaseWatch is how long one watch of the Leases lasts.
-	leaseWatch = 5 * time.Minute
-	leaseRetry = time.Second
+	// leaseWatchTimeout bounds one watch of the Leases.
+	leaseWatchTimeout = 5 * time.Minute
+	leaseRetryPeriod  = time.Second
 )
 
-// Leases are those of a cluster's gateways in its API, as election.Store. An object that is not
-// there is a gateway that nobody can hold: agents make none.
-type Leases struct {
+// LeaseStore is the election.LeaseStore in the API of a cluster. The reconciler creates the
+// Leases; a gateway without one cannot be acquired.
+type LeaseStore struct {
 	client dynamic.ResourceInterface
-	wanted func() bool
+	needed func() bool
 
-	mu     sync.Mutex
-	loaded bool
-	leases map[string]election.Lease
+	mu      sync.Mutex
+	synced  bool
+	objects map[string]*unstructured.Unstructured // by gateway; never changed in place
 }
 
-// NewLeases makes a store. While wanted says so it watches them.
-func NewLeases(c *Client, wanted func() bool) *Leases {
-	return &Leases{client: c.Dynamic.Resource(LeaseKind).Namespace(Namespace), wanted: wanted}
+// NewLeaseStore returns a store that watches the Leases while needed returns true.
+func NewLeaseStore(c *Client, needed func() bool) *LeaseStore {
+	return &LeaseStore{
+		client: c.Dynamic.Resource(LeaseKind).Namespace(Namespace), needed: needed,
+		objects: map[string]*unstructured.Unstructured{},
+	}
 }
 
-// Follow is of election.Store.
-func (s *Leases) Follow(ctx context.Context, changed bell.Bell) {
+// Watch implements election.LeaseStore.
+func (s *LeaseStore) Watch(ctx context.Context, changed bell.Bell) {
 	for ctx.Err() == nil {
-		if s.wanted() {
-			s.follow(ctx, changed)
+		if s.needed() {
+			s.watchOnce(ctx, changed)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait.Jitter(leaseRetry, 0.5)):
+		case <-time.After(wait.Jitter(leaseRetryPeriod, 0.5)):
 		}
 	}
 }
 
-// follow lists the Leases, and watches them until the server ends that.
-func (s *Leases) follow(ctx context.Context, changed bell.Bell) {
+// watchOnce lists the Leases and watches them until the server ends the watch. The last known
+// Leases stay if the list fails.
+func (s *LeaseStore) watchOnce(ctx context.Context, changed bell.Bell) {
 	list, err := s.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return // what was known last stays
+		return
 	}
-	all := map[string]election.Lease{}
+	all := map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
-		if l, ok := leaseOf(&list.Items[i]); ok {
-			all[l.Gateway] = l
+		if gateway, ok := gatewayOf(&list.Items[i]); ok {
+			all[gateway] = &list.Items[i]
 		}
 	}
-	s.set(all, changed)
-	seconds := int64(leaseWatch / time.Second)
+	s.mu.Lock()
+	s.objects, s.synced = all, true
+	s.mu.Unlock()
+	changed.Ring()
+	seconds := int64(leaseWatchTimeout / time.Second)
 	stream, err := s.client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &seconds})
 	if err != nil {
 		return
@@ -85,77 +92,63 @@ func (s *Leases) follow(ctx context.Context, changed bell.Bell) {
 		if !ok || e.Type == watch.Error {
 			return
 		}
-		l, ok := leaseOf(object)
+		gateway, ok := gatewayOf(object)
 		if !ok {
 			continue
 		}
 		s.mu.Lock()
-		all := maps.Clone(s.leases)
-		s.mu.Unlock()
 		if e.Type == watch.Deleted {
-			delete(all, l.Gateway)
+			delete(s.objects, gateway)
 		} else {
-			all[l.Gateway] = l
+			s.objects[gateway] = object
 		}
-		s.set(all, changed)
-	}
-}
-
-func (s *Leases) set(all map[string]election.Lease, changed bell.Bell) {
-	s.mu.Lock()
-	same := s.loaded && maps.Equal(all, s.leases)
-	s.leases, s.loaded = all, true
-	s.mu.Unlock()
-	if !same {
+		s.mu.Unlock()
 		changed.Ring()
 	}
 }
 
-// Leases is of election.Store.
-func (s *Leases) Leases() (map[string]election.Lease, bool) {
+// Leases implements election.LeaseStore.
+func (s *LeaseStore) Leases() (map[string]election.Lease, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leases, s.loaded
+	objects, synced := maps.Clone(s.objects), s.synced
+	s.mu.Unlock()
+	out := map[string]election.Lease{}
+	for gateway, object := range objects {
+		out[gateway] = leaseOf(gateway, object)
+	}
+	return out, synced
 }
 
-// Read is of election.Store.
-func (s *Leases) Read(ctx context.Context, gateway string) (election.Lease, error) {
+// Read implements election.LeaseStore.
+func (s *LeaseStore) Read(ctx context.Context, gateway string) (election.Lease, error) {
 	object, err := s.client.Get(ctx, fabric.LeasePrefix+gateway, metav1.GetOptions{})
 	if err != nil {
 		return election.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", gateway, err)
 	}
-	l, _ := leaseOf(object)
-	// A watch that hangs must not have this node try with the same old version again.
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.loaded {
-		s.leases = maps.Clone(s.leases)
-		s.leases[gateway] = l
-	}
-	return l, nil
+	return s.store(gateway, object), nil
 }
 
-// Write is of election.Store. It replaces the whole spec, and nothing else.
-func (s *Leases) Write(ctx context.Context, l election.Lease) (election.Lease, error) {
-	name := fabric.LeasePrefix + l.Gateway
-	object, err := s.client.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return election.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", l.Gateway, err)
-	}
-	if object.GetResourceVersion() != l.Version {
+// Write implements election.LeaseStore. It replaces the whole spec and leaves the metadata.
+func (s *LeaseStore) Write(ctx context.Context, l election.Lease) (election.Lease, error) {
+	s.mu.Lock()
+	object := s.objects[l.Gateway]
+	s.mu.Unlock()
+	if object == nil || object.GetResourceVersion() != l.Version {
 		return election.Lease{}, election.ErrConflict
 	}
-	seconds := int64(election.TakeAfter / time.Second)
+	seconds := int64(election.LeaseDuration / time.Second)
 	if l.Released {
-		seconds = released
+		seconds = releasedSeconds
 	}
-	object.Object["spec"] = map[string]any{
-		"leaseDurationSeconds": seconds, "leaseTransitions": int64(l.Turn),
+	spec := map[string]any{
+		"leaseDurationSeconds": seconds, "leaseTransitions": int64(l.Transitions),
 		"renewTime": l.Renewed.UTC().Format(metav1.RFC3339Micro),
 	}
 	if l.Holder != "" {
-		object.Object["spec"].(map[string]any)["holderIdentity"] = l.Holder
+		spec["holderIdentity"] = l.Holder
 	}
+	object = object.DeepCopy()
+	object.Object["spec"] = spec
 	stored, err := s.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: FieldManager})
 	if apierrors.IsConflict(err) {
 		return election.Lease{}, election.ErrConflict
@@ -163,26 +156,35 @@ func (s *Leases) Write(ctx context.Context, l election.Lease) (election.Lease, e
 	if err != nil {
 		return election.Lease{}, fmt.Errorf("write Lease of gateway %s: %w", l.Gateway, err)
 	}
-	out, _ := leaseOf(stored)
-	return out, nil
+	return s.store(l.Gateway, stored), nil
 }
 
-// released is the duration of a Lease that was given back, in seconds, as Kubernetes' leader
-// election writes it. A holder that somebody took out by hand may still work.
-const released = 1
+// store keeps an object that the server returned: a watch that hangs must not have the next write
+// conflict again.
+func (s *LeaseStore) store(gateway string, object *unstructured.Unstructured) election.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[gateway] = object
+	return leaseOf(gateway, object)
+}
 
-func leaseOf(object *unstructured.Unstructured) (election.Lease, bool) {
-	gateway, ours := strings.CutPrefix(object.GetName(), fabric.LeasePrefix)
-	if !ours {
-		return election.Lease{}, false
-	}
+// gatewayOf returns the gateway of a Lease, and false for Leases of others in the namespace.
+func gatewayOf(object *unstructured.Unstructured) (string, bool) {
+	return strings.CutPrefix(object.GetName(), fabric.LeasePrefix)
+}
+
+// releasedSeconds is the duration of a released Lease, as client-go's leader election writes it.
+// A Lease whose holder was removed by hand has another one: that holder may still work.
+const releasedSeconds = 1
+
+func leaseOf(gateway string, object *unstructured.Unstructured) election.Lease {
 	l := election.Lease{Gateway: gateway, Version: object.GetResourceVersion()}
 	l.Holder, _, _ = unstructured.NestedString(object.Object, "spec", "holderIdentity")
-	turn, _, _ := unstructured.NestedInt64(object.Object, "spec", "leaseTransitions")
-	l.Turn = int(turn)
+	transitions, _, _ := unstructured.NestedInt64(object.Object, "spec", "leaseTransitions")
+	l.Transitions = int(transitions)
 	renewed, _, _ := unstructured.NestedString(object.Object, "spec", "renewTime")
 	l.Renewed, _ = time.Parse(metav1.RFC3339Micro, renewed)
 	seconds, _, _ := unstructured.NestedInt64(object.Object, "spec", "leaseDurationSeconds")
-	l.Released = l.Holder == "" && seconds == released && !l.Renewed.IsZero()
-	return l, true
+	l.Released = l.Holder == "" && seconds == releasedSeconds && !l.Renewed.IsZero()
+	return l
 }

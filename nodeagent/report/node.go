@@ -50,7 +50,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 		return out
 	}
 	out.Role, out.Up = kube.Gateway, map[string]bool{}
-	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
+	if holders, _ := r.config.Elector.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
 	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "),

@@ -37,7 +37,7 @@ type Config struct {
 	Cluster, Node, Version string
 	Log                    *slog.Logger
 	Inputs                 *input.Inputs
-	Keeper                 *election.Keeper
+	Elector                *election.Elector
 	Peers                  *peers.Peers
 	Host                   *host.Host
 	Publication            *publication.Publication // nil without a Kubernetes API
@@ -133,7 +133,7 @@ func (r *Reporter) Brief() status.Status {
 		Trust:  r.config.Inputs.Trust(),
 		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.More()),
 	}
-	if err := r.config.Keeper.Err(); err != nil {
+	if err := r.config.Elector.Err(); err != nil {
 		s.Inputs = append(s.Inputs, status.InputState{Name: "gateway lease", Error: err.Error()})
 	}
 	if r.node != nil && r.node.Err() != nil {
