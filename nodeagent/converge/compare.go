@@ -8,126 +8,125 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Equaler is an object of which there may be thousands: Same reports, without making texts,
-// that key and fields of two are equal.
+// Equaler is an object of a kind with thousands of them. Equal reports whether key and fields
+// of two are equal, without the texts of a diff.
 type Equaler[S any] interface {
 	Equal(other S) bool
 }
 
-// known is what makes a stage read and compare less than everything: what was read last, and
-// what was wanted when nothing was left to do. All of it counts as long as the kind's stamp stays.
-type known[S diff.Spec] struct {
-	stamp string // empty = nothing is known
-	have  []S
+// observedCache is what a stage need not read or compare again. It is valid as long as the
+// version of the kind stays.
+type observedCache[S diff.Spec] struct {
+	version  string // empty = no cache
+	observed []S
 
-	clean  bool // have is as digest says
-	digest string
-	want   []S // then; nil = not remembered
+	clean   bool // observed is what the desired state of digest asks for
+	digest  string
+	desired []S // of digest; nil if not stored
 }
 
-// observe reads what is, unless the kind's stamp says that it is what was read before.
+// observe reads the objects, unless the version of the kind is that of the cache.
 func (s *stage[D, S]) observe(ctx context.Context) error {
-	stamp := ""
-	if stamper, ok := s.kind.(Versioned); ok {
+	version := ""
+	if k, ok := s.kind.(Versioned); ok {
 		var err error
-		// The stamp is taken before the objects: a change in between makes the
-		// next stamp differ, so it is never missed.
-		if stamp, err = stamper.Version(ctx); err != nil {
-			return fmt.Errorf("stamp: %w", err)
+		// The version is read before the objects. A change in between makes the next
+		// version differ, so it is never missed.
+		if version, err = k.Version(ctx); err != nil {
+			return fmt.Errorf("version: %w", err)
 		}
-		if stamp != "" && stamp == s.stamp {
+		if version != "" && version == s.cache.version {
 			return nil
 		}
 	}
-	s.known = known[S]{}
-	have, err := s.kind.Observe(ctx)
+	s.cache = observedCache[S]{}
+	observed, err := s.kind.Observe(ctx)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	s.stamp, s.have = stamp, have
+	s.cache.version, s.cache.observed = version, observed
 	return nil
 }
 
-// compare gives all changes of this stage, and the number of objects that there are.
+// compare returns all changes of this stage, and the number of observed objects.
 func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.Change[S], objects int, err error) {
 	if err := s.observe(ctx); err != nil {
 		return nil, 0, err
 	}
-	if s.clean && p.digest != "" && p.digest == s.digest {
-		return nil, len(s.have), nil
+	cache := &s.cache
+	if cache.clean && p.digest != "" && p.digest == cache.digest {
+		return nil, len(cache.observed), nil
 	}
-	want := s.want(p.desired)
-	w, h := s.different(want)
-	if changes, err = diff.Compute(s.adopt(w, h), h); err != nil {
+	desired := s.desired(p.desired)
+	want, have := s.changedParts(desired)
+	if changes, err = diff.Compute(s.normalize(want, have), have); err != nil {
 		return nil, 0, fmt.Errorf("compare: %w", err)
 	}
-	s.clean, s.digest, s.known.want = len(changes) == 0 && s.stamp != "", p.digest, nil
-	if _, cheap := any(*new(S)).(Equaler[S]); s.clean && cheap {
-		s.known.want = slices.Clone(want)
+	cache.clean, cache.digest, cache.desired = len(changes) == 0 && cache.version != "", p.digest, nil
+	if _, ok := any(*new(S)).(Equaler[S]); cache.clean && ok {
+		cache.desired = slices.Clone(desired)
 	}
-	return changes, len(s.have), nil
+	return changes, len(cache.observed), nil
 }
 
-// different gives the parts of what is wanted and of what is that may differ. Most of thousands
-// of objects are wanted just as they were when nothing was left to do; what was wanted then
-// stands for what is, unless the kernel fills in something.
-func (s *stage[D, S]) different(want []S) (w, h []S) {
-	if _, adopts := s.kind.(Normalizer[S]); adopts || !s.clean || s.known.want == nil {
-		return want, s.have
+// changedParts returns the desired and the observed objects that may differ. Usually most of
+// thousands are desired as in the last clean pass. The desired objects of that pass stand for
+// the observed ones, unless the kernel fills in fields.
+func (s *stage[D, S]) changedParts(desired []S) (want, have []S) {
+	if _, ok := s.kind.(Normalizer[S]); ok || !s.cache.clean || s.cache.desired == nil {
+		return desired, s.cache.observed
 	}
-	w, h = unlike(want, s.known.want)
-	were := make(map[string]bool, len(h))
-	for _, x := range h {
-		were[x.Key()] = true
+	want, have = dropEqual(desired, s.cache.desired)
+	known := make(map[string]bool, len(have))
+	for _, x := range have {
+		known[x.Key()] = true
 	}
-	for _, x := range w {
-		if !were[x.Key()] {
-			return want, s.have // it is new, or one of the others twice
+	for _, x := range want {
+		if !known[x.Key()] {
+			return desired, s.cache.observed // a new object, or a duplicate key
 		}
 	}
-	return w, h
+	return want, have
 }
 
-// unlike leaves out of two lists what is the same at its place: counted from the front, from the
-// end, and in between where both have as many.
-func unlike[S any](a, b []S) (onlyA, onlyB []S) {
-	same := func(x, y *S) bool {
-		// A pointer, as an object that becomes an interface is copied.
-		return any(x).(Equaler[S]).Equal(*y)
-	}
-	for len(a) > 0 && len(b) > 0 && same(&a[0], &b[0]) {
+// dropEqual returns two lists without the objects that are equal at the same index: counted from
+// the front, from the end, and in between if both have the same length.
+func dropEqual[S any](a, b []S) (onlyA, onlyB []S) {
+	// Pointers, as the conversion to an interface copies the object.
+	equal := func(x, y *S) bool { return any(x).(Equaler[S]).Equal(*y) }
+	for len(a) > 0 && len(b) > 0 && equal(&a[0], &b[0]) {
 		a, b = a[1:], b[1:]
 	}
-	for len(a) > 0 && len(b) > 0 && same(&a[len(a)-1], &b[len(b)-1]) {
+	for len(a) > 0 && len(b) > 0 && equal(&a[len(a)-1], &b[len(b)-1]) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	if len(a) != len(b) {
 		return a, b
 	}
 	for i := range a {
-		if !same(&a[i], &b[i]) {
+		if !equal(&a[i], &b[i]) {
 			onlyA, onlyB = append(onlyA, a[i]), append(onlyB, b[i])
 		}
 	}
 	return onlyA, onlyB
 }
 
-// adopt gives want with what the kernel fills in.
-func (s *stage[D, S]) adopt(want, have []S) []S {
-	adopter, ok := s.kind.(Normalizer[S])
-	if !ok || len(have) == 0 {
-		return want
+// normalize returns the desired objects with the fields that the kernel fills in.
+func (s *stage[D, S]) normalize(desired, observed []S) []S {
+	k, ok := s.kind.(Normalizer[S])
+	if !ok || len(observed) == 0 {
+		return desired
 	}
-	byKey := make(map[string]S, len(have))
-	for _, h := range have {
-		byKey[h.Key()] = h
+	byKey := make(map[string]S, len(observed))
+	for _, o := range observed {
+		byKey[o.Key()] = o
 	}
-	adopted := make([]S, len(want))
-	for i, w := range want {
-		adopted[i] = w
-		if h, exists := byKey[w.Key()]; exists {
-			adopted[i] = adopter.Normalize(w, h)
+	normalized := make([]S, len(desired))
+	for i, d := range desired {
+		normalized[i] = d
+		if o, exists := byKey[d.Key()]; exists {
+			normalized[i] = k.Normalize(d, o)
 		}
 	}
-	return adopted
+	return normalized
 }

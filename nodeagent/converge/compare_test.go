@@ -27,10 +27,10 @@ func (thingKind) Observe(context.Context) ([]thing, error)          { return nil
 func (thingKind) Apply(context.Context, []diff.Change[thing]) error { return nil }
 func (thingKind) Version(context.Context) (string, error)           { return "1", nil }
 
-// adoptingKind is one to whose objects the kernel adds something.
-type adoptingKind struct{ thingKind }
+// normalizingKind is one to whose objects the kernel adds something.
+type normalizingKind struct{ thingKind }
 
-func (adoptingKind) Normalize(want, _ thing) thing { return want }
+func (normalizingKind) Normalize(want, _ thing) thing { return want }
 
 func things(n int) []thing {
 	out := make([]thing, n)
@@ -101,28 +101,28 @@ func TestNarrow(t *testing.T) {
 				t.Parallel()
 				most, kind := tt.most, Kind[thing](thingKind{})
 				if !exact {
-					most, kind = size, adoptingKind{}
+					most, kind = size, normalizingKind{}
 				}
 				for seed := range uint64(50) {
 					r := rand.New(rand.NewPCG(seed, 1))
 					clean := things(size)
 					have := slices.Clone(clean)
 					r.Shuffle(len(have), func(i, j int) { have[i], have[j] = have[j], have[i] })
-					narrowed(t, kind, tt.edit(r, slices.Clone(clean)), clean, have, most, tt.twice)
+					checkChangedParts(t, kind, tt.edit(r, slices.Clone(clean)), clean, have, most, tt.twice)
 				}
 			})
 		}
 	}
 }
 
-func narrowed(t *testing.T, kind Kind[thing], want, clean, have []thing, most int, twice bool) {
+func checkChangedParts(t *testing.T, kind Kind[thing], want, clean, have []thing, most int, twice bool) {
 	t.Helper()
 	full, err := diff.Compute(want, have)
 	if (err != nil) != twice {
 		t.Fatalf("full comparison: %v", err)
 	}
-	s := &stage[[]thing, thing]{kind: kind, known: known[thing]{stamp: "1", have: have, clean: true, want: clean}}
-	w, h := s.different(want)
+	s := &stage[[]thing, thing]{kind: kind, cache: observedCache[thing]{version: "1", observed: have, clean: true, desired: clean}}
+	w, h := s.changedParts(want)
 	if len(w) == len(want) && len(h) == len(have) && most == len(have) {
 		return // it was the full comparison
 	}

@@ -1,7 +1,7 @@
-// Package converge turns a desired state into what is: for each stage it
-// observes, compares and applies the least change. Creates and updates go
-// forwards through the stages, deletes go backwards, so that policy stands
-// before traffic arrives and leaves after it. It knows nothing of networks.
+// Package converge makes the observed state equal to a desired state. Each stage observes,
+// compares and applies the smallest change. Creates and updates walk forward through the
+// stages, deletes walk backward: policy exists before traffic arrives, and is removed after
+// it. The package knows nothing about networks.
 package converge
 
 import (
@@ -12,76 +12,75 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Kind is how one sort of object is read and written.
+// Kind reads and writes one kind of object.
 type Kind[S diff.Spec] interface {
-	// Name names the kind in plans, logs and metrics: "route".
+	// Name returns the name of the kind in plans, logs and metrics, such as "route".
 	Name() string
-	// Observe gives the objects that exist and are ours, and only those.
+	// Observe returns the existing objects of Hawser, and no foreign ones.
 	Observe(ctx context.Context) ([]S, error)
-	// Apply makes the changes, each one that it can. It is called with creates,
-	// updates and replaces, or with deletes only. Deleting what is already gone
-	// is success; creating over an object that is not ours is ErrConflict.
-	// Errors that concern single changes are KeyErrors joined with errors.Join
-	// (Each does it); any other error means that every change of the call failed.
+	// Apply makes as many of the changes as it can. One call has creates, updates and
+	// replaces, or only deletes. To delete an object that does not exist is success. To create
+	// an object where a foreign one exists is ErrConflict. Errors of single changes are
+	// KeyErrors joined by errors.Join, as Each returns them. Any other error means that all
+	// changes of the call failed.
 	Apply(ctx context.Context, changes []diff.Change[S]) error
 }
 
-// Normalizer is a Kind that leaves some fields to the kernel: Adopt gives want
-// with those fields copied from have, after which equality is plain. It is
-// called for objects that exist on both sides.
+// Normalizer is a Kind whose kernel or API server fills in some fields. Normalize returns want with
+// these fields copied from have; afterwards equality is plain. It is called for objects that exist
+// on both sides.
 type Normalizer[S diff.Spec] interface {
 	Normalize(want, have S) S
 }
 
-// Batcher is a Kind whose changes need not all be made at once. Pieces parts those of an
-// Apply into some that are made one after the other; what is urgent is done between them.
+// Batcher is a Kind that may make its changes in several batches. Batches splits the changes of one
+// Apply. Urgent passes run between the batches.
 type Batcher[S diff.Spec] interface {
 	Batches(changes []diff.Change[S]) [][]diff.Change[S]
 }
 
-// Versioned is a Kind that can tell cheaply whether anything changed since the
-// last Observe, in either direction and by whomever but its own Apply, after which
-// it is read again in any case. Two equal stamps that are not empty promise that
-// Observe would give the same again.
+// Versioned is a Kind that can detect cheaply whether any object changed since the last Observe.
+// Version is opaque, like a resourceVersion: two equal versions that are not empty mean that
+// Observe would return the same again. Changes by the Kind's own Apply need not count, as the
+// engine reads again after them.
 type Versioned interface {
 	Version(ctx context.Context) (string, error)
 }
 
-// ErrConflict says that an object with the wanted name exists and is not ours.
-var ErrConflict = errors.New("exists and is not ours")
+// ErrConflict means that a foreign object has the desired name.
+var ErrConflict = errors.New("already exists and is not managed by Hawser")
 
-// ErrMassDelete says that a desired state asks for nothing, so that everything of
-// ours would go, without saying that this is meant.
-var ErrMassDelete = errors.New("would delete everything and does not say decommission")
+// ErrMassDelete means that an empty desired state would remove all objects of Hawser.
+var ErrMassDelete = errors.New("refusing to delete everything: the fabric does not set decommission")
 
-// ErrBlocked says that a change waits for something that is not there yet, such
-// as a route for its link. It is no failure: the next trigger tries again.
+// ErrBlocked means that a change needs an object that does not exist yet, as a route needs its
+// device. It is not a failure: the next pass tries again.
 type ErrBlocked struct {
-	On string // what it waits for: "link hw-wg1"
+	On string // the missing object: "link hw-wg1"
 }
 
-// Error says what the change waits for.
+// Error names the missing object.
 func (e ErrBlocked) Error() string { return "waits for " + e.On }
 
-// KeyError is what went wrong with one change of an Apply.
+// KeyError is the error of one change of an Apply.
 type KeyError struct {
 	Key string
 	Err error
 }
 
-// Error gives key and cause.
+// Error returns key and cause.
 func (e KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e KeyError) Unwrap() error { return e.Err }
 
-// Each applies the changes one by one and joins what went wrong as KeyErrors.
-// It stops early only when ctx ends.
+// Each applies the changes one by one and joins their errors as KeyErrors. It stops early only if
+// ctx is done.
 func Each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
 	var errs []error
 	for _, c := range changes {
 		if err := ctx.Err(); err != nil {
-			errs = append(errs, KeyError{Key: c.Key, Err: fmt.Errorf("not begun: %w", err)})
+			errs = append(errs, KeyError{Key: c.Key, Err: fmt.Errorf("not attempted: %w", err)})
 			continue
 		}
 		if err := apply(c); err != nil {
@@ -91,8 +90,8 @@ func Each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 	return errors.Join(errs...)
 }
 
-// split sorts an error of Apply into those of single keys and the rest.
-func split(err error, byKey map[string]error) (rest error) {
+// splitErrors stores the errors of single keys in byKey, and returns the rest of an error of Apply.
+func splitErrors(err error, byKey map[string]error) (rest error) {
 	var single KeyError
 	if !errors.As(err, &single) {
 		return err
@@ -100,7 +99,7 @@ func split(err error, byKey map[string]error) (rest error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var others []error
 		for _, e := range joined.Unwrap() {
-			others = append(others, split(e, byKey))
+			others = append(others, splitErrors(e, byKey))
 		}
 		return errors.Join(others...)
 	}

@@ -2,91 +2,90 @@ package converge
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
-
-	"hawser.dev/hawser/internal/diff"
 )
 
-// Resync is how often the engine looks without being asked to.
+// Resync is the time between full passes that nothing triggered.
 const Resync = 30 * time.Second
 
-const mostPasses = 3
+const maxPasses = 3
 
-// Engine brings what is to what D says. Only one goroutine may use it at a time.
+// Engine converges the observed state to the desired state D. It is not safe for concurrent use.
 type Engine[D any] struct {
 	Stages []Stage[D] // in the order of creation
 	Log    *slog.Logger
-	// Decommission reports whether d says that everything of ours is to go. Nil
-	// means never.
+	// Decommission reports whether d asks to remove all objects of Hawser. Nil means never.
 	Decommission func(d D) bool
-	// OnReport gets the report of each round of Run, in Run's goroutine; nil = nobody.
+	// OnReport receives the report of each full pass of Run, in Run's goroutine; may be nil.
 	OnReport func(Report)
-	// Resync overrides the period between rounds of Run; 0 = Resync.
+	// Resync overrides the time between full passes that nothing triggered; 0 = Resync.
 	Resync time.Duration
-	// Drift has a token when somebody, perhaps this engine, changed what is; nil =
-	// nobody tells. It is as a trigger of Run, but for the time after an urgent pass.
+	// Drift has a token if this engine or another writer changed an observed object; nil = no
+	// events. It triggers a full pass of Run, after the full pass that follows an urgent one.
 	Drift <-chan struct{}
-	// Urgent lets Run write some stages before all others; nil = there are none.
+	// Urgent configures urgent passes of Run; nil = none.
 	Urgent *UrgentConfig[D]
 
-	clean   string             // digest of the last round that left nothing to do; empty = none
-	waiting map[string]waiting // blocked changes, by kind and key
-	carried []Change           // made by urgent passes, for the next report
-	glances int                // passes in a row that were interrupted
-	ended   bool               // one came to its end
-	moved   bool               // the round under way made way, and what it wants of urgent stages is older
-	undone  Report             // what the latest urgent pass left
-	owed    time.Time          // when the whole pass is due that urgent ones ask for; zero = none did
-	trigger <-chan struct{}    // of Run; nil = there is none
+	schedule          schedule
+	trigger           <-chan struct{}          // of Run; nil without it
+	cleanDigest       string                   // of the last desired state that left no change; empty = unknown
+	blocked           map[string]blockedChange // by kind and key
+	completedOnce     bool                     // a full pass reached its end
+	interruptedPasses int                      // verify-only passes in a row that stopped early
+	preempted         bool                     // the current pass is older than the urgent stages
+	urgentResult      Report                   // of the latest urgent pass, with all changes since the last full pass
 }
 
-// Once converges: one pass over all stages, and up to two more when a pass both
-// made progress and left something undone. Digest must change whenever desired
-// does; a change under the same digest counts as drift. Empty means unknown.
+// Once runs one full pass, and up to two more if a pass made progress and also left failed or
+// blocked changes. Digest must change whenever desired does: a change under the same digest
+// counts as drift. An empty digest means unknown.
 func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
-	began := time.Now()
-	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
-	looks := digest != "" && digest == e.clean
-	defer func() { e.moved = false }()
-	for report.Passes < mostPasses && !report.Interrupted {
+	start := time.Now()
+	report := Report{Digest: digest, At: start, Drift: map[string]int{}}
+	verifyOnly := digest != "" && digest == e.cleanDigest
+	defer func() { e.preempted = false }()
+	for report.Passes < maxPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
 		report.Failed, report.Blocked, report.Fights, report.Deferred, report.Next = nil, nil, nil, nil, time.Time{}
-		e.pass(ctx, &pass[D]{desired: desired, digest: digest, looks: looks, report: &report})
-		stuck := len(report.Failed) + len(report.Blocked)
-		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {
+		e.fullPass(ctx, &pass[D]{desired: desired, digest: digest, verifyOnly: verifyOnly, report: &report})
+		if e.preempted {
+			report.Failed = append(report.Failed, e.urgentResult.Failed...)
+			report.Blocked = append(report.Blocked, e.urgentResult.Blocked...)
+		}
+		undone := len(report.Failed) + len(report.Blocked)
+		if undone == 0 || len(report.Changed) == before || ctx.Err() != nil {
 			break
 		}
 	}
 	if report.Interrupted {
 		return report
 	}
-	e.ended = true
-	if looks {
+	e.completedOnce = true
+	if verifyOnly {
 		for _, c := range report.Changed {
 			report.Drift[c.Kind]++
 		}
 	}
-	if e.clean = ""; report.Clean() && !e.moved {
-		e.clean = digest
+	if e.cleanDigest = ""; report.Clean() && !e.preempted {
+		e.cleanDigest = digest
 	}
-	report.Changed = append(e.carried, report.Changed...)
-	e.carried = nil
-	report.Took = time.Since(began)
+	report.Changed = append(e.urgentResult.Changed, report.Changed...)
+	e.urgentResult.Changed = nil
+	report.Took = time.Since(start)
 	e.log(ctx, report)
 	return report
 }
 
-// Plan gives the changes that Once would make, in its order, and makes none.
-// The error tells of stages that could not be read, and of a state that would be
-// refused; the changes of the other stages are given all the same.
+// Plan returns the changes that Once would make, in its order, and makes none. The error
+// lists stages that could not be read, and a desired state that Once would refuse; the
+// changes of all other stages are still returned.
 func (e *Engine[D]) Plan(ctx context.Context, desired D) ([]Change, error) {
 	var report Report
 	p := &pass[D]{desired: desired, report: &report, planOnly: true}
-	e.pass(ctx, p)
+	e.fullPass(ctx, p)
 	changes := p.planned
 	for _, deletes := range slices.Backward(p.removed) {
 		changes = append(changes, deletes...)
@@ -94,33 +93,28 @@ func (e *Engine[D]) Plan(ctx context.Context, desired D) ([]Change, error) {
 	return changes, report.Err()
 }
 
-func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
+// fullPass walks over all stages: forward to create and update, backward to delete.
+func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 	p.now, p.objects, p.deletes = time.Now(), map[string]int{}, map[string]int{}
-	p.makeWay = func() { e.makeWay(ctx, p) }
-	defer func() {
-		if e.moved {
-			p.report.Failed = append(p.report.Failed, e.undone.Failed...)
-			p.report.Blocked = append(p.report.Blocked, e.undone.Blocked...)
-		}
-	}()
+	p.preempt = func() { e.preempt(ctx, p) }
 	for _, s := range e.Stages {
 		if err := ctx.Err(); err != nil {
 			p.fail(s.Name(), "", err)
 			return
 		}
-		if e.anew(p) {
+		if e.shouldRestart(p) {
 			p.report.Interrupted = true
 			return
 		}
-		p.makeWay()
-		// What p wants of an urgent stage is older then. It has its turn all the same, as what
-		// blocked it may have been made meanwhile.
-		if !(e.moved && s.urgent() && e.hurry(ctx, p.objects)) {
+		p.preempt()
+		// After an urgent pass, p's desired state of an urgent stage is outdated. The stage then
+		// takes its state from the urgent source: this pass may have created what blocked it.
+		if !(e.preempted && s.isUrgent() && e.runUrgentPass(ctx, p.objects)) {
 			s.forward(ctx, p)
 		}
 	}
 	p.report.Objects = p.objects
-	if e.refuses(p) {
+	if e.isMassDelete(p) {
 		p.fail("desired state", "", ErrMassDelete)
 		return
 	}
@@ -128,16 +122,16 @@ func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 		return
 	}
 	for _, s := range slices.Backward(e.Stages) {
-		p.makeWay()
-		if !(e.moved && s.urgent()) { // the whole pass that follows deletes there
+		p.preempt()
+		if !(e.preempted && s.isUrgent()) { // the full pass that follows deletes there
 			s.backward(ctx, p)
 		}
 	}
 }
 
-// refuses is the guard against a state that asks for nothing although there is
-// something: an input that was lost on the way looks just like that.
-func (e *Engine[D]) refuses(p *pass[D]) bool {
+// isMassDelete reports whether the desired state is empty although objects exist. A lost input
+// looks exactly like that, so only a decommission may do it.
+func (e *Engine[D]) isMassDelete(p *pass[D]) bool {
 	deletes, wanted := 0, 0
 	for _, n := range p.deletes {
 		deletes += n
@@ -149,80 +143,4 @@ func (e *Engine[D]) refuses(p *pass[D]) bool {
 		return false
 	}
 	return e.Decommission == nil || !e.Decommission(p.desired)
-}
-
-func (p *pass[D]) plan(changes, deletes []Change) {
-	p.planned = append(p.planned, changes...)
-	p.removed = append(p.removed, deletes)
-}
-
-func (e *Engine[D]) log(ctx context.Context, r Report) {
-	if e.Log == nil {
-		return
-	}
-	drift := len(r.Drift) > 0
-	for _, c := range r.Changed {
-		level := slog.LevelDebug
-		if drift {
-			level = slog.LevelWarn
-		}
-		e.Log.Log(ctx, level, map[bool]string{true: "drift repaired", false: "changed"}[drift],
-			"kind", c.Kind, "op", string(c.Op), "key", c.Key, "origin", c.Origin, "fields", fieldsOf(c))
-	}
-	for _, p := range r.Failed {
-		e.Log.ErrorContext(ctx, "change failed", "kind", p.Kind, "key", p.Key, "err", p.Err)
-	}
-	for _, p := range r.Fights {
-		e.Log.ErrorContext(ctx, "change is undone each time", "kind", p.Kind, "key", p.Key)
-	}
-	e.logBlocked(ctx, r)
-	if len(r.Changed) > 0 {
-		e.Log.InfoContext(ctx, "converged", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
-			"failed", len(r.Failed), "passes", r.Passes, "took", r.Took)
-	}
-}
-
-// blockedLong is how long a change may wait before somebody is told.
-const blockedLong = time.Minute
-
-// waiting is a blocked change.
-type waiting struct {
-	since time.Time
-	told  bool
-}
-
-func (e *Engine[D]) logBlocked(ctx context.Context, r Report) {
-	still := make(map[string]waiting, len(r.Blocked))
-	for _, p := range r.Blocked {
-		id := p.Kind + " " + p.Key
-		w, known := e.waiting[id]
-		if !known {
-			w.since = r.At
-		}
-		var on ErrBlocked
-		errors.As(p.Err, &on)
-		level := slog.LevelDebug
-		if !w.told && r.At.Sub(w.since) > blockedLong {
-			level, w.told = slog.LevelWarn, true
-		}
-		e.Log.Log(ctx, level, "change waits", "kind", p.Kind, "key", p.Key, "on", on.On, "since", w.since)
-		still[id] = w
-	}
-	e.waiting = still
-}
-
-func fieldsOf(c Change) slog.Value {
-	attrs := make([]slog.Attr, len(c.Deltas))
-	for i, d := range c.Deltas {
-		attrs[i] = slog.String(d.Name, orNone(d.Have)+" -> "+orNone(d.Want))
-	}
-	return slog.GroupValue(attrs...)
-}
-
-func showAll[D any, S diff.Spec](s *stage[D, S], changes []diff.Change[S]) []Change {
-	shown := make([]Change, len(changes))
-	for i, c := range changes {
-		shown[i] = s.show(c)
-	}
-	return shown
 }

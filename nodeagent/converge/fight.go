@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	fightAfter    = 5                // same change in as many passes running
-	fightPause    = 30 * time.Second // that such a change is left alone; doubles
-	maxFightPause = 10 * time.Minute // at most
+	fightAfter    = 5                // passes in a row with the same change
+	minFightPause = 30 * time.Second // doubles with each further fight
+	maxFightPause = 10 * time.Minute
 )
 
-// ErrFight says that the same change was needed again and again: somebody else
-// undoes it each time.
-var ErrFight = errors.New("somebody undoes this change each time; left alone for a while")
+// ErrFight means that the same change was needed again and again.
+var ErrFight = errors.New("another writer reverts this change; backing off")
 
-// fight is the history of one key that keeps changing.
+// fight is the history of one key that changes in each pass.
 type fight struct {
 	signature string
-	streak    int // passes running in which the change was made
+	streak    int // passes in a row that made the change
 	pause     time.Duration
-	until     time.Time // left alone until then
+	until     time.Time // no write before; zero = no pause
 }
 
+// signature identifies a change: two changes with equal signatures write the same.
 func signature[S diff.Spec](c diff.Change[S]) string {
 	var b strings.Builder
 	b.WriteString(string(c.Op))
@@ -35,22 +35,22 @@ func signature[S diff.Spec](c diff.Change[S]) string {
 	return b.String()
 }
 
-// settle forgets the keys that needed no change in this pass.
-func (s *stage[D, S]) settle(changes []diff.Change[S]) {
+// forgetSettledFights forgets the keys that need no change in this pass.
+func (s *stage[D, S]) forgetSettledFights(changes []diff.Change[S]) {
 	if len(s.fights) == 0 {
 		return
 	}
-	still := make(map[string]*fight, len(s.fights))
+	fights := make(map[string]*fight, len(s.fights))
 	for _, c := range changes {
 		if f, ok := s.fights[c.Key]; ok {
-			still[c.Key] = f
+			fights[c.Key] = f
 		}
 	}
-	s.fights = still
+	s.fights = fights
 }
 
-// withoutFights takes out the changes that are left alone for now.
-func (s *stage[D, S]) withoutFights(p *pass[D], changes []diff.Change[S]) []diff.Change[S] {
+// skipFights returns the changes without those that are paused, and reports these.
+func (s *stage[D, S]) skipFights(p *pass[D], changes []diff.Change[S]) []diff.Change[S] {
 	if len(s.fights) == 0 {
 		return changes
 	}
@@ -61,22 +61,22 @@ func (s *stage[D, S]) withoutFights(p *pass[D], changes []diff.Change[S]) []diff
 			out = append(out, c)
 			continue
 		}
-		if f.until.IsZero() || p.now.After(f.until) {
-			if !f.until.IsZero() {
-				out = append(out, c)
-				f.until = time.Time{}
-				continue
-			}
-			f.pause = min(max(2*f.pause, fightPause), maxFightPause)
+		switch {
+		case f.until.IsZero():
+			f.pause = min(max(2*f.pause, minFightPause), maxFightPause)
 			f.until = p.now.Add(f.pause)
+		case p.now.After(f.until):
+			f.until = time.Time{}
+			out = append(out, c) // one attempt after each pause
+			continue
 		}
 		p.report.Fights = append(p.report.Fights, Problem{Kind: s.Name(), Key: c.Key, Err: ErrFight})
 	}
 	return out
 }
 
-// made counts a change that was made.
-func (s *stage[D, S]) made(c diff.Change[S]) {
+// recordFight counts a change that was made.
+func (s *stage[D, S]) recordFight(c diff.Change[S]) {
 	sig := signature(c)
 	f := s.fights[c.Key]
 	if f == nil || f.signature != sig {

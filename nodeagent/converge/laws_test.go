@@ -72,7 +72,7 @@ func TestLaws(t *testing.T) {
 				case "stamped":
 					return world.VersionedKind("item")
 				case "quiet":
-					return &quiet{VersionedKind: world.VersionedKind("item")}
+					return &unversionedWrites{VersionedKind: world.VersionedKind("item")}
 				}
 				return world.Kind("item")
 			}

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// PrintPlan writes changes for people: each with what causes it, and their numbers at
-// the end. It gives the first error of w.
+// PrintPlan writes changes as text: each with the topology path that causes it, and a summary at
+// the end. It returns the first error of w.
 func PrintPlan(w io.Writer, changes []Change) error {
 	count := map[diff.Op]int{}
 	for _, c := range changes {
@@ -31,5 +31,5 @@ func PrintPlan(w io.Writer, changes []Change) error {
 	return err
 }
 
-// NoChanges is all that PrintPlan writes where there is nothing to do.
+// NoChanges is the output of PrintPlan without changes.
 const NoChanges = "No changes."

@@ -9,8 +9,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Change is one difference as a plan or a report shows it. Secrets are already
-// replaced in it.
+// Change is one difference as plans and reports show it. It has no secrets.
 type Change struct {
 	Kind   string       `json:"kind"`
 	Op     diff.Op      `json:"op"`
@@ -19,7 +18,7 @@ type Change struct {
 	Deltas []diff.Delta `json:"deltas,omitempty"`
 }
 
-// String gives the change on one line: "~ link hw-vx0 mtu: 1500 -> 1380".
+// String returns the change on one line: "~ link hw-vx0 mtu: 1500 -> 1380".
 func (c Change) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", c.Op, c.Kind, c.Key)
@@ -47,15 +46,15 @@ func orNone(text string) string {
 	return text
 }
 
-// Problem is one change that was not made, or a whole stage that could not be
-// read or written (Key is empty then).
+// Problem is a change that was not made. If Key is empty, the whole stage could not be read or
+// written.
 type Problem struct {
 	Kind string
 	Key  string
 	Err  error
 }
 
-// Error gives kind, key and cause.
+// Error returns kind, key and cause.
 func (p Problem) Error() string {
 	if p.Key == "" {
 		return p.Kind + ": " + p.Err.Error()
@@ -63,35 +62,35 @@ func (p Problem) Error() string {
 	return p.Kind + " " + p.Key + ": " + p.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Report says what Once did.
+// Report is the result of Once.
 type Report struct {
-	Digest   string         // of the desired state, as given
-	At       time.Time      // when it began
+	Digest   string         // of the desired state
+	At       time.Time      // start
 	Took     time.Duration  //
 	Passes   int            // 1 to 3
-	Changed  []Change       // made
-	Blocked  []Problem      // wait for something
-	Failed   []Problem      // as of the last pass
-	Fights   []Problem      // changes that somebody undoes again and again; left alone for a while
-	Deferred []Problem      // changes that a Patient kind leaves to others for now
-	Next     time.Time      // when the first of them is due; zero = there are none
+	Changed  []Change       // changes that were made
+	Blocked  []Problem      // changes that need another object first
+	Failed   []Problem      // of the last pass
+	Fights   []Problem      // changes that another writer reverts again and again; paused
+	Deferred []Problem      // changes that a Deferrer leaves to other agents for now
+	Next     time.Time      // when the first deferred change is due; zero = none
 	Drift    map[string]int // changes by kind that the desired state did not cause
-	Objects  map[string]int // ours, by kind, before the changes of the last pass
+	Objects  map[string]int // objects of Hawser by kind, before the changes of the last pass
 
-	// Interrupted says that it only looked, and something was wanted anew meanwhile: stages
-	// are left, and another round follows at once.
+	// Interrupted means that a verify-only pass stopped early because of a new trigger. Another
+	// pass follows at once.
 	Interrupted bool
 }
 
-// Clean reports whether everything is as it should be.
+// Clean reports whether the observed state is the desired state.
 func (r Report) Clean() bool {
 	return len(r.Blocked)+len(r.Failed)+len(r.Fights)+len(r.Deferred) == 0 && !r.Interrupted
 }
 
-// Err joins all failures.
+// Err returns all failures, joined.
 func (r Report) Err() error {
 	errs := make([]error, len(r.Failed))
 	for i, p := range r.Failed {
@@ -100,7 +99,7 @@ func (r Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Texts gives problems as one line each.
+// Texts returns each problem on one line.
 func Texts(list []Problem) []string {
 	out := make([]string, len(list))
 	for i, item := range list {

@@ -101,8 +101,8 @@ func TestRunRests(t *testing.T) {
 	}
 }
 
-// TestRunTakesItsEcho: the events of its own changes are looked at once, and those of others at once.
-func TestRunTakesItsEcho(t *testing.T) {
+// TestRunDelaysDriftAfterOwnChanges: the events of its own changes are looked at once, and those of others at once.
+func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
@@ -184,7 +184,7 @@ func TestRunBacksOff(t *testing.T) {
 	})
 }
 
-func TestBlockedForLongIsToldOnce(t *testing.T) {
+func TestBlockedIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
@@ -195,7 +195,7 @@ func TestBlockedForLongIsToldOnce(t *testing.T) {
 			r.engine.Once(t.Context(), state{Lower: items("a")}, "1")
 			time.Sleep(25 * time.Second)
 		}
-		if n := strings.Count(out.String(), "level=WARN msg=\"change waits\" kind=lower key=a on=\"link x\""); n != 1 {
+		if n := strings.Count(out.String(), "level=WARN msg=\"change blocked\" kind=lower key=a waiting_for=\"link x\""); n != 1 {
 			t.Errorf("told %d times in 2.5 minutes, want once:\n%s", n, out.String())
 		}
 	})

@@ -11,77 +11,62 @@ import (
 
 // Stage is one kind together with its part of the desired state D.
 type Stage[D any] interface {
-	// Name is the kind's.
+	// Name returns the name of the kind.
 	Name() string
-	// Wanted is the number of objects that d asks for.
+	// Wanted returns the number of objects that d asks for.
 	Wanted(d D) int
 
 	forward(ctx context.Context, p *pass[D])
 	backward(ctx context.Context, p *pass[D])
-	hasten()
-	urgent() bool
+	markUrgent()
+	isUrgent() bool
 }
 
-// NewStage joins a kind with the function that takes its objects out of the
-// desired state. Origin gives the topology path that caused an object, for plan
-// and log; nil when there is none.
-func NewStage[D any, S diff.Spec](kind Kind[S], want func(D) []S, origin func(S) string) Stage[D] {
+// NewStage returns a stage of a kind. Desired returns the objects of the kind in the desired
+// state. Origin returns the topology path that caused an object, for plan and log; may be nil.
+func NewStage[D any, S diff.Spec](kind Kind[S], desired func(D) []S, origin func(S) string) Stage[D] {
 	if origin == nil {
 		origin = func(S) string { return "" }
 	}
-	return &stage[D, S]{kind: kind, want: want, origin: origin, fights: map[string]*fight{}, turns: map[string]*turn{}}
+	return &stage[D, S]{kind: kind, desired: desired, origin: origin, fights: map[string]*fight{}, deferrals: map[string]*deferral{}}
 }
 
 type stage[D any, S diff.Spec] struct {
-	kind   Kind[S]
-	want   func(D) []S
-	origin func(S) string
-	hasty  bool
-	fights map[string]*fight // of keys that changed in the pass before
-	turns  map[string]*turn  // of a Patient kind
-	known[S]
+	kind      Kind[S]
+	desired   func(D) []S
+	origin    func(S) string
+	urgent    bool
+	fights    map[string]*fight    // of keys that changed in the pass before
+	deferrals map[string]*deferral // of a Deferrer
+	cache     observedCache[S]
 }
 
 func (s *stage[D, S]) Name() string { return s.kind.Name() }
 
-func (s *stage[D, S]) Wanted(d D) int { return len(s.want(d)) }
+func (s *stage[D, S]) Wanted(d D) int { return len(s.desired(d)) }
 
+// forward compares, and creates and updates.
 func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 	changes, objects, err := s.compare(ctx, p)
 	if err != nil {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	write, remove := parted(changes)
+	writes, deletes := splitDeletes(changes)
 	p.objects[s.Name()] = objects
-	p.deletes[s.Name()] = len(remove)
+	p.deletes[s.Name()] = len(deletes)
 	if p.planOnly {
-		p.plan(showAll(s, write), showAll(s, remove))
+		p.planned = append(p.planned, s.showAll(writes)...)
+		p.removed = append(p.removed, s.showAll(deletes))
 		return
 	}
-	s.settle(changes)
-	s.await(changes, p.now)
-	s.apply(ctx, p, write)
+	s.forgetSettledFights(changes)
+	s.trackDeferrals(changes, p.now)
+	s.apply(ctx, p, writes)
 }
 
-// parted gives what is written and what is deleted.
-func parted[S diff.Spec](changes []diff.Change[S]) (write, remove []diff.Change[S]) {
-	deletes := func(c diff.Change[S]) bool { return c.Op == diff.Delete }
-	if !slices.ContainsFunc(changes, deletes) {
-		return changes, nil // all of thousands, in most cases
-	}
-	for _, c := range changes {
-		if deletes(c) {
-			remove = append(remove, c)
-		} else {
-			write = append(write, c)
-		}
-	}
-	return write, remove
-}
-
-// backward deletes. What is to go is read again, as earlier deletes may have
-// taken it along; a stage that had nothing to delete is not read a second time.
+// backward deletes. It compares again, because earlier deletes may have removed objects of this
+// stage too. A stage without deletes in the forward direction is not read a second time.
 func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 	if p.deletes[s.Name()] == 0 {
 		return
@@ -91,40 +76,56 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	_, remove := parted(changes)
-	s.apply(ctx, p, remove)
+	_, deletes := splitDeletes(changes)
+	s.apply(ctx, p, deletes)
 }
 
-// apply makes changes, in pieces where the kind has some. What is has to be read again then.
+func splitDeletes[S diff.Spec](changes []diff.Change[S]) (writes, deletes []diff.Change[S]) {
+	isDelete := func(c diff.Change[S]) bool { return c.Op == diff.Delete }
+	if !slices.ContainsFunc(changes, isDelete) {
+		return changes, nil // the usual case, without a copy of thousands
+	}
+	for _, c := range changes {
+		if isDelete(c) {
+			deletes = append(deletes, c)
+		} else {
+			writes = append(writes, c)
+		}
+	}
+	return writes, deletes
+}
+
+// apply makes changes, in batches if the kind is a Batcher. The objects are read again in the
+// next pass.
 func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Change[S]) {
-	changes := s.inTurn(p, s.withoutFights(p, needed))
+	changes := s.skipDeferred(p, s.skipFights(p, needed))
 	if len(changes) == 0 {
 		return
 	}
-	s.known = known[S]{}
-	pieces := [][]diff.Change[S]{changes}
-	if k, is := s.kind.(Batcher[S]); is {
-		pieces = k.Batches(changes)
+	s.cache = observedCache[S]{}
+	batches := [][]diff.Change[S]{changes}
+	if k, ok := s.kind.(Batcher[S]); ok {
+		batches = k.Batches(changes)
 	}
-	for i, piece := range pieces {
+	for i, batch := range batches {
 		if i > 0 {
-			p.makeWay()
+			p.preempt()
 		}
-		s.write(ctx, p, piece)
+		s.write(ctx, p, batch)
 	}
 }
 
 func (s *stage[D, S]) write(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
 	byKey := map[string]error{}
-	rest := split(s.kind.Apply(ctx, changes), byKey)
+	rest := splitErrors(s.kind.Apply(ctx, changes), byKey)
 	p.report.Changed = slices.Grow(p.report.Changed, len(changes))
 	for _, c := range changes {
 		err := byKey[c.Key]
 		switch {
 		case err == nil && rest == nil:
-			s.made(c)
-			s.took(c, p.now)
-			p.changed(s.show(c))
+			s.recordFight(c)
+			s.recordWrite(c, p.now)
+			p.report.Changed = append(p.report.Changed, s.show(c))
 		case err != nil:
 			p.fail(s.Name(), c.Key, err)
 		}
@@ -134,6 +135,7 @@ func (s *stage[D, S]) write(ctx context.Context, p *pass[D], changes []diff.Chan
 	}
 }
 
+// show returns the change as reports show it, without secrets.
 func (s *stage[D, S]) show(c diff.Change[S]) Change {
 	shown := Change{Kind: s.Name(), Op: c.Op, Key: c.Key, Deltas: c.Deltas()}
 	if c.Op != diff.Delete {
@@ -142,23 +144,29 @@ func (s *stage[D, S]) show(c diff.Change[S]) Change {
 	return shown
 }
 
-// pass is one walk over all stages.
-type pass[D any] struct {
-	desired  D
-	digest   string
-	planOnly bool
-	looks    bool // nothing else is wanted than what was in force before
-	now      time.Time
-	makeWay  func() // does what is urgent, between stages and pieces
-
-	report  *Report
-	objects map[string]int
-	deletes map[string]int // by stage
-	planned []Change       // creates and updates, in order
-	removed [][]Change     // deletes by stage, in order of the stages
+func (s *stage[D, S]) showAll(changes []diff.Change[S]) []Change {
+	shown := make([]Change, len(changes))
+	for i, c := range changes {
+		shown[i] = s.show(c)
+	}
+	return shown
 }
 
-func (p *pass[D]) changed(c Change) { p.report.Changed = append(p.report.Changed, c) }
+// pass is one walk over all stages.
+type pass[D any] struct {
+	desired    D
+	digest     string
+	planOnly   bool
+	verifyOnly bool // the desired state is the one of the last clean pass
+	now        time.Time
+	preempt    func() // runs a pending urgent pass, between stages and batches
+
+	report  *Report
+	objects map[string]int // number by kind
+	deletes map[string]int // number by kind
+	planned []Change       // creates and updates, in order
+	removed [][]Change     // deletes by stage, in the order of the stages
+}
 
 func (p *pass[D]) fail(kind, key string, err error) {
 	problem := Problem{Kind: kind, Key: key, Err: err}

@@ -4,47 +4,37 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"hawser.dev/hawser/internal/due"
 )
 
-const (
-	// urgentRest is the least time between two urgent passes.
-	urgentRest = 2 * time.Millisecond
-	// urgentPause is how long a whole pass waits after the first urgent one, unless what
-	// is wanted changes. It needs the CPU that the traffic needs which was just moved, and
-	// in most cases more urgent passes follow: the links of a gateway that died fall one
-	// after the other.
-	urgentPause = 150 * time.Millisecond
-	// mostGlances bounds the passes in a row that looked only, and ended early for a token.
-	mostGlances = 2
-)
+// maxInterruptedPasses is how many verify-only passes in a row may stop early for a trigger.
+const maxInterruptedPasses = 2
 
-// UrgentConfig is what must not wait for a whole pass: a few stages that are written on
-// their own, first. A whole pass follows each time.
+// UrgentConfig lets Run write a few stages before all others. A full pass follows each urgent
+// pass.
 type UrgentConfig[D any] struct {
-	// Source gives the part of the desired state that the urgent stages take. It
-	// is called in the engine's goroutine.
+	// Source returns the desired state of the urgent stages. It is called in the engine's
+	// goroutine.
 	Source Source[D]
-	// Trigger is a channel of size one. While a whole pass is under way, a token is heard
-	// before its next stage, or the next piece of a Piecewise kind.
+	// Trigger is a channel of size one. During a full pass, the engine reads it before each
+	// stage and before each batch of a Batcher.
 	Trigger <-chan struct{}
 	// Done is called in the engine's goroutine after each urgent pass; may be nil.
 	Done func()
 }
 
-// MarkUrgent marks a stage that an urgent pass writes. Its deletes are made too, unless
-// the urgent source asks for nothing of it, or no whole pass came to its end yet: what is
-// there may be of an agent before, and then has to go in the order of the stages.
+// MarkUrgent marks a stage that urgent passes write, and returns it. An urgent pass also
+// deletes, unless its source asks for no object of the stage or no full pass completed yet:
+// objects of the previous agent have to go in the order of the stages.
 func MarkUrgent[D any](s Stage[D]) Stage[D] {
-	s.hasten()
+	s.markUrgent()
 	return s
 }
 
-func (s *stage[D, S]) hasten() { s.hasty = true }
+func (s *stage[D, S]) markUrgent() { s.urgent = true }
 
-func (s *stage[D, S]) urgent() bool { return s.hasty }
+func (s *stage[D, S]) isUrgent() bool { return s.urgent }
 
+// urgentTrigger returns nil if no urgent passes are configured.
 func (e *Engine[D]) urgentTrigger() <-chan struct{} {
 	if e.Urgent == nil {
 		return nil
@@ -52,116 +42,61 @@ func (e *Engine[D]) urgentTrigger() <-chan struct{} {
 	return e.Urgent.Trigger
 }
 
-// anew reports whether a pass that only looks should end, as something may be wanted anew.
-// One that found something to mend only looks no more, and caused tokens itself.
-func (e *Engine[D]) anew(p *pass[D]) bool {
-	return p.looks && !p.planOnly && len(p.report.Changed) == 0 && len(e.trigger) > 0 && e.glances < mostGlances
+// shouldRestart reports whether a verify-only pass should stop because a new trigger arrived.
+// A pass that already repaired something continues: its own writes caused the trigger.
+func (e *Engine[D]) shouldRestart(p *pass[D]) bool {
+	return p.verifyOnly && !p.planOnly && len(p.report.Changed) == 0 &&
+		len(e.trigger) > 0 && e.interruptedPasses < maxInterruptedPasses
 }
 
-// makeWay makes an urgent pass in the midst of a whole one, if there is a token. Not before
-// the first one ended: what is urgent stands on what that makes.
-func (e *Engine[D]) makeWay(ctx context.Context, p *pass[D]) {
-	if p.planOnly || !e.ended {
+// preempt runs a pending urgent pass between two stages. It does nothing before the first full
+// pass completed, because urgent stages depend on what that pass creates.
+func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
+	if p.planOnly || !e.completedOnce {
 		return
 	}
 	select {
 	case <-e.urgentTrigger():
-		if e.hurry(ctx, p.objects) {
-			e.moved = true
-		}
+		e.schedule.request(urgentToken)
 	default:
+	}
+	if e.schedule.requested[urgentToken] && e.runUrgentPass(ctx, p.objects) {
+		e.preempted = true
 	}
 }
 
-// hurry makes one urgent pass, unless its source has nothing, and counts what it sees. Its
-// changes count in the report of the whole pass that is under way, or follows.
-func (e *Engine[D]) hurry(ctx context.Context, objects map[string]int) bool {
-	began := time.Now()
-	if e.owed.IsZero() {
-		e.owed = began.Add(urgentPause)
-	}
+// runUrgentPass runs one urgent pass, and stores the number of objects of its stages. It
+// returns false if the urgent source has nothing. Its changes appear in the report of the full
+// pass that it preempts, or that follows.
+func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int) bool {
+	start := time.Now()
+	e.schedule.startUrgent(start)
+	defer func() { e.schedule.finishUrgent(time.Now()) }()
 	desired, digest, ok := e.Urgent.Source(ctx)
 	if !ok {
 		return false
 	}
-	report := Report{Digest: digest, At: began, Passes: 1}
-	p := &pass[D]{desired: desired, report: &report, now: began, makeWay: func() {}, objects: objects, deletes: map[string]int{}}
+	report := Report{Digest: digest, At: start, Passes: 1}
+	p := &pass[D]{desired: desired, report: &report, now: start, preempt: func() {}, objects: objects, deletes: map[string]int{}}
 	for _, s := range e.Stages {
-		if s.urgent() {
+		if s.isUrgent() {
 			s.forward(ctx, p)
 		}
 	}
 	for _, s := range slices.Backward(e.Stages) {
-		if s.urgent() && e.ended && s.Wanted(desired) > 0 {
+		if s.isUrgent() && e.completedOnce && s.Wanted(desired) > 0 {
 			s.backward(ctx, p)
 		}
 	}
 	if e.Urgent.Done != nil {
 		e.Urgent.Done()
 	}
-	report.Took = time.Since(began)
-	e.undone = Report{Failed: report.Failed, Blocked: report.Blocked}
-	e.carried = append(e.carried, report.Changed...)
+	report.Took = time.Since(start)
 	if e.Log != nil && len(report.Changed)+len(report.Failed) > 0 {
-		e.Log.InfoContext(ctx, "converged first what is urgent", "changed", len(report.Changed),
+		e.Log.InfoContext(ctx, "urgent pass done", "changed", len(report.Changed),
 			"blocked", len(report.Blocked), "failed", len(report.Failed), "took", report.Took)
 	}
+	report.Changed = append(e.urgentResult.Changed, report.Changed...)
+	e.urgentResult = report
 	return true
-}
-
-// idle rests, then waits for a token or the end of the period. Urgent passes are
-// made meanwhile; the whole pass that each asks for, and what drifts, wait a moment
-// longer, and what drifts at least for echo. It is false when ctx ended.
-func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, trigger <-chan struct{}) bool {
-	begun := time.Now()
-	free, end, quiet := begun.Add(rest), begun.Add(max(rest, period)), begun
-	silent := begun.Add(max(rest, echo))
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		now := time.Now()
-		calm, next := due.Later(free, e.owed), end
-		if !e.owed.IsZero() {
-			next = due.Earlier(end, calm)
-		}
-		if !now.Before(next) {
-			e.heard(trigger)
-			return true
-		}
-		from := func(at time.Time, tokens <-chan struct{}) <-chan struct{} {
-			if !now.Before(at) {
-				return tokens
-			}
-			if at.Before(next) {
-				next = at
-			}
-			return nil
-		}
-		tokens, drift, urgent := from(free, trigger), from(due.Later(calm, silent), e.Drift), from(quiet, e.urgentTrigger())
-		timer.Reset(next.Sub(now))
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tokens:
-			e.heard(trigger)
-			return true
-		case <-drift:
-			e.heard(trigger)
-			return true
-		case <-urgent:
-			e.hurry(ctx, map[string]int{})
-			quiet = time.Now().Add(urgentRest)
-		case <-timer.C:
-		}
-	}
-}
-
-// heard takes the tokens that have come: the pass that follows sees what they tell of.
-func (e *Engine[D]) heard(trigger <-chan struct{}) {
-	for _, tokens := range []<-chan struct{}{trigger, e.Drift} {
-		select {
-		case <-tokens:
-		default:
-		}
-	}
 }

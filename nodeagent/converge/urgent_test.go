@@ -17,9 +17,9 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// hurryRig is an engine whose second stage is urgent, and whose first one takes
+// urgentRig is an engine whose second stage is urgent, and whose first one takes
 // a second for each change.
-type hurryRig struct {
+type urgentRig struct {
 	lower, upper *convergetest.World[item]
 	engine       *converge.Engine[state]
 	now          atomic.Pointer[state]
@@ -29,8 +29,8 @@ type hurryRig struct {
 	written      chan string // keys of upper, with the time since the start
 }
 
-func newHurryRig() *hurryRig {
-	r := &hurryRig{
+func newUrgentRig() *urgentRig {
+	r := &urgentRig{
 		lower: convergetest.NewWorld[item](), upper: convergetest.NewWorld[item](),
 		urgent: make(chan struct{}, 1), trigger: make(chan struct{}, 1),
 		reports: make(chan converge.Report, 1000), written: make(chan string, 1000),
@@ -54,14 +54,14 @@ func newHurryRig() *hurryRig {
 	return r
 }
 
-func (r *hurryRig) run(ctx context.Context) {
+func (r *urgentRig) run(ctx context.Context) {
 	r.engine.Run(ctx, func(context.Context) (state, string, bool) {
 		s := r.now.Load()
 		return *s, fmt.Sprint(*s), true
 	}, r.trigger)
 }
 
-func (r *hurryRig) want(t *testing.T, want string) {
+func (r *urgentRig) want(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-r.written:
@@ -73,10 +73,10 @@ func (r *hurryRig) want(t *testing.T, want string) {
 	}
 }
 
-func TestUrgentGoesFirst(t *testing.T) {
+func TestUrgentRunsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.engine.Once(t.Context(), state{}, "")
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -115,12 +115,12 @@ func TestUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// TestUrgentAfterTheFirst: what is urgent stands on what the first pass makes, so that one is
+// TestUrgentWaitsForFirstFullPass: what is urgent stands on what the first pass makes, so that one is
 // not interrupted. What an agent before left goes in the order of the stages then.
-func TestUrgentAfterTheFirst(t *testing.T) {
+func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.upper.Put(items("old")[0])
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("u")})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -137,12 +137,12 @@ func TestUrgentAfterTheFirst(t *testing.T) {
 	})
 }
 
-// TestUrgentFailsInTheMidst: what an urgent pass leaves undone in the midst of a whole one is
+// TestUrgentFailureDuringFullPass: what an urgent pass leaves undone in the midst of a whole one is
 // in the report of that.
-func TestUrgentFailsInTheMidst(t *testing.T) {
+func TestUrgentFailureDuringFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.engine.Once(t.Context(), state{}, "")
 		r.upper.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "lower"} }
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -157,22 +157,22 @@ func TestUrgentFailsInTheMidst(t *testing.T) {
 	})
 }
 
-// TestUrgentPause has one whole pass for urgent tokens that come close together and
+// TestUrgentDelaysFullPass has one whole pass for urgent tokens that come close together and
 // for what they change, but what is wanted anew does not wait.
-func TestUrgentPause(t *testing.T) {
+func TestUrgentDelaysFullPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		token func(r *hurryRig, drift chan struct{}) chan struct{}
+		token func(r *urgentRig, drift chan struct{}) chan struct{}
 		want  []string
 	}{
-		{"drift", func(_ *hurryRig, drift chan struct{}) chan struct{} { return drift }, []string{"whole at 1.15s"}},
-		{"trigger", func(r *hurryRig, _ chan struct{}) chan struct{} { return r.trigger }, []string{"whole at 1.12s"}},
+		{"drift", func(_ *urgentRig, drift chan struct{}) chan struct{} { return drift }, []string{"whole at 1.15s"}},
+		{"trigger", func(r *urgentRig, _ chan struct{}) chan struct{} { return r.trigger }, []string{"whole at 1.12s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r, drift := newHurryRig(), make(chan struct{}, 1)
+				r, drift := newUrgentRig(), make(chan struct{}, 1)
 				r.lower.Fault = nil
 				r.engine.Drift = drift
 				r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -207,11 +207,11 @@ func TestUrgentPause(t *testing.T) {
 	}
 }
 
-// TestUrgentLetsOthersLive has tokens all the time.
-func TestUrgentLetsOthersLive(t *testing.T) {
+// TestUrgentDoesNotStarveFullPasses has tokens all the time.
+func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return errors.New("no") }
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		passes := 0
@@ -242,11 +242,11 @@ func TestUrgentLetsOthersLive(t *testing.T) {
 	})
 }
 
-// TestUrgentNeverClears has an urgent source that asks for nothing.
-func TestUrgentNeverClears(t *testing.T) {
+// TestEmptyUrgentStateDeletesNothing has an urgent source that asks for nothing.
+func TestEmptyUrgentStateDeletesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.upper.Put(item{Name: "u", Text: "t"})
 		r.lower.Fault = nil
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -263,21 +263,21 @@ func TestUrgentNeverClears(t *testing.T) {
 	})
 }
 
-// singly is a kind that makes each change for itself.
-type singly struct{ *convergetest.Kind[item] }
+// singleBatches is a kind that makes each change for itself.
+type singleBatches struct{ *convergetest.Kind[item] }
 
-func (singly) Batches(changes []diff.Change[item]) [][]diff.Change[item] {
+func (singleBatches) Batches(changes []diff.Change[item]) [][]diff.Change[item] {
 	return slices.Collect(slices.Chunk(changes, 1))
 }
 
-// TestUrgentBetweenPieces: what is urgent waits for one piece of a stage's changes, and the
+// TestUrgentBetweenBatches: what is urgent waits for one piece of a stage's changes, and the
 // other pieces are made after it.
-func TestUrgentBetweenPieces(t *testing.T) {
+func TestUrgentBetweenBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newHurryRig()
+		r := newUrgentRig()
 		r.engine.Once(t.Context(), state{}, "")
-		r.engine.Stages[0] = converge.NewStage[state](singly{r.lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil)
+		r.engine.Stages[0] = converge.NewStage[state](singleBatches{r.lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil)
 		r.now.Store(&state{Lower: items("a", "b", "c"), Upper: items("u")})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

@@ -21,7 +21,7 @@ type Table struct {
 	// number. See quota in the rules.
 	Connections int
 	// Skeleton is the digest of chains, rules and sets. The kind fills it on
-	// both sides (Adopter), as only it knows the rules.
+	// both sides (converge.Normalizer), as only it knows the rules.
 	Skeleton string
 	Origin   string
 }

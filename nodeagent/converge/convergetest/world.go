@@ -137,7 +137,7 @@ func (w *World[S]) VersionedKind(name string) *VersionedKind[S] {
 	return &VersionedKind[S]{Kind[S]{name: name, world: w}}
 }
 
-// VersionedKind is a Kind that is a converge.Stamper too.
+// VersionedKind is a Kind that is a also converge.Versioned.
 type VersionedKind[S diff.Spec] struct{ Kind[S] }
 
 // Version gives the number of changes so far.

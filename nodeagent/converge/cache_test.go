@@ -16,14 +16,14 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// TestOwnChangesAreReadAgain, once, whatever the stamp says of them; what somebody else does
+// TestOwnChangesAreObservedAgain, once, whatever the stamp says of them; what somebody else does
 // is seen at once, and nothing is read while nothing happens.
-func TestOwnChangesAreReadAgain(t *testing.T) {
+func TestOwnChangesAreObservedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		world := convergetest.NewWorld[item]()
 		engine := &converge.Engine[[]item]{Stages: []converge.Stage[[]item]{
-			converge.NewStage[[]item, item](&quiet{VersionedKind: world.VersionedKind("item")}, func(want []item) []item { return want }, nil),
+			converge.NewStage[[]item, item](&unversionedWrites{VersionedKind: world.VersionedKind("item")}, func(want []item) []item { return want }, nil),
 		}}
 		turn := 0
 		once := func(want []item, changed int) (reads int) {
@@ -74,13 +74,13 @@ func TestOwnChangesAreReadAgain(t *testing.T) {
 	})
 }
 
-// quiet is a kind whose stamp does not change with its own changes.
-type quiet struct {
+// unversionedWrites is a kind whose stamp does not change with its own changes.
+type unversionedWrites struct {
 	*convergetest.VersionedKind[item]
 	own int
 }
 
-func (k *quiet) Version(ctx context.Context) (string, error) {
+func (k *unversionedWrites) Version(ctx context.Context) (string, error) {
 	stamp, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return "", err
@@ -89,7 +89,7 @@ func (k *quiet) Version(ctx context.Context) (string, error) {
 	return strconv.Itoa(version - k.own), err
 }
 
-func (k *quiet) Apply(ctx context.Context, changes []diff.Change[item]) error {
+func (k *unversionedWrites) Apply(ctx context.Context, changes []diff.Change[item]) error {
 	before, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return err

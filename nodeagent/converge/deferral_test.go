@@ -11,16 +11,16 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// patient is a kind that waits for others.
-type patient struct {
+// deferrer is a kind that waits for others.
+type deferrer struct {
 	*convergetest.Kind[item]
 	patience time.Duration
 }
 
-func (p *patient) WriteDelay() time.Duration { return p.patience }
+func (p *deferrer) WriteDelay() time.Duration { return p.patience }
 
 func patientEngine(w *convergetest.World[item], patience time.Duration) *converge.Engine[[]item] {
-	kind := &patient{Kind: w.Kind("object"), patience: patience}
+	kind := &deferrer{Kind: w.Kind("object"), patience: patience}
 	return &converge.Engine[[]item]{
 		Stages:       []converge.Stage[[]item]{converge.NewStage(kind, func(want []item) []item { return want }, nil)},
 		Decommission: func([]item) bool { return true },

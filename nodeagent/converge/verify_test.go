@@ -21,20 +21,20 @@ func (k slow) Observe(ctx context.Context) ([]item, error) {
 	return k.Kind.Observe(ctx)
 }
 
-// TestGlance has something wanted anew while a pass only looks, which makes way, but
+// TestVerifyOnlyPassStopsEarly has something wanted anew while a pass only looks, which makes way, but
 // not again and again.
-func TestGlance(t *testing.T) {
+func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	t.Parallel()
 	for _, anew := range []bool{false, true} {
 		t.Run(fmt.Sprintf("anew %t", anew), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { testGlance(t, anew) })
+			synctest.Test(t, func(t *testing.T) { testVerifyOnlyPass(t, anew) })
 		})
 	}
 }
 
-// TestGlanceRepairs: the events of a repair do not keep it from being counted as one.
-func TestGlanceRepairs(t *testing.T) {
+// TestRepairCountsAsDrift: the events of a repair do not keep it from being counted as one.
+func TestRepairCountsAsDrift(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
@@ -64,7 +64,7 @@ func TestGlanceRepairs(t *testing.T) {
 	})
 }
 
-func testGlance(t *testing.T, anew bool) {
+func testVerifyOnlyPass(t *testing.T, anew bool) {
 	lower, upper := convergetest.NewWorld[item](), convergetest.NewWorld[item]()
 	reports, began := make(chan string, 1000), time.Now()
 	engine := &converge.Engine[state]{

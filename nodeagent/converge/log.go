@@ -1,0 +1,70 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// blockedWarnTime is how long a change may be blocked before a warning.
+const blockedWarnTime = time.Minute
+
+type blockedChange struct {
+	since  time.Time
+	logged bool
+}
+
+func (e *Engine[D]) log(ctx context.Context, r Report) {
+	if e.Log == nil {
+		return
+	}
+	level, message := slog.LevelDebug, "changed"
+	if len(r.Drift) > 0 {
+		level, message = slog.LevelWarn, "drift repaired"
+	}
+	for _, c := range r.Changed {
+		e.Log.Log(ctx, level, message,
+			"kind", c.Kind, "op", string(c.Op), "key", c.Key, "origin", c.Origin, "fields", fieldsOf(c))
+	}
+	for _, p := range r.Failed {
+		e.Log.ErrorContext(ctx, "change failed", "kind", p.Kind, "key", p.Key, "err", p.Err)
+	}
+	for _, p := range r.Fights {
+		e.Log.ErrorContext(ctx, "another writer keeps reverting this change", "kind", p.Kind, "key", p.Key)
+	}
+	e.logBlocked(ctx, r)
+	if len(r.Changed) > 0 {
+		e.Log.InfoContext(ctx, "converged", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
+			"failed", len(r.Failed), "passes", r.Passes, "took", r.Took)
+	}
+}
+
+// logBlocked logs each blocked change, and warns once about each that is blocked for long.
+func (e *Engine[D]) logBlocked(ctx context.Context, r Report) {
+	blocked := make(map[string]blockedChange, len(r.Blocked))
+	for _, p := range r.Blocked {
+		id := p.Kind + " " + p.Key
+		b, known := e.blocked[id]
+		if !known {
+			b.since = r.At
+		}
+		var cause ErrBlocked
+		errors.As(p.Err, &cause)
+		level := slog.LevelDebug
+		if !b.logged && r.At.Sub(b.since) > blockedWarnTime {
+			level, b.logged = slog.LevelWarn, true
+		}
+		e.Log.Log(ctx, level, "change blocked", "kind", p.Kind, "key", p.Key, "waiting_for", cause.On, "since", b.since)
+		blocked[id] = b
+	}
+	e.blocked = blocked
+}
+
+func fieldsOf(c Change) slog.Value {
+	attrs := make([]slog.Attr, len(c.Deltas))
+	for i, d := range c.Deltas {
+		attrs[i] = slog.String(d.Name, orNone(d.Have)+" -> "+orNone(d.Want))
+	}
+	return slog.GroupValue(attrs...)
+}

@@ -1,0 +1,124 @@
+package converge
+
+import (
+	"time"
+
+	"hawser.dev/hawser/internal/due"
+)
+
+// reason is why Run runs a pass. Lower ones go first if several are due.
+type reason int
+
+const (
+	urgentToken  reason = iota // an urgent stage may have to change: urgent pass
+	triggerToken               // the desired state may have changed
+	driftToken                 // observed objects changed
+	followUp                   // a full pass has to follow an urgent one
+	resync                     // the period, a retry, or a deferred change
+
+	reasons // number of reasons
+)
+
+const (
+	// minUrgentInterval is the minimum time between two urgent passes.
+	minUrgentInterval = 2 * time.Millisecond
+	// fullPassDelay is how long the full pass waits that follows an urgent one. It needs the CPU
+	// time that the moved traffic needs. Further urgent passes often come first, as the links
+	// of a gateway that died fail one after the other.
+	fullPassDelay = 150 * time.Millisecond
+	// driftSettleTime is how long drift events wait after a clean pass that changed something:
+	// its own changes caused most of them.
+	driftSettleTime = 300 * time.Millisecond
+	// minBackoff is the pause after a failed pass. It doubles with each further failure.
+	minBackoff = time.Second
+	// Full passes use at most half of the time once they have used freeBudget. A single
+	// trigger does not wait for the pass before it.
+	minRest    = 10 * time.Millisecond
+	maxRest    = 250 * time.Millisecond
+	freeBudget = 250 * time.Millisecond
+)
+
+// schedule decides when the next pass runs, and why. It reads no clock and no channel. The
+// resync time always counts; all other reasons have to be requested.
+type schedule struct {
+	requested   [reasons]bool
+	restEnd     time.Time // no full pass before, except resync
+	driftEnd    time.Time // no full pass for drift before
+	urgentEnd   time.Time // no urgent pass before
+	fullPassDue time.Time // of followUp
+	resyncAt    time.Time
+	backoff     time.Duration // after the next failure; 0 = minBackoff
+	load        dutyCycle
+}
+
+func (s *schedule) request(r reason) { s.requested[r] = true }
+
+// next returns the reason that is due first, and when: now if it is due already.
+func (s *schedule) next(now time.Time) (first reason, at time.Time) {
+	fullPass := due.Later(s.restEnd, s.fullPassDue)
+	earliest := [reasons]time.Time{
+		urgentToken: s.urgentEnd, triggerToken: s.restEnd,
+		driftToken: due.Later(fullPass, s.driftEnd), followUp: fullPass, resync: s.resyncAt,
+	}
+	first, at = resync, due.Later(now, s.resyncAt)
+	for r := resync - 1; r >= 0; r-- {
+		if t := due.Later(now, earliest[r]); s.requested[r] && !t.After(at) {
+			first, at = r, t
+		}
+	}
+	return first, at
+}
+
+// startFull records that a full pass starts. It serves all requests but the urgent one.
+func (s *schedule) startFull() {
+	s.requested = [reasons]bool{urgentToken: s.requested[urgentToken]}
+	s.fullPassDue = time.Time{}
+}
+
+// finishFull records the result of a full pass. Period is the time to the next one if nothing
+// requests it earlier.
+func (s *schedule) finishFull(now time.Time, r Report, period time.Duration) {
+	rest, next := s.load.rest(now, r.Took), period
+	if len(r.Failed) == 0 || len(r.Changed) > 0 || s.backoff == 0 {
+		s.backoff = minBackoff
+	}
+	if len(r.Failed) > 0 {
+		rest = maxRest // The failed attempt may itself have caused the next event.
+		next = min(s.backoff, period)
+		s.backoff = min(2*s.backoff, period)
+	}
+	if !r.Next.IsZero() {
+		next = min(next, max(r.Next.Sub(now), minRest))
+	}
+	s.restEnd, s.driftEnd, s.resyncAt = now.Add(rest), now, now.Add(max(rest, next))
+	if r.Clean() && len(r.Changed) > 0 {
+		s.driftEnd = now.Add(driftSettleTime)
+	}
+}
+
+// startUrgent records that an urgent pass starts, and requests the full pass that follows.
+func (s *schedule) startUrgent(now time.Time) {
+	s.requested[urgentToken] = false
+	if !s.requested[followUp] {
+		s.request(followUp)
+		s.fullPassDue = now.Add(fullPassDelay)
+	}
+}
+
+// finishUrgent records that an urgent pass is done.
+func (s *schedule) finishUrgent(now time.Time) { s.urgentEnd = now.Add(minUrgentInterval) }
+
+// dutyCycle limits the share of time that full passes use. Used grows by the time of each
+// pass and shrinks while the engine waits.
+type dutyCycle struct {
+	used    time.Duration
+	lastEnd time.Time
+}
+
+// rest records a pass that took so long and has just ended. It returns how long to rest.
+func (d *dutyCycle) rest(now time.Time, took time.Duration) time.Duration {
+	idle := max(now.Sub(d.lastEnd)-took, 0)
+	d.used = min(max(d.used-idle, 0)+took, freeBudget+maxRest)
+	d.lastEnd = now
+	return max(min(d.used-freeBudget, took), minRest)
+}
