@@ -13,6 +13,7 @@ import (
 // with which TestScripts runs it.
 func TestTour(t *testing.T) {
 	needs(t)
+	t.Parallel()
 	tours := []struct {
 		driver string
 		tunnel string // what `hawser show connections` has behind the remote address: port and driver

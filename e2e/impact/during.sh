@@ -6,7 +6,7 @@ rm -f until ready1 ready2
 target=web.shop.svc.clusterset.local:7000
 hawser lab exec g1/default/client -- hawser-traffic tcp --count 40 --patience 15s --ready $WORK/ready1 --until $WORK/until $target >tcp.json &
 tcp=$!
-hawser lab exec g1/default/client -- hawser-traffic udp --rate 200 --ready $WORK/ready2 --until $WORK/until $target >udp.json &
+hawser lab exec g1/default/client -- hawser-traffic udp --rate 50 --ready $WORK/ready2 --until $WORK/until $target >udp.json &
 udp=$!
 sh await.sh 30 test -e ready1 -a -e ready2 || exit 1
 "$@" || failed=$*

@@ -1,5 +1,5 @@
 # FILE CMD...: four connections for each line of the file (NAME FROM TARGET KEY [udp | large]; FROM is a
-# cluster, for its pod default/client, or a pod), and 200 datagrams a second, while the command changes
+# cluster, for its pod default/client, or a pod), and 50 datagrams a second, while the command changes
 # something; then what the plan said of each, if that is what became of it. With large, lines of 20,000
 # bytes and datagrams that fill their packets. What may end does not end with the change (outlive.sh).
 flows=$1
@@ -19,10 +19,10 @@ while read -r name from target key datagrams; do
     case "$datagrams" in
     large)
         start tcp --count 4 --kinds busy --line 20000 --open 60s --patience 8s
-        start udp --rate 200 --size 1372 ;;
+        start udp --rate 50 --size 1372 ;;
     udp)
         start tcp --count 4 --open 60s --patience 8s
-        start udp --rate 200 ;;
+        start udp --rate 50 ;;
     *)
         start tcp --count 4 --open 60s --patience 8s ;;
     esac
