@@ -52,7 +52,7 @@ type Host struct {
 	namespace *kernel.Namespace
 	ruleset   *kernel.Ruleset
 	charon    *ipsec.Charon
-	secured   *ipsec.Watch
+	secured   *ipsec.Supervisor
 	keeper    *flows.Keeper
 
 	moves    mover
@@ -71,11 +71,11 @@ func Open(config Config) (*Host, error) {
 		ruleset:   kernel.NewRuleset(kernel.NFTOptions{}, config.Drift),
 		keeper:    flows.New(flows.Config{Device: desired.NodeLink, Log: config.Log}),
 		charon: &ipsec.Charon{
-			Dir: filepath.Join(config.StateDir, "ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: config.Log,
+			Dir: filepath.Join(config.StateDir, "ipsec"), ExternalSocket: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: config.Log,
 		},
 	}
 	h.moves.keeper = h.keeper
-	h.secured = &ipsec.Watch{Charon: h.charon, Log: config.Log, Look: config.Look, Wanted: func() []desired.IPsec {
+	h.secured = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.Look, Wanted: func() []desired.IPsec {
 		if n := config.Wanted(); n != nil {
 			return n.IPsecs
 		}
@@ -112,8 +112,8 @@ func (h *Host) Run(ctx context.Context) error {
 }
 
 // tunnels looks after the processes of this node's tunnel devices.
-func (h *Host) tunnels() *userspacewg.Watch {
-	return &userspacewg.Watch{
+func (h *Host) tunnels() *userspacewg.Supervisor {
+	return &userspacewg.Supervisor{
 		Log: h.config.Log,
 		Devices: func() []string {
 			var names []string
@@ -126,7 +126,8 @@ func (h *Host) tunnels() *userspacewg.Watch {
 			}
 			return names
 		},
-		Seen: h.config.Tunnel,
+		LogDir: h.config.StateDir,
+		Seen:   h.config.Tunnel,
 		Replaced: func(name string) {
 			h.config.Replaced(name)
 			h.config.Look()

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/nodeagent/childprocess"
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
 )
 
@@ -23,9 +23,12 @@ import (
 var ErrNoCharon = errors.New("no charon answers")
 
 const (
-	startTimeout = 20 * time.Second     // until a charon that was started answers
-	stopTimeout  = 3 * time.Second      // until one that was asked to end is killed
-	pollInterval = 5 * time.Millisecond // between two looks whether it answers
+	startTimeout = 20 * time.Second     // until a started charon replies
+	stopTimeout  = 3 * time.Second      // between SIGTERM and SIGKILL
+	pollInterval = 5 * time.Millisecond // between two attempts to connect
+
+	outputFile = "charon.out"
+	logFile    = "charon.log"
 )
 
 // Program finds charon.
@@ -48,23 +51,23 @@ func Program() (string, error) {
 type Charon struct {
 	// Dir is the folder of our own charon's settings, socket and log.
 	Dir string
-	// Host is the vici socket of a charon that the host runs; empty = our own.
-	Host string
+	// ExternalSocket is the vici socket of a charon that the host runs; empty: our own.
+	ExternalSocket string
 	// Kernel finds out whether the kernel has ESP; otherwise, or when nil, charon
 	// does it itself. It is asked when the answer is needed.
 	Kernel func() bool
 	Log    *slog.Logger // may be nil
 }
 
-// Own reports whether the charon is ours to start and stop.
-func (c *Charon) Own() bool { return c.Host == "" }
+// Managed reports whether the agent starts and stops the charon.
+func (c *Charon) Managed() bool { return c.ExternalSocket == "" }
 
 // Socket is where it listens.
 func (c *Charon) Socket() string {
-	if c.Own() {
+	if c.Managed() {
 		return filepath.Join(c.Dir, "charon.vici")
 	}
-	return c.Host
+	return c.ExternalSocket
 }
 
 // Dial connects to it; ErrNoCharon when nobody answers. While the queue of its
@@ -92,8 +95,8 @@ func (c *Charon) present() bool {
 	return err == nil
 }
 
-// Alive reports whether there is one. One that is busy or hangs is: Watch finds out
-// which of the two it is.
+// Alive reports whether there is a charon, also if it is busy or hangs: the Supervisor finds out
+// which.
 func (c *Charon) Alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*pollInterval)
 	defer cancel()
@@ -108,24 +111,23 @@ func (c *Charon) Alive() bool {
 // InKernel reports whether the kernel encrypts.
 func (c *Charon) InKernel() bool { return c.Kernel != nil && c.Kernel() }
 
-// Listens gives the UDP ports of IKE and of IKE behind NAT; not ok when charon does
-// not answer. Those of the host's charon are not known and 0.
-func (c *Charon) Listens() (ike, nat int, ok bool) {
+// Ports returns the UDP ports of IKE and of IKE behind NAT; not ok if charon does not answer. The
+// ports of the host's charon are unknown and 0.
+func (c *Charon) Ports() (ike, nat int, ok bool) {
 	if !c.Alive() {
 		return 0, 0, false
 	}
-	if !c.Own() {
+	if !c.Managed() {
 		return 0, 0, true
 	}
-	p := c.ports()
+	p := c.settingsPorts()
 	return p.ike, p.nat, p != ports{}
 }
 
-// Start starts our own charon in the current network namespace and returns when
-// it answers. It is in a session of its own and goes on when the caller ends. The
-// host's charon has to be there.
+// Start starts our own charon in the current network namespace and returns when it replies. The
+// process outlives the caller. The host's charon must be running.
 func (c *Charon) Start(ctx context.Context, ike, nat int) error {
-	if !c.Own() {
+	if !c.Managed() {
 		client, err := c.Dial(ctx)
 		if err != nil {
 			return err
@@ -145,51 +147,24 @@ func (c *Charon) Start(ctx context.Context, ike, nat int) error {
 	cmd := exec.Command(program)
 	// The socket is given relative to the folder, as its whole path may be too long.
 	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), "STRONGSWAN_CONF="+c.file(settingsFile))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	out, err := os.Create(c.file("charon.out"))
+	if err := os.Remove(c.file(logFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("start charon: %w", err)
+	}
+	pid, err := childprocess.Command{
+		Name: "charon", Cmd: cmd, Log: c.file(outputFile), MoreLogs: []string{c.file(logFile)}, Ready: c.awaitReply, Timeout: startTimeout,
+	}.Start(ctx)
 	if err != nil {
-		return fmt.Errorf("start charon: %w", err)
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start charon: %w", err)
-	}
-	ended := make(chan error, 1)
-	// Waits for as long as the process lives, so that it never stays as a zombie of a
-	// long-running agent; it ends with either of the two.
-	go func() { ended <- cmd.Wait() }()
-	if err := c.await(ctx, ended); err != nil {
-		if killed := cmd.Process.Kill(); !errors.Is(killed, os.ErrProcessDone) {
-			err = errors.Join(err, killed)
-		}
 		return err
 	}
-	if err := widen(cmd.Process.Pid); err != nil && c.Log != nil {
-		c.Log.Warn("charon has the kernel's own room for packets, and may lose some while it waits for a processor", "err", err)
+	if err := enlargeBuffers(pid); err != nil && c.Log != nil {
+		c.Log.Warn("receive buffers of charon not enlarged: it may lose packets while it waits for a processor", "err", err)
 	}
 	return nil
 }
 
-// await waits until charon answers a question: its socket takes connections before
-// it does.
-func (c *Charon) await(ctx context.Context, ended <-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	answered := make(chan error, 1)
-	go func() { answered <- c.ask(ctx) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("charon ended at once (%v): %s", err, c.lastWords())
-	case err := <-answered:
-		if err != nil {
-			return fmt.Errorf("charon does not answer: %w", err)
-		}
-		return nil
-	}
-}
-
-func (c *Charon) ask(ctx context.Context) error {
+// awaitReply waits until charon replies to a request: its socket accepts connections before it
+// does.
+func (c *Charon) awaitReply(ctx context.Context) error {
 	for {
 		client, err := c.Dial(ctx)
 		if err == nil {
@@ -207,33 +182,16 @@ func (c *Charon) ask(ctx context.Context) error {
 	}
 }
 
-func (c *Charon) lastWords() string {
-	const most = 600
-	var words []string
-	for _, name := range []string{"charon.out", "charon.log"} {
-		raw, err := os.ReadFile(c.file(name))
-		if text := strings.TrimSpace(string(raw[max(0, len(raw)-most):])); err == nil && text != "" {
-			words = append(words, text)
-		}
-	}
-	if len(words) == 0 {
-		return "it said nothing"
-	}
-	return strings.Join(words, "; ")
-}
-
 func (c *Charon) file(name string) string { return filepath.Join(c.Dir, name) }
 
-// roomiest is how many bytes charon's sockets hold of what it did not read yet.
-// The kernel counts some 800 for a small packet, and by default holds 208 KiB:
-// what comes within a quarter of a second at 1000 packets a second, for which a
-// process may well have to wait on a machine that is busy. WireGuard's processes
-// have as much.
-const roomiest = 7 << 20
+// receiveBuffer is the size of the receive buffers of charon's UDP sockets, bytes, as in WireGuard's
+// processes. The kernel counts some 800 bytes for a small packet, and its default is 208 KiB: a
+// quarter of a second at 1000 packets a second. A process may wait as long on a busy machine.
+const receiveBuffer = 7 << 20
 
-// widen gives the UDP sockets of our own charon room. There is no setting for
-// it, so they are borrowed from the process for a moment.
-func widen(pid int) error {
+// enlargeBuffers enlarges the receive buffers of charon's UDP sockets. Charon has no setting for
+// them, so the sockets are duplicated from its process.
+func enlargeBuffers(pid int) error {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return fmt.Errorf("open process of charon: %w", err)
@@ -249,27 +207,27 @@ func widen(pid int) error {
 		what, err := os.Readlink(filepath.Join(dir, e.Name()))
 		number, bad := strconv.Atoi(e.Name())
 		if err == nil && bad == nil && strings.HasPrefix(what, "socket:") {
-			errs = append(errs, widenOne(process, number))
+			errs = append(errs, enlargeBuffer(process, number))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// widenOne widens one socket, if it is one of UDP.
-func widenOne(process, number int) error {
+// enlargeBuffer enlarges the receive buffer of one socket if it is a UDP socket.
+func enlargeBuffer(process, number int) error {
 	fd, err := unix.PidfdGetfd(process, number, 0)
 	if errors.Is(err, unix.EBADF) {
 		return nil // closed since
 	}
 	if err != nil {
-		return fmt.Errorf("borrow socket %d of charon: %w", number, err)
+		return fmt.Errorf("duplicate socket %d of charon: %w", number, err)
 	}
 	defer unix.Close(fd)
 	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_UDP {
 		return nil
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, roomiest); err != nil {
-		return fmt.Errorf("widen socket %d of charon: %w", number, err)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); err != nil {
+		return fmt.Errorf("enlarge buffer of socket %d of charon: %w", number, err)
 	}
 	return nil
 }

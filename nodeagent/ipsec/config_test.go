@@ -97,12 +97,12 @@ func TestKeys(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	c := &Charon{Dir: filepath.Join(t.TempDir(), "new")}
-	if p := c.ports(); p != (ports{}) {
+	if p := c.settingsPorts(); p != (ports{}) {
 		t.Errorf("ports %v", p)
 	}
 	for _, want := range []ports{{500, 4500}, {1500, 14500}} {
-		if err := c.configure(want); err != nil || c.ports() != want {
-			t.Errorf("ports %v, want %v (%v)", c.ports(), want, err)
+		if err := c.configure(want); err != nil || c.settingsPorts() != want {
+			t.Errorf("ports %v, want %v (%v)", c.settingsPorts(), want, err)
 		}
 	}
 	raw, err := os.ReadFile(c.file(settingsFile))
@@ -113,7 +113,7 @@ func TestSettings(t *testing.T) {
 		if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p := c.ports(); p != (ports{}) {
+		if p := c.settingsPorts(); p != (ports{}) {
 			t.Errorf("ports of %q: %v", text, p)
 		}
 	}

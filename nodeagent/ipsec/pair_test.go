@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/nodeagent/childprocess"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
 	"hawser.dev/hawser/schema/fabric"
@@ -32,16 +33,16 @@ func (e *end) states(t *testing.T) map[string]State {
 	return s
 }
 
-// TestHangs has a charon that stops for good: it is ended.
+// TestHangs stops a charon: it is killed, and a round is triggered.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
 	to := a.to(b)
 	a.converge(t, to)
 	looks := make(chan struct{}, 100)
-	watch := &Watch{
+	watch := &Supervisor{
 		Charon: a.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{to} }, Log: slog.New(slog.DiscardHandler),
-		Look: func() { looks <- struct{}{} },
+		TriggerRound: func() { looks <- struct{}{} },
 	}
 	go func() { _ = watch.Run(t.Context()) }()
 	process, err := a.charon.process()
@@ -66,19 +67,24 @@ func linked(t *testing.T) (a, b *end) {
 	return a, b
 }
 
-// TestBusy has a charon that gives no answer for longer than one that hangs may, and
-// works: it is left alone.
+// TestBusy has a charon that does not reply for longer than hangTimeout, but works: it is not
+// killed.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	a, b := linked(t)
-	watch := &Watch{Charon: a.charon, Log: slog.New(slog.DiscardHandler), Look: func() { t.Error("it was ended") }}
+	s := &Supervisor{Charon: a.charon, Log: slog.New(slog.DiscardHandler), TriggerRound: func() { t.Error("charon was killed") }}
+	s.init()
 	began := time.Now()
-	for range hangsMisses {
-		watch.missed(began, errors.New("no answer"))
+	for range hangMinMisses {
+		s.onNoReply(began, errors.New("no reply"))
 	}
-	before := a.charon.worked()
-	eventually(t, "work", func() bool { a.reaches(t, b); return a.charon.worked() > before })
-	watch.missed(began.Add(hangsBusy-time.Second), errors.New("no answer"))
+	pid, err := a.charon.pid()
+	if err != nil || pid == 0 {
+		t.Fatal(pid, err)
+	}
+	before := childprocess.UsageOf(pid).Ran
+	eventually(t, "work", func() bool { a.reaches(t, b); return childprocess.UsageOf(pid).Ran > before })
+	s.onNoReply(began.Add(hangTimeoutBusy-time.Second), errors.New("no reply"))
 	if !a.charon.Alive() {
 		t.Error("charon is gone")
 	}
@@ -240,12 +246,16 @@ func TestReturns(t *testing.T) {
 	wanted := map[*end]desired.IPsec{a: a.to(b), b: b.to(a)}
 	for e, w := range wanted {
 		e.converge(t, w)
-		watch := &Watch{Charon: e.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler), Look: func() {}}
+		watch := &Supervisor{Charon: e.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler), TriggerRound: func() {}}
 		go func() { _ = watch.Run(t.Context()) }()
 	}
 	a.reaches(t, b)
 	for _, e := range []*end{a, b} {
-		if err := e.charon.kill(); err != nil {
+		pid, err := e.charon.pid()
+		if err != nil || pid == 0 {
+			t.Fatal(pid, err)
+		}
+		if err := e.charon.killHung(pid); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the end of charon", func() bool { return !e.charon.Alive() })

@@ -1,7 +1,6 @@
 package ipsec
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +12,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/childprocess"
 )
 
 // Stop ends our own charon, which tells all peers, and waits until it is gone. The
 // host's goes on.
 func (c *Charon) Stop(context.Context) error {
-	if !c.Own() {
+	if !c.Managed() {
 		return nil
 	}
 	process, err := c.process()
@@ -42,14 +43,38 @@ func (c *Charon) Stop(context.Context) error {
 	return errors.New("end charon: it goes on")
 }
 
-// kill ends our own charon at once; all that it holds in the kernel goes with it.
-func (c *Charon) kill() error {
-	process, err := c.process()
-	if err != nil || process < 0 {
+// pid returns the id of our own charon's process; 0 if there is none.
+func (c *Charon) pid() (int, error) {
+	fd, pid, err := c.find()
+	if err != nil || fd < 0 {
+		return 0, err
+	}
+	return pid, unix.Close(fd)
+}
+
+// killHung kills our own charon; what it has in the kernel is gone with it.
+func (c *Charon) killHung(pid int) error {
+	return childprocess.Kill(pid, c.isOurs)
+}
+
+// isOurs returns nil if a folder in /proc is that of our own charon: it runs in charon's folder.
+func (c *Charon) isOurs(proc string) error {
+	dir, err := os.Stat(c.Dir)
+	if err != nil {
 		return err
 	}
-	defer unix.Close(process)
-	return send(process, unix.SIGKILL)
+	cwd, err := os.Stat(proc + "/cwd")
+	if err != nil {
+		return err
+	}
+	exe, err := os.Readlink(proc + "/exe")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(cwd, dir) || !strings.HasPrefix(filepath.Base(exe), "charon") {
+		return fmt.Errorf("%s in another folder than %s", exe, c.Dir)
+	}
+	return nil
 }
 
 func send(process int, signal unix.Signal) error {
@@ -65,37 +90,12 @@ func (c *Charon) process() (fd int, err error) {
 	return fd, err
 }
 
-// worked gives how much processor time our own charon had, in ticks of the kernel;
-// 0 = not known.
-func (c *Charon) worked() int {
-	fd, pid, err := c.find()
-	if err != nil || fd < 0 {
-		return 0
-	}
-	defer unix.Close(fd)
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// proc_pid_stat(5): behind the name, which may hold anything, the 12th and 13th
-	// fields are the time in the program and in the kernel.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	program, _ := strconv.Atoi(fields[11])
-	kernel, _ := strconv.Atoi(fields[12])
-	return program + kernel
-}
-
-// find opens the process that works in charon's folder, and gives its number; -1 when
-// there is none. One that hangs cannot be asked through its socket.
+// find opens our own charon's process and returns its id; fd is -1 if there is none. It does not
+// use the socket: a process that hangs does not reply.
 func (c *Charon) find() (fd, pid int, err error) {
-	dir, err := os.Stat(c.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) {
 		return -1, 0, nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return -1, 0, fmt.Errorf("find charon: %w", err)
 	}
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -103,13 +103,12 @@ func (c *Charon) find() (fd, pid int, err error) {
 		return -1, 0, fmt.Errorf("find charon: %w", err)
 	}
 	for _, path := range all {
-		cwd, err := os.Stat(path + "/cwd")
-		if err != nil || !os.SameFile(cwd, dir) {
+		if c.isOurs(path) != nil {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(path))
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			if exe, err := os.Readlink(path + "/exe"); err == nil && strings.HasPrefix(filepath.Base(exe), "charon") {
+			if c.isOurs(path) == nil { // still the same process
 				return fd, pid, nil
 			}
 			_ = unix.Close(fd)

@@ -42,7 +42,7 @@ const settings = `charon {
   filelog {
     own {
       path = charon.log
-      append = no
+      append = yes
       flush_line = yes
       time_format = %%Y-%%m-%%dT%%H:%%M:%%S
       default = 0
@@ -112,9 +112,9 @@ func (c *Charon) configure(p ports) error {
 	return nil
 }
 
-// ports gives where our own charon listens, from the settings that it was started
-// with; zero when there are none.
-func (c *Charon) ports() ports {
+// settingsPorts returns the ports of our own charon from the settings that it was started with;
+// zero if there are none.
+func (c *Charon) settingsPorts() ports {
 	file, err := os.Open(c.file(settingsFile))
 	if err != nil {
 		return ports{}

@@ -32,7 +32,7 @@ func TestHungTunnel(t *testing.T) {
 	// Nothing waits long for it, a second pass not at all, and the other is served.
 	want := append(manyPeers(t, hung.Name, 1), manyPeers(t, fine.Name, 1)...)
 	const patience, waits = 10, 5 * time.Second // ten times what one reading may take
-	w.ns.wg.Patience = patience
+	w.ns.wg.TimeoutFactor = patience
 	e := peerEngine(w)
 	began := time.Now()
 	r := e.Once(t.Context(), want, "")
@@ -52,7 +52,7 @@ func TestHungTunnel(t *testing.T) {
 
 	var log buffer
 	seen, replaced := make(chan string, 10), make(chan string, 10)
-	watch := &userspacewg.Watch{
+	watch := &userspacewg.Supervisor{
 		Devices:  func() []string { return []string{hung.Name, fine.Name} },
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
 		Seen:     func(name string) { seen <- name },
@@ -65,7 +65,7 @@ func TestHungTunnel(t *testing.T) {
 	w.make(t, hung, fine)
 	select {
 	case name := <-replaced:
-		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" link=`+hung.Name+` cause="it did not answer for 3`) {
+		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" link=`+hung.Name+` cause="no reply for 3`) {
 			t.Errorf("replaced %s, log:\n%s", name, log.String())
 		}
 	case <-time.After(10 * time.Second):

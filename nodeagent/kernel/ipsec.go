@@ -20,12 +20,12 @@ type ESP interface {
 	Start(ctx context.Context, ike, nat int) error
 	// Stop ends it. A daemon that is not ours to end stays.
 	Stop(ctx context.Context) error
-	// Listens gives its ports; not ok when none runs.
-	Listens() (ike, nat int, ok bool)
+	// Ports returns the ports of the daemon; not ok if none runs.
+	Ports() (ike, nat int, ok bool)
 	// InKernel reports whether the kernel encrypts.
 	InKernel() bool
-	// Own reports whether daemon and TUN device are ours to make.
-	Own() bool
+	// Managed reports whether the agent creates the daemon and its TUN device.
+	Managed() bool
 }
 
 func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
@@ -60,7 +60,7 @@ const ipsecQueue = 5000
 
 // taken reports whether a link that is there already is in the way of a new one.
 func (k *Links) taken(want desired.Link) bool {
-	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Own() || k.esp.InKernel()
+	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
 // releaseIPsec ends the daemon, with which a TUN device goes; the device of one
@@ -76,7 +76,7 @@ func (k *Links) releaseIPsec(ctx context.Context, name string) (left bool, err e
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return false, nil
 	}
-	if err != nil || k.esp.Own() || k.esp.InKernel() {
+	if err != nil || k.esp.Managed() || k.esp.InKernel() {
 		return err == nil, err
 	}
 	if err := errors.Join(k.ns.route.LinkSetAlias(l, ""), k.ns.route.LinkSetGroup(l, 0)); err != nil {

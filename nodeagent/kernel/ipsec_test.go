@@ -75,7 +75,7 @@ func TestHostsCharon(t *testing.T) {
 	if err := w.ns.inside(func() error { return own.Start(t.Context(), 500, 4500) }); err != nil {
 		t.Fatal(err)
 	}
-	host := &ipsec.Charon{Host: own.Socket(), Kernel: own.Kernel}
+	host := &ipsec.Charon{ExternalSocket: own.Socket(), Kernel: own.Kernel}
 	kind := NewLinks(w.ns, nil).WithESP(host)
 	e := converge.Engine[[]desired.Link]{
 		Stages:       []converge.Stage[[]desired.Link]{converge.NewStage(kind, func(l []desired.Link) []desired.Link { return l }, nil)},

@@ -70,7 +70,7 @@ func (k *Links) read(l netlink.Link) desired.Link {
 		// of its own, which has it replaced.
 		out.Type = "ipsec without daemon"
 		if k.esp != nil {
-			ike, nat, ok := k.esp.Listens()
+			ike, nat, ok := k.esp.Ports()
 			if _, tun := l.(*netlink.Tuntap); ok && tun != k.esp.InKernel() {
 				out.Type, out.IKEPort, out.Port = desired.LinkIPsec, ike, nat
 			}
@@ -96,7 +96,7 @@ func (k *Links) read(l netlink.Link) desired.Link {
 // Normalize leaves to the kernel what is not asked for, hardware address and MTU, and
 // to the host the ports of its own daemon.
 func (k *Links) Normalize(want, have desired.Link) desired.Link {
-	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Own() {
+	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Managed() {
 		want.Port, want.IKEPort = have.Port, have.IKEPort
 	}
 	if want.MAC == "" || strings.EqualFold(want.MAC, have.MAC) {

@@ -61,7 +61,7 @@ func (w *world) open(t testing.TB) *Namespace {
 		t.Fatal(err)
 	}
 	// With the race detector, beside other tests, a process takes its time.
-	ns.wg.Patience = 60
+	ns.wg.TimeoutFactor = 60
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }

@@ -38,7 +38,7 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 	b.six = nil
 	receive, port, err := b.Bind.Open(port)
 	if err == nil {
-		b.six = twin(b.Bind.(*conn.StdNetBind))
+		b.six = sendOnlyBind(b.Bind.(*conn.StdNetBind))
 	}
 	return receive, port, err
 }
@@ -75,9 +75,9 @@ func (b *bind) send(packets [][]byte, to conn.Endpoint) error {
 	return six.Send(packets, to)
 }
 
-// twin makes a bind with the sockets of another one and a pool of its own. It only
+// sendOnlyBind returns a bind with the sockets of another one and a pool of its own. It only
 // sends, and is never closed.
-func twin(std *conn.StdNetBind) *conn.StdNetBind {
+func sendOnlyBind(std *conn.StdNetBind) *conn.StdNetBind {
 	out := conn.NewStdNetBind().(*conn.StdNetBind)
 	from, to := reflect.ValueOf(std).Elem(), reflect.ValueOf(out).Elem()
 	for _, name := range []string{"ipv6", "ipv6PC", "ipv6TxOffload", "blackhole6"} {

@@ -29,9 +29,9 @@ var ErrNoAnswer = errors.New("no answer")
 // Control reads and configures WireGuard devices, the kernel's and those of
 // processes, and never waits for long. It is safe for concurrent use.
 type Control struct {
-	// Patience multiplies all time limits, for machines that are known to be slow;
-	// below 1 it counts as 1. It is set before the first use.
-	Patience int
+	// TimeoutFactor multiplies all timeouts, for slow machines; values below 1 count as 1. It must
+	// be set before the first use.
+	TimeoutFactor int
 
 	client *wgctrl.Client
 
@@ -72,7 +72,7 @@ func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Con
 // until then nothing more is asked of the device.
 func exchange[T any](ctx context.Context, c *Control, name string, limit time.Duration, call func() (T, error)) (T, error) {
 	var none T
-	if c.silent(name) {
+	if c.isHung(name) {
 		return none, fmt.Errorf("wireguard device %s: %w", name, ErrNoAnswer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.scaled(limit))
@@ -99,12 +99,11 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 }
 
 func (c *Control) scaled(limit time.Duration) time.Duration {
-	return limit * time.Duration(max(c.Patience, 1))
+	return limit * time.Duration(max(c.TimeoutFactor, 1))
 }
 
-// silent reports whether an exchange with the device has waited for longer than
-// any may.
-func (c *Control) silent(name string) bool {
+// isHung reports whether an exchange with the device has waited for longer than any may.
+func (c *Control) isHung(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, began := range c.open[name] {

@@ -27,8 +27,8 @@ const DefaultMTU = device.DefaultMTU
 // Serve makes the TUN device and serves it until ctx ends or the device is
 // deleted. The device and its socket are gone when it returns.
 func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
-	if err := precede(); err != nil {
-		log.Debug("priority of the tunnel process as it was", "err", err)
+	if err := raisePriority(); err != nil {
+		log.Debug("priority of the tunnel process not raised", "err", err)
 	}
 	tunnel, err := tun.CreateTUN(name, mtu)
 	if err != nil {
