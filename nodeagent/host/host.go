@@ -86,8 +86,8 @@ func Open(config Config) (*Host, error) {
 
 // Fence returns the fence of the gateway that this node holds if its node is selected by labels.
 // ports returns the UDP port ranges of its tunnels, first and last port.
-func (h *Host) Fence(ports func() [][2]int) *kernel.Guard {
-	return h.namespace.NewGuard(func() []kernel.PortRange {
+func (h *Host) Fence(ports func() [][2]int) *kernel.Fence {
+	return h.namespace.NewFence(func() []kernel.PortRange {
 		var out []kernel.PortRange
 		for _, p := range ports() {
 			out = append(out, kernel.PortRange{First: uint16(p[0]), Last: uint16(p[1])})

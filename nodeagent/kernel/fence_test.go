@@ -12,13 +12,13 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestGuard: what is sent to a gateway's port, and from there, passes while the guard is
+// TestFence: what is sent to a gateway's port, and from there, passes while the fence is
 // open, and is dropped when its time is over, although nobody closes it. What is none of the
 // gateway's passes always. A time that is past opens nothing, as an agent may stand still
 // before it writes.
-func TestGuard(t *testing.T) {
+func TestFence(t *testing.T) {
 	ns := newWorld(t).ns
-	guard := ns.NewGuard(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
+	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
 	var own, tunnel, other *net.UDPConn
 	err := ns.inside(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -65,38 +65,38 @@ func TestGuard(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	check("without a guard", true)
-	do("close", guard.Block())
+	check("without a fence", true)
+	do("close", fence.Block())
 	check("closed", false)
-	do("open", guard.AllowUntil(time.Now().Add(time.Minute)))
+	do("open", fence.AllowUntil(time.Now().Add(time.Minute)))
 	check("open", true)
-	do("open in the past", guard.AllowUntil(time.Now().Add(-time.Millisecond)))
+	do("open in the past", fence.AllowUntil(time.Now().Add(-time.Millisecond)))
 	check("open until a time that is past", false)
-	do("open for a moment", guard.AllowUntil(time.Now().Add(2*time.Second)))
+	do("open for a moment", fence.AllowUntil(time.Now().Add(2*time.Second)))
 	check("open for a moment", true)
 	deadline := time.Now().Add(20 * time.Second)
 	for passes(own, tunnel) {
 		if time.Now().After(deadline) {
-			t.Fatal("the guard does not close by itself")
+			t.Fatal("the fence does not close by itself")
 		}
 	}
 	check("closed by itself", false)
-	do("open again", guard.AllowUntil(time.Now().Add(time.Minute)))
+	do("open again", fence.AllowUntil(time.Now().Add(time.Minute)))
 	check("open again", true)
-	do("remove", guard.Remove())
-	do("remove once more", guard.Remove())
+	do("remove", fence.Remove())
+	do("remove once more", fence.Remove())
 	check("removed", true)
 }
 
-// TestGuardClocks: either clock closes the guard alone: the wall clock where the element
+// TestFenceClocks: either clock closes the fence alone: the wall clock where the element
 // stays too long, as after an agent stood still while it wrote, and the element's where the
 // wall clock was set back.
-func TestGuardClocks(t *testing.T) {
+func TestFenceClocks(t *testing.T) {
 	ns := newWorld(t).ns
-	guard := ns.NewGuard(func() []PortRange { return []PortRange{{51820, 51885}} })
+	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}} })
 	table := func(element, wall time.Time) {
 		t.Helper()
-		err := guard.ns.nftCommit(func(b *nftables.Batch) { guardReplace(b, element, guardChains(wall, guard.ports())) })
+		err := fence.ns.nftCommit(func(b *nftables.Batch) { fenceReplace(b, element, fenceChains(wall, fence.ports())) })
 		if err != nil {
 			t.Fatal(err)
 		}
