@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Usage is how long the threads of a process were on a processor, and ready to run without one.
+// Usage is the time of a process's threads on a processor, and ready to run without one.
 type Usage struct{ Ran, Waited time.Duration }
 
 // clockTick is the unit of processor times in /proc: USER_HZ is 100 on all architectures of Go.
@@ -51,7 +51,7 @@ type Watchdog struct {
 	MinMisses int
 	// Timeout is the silence of a process that hangs, without the excused part of it.
 	Timeout time.Duration
-	// MaxTimeout is the silence after which a process hangs whatever is excused.
+	// MaxTimeout is the silence after which a process hangs, excused or not.
 	MaxTimeout time.Duration
 	// Excused returns the part of a silence that a machine without free processors explains, from
 	// the usage of the process during the silence.
