@@ -33,7 +33,8 @@ What nftables does not show, such as a CNI's eBPF programs and rules of
 iptables-legacy, cannot be named; packets that end there are told as not seen again.
 
 Exit code 0: everything that was followed got through, 1: something did not, 2: error.`,
-		Args: cobra.NoArgs,
+		Example: `  hawser-agent diagnose --for 30s`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"for": {long.String()}, "address": addresses, "export": exports}
 			raw, err := askFor(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())

@@ -35,6 +35,8 @@ are named as soon as nobody else is left.
 
 Exit code 0: nobody uses it any more (or the node is no gateway), 1: still used
 after --wait or by clusters without another way, and drained all the same, 2: error.`,
+		Example: `  hawser-agent drain && systemctl reboot
+  hawser-agent drain --wait 2m --until-restart`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
@@ -64,9 +66,10 @@ after --wait or by clusters without another way, and drained all the same, 2: er
 func undrainCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "undrain",
-		Short: "Let traffic use this gateway again",
-		Args:  cobra.NoArgs,
+		Use:     "undrain",
+		Short:   "Let traffic use this gateway again",
+		Example: `  hawser-agent undrain`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := askDrain(cmd.Context(), socket, http.MethodPost, "/undrain")
 			return err

@@ -24,7 +24,8 @@ func kernelCommand() *cobra.Command {
 running agent reads them: what ip, nft and wg would tell, which the image does not
 have. Of other people's tables there are the chains and how many rules they have. No
 key is told that is not public, and nothing is changed.`,
-		Args: cobra.NoArgs,
+		Example: `  hawser-agent kernel -o json`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output %s: use text or json", output)
@@ -52,9 +53,10 @@ key is told that is not public, and nothing is changed.`,
 func metricsCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "metrics",
-		Short: "Print the metrics of the running agent, as Prometheus reads them",
-		Args:  cobra.NoArgs,
+		Use:     "metrics",
+		Short:   "Print the metrics of the running agent, as Prometheus reads them",
+		Example: `  hawser-agent metrics`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/metrics")
 			if err != nil {

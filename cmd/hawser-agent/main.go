@@ -42,8 +42,10 @@ func main() {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "hawser-agent",
-		Short:         "Converges one node of a clusterset to its fabric",
+		Use:   "hawser-agent",
+		Short: "Converges one node of a clusterset to its fabric",
+		Example: `  hawser-agent status
+  hawser-agent plan`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
@@ -51,7 +53,6 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
 		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manual.Command())
-	addExamples(root)
 	return root
 }
 

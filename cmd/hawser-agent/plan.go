@@ -26,7 +26,8 @@ agent runs on this node, the plan uses what that one sees: which links are in
 use, and what other clusters say. With --running it also has the settings that this one
 was started with, whatever flags are given here, and is text.
 Exit code 0: nothing to do, 1: changes, 2: error.`,
-		Args: cobra.NoArgs,
+		Example: `  hawser-agent plan --running`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if running {
 				raw, err := askFor(cmd.Context(), kernelTimeout, s.config.Socket, http.MethodGet, "/plan")
@@ -92,7 +93,8 @@ func cleanupCommand() *cobra.Command {
 		Long: `Removes links hw-* with alias hawser, routes and rules of protocol 73 in tables
 7300 to 7307, rules of priority 7298 and protocol 74, and nftables table inet
 hawser; restores the sysctls that the agent changed. Stop the agent first. Nothing else is touched.`,
-		Args: cobra.NoArgs,
+		Example: `  hawser-agent cleanup`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			// Marks are the same on every node, so nobody has to say which one this is.
 			s.config.Cluster, s.config.Node = cmp.Or(s.config.Cluster, "any"), cmp.Or(s.config.Node, "any")

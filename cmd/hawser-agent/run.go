@@ -106,7 +106,8 @@ func runCommand() *cobra.Command {
 		Short: "Converge this node until stopped",
 		Long: `Converges this node until it gets SIGTERM. Tunnels, routes, NAT and filters stay
 as they are when the agent ends; hawser-agent cleanup removes them.`,
-		Args: cobra.NoArgs,
+		Example: `  hawser-agent run --cluster office --node db1 --fabric /etc/hawser/fabric --keys /etc/hawser/keys --identity /etc/hawser/identity.txt --facts /etc/hawser/facts`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			a, err := s.agent()
 			if err != nil {

@@ -26,7 +26,9 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the status of the running agent",
-		Args:  cobra.NoArgs,
+		Example: `  hawser-agent status
+  hawser-agent status -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/status")
 			if err != nil {
@@ -144,7 +146,9 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Example: `  hawser-agent version
+  hawser-agent --version`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
 			return err

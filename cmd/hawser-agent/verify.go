@@ -27,6 +27,8 @@ connection to each address, as a process of this node would. Nothing is sent; se
 see a connection that closes at once. hawser verify asks all nodes.
 
 Exit code 0: everything answered, 1: something did not, 2: error.`,
+		Example: `  hawser-agent verify
+  hawser-agent verify --export shop/web --timeout 1s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"timeout": {timeout.String()}, "export": exports}

@@ -40,8 +40,9 @@ written. --publish-branch none goes without.
 or exports[shop/web].vips. Its old addresses stay reserved for it until --gc.
 
 Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 error.`,
-		Example: `  git fetch && git merge main && hawser allocate
-  hawser allocate --check                          # in a CI, before a merge
+		Example: `  hawser allocate
+  hawser allocate --check
+  hawser allocate --gc
   hawser allocate --move 'exports[shop/web].vips'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.allocate(cmd.Context(), args, f) },

@@ -54,6 +54,8 @@ the topology (gateways' nodes, podCIDRs, serviceCIDRs), as that of another conte
 
 Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 1 changes, 2 error.`,
+		Example: `  hawser apply --root-key root.key --dry-run
+  hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
 	}

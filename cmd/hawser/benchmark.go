@@ -55,6 +55,8 @@ through. All pods are removed again, with their namespace.
 
 Exit codes: 0 measured, 1 pods did not reach each other, 2 the command could not do its
 work.`,
+		Example: `  hawser benchmark fra ams
+  hawser benchmark fra ams --for 10s --streams 8 -o json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.benchmark(cmd.Context(), args[0], args[1], f) },
 	}

@@ -73,6 +73,9 @@ that keeps publishing commits, for where the root key is to stay.
 
 Exit codes: 0 done, or there is nothing to do, 1 refused or a cluster failed, 2 error;
 with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
+		Example: `  hawser bootstrap --dry-run
+  hawser bootstrap --context fra --context ams=admin@ams
+  hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.bootstrap(cmd.Context(), args, f) },
 	}

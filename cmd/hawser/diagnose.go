@@ -40,8 +40,9 @@ the right to exec there). Where there is much traffic, --export or --address lea
 out what else there is.
 
 Exit codes: 0 everything that was followed got there, 1 something did not, 2 error.`,
-		Example: `  hawser diagnose --cluster g1,g2 --export shop/web
-  hawser diagnose --context g1=admin@berlin,g2 --address 10.7.2.5 --for 30s`,
+		Example: `  hawser diagnose --cluster fra,sin --export shop/web
+  hawser diagnose --address 10.7.2.5
+  hawser diagnose --export shop/web -o html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.diagnose(cmd.Context(), f) },
 	}

@@ -68,6 +68,10 @@ At its end the plan says which clusters newly reach what, and which no longer do
 Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
 reconciler would refuse, included). --fail-on says which changes count: any, those that
 are disruptive, or those by which somebody newly reaches something (reach).`,
+		Example: `  hawser diff
+  hawser diff --against origin/rendered
+  hawser diff -o markdown
+  hawser diff --live --cluster fra`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, v := range f.failOn {

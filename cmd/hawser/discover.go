@@ -34,6 +34,8 @@ Service with an invalid address, in a dry run: the error names the range.
 
 Exit codes: 0 all that a topology needs was found, 1 something is missing, such as a
 cluster that cannot be reached, 2 error.`,
+		Example: `  hawser discover --context fra,ams=admin@ams
+  hawser discover --context fra -o yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), f) },
 	}

@@ -48,7 +48,8 @@ TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an 
 
 Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 		Example: `  hawser explain g1/shop/client web.shop:80
-  hawser explain g1 g2/10.8.1.9:8080 -o json`,
+  hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
+  hawser explain g1 10.8.2.5:443 -o svg`,
 		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.explain(cmd.Context(), args, f) },
 	}

@@ -48,7 +48,7 @@ jumped to from a chain of yours.
 
 Exit codes: 0 done, 2 error.`,
 		Example: `  hawser firewall
-  hawser firewall --cluster fra -o terraform-aws > hawser.tf
+  hawser firewall -o terraform-aws
   hawser firewall --gateway fra/a -o nftables`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.firewall(args, f) },

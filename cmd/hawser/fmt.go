@@ -22,6 +22,8 @@ does not change, and that is checked before it is written. - formats stdin to st
 
 Exit codes: 0 done, or nothing to do, 1 findings, or with --check a file that is not
 formatted, which is printed, 2 error.`,
+		Example: `  hawser fmt
+  hawser fmt --check infra/`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.format(args, check) },
 	}

@@ -46,8 +46,9 @@ needs the rights to read what it reads, and to exec in the agents' pods and read
 logs). Who does not answer is named in summary.txt and errors.txt, and stops nothing.
 
 Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is no file.`,
-		Example: `  hawser gather --cluster g1,g2
-  hawser gather --context g1=admin@berlin,g2 --since 2h --out berlin.tar.gz`,
+		Example: `  hawser gather
+  hawser gather --cluster fra,sin
+  hawser gather --context fra=admin@fra --since 2h --out fra.tar.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.gather(cmd.Context(), f) },
 	}

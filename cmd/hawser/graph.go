@@ -38,6 +38,9 @@ A mesh of more than 64 clusters shows only links that differ from the others; --
 shows one cluster and those to which it has a link.
 
 Exit codes: 0 drawn, 2 error.`,
+		Example: `  hawser graph -o svg
+  hawser graph --diff rendered -o mermaid
+  hawser graph --live --context fra,ams -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.graph(cmd.Context(), args, f) },
 	}

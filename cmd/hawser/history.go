@@ -54,6 +54,8 @@ The column SIGNED says whether a signer of the clusterset (--signers FILE, or
 names each commit that does not count. Without signers a warning says so.
 
 Exit codes: 0 done, 2 error.`,
+		Example: `  hawser history
+  hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.history(cmd.Context(), args, f) },
 	}

@@ -49,6 +49,9 @@ Nothing in the clusters changes, except with --secrets: it creates the Secret
 with each cluster's identity, after asking.
 
 Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
+		Example: `  hawser init --clusters fra,sin
+  hawser init infra/ --clusters fra,sin --with-keys keys/
+  hawser init --schema=false`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."

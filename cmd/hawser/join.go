@@ -43,6 +43,8 @@ Nothing in the cluster changes, except with --secrets.
 
 Exit codes: 0 done, 1 findings in the topology, or marked lines have to be completed,
 or with --dry-run: this would change; 2 error.`,
+		Example: `  hawser join --context sin --dry-run
+  hawser join --context sin=admin@sin`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.join(cmd.Context(), args, f) },
 	}

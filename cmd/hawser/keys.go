@@ -49,10 +49,11 @@ func newKeysCommand(a *app) *cobra.Command {
 func newKeysShowCommand(a *app) *cobra.Command {
 	var f keysShowFlags
 	cmd := &cobra.Command{
-		Use:   "show [FILE|DIR]",
-		Short: "Show the public key of every gateway",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(_ *cobra.Command, args []string) error { return a.showKeys(args, f) },
+		Use:     "show [FILE|DIR]",
+		Short:   "Show the public key of every gateway",
+		Example: `  hawser keys show --root-key root.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.showKeys(args, f) },
 	}
 	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
@@ -70,7 +71,8 @@ func newKeysIdentityCommand(a *app) *cobra.Command {
 clusters[].recipient. The history of the published branch holds what is encrypted
 to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum
 computers will not open it either. Such a recipient has 2000 characters.`,
-		Args: cobra.ExactArgs(1),
+		Example: `  hawser keys identity fra.identity`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			recipient, err := writeIdentity(args[0], hybrid)
 			if err != nil {

@@ -41,8 +41,9 @@ func newKeysEpochsCommand(a *app) *cobra.Command {
 commits: keys: {epochs: [1, 2]} makes new keys, to which every link changes as soon as
 both its ends have them, and keys: {epochs: [2]} drops the old ones. This command says
 when it is time for the second. It asks agents as hawser show does, and changes nothing.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showEpochs(cmd.Context(), f) },
+		Example: `  hawser keys epochs --cluster fra,sin`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.showEpochs(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")

@@ -30,6 +30,8 @@ Keys of earlier epochs stay what they are. FILE is replaced in one step; - reads
 stdin what there is and writes to stdout, for files that are encrypted with age:
 
   age -d -i IDENTITY root.age | hawser keys root --from 2 - | age -r RECIPIENT >new.age`,
+		Example: `  hawser keys root root.key
+  hawser keys root root.key --from 2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]

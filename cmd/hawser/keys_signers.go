@@ -35,8 +35,9 @@ documents with a signature of these keys.
 
 They sign published commits, too. Flux (2.9 or newer) verifies these with the Secret
 ` + apply.FluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
+		Example: `  hawser keys signers --cluster fra --root-key root.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
 	}
 	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)

@@ -75,6 +75,8 @@ Deployment, StatefulSet, Service and ServiceExport. Images are ignored: every
 TCP container port answers HTTP, every UDP port echoes, with who the pod is and
 which client it saw. The recipients of the topology are replaced by ones whose
 identities the lab has.`,
+		Example: `  hawser lab up -f clusterset.yaml
+  hawser lab up -f clusterset.yaml -w workloads/ --workers 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := f.layout()
@@ -108,9 +110,10 @@ identities the lab has.`,
 
 func newLabDownCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "down",
-		Short: "Remove the lab: processes, namespaces, links and files",
-		Args:  cobra.NoArgs,
+		Use:     "down",
+		Short:   "Remove the lab: processes, namespaces, links and files",
+		Example: `  hawser lab down`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := f.layout()
 			if err != nil {
@@ -127,9 +130,10 @@ func newLabDownCommand(f *labFlags) *cobra.Command {
 
 func newLabRepoCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "repo",
-		Short: "Print the path of the topology's git repository",
-		Args:  cobra.NoArgs,
+		Use:     "repo",
+		Short:   "Print the path of the topology's git repository",
+		Example: `  cd "$(hawser lab repo)"`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := f.layout()
 			if err != nil {
@@ -146,9 +150,10 @@ func newLabRepoCommand(f *labFlags) *cobra.Command {
 
 func newLabRecipientCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "recipient CLUSTER",
-		Short: "Print the age recipient that a cluster of this lab has, for one that joins by a commit",
-		Args:  cobra.ExactArgs(1),
+		Use:     "recipient CLUSTER",
+		Short:   "Print the age recipient that a cluster of this lab has, for one that joins by a commit",
+		Example: `  hawser lab recipient g3`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.layout()
 			if err != nil {

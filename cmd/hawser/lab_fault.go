@@ -24,6 +24,7 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 		Long: "Inject a fault into the lab, or clear it. Links are wan (a gateway's, the default there) and lan; in is what the\n" +
 			"node receives, out what it sends.\n\n" + kinds.String() +
 			"\n  hawser lab fault cut g1/g1-a\n  hawser lab fault loss g1/g1-a wan out 5%\n  hawser lab fault stop-sync g2",
+		Example:           `  hawser lab fault cut g1/g1-gw wan`,
 		ValidArgsFunction: f.completeFault,
 		Args:              cobra.RangeArgs(1, 5),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,9 +17,10 @@ import (
 func newLabStatusCommand(f *labFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the reconciler, nodes, agents, pods and services of the lab",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Short:   "Show the reconciler, nodes, agents, pods and services of the lab",
+		Example: `  hawser lab status`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {

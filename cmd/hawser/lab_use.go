@@ -26,6 +26,7 @@ func newLabExecCommand(f *labFlags) *cobra.Command {
 		Short: "Run a program of this machine inside a pod",
 		Long: `Run a program of this machine with the network, the resolver and the host name
 of a pod. Standard streams, the terminal and the exit code pass through.`,
+		Example:           `  hawser lab exec g1/default/client -- curl -s web.shop.svc.clusterset.local`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: f.first(podsOf),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 2, "CLUSTER/NAMESPACE/POD") },
@@ -38,6 +39,7 @@ func newLabNodeCommand(f *labFlags) *cobra.Command {
 		Short: "Run a program of this machine on a node",
 		Long: `Run a program of this machine with the network, the resolver, the host name and
 the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
+		Example:           `  hawser lab node g1/g1-gw -- ip -br addr`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: f.first(nodesOf),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 1, "CLUSTER/NODE") },
@@ -51,7 +53,8 @@ func newLabUnderlayCommand(f *labFlags) *cobra.Command {
 		Long: `Run a program of this machine with the network between the nodes: bridge wan and
 one bridge lanN a cluster. Every link of a node has its end there; hawser lab
 status -o json names them (links).`,
-		Args: cobra.MinimumNArgs(1),
+		Example: `  hawser lab underlay -- ip -br addr`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -77,7 +80,9 @@ func newLabLogsCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs CLUSTER/NODE|reconciler",
 		Short: "Print the log of a node's agent, or of the reconciler",
-		Args:  cobra.ExactArgs(1),
+		Example: `  hawser lab logs g1/g1-gw
+  hawser lab logs reconciler`,
+		Args: cobra.ExactArgs(1),
 
 		ValidArgsFunction: f.first(nodesOf, "reconciler"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,9 +111,10 @@ func newLabLogsCommand(f *labFlags) *cobra.Command {
 func newLabApplyCommand(f *labFlags) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "apply CLUSTER -f FILE",
-		Short: "Add manifests to a cluster, or change them",
-		Args:  cobra.ExactArgs(1),
+		Use:     "apply CLUSTER -f FILE",
+		Short:   "Add manifests to a cluster, or change them",
+		Example: `  hawser lab apply g1 -f web.yaml`,
+		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: f.first(clustersOf),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -132,9 +138,10 @@ func newLabApplyCommand(f *labFlags) *cobra.Command {
 func newLabDeleteCommand(f *labFlags) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "delete CLUSTER -f FILE | delete CLUSTER/NAMESPACE/KIND/NAME",
-		Short: "Remove workloads from a cluster",
-		Args:  cobra.ExactArgs(1),
+		Use:     "delete CLUSTER -f FILE | delete CLUSTER/NAMESPACE/KIND/NAME",
+		Short:   "Remove workloads from a cluster",
+		Example: `  hawser lab delete g1/shop/Deployment/web`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, object, _ := strings.Cut(args[0], "/")
 			if (object == "") == (file == "") {
@@ -173,9 +180,10 @@ func readManifests(cmd *cobra.Command, file string) (string, error) {
 
 func newLabScaleCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "scale CLUSTER/NAMESPACE/KIND/NAME N",
-		Short: "Set the replicas of a Deployment or StatefulSet",
-		Args:  cobra.ExactArgs(2),
+		Use:     "scale CLUSTER/NAMESPACE/KIND/NAME N",
+		Short:   "Set the replicas of a Deployment or StatefulSet",
+		Example: `  hawser lab scale g1/shop/Deployment/web 3`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseInt(args[1], 10, 32)
 			if err != nil || n < 0 {
@@ -190,9 +198,10 @@ func newLabScaleCommand(f *labFlags) *cobra.Command {
 
 func newLabReadyCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ready CLUSTER/NAMESPACE/POD true|false",
-		Short: "Make a pod ready or not, as a readiness probe would",
-		Args:  cobra.ExactArgs(2),
+		Use:     "ready CLUSTER/NAMESPACE/POD true|false",
+		Short:   "Make a pod ready or not, as a readiness probe would",
+		Example: `  hawser lab ready g1/shop/web-0 false`,
+		Args:    cobra.ExactArgs(2),
 
 		ValidArgsFunction: f.first(podsOf),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -49,6 +49,8 @@ go of the cluster first, then hawser uninstall takes Hawser out of it.
 
 Exit codes: 0 done, 1 findings in the topology as it is or would be, or with --dry-run: this
 would change; 2 error.`,
+		Example: `  hawser leave sin --dry-run
+  hawser leave sin`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.leave(cmd.Context(), args[0], f) },
 	}

@@ -54,6 +54,9 @@ node and no rights; they are removed again, with their namespace hawser-prefligh
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
 be reached, 2 the command could not do its work.`,
+		Example: `  hawser preflight
+  hawser preflight --pods
+  hawser preflight --context fra=admin@fra -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.preflight(cmd.Context(), args, f) },
 	}

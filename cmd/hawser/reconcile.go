@@ -53,6 +53,9 @@ They are sent to one host: HAWSER_GIT_HOST, or that of --repo.
 
 Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
 carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
+		Example: `  hawser reconcile --repo https://git.example.com/infra.git --root-key root.key --cache /var/cache/hawser
+  hawser reconcile --repo git@git.example.com:infra.git --ssh-key deploy.key --root-key root.key --once
+  hawser reconcile --root-key root.key --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd.Context(), f) },
 	}

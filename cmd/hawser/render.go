@@ -60,8 +60,9 @@ patches are those of the folder patches beside the topology.
 Without a root key the keys of an earlier rendering in the folder stay.
 
 Exit codes: 0 written, 1 errors in the topology, 2 error.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.render(args, out, f) },
+		Example: `  hawser render --out rendered/ --root-key root.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.render(args, out, f) },
 	}
 	a.topologyFlag(cmd)
 	f.add(cmd)

@@ -53,6 +53,9 @@ what they answered, and when.
 which is printed.
 
 Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
+		Example: `  hawser report -o report.html
+  hawser report --live --context fra,ams -o report.html
+  hawser report --verify -o report.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.reportPage(cmd.Context(), args, f) },
 	}

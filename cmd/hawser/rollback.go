@@ -45,6 +45,8 @@ The lock only grows, so no address that was given out since goes to anybody else
 
 Exit codes: 0 done, or there is nothing to bring back, 1 refused, or with --dry-run: this
 would change; 2 error.`,
+		Example: `  hawser rollback --dry-run
+  hawser rollback 3f2a91c`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.rollback(cmd.Context(), args, f) },
 	}

@@ -104,6 +104,9 @@ one topology file in git.
 
 Exit codes: 0 done, 1 the answer is no (findings, changes, a stale lock, a
 refused commit), 2 the command could not do its work.`,
+		Example: `  hawser init --clusters fra,sin --with-keys keys/
+  hawser validate
+  hawser diff`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
@@ -141,7 +144,6 @@ refused commit), 2 the command could not do its work.`,
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a), newReportCommand(a), newUICommand(a),
 		newReconcileCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
 	)
-	addExamples(root)
 	addCompletions(root)
 	return root
 }

@@ -48,17 +48,32 @@ clusters, in their pods (this needs the right to exec there).`,
 	}
 	outputFlag(cmd, true, &f.output, tableOutputs()...)
 	f.addAgents(cmd, true)
-	for what, short := range map[string]string{
-		showConnections: "Show each cluster's links to the others",
-		showPaths:       "Show which link each cluster uses to each other, and why",
-		showExports:     "Show the services of the clusterset",
-		showClusters:    "Show the members of the clusterset",
-		showAll:         "Show agents, clusters, connections, paths and exports",
+	for _, part := range []cobra.Command{
+		{
+			Use: showConnections, Short: "Show each cluster's links to the others",
+			Example: `  hawser show connections
+  hawser show connections --context fra=admin@fra,sin=admin@sin`,
+		},
+		{
+			Use: showPaths, Short: "Show which link each cluster uses to each other, and why",
+			Example: `  hawser show paths -o json`,
+		},
+		{
+			Use: showExports, Short: "Show the services of the clusterset",
+			Example: `  hawser show exports --cluster fra`,
+		},
+		{
+			Use: showClusters, Short: "Show the members of the clusterset",
+			Example: `  hawser show clusters -f clusterset.yaml`,
+		},
+		{
+			Use: showAll, Short: "Show agents, clusters, connections, paths and exports",
+			Example: `  hawser show all --socket /run/hawser/agent.sock`,
+		},
 	} {
-		cmd.AddCommand(&cobra.Command{
-			Use: what, Short: short, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.show(cmd.Context(), what, f) },
-		})
+		part.Args = cobra.NoArgs
+		part.RunE = func(cmd *cobra.Command, _ []string) error { return a.show(cmd.Context(), part.Use, f) }
+		cmd.AddCommand(&part)
 	}
 	return cmd
 }

@@ -42,6 +42,11 @@ links and exports, marks what changed, and shows each change until it is interru
 
 Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 2 error.`,
+		Example: `  hawser status
+  hawser status --wait --timeout 10m
+  hawser status --watch
+  hawser status -o jsonpath={.trouble}
+  hawser status --context fra=admin@fra -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args, f) },
 	}

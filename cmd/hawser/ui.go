@@ -47,6 +47,9 @@ in the topology makes: the mounted fabric, and what the HawserNodes of that clus
 report. Such a page listens to others, and answers to the names of --host.
 
 Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
+		Example: `  hawser ui
+  hawser ui --live
+  hawser ui -f clusterset.yaml --context fra=admin@fra,sin=admin@sin`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {

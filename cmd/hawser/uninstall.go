@@ -41,6 +41,8 @@ be interrupted and repeated.
 
 Exit codes: 0 done (with --dry-run: nothing is there), 1 refused, a cluster failed,
 or there is something to delete, 2 error.`,
+		Example: `  hawser uninstall fra --dry-run
+  hawser uninstall fra sin --crds`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd.Context(), args, f) },
 	}

@@ -39,6 +39,8 @@ finding with its place. It says nothing when there is none. Whether the lock is
 current is hawser allocate --check.
 
 Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be read.`,
+		Example: `  hawser validate
+  hawser validate -f infra/clusterset.yaml -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.validate(args, f) },
 	}

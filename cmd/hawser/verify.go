@@ -43,8 +43,9 @@ Without flags it asks the agents of the running lab, or the agent of this host. 
 the right to exec there).
 
 Exit codes: 0 everything answered, 1 something did not, 2 error.`,
-		Example: `  hawser verify --cluster g1,g2
-  hawser verify --cluster g1 --export shop/web --timeout 1s`,
+		Example: `  hawser verify
+  hawser verify --cluster fra,sin
+  hawser verify --cluster fra --export shop/web --timeout 1s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.verify(cmd.Context(), f) },
 	}
