@@ -11,19 +11,19 @@ import (
 	"hawser.dev/hawser/nodeagent/inventory"
 )
 
-// kernelTimeout is how long the kernel of a node with ten thousands of rules may take to
-// tell of them.
+// kernelTimeout is the longest time to read the kernel of a node with ten thousands of rules.
 const kernelTimeout = 15 * time.Second
 
 func kernelCommand() *cobra.Command {
 	var socket, output string
 	cmd := &cobra.Command{
 		Use:   "kernel",
-		Short: "Print what this node's kernel has, of Hawser's and of others",
+		Short: "Print this node's network objects, of Hawser and of others",
 		Long: `Prints links, rules, routes, neighbours, WireGuard peers, nftables and sysctls as the
-running agent reads them: what ip, nft and wg would tell, which the image does not
-have. Of other people's tables there are the chains and how many rules they have. No
-key is told that is not public, and nothing is changed.`,
+running agent reads them, because the image lacks ip, nft and wg. With -o json, links,
+rules, routes, neighbors, fdb and nftables have the form of ip -j, bridge -j and nft -j.
+Tables of other programs have chains with their number of rules. Keys are public ones
+only, and nothing changes.`,
 		Example: `  hawser-agent kernel -o json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -65,13 +65,19 @@ func checkKernel(t *testing.T, text string) {
 	}
 	links, tables := " ", " "
 	for _, l := range k.Links {
-		links += l.Name + " "
+		links += l.IfName + " "
 	}
-	for _, x := range k.Tables {
-		tables += x.Family + "/" + x.Name + " "
+	sets := 0
+	for _, o := range k.NFTables {
+		switch {
+		case o.Table != nil:
+			tables += o.Table.Family + "/" + o.Table.Name + " "
+		case o.Set != nil && len(o.Set.Elem) > 0:
+			sets++
+		}
 	}
 	if len(k.Errors) > 0 || !strings.Contains(links, " hw-vx0 ") || !strings.Contains(tables, " inet/hawser ") ||
-		len(k.Wireguard) == 0 || len(k.Wireguard[0].Peers) == 0 || len(k.Routes) == 0 || len(k.Sets) == 0 || k.Sysctls["net/ipv4/ip_forward"] != "1" {
+		len(k.Wireguard) == 0 || len(k.Wireguard[0].Peers) == 0 || len(k.Routes) == 0 || sets == 0 || k.Sysctls["net/ipv4/ip_forward"] != "1" {
 		t.Errorf("the kernel lacks something:\n%s", text)
 	}
 }

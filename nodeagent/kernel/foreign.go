@@ -64,10 +64,7 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 				!mayTake(r, remote, pods) {
 				continue
 			}
-			text := fmt.Sprintf("ip rule %d (%s)", r.Priority, strings.TrimSpace("from all "+selectorOf(r)))
-			if r.Src != nil {
-				text = fmt.Sprintf("ip rule %d (%s)", r.Priority, selectorOf(r))
-			}
+			text := fmt.Sprintf("ip rule %d (%s)", r.Priority, inventoryRule(family, r).Selector())
 			if r.Table <= 0 { // blackhole, unreachable or prohibit
 				out = append(out, text)
 				continue

@@ -32,9 +32,9 @@ func TestForeignRules(t *testing.T) {
 		want  []string
 	}{
 		{[]string{"pref 105 lookup main suppress_prefixlength 0", "pref 110 not fwmark 0x1bd00 lookup 7120"},
-			[]string{"ip rule 110 (from all not fwmark 0x1bd00/0xffffffff) to table 7120"}},
+			[]string{"ip rule 110 (not from all fwmark 0x1bd00) to table 7120"}},
 		{[]string{"pref 1536 from 10.7.1.9 lookup 502", "pref 1536 from 192.0.2.1 lookup 502", "pref 512 to 10.7.1.9 lookup main"},
-			[]string{"ip rule 1536 (from 10.7.1.9/32) to table 502"}},
+			[]string{"ip rule 1536 (from 10.7.1.9) to table 502"}},
 		{[]string{"pref 100 lookup 500"}, []string{"ip rule 100 (from all) to table 500"}},
 		{[]string{"pref 100 to 10.2.0.0/16 unreachable"}, []string{"ip rule 100 (from all to 10.2.0.0/16)"}},
 		{[]string{"pref 100 lookup 501", "pref 9 fwmark 0x200/0xf00 lookup 502", "pref 101 ipproto udp dport 53 lookup 502",

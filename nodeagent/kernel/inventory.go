@@ -17,13 +17,12 @@ import (
 	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
-// Inventory reports what the kernel has, of ours and beside it, with those sysctls that
-// are named among others. It changes nothing. What cannot be read is an error in it, and
-// the rest is told all the same.
+// Inventory returns what the kernel has, of Hawser and of other programs, with some sysctls
+// that Hawser sets. Parts that cannot be read are errors in it.
 func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.Kernel {
 	k := inventory.Kernel{At: time.Now().UTC(), Release: release()}
 	for _, read := range []func(context.Context, *inventory.Kernel) error{
-		ns.takeLinks, ns.takeRules, ns.takeRoutes, ns.takeNeighbours, ns.takeWireguards, ns.takeTables,
+		ns.readLinks, ns.readRules, ns.readRoutes, ns.readNeighbors, ns.readWireguards, ns.readRuleset,
 	} {
 		if err := read(ctx, &k); err != nil {
 			k.Errors = append(k.Errors, err.Error())
@@ -39,7 +38,7 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 		"net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
 	}, sysctls...)
 	for _, l := range k.Links {
-		names = append(names, "net/ipv4/conf/"+l.Name+"/rp_filter", "net/ipv4/conf/"+l.Name+"/forwarding")
+		names = append(names, "net/ipv4/conf/"+l.IfName+"/rp_filter", "net/ipv4/conf/"+l.IfName+"/forwarding")
 	}
 	k.Sysctls = map[string]string{}
 	settings := NewSysctls(ns, "")
@@ -62,8 +61,8 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// takeWireguards reads our WireGuard devices, those that nobody serves too.
-func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) error {
+// readWireguards reads our WireGuard devices, also those whose process does not answer.
+func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) error {
 	list, err := ns.links()
 	if err != nil {
 		return err
@@ -83,9 +82,9 @@ func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) er
 			continue
 		}
 		// Only what is public.
-		out := inventory.Wireguard{Link: d.Name, Holder: "userspace", Port: d.ListenPort}
+		out := inventory.Wireguard{Link: d.Name, Mode: "userspace", Port: d.ListenPort}
 		if d.Type == wgtypes.LinuxKernel {
-			out.Holder = "kernel"
+			out.Mode = "kernel"
 		}
 		if d.PrivateKey != (wgtypes.Key{}) {
 			out.PublicKey = d.PublicKey.String()
@@ -93,7 +92,7 @@ func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) er
 		for _, p := range d.Peers {
 			told := readPeer(d.Name, p)
 			peer := inventory.Peer{
-				PublicKey: told.PublicKey, Shared: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
+				PublicKey: told.PublicKey, HasPSK: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
 				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Texts(told.AllowedIPs),
 			}
 			if told.Endpoint.IsValid() {

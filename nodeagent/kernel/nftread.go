@@ -38,17 +38,37 @@ type nftBound struct {
 // nftAppendElements reads one set. A set or table that does not exist has no elements.
 func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) ([]desired.Element, error) {
 	begin := len(all)
-	ranges := set.Interval && !set.concatenatedRanges()
-	var bounds []nftBound
-	add := func(e nftElem) {
+	err := set.read(conn, func(e nftElem, _ *nftables.Counter) {
 		all = append(all, desired.Element{
 			Set: set.Set.Name, Family: set.Family, ID: set.keyText(e), Value: set.valueText(e),
 		})
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return all, nil
 	}
-	err := conn.Elements(set.name(), func(from nftables.Element) error {
+	if err != nil {
+		return all, err
+	}
+	// A read that contains an element twice may lack others (nftables.Conn.Elements).
+	seen := make(map[string]struct{}, len(all)-begin)
+	for _, e := range all[begin:] {
+		seen[e.ID] = struct{}{}
+	}
+	if len(seen) < len(all)-begin {
+		return all, nftables.ErrInterrupted
+	}
+	return all, nil
+}
+
+// read calls add for each element of the set. The bytes of an element are only valid during
+// the call.
+func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) error {
+	ranges := s.Interval && !s.concatenatedRanges()
+	var bounds []nftBound
+	err := conn.Elements(s.name(), func(from nftables.Element) error {
 		e := nftFromElement(from)
 		if !ranges {
-			add(e)
+			add(e, from.Counter)
 			return nil
 		}
 		// They point into the receive buffer.
@@ -56,11 +76,8 @@ func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) (
 		bounds = append(bounds, nftBound{e, from.IntervalEnd})
 		return nil
 	})
-	if errors.Is(err, unix.ENOENT) {
-		return all, nil
-	}
 	if err != nil {
-		return all, err
+		return err
 	}
 	// A range without an end reaches to the highest address.
 	slices.SortFunc(bounds, func(a, b nftBound) int {
@@ -80,17 +97,9 @@ func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) (
 		} else {
 			e.end = bytes.Repeat([]byte{0xff}, len(b.key))
 		}
-		add(e)
+		add(e, nil)
 	}
-	// A read that contains an element twice may lack others (nftables.Conn.Elements).
-	seen := make(map[string]struct{}, len(all)-begin)
-	for _, e := range all[begin:] {
-		seen[e.ID] = struct{}{}
-	}
-	if len(seen) < len(all)-begin {
-		return all, nftables.ErrInterrupted
-	}
-	return all, nil
+	return nil
 }
 
 // nftFromElement shares the bytes of e.
