@@ -103,7 +103,7 @@ func clusterPath(name string) string { return "clusters[" + name + "]" }
 func exportPath(id string) string { return "exports[" + id + "]" }
 
 func hasPort(e *fabric.Export, port fabric.Port) bool {
-	return slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(port) })
+	return e != nil && slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(port) })
 }
 
 func portText(p fabric.Port) string {

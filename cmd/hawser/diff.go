@@ -63,11 +63,11 @@ of --tree.
 No root key is needed. Without it keys that are not published yet show as
 "` + render.KnownLater + `", and a change of a recipient does not show.
 
-At its end the plan says which clusters newly reach what, and which no longer do.
+At its end the plan lists the access between clusters that it adds and removes.
 
 Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
-reconciler would refuse, included). --fail-on says which changes count: any, those that
-are disruptive, or those by which somebody newly reaches something (reach).`,
+reconciler would refuse, included). --fail-on selects the changes that count: any,
+disruptive, or those that add access between clusters (access).`,
 		Example: `  hawser diff
   hawser diff --against origin/rendered
   hawser diff -o markdown
@@ -233,7 +233,7 @@ func (a *app) printPlan(in planInput) error {
 	}
 	counts := slices.Contains(in.failOn, failAny) && !p.Empty() ||
 		slices.Contains(in.failOn, failDisruptive) && p.Summary.Disruptive > 0 ||
-		slices.Contains(in.failOn, failReach) && len(p.Reach.Gained) > 0
+		slices.Contains(in.failOn, failAccess) && len(p.Access.Added) > 0
 	if err != nil || !counts {
 		return err
 	}
@@ -267,7 +267,7 @@ func (a *app) printManifests(want, have render.Tree) error {
 const (
 	failAny        = "any"
 	failDisruptive = "disruptive"
-	failReach      = "reach"
+	failAccess     = "access"
 )
 
-func failOns() []string { return []string{failAny, failDisruptive, failReach} }
+func failOns() []string { return []string{failAny, failDisruptive, failAccess} }

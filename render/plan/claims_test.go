@@ -13,7 +13,7 @@ import (
 // claims are what the plans of testdata say of disruption, each with the scenario of
 // e2e/testdata that measures it: that the file is there is all that is tested here.
 var claims = []struct{ text, scenario string }{
-	{`end: connections to what is no longer reachable`, "impactmore"},
+	{`end: connections whose access is removed`, "impactmore"},
 	{`may end: connections to exports and ports that are gone: there are no new ones`, "impactmay"},
 	{`may end: export \S+: (its clusterset IP moves|its type changes: .*)`, "impactmay"},
 	{`may end: export in cluster .*: its global addresses move`, "impactmay"},

@@ -202,9 +202,9 @@ func (p *Ports) Text() string {
 	if p.Protocol == firewall.UDP {
 		text = "UDP " + portList(p.Ports)
 	}
-	at := make([]string, 0, maxTargets)
+	at := make([]string, 0, maxResources)
 	for i, a := range p.At {
-		if i == maxTargets {
+		if i == maxResources {
 			at = append(at, fmt.Sprintf("%d more", len(p.At)-i))
 			break
 		}
@@ -251,10 +251,15 @@ func (o *printer) firewall(f *Firewall) {
 
 func (o *printer) ports(verb string, list []Ports) {
 	for i := range list {
-		if i == maxAccesses {
+		if i == maxChanges {
 			o.text("  %s %d more, which -o json lists\n", verb, len(list)-i)
 			return
 		}
 		o.text("  %s %s\n", verb, list[i].Text())
 	}
+}
+
+// clusterNames returns the names of all clusters of two fabrics, sorted.
+func clusterNames(a, b *fabric.Fabric) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.ClusterNames(), b.ClusterNames()))))
 }

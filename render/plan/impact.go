@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
@@ -55,7 +56,7 @@ type Load struct {
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
-	out.lost(p.Reach.Lost, want)
+	out.addRemovedAccess(p.Access.Removed)
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		at := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
@@ -92,21 +93,12 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	return out
 }
 
-// lost says what becomes of connections to what is no longer reachable. Gateways look at
-// allow lists for every packet, and keep the flows to exports and ports that are gone, declared
-// or dynamic, of clusters that stay.
-func (x *Impact) lost(list []Access, want *fabric.Fabric) {
-	var ends, may bool
-	for i := range list {
-		l := &list[i]
-		l.May = strings.HasPrefix(l.Path, "dynamicExports") || strings.HasPrefix(l.Path, "exports[") && !strings.HasSuffix(l.Path, ".allow")
-		for _, to := range l.To {
-			l.May = l.May && !slices.ContainsFunc(to.In, func(name string) bool { return want.Cluster(name) == nil })
-		}
-		ends, may = ends || !l.May, may || l.May
-	}
+// addRemovedAccess adds the effect of removed access on connections.
+func (x *Impact) addRemovedAccess(list []access.Change) {
+	ends := slices.ContainsFunc(list, func(c access.Change) bool { return !c.Uncertain })
+	may := slices.ContainsFunc(list, func(c access.Change) bool { return c.Uncertain })
 	if ends {
-		x.Ends = append(x.Ends, Effect{What: "connections to what is no longer reachable"})
+		x.Ends = append(x.Ends, Effect{What: "connections whose access is removed"})
 	}
 	if may {
 		x.Ends = append(x.Ends, Effect{What: "connections to exports and ports that are gone: there are no new ones", May: true})
@@ -261,7 +253,7 @@ func (o *printer) impact(x *Impact) {
 	o.effects("stand still", x.Stalls)
 	o.effects("go on", x.GoesOn)
 	for i := range x.Loads {
-		if i == maxAccesses {
+		if i == maxChanges {
 			o.text("  load: %d clusters more, which -o json lists\n", len(x.Loads)-i)
 			return
 		}
@@ -271,7 +263,7 @@ func (o *printer) impact(x *Impact) {
 
 func (o *printer) effects(verb string, list []Effect) {
 	for i, e := range list {
-		if i == maxAccesses {
+		if i == maxChanges {
 			o.text("  %s: %d more, which -o json lists\n", verb, len(list)-i)
 			return
 		}

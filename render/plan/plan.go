@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
@@ -24,13 +25,13 @@ const FormatVersion = "1"
 
 // Plan is everything that changes, grouped by the cluster that it changes.
 type Plan struct {
-	FormatVersion string   `json:"format_version"`
-	Name          string   `json:"clusterset"`
-	Entries       []Entry  `json:"changes"` // clusterset first, then by cluster, kind and key
-	Summary       Summary  `json:"summary"`
-	Reach         Reach    `json:"reach"`
-	Firewall      Firewall `json:"firewall"`
-	Impact        Impact   `json:"impact"`
+	FormatVersion string         `json:"format_version"`
+	Name          string         `json:"clusterset"`
+	Entries       []Entry        `json:"changes"` // clusterset first, then by cluster, kind and key
+	Summary       Summary        `json:"summary"`
+	Access        access.Changes `json:"access"`
+	Firewall      Firewall       `json:"firewall"`
+	Impact        Impact         `json:"impact"`
 	// Baseline is what it was compared with; nil when the caller did not say.
 	Baseline *Baseline `json:"baseline,omitempty"`
 	// Refused says why a reconciler would not publish this; empty when it would.
@@ -142,7 +143,9 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	}
 	p.disrupt(w, h, lostPaths(lost))
 	var asking sync.WaitGroup
-	asking.Go(func() { p.Reach = reachOf(w.fabric, h.fabric) })
+	asking.Go(func() {
+		p.Access = access.Diff(access.New(h.fabric, access.Options{}), access.New(w.fabric, access.Options{}))
+	})
 	p.Firewall = firewallOf(w.fabric, h.fabric)
 	asking.Wait()
 	p.Impact = p.impactOf(w.fabric, h.fabric)
@@ -167,7 +170,7 @@ func (p *Plan) Locate(source func(path string) string) {
 			}
 		}
 	}
-	p.Reach.locate(source)
+	locateAccess(&p.Access, source)
 	p.Impact.locate(source)
 }
 

@@ -154,8 +154,8 @@ func TestJSON(t *testing.T) {
 	want := `{"format_version":"1","clusterset":"demo","changes":[{"op":"~","kind":"export","key":"ns/e0",` +
 		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0].ports[0].port","source":"clusterset.yaml:20",` +
 		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1},` +
-		`"reach":{"gained":[{"all":true,"to":[{"export":"ns/e0","ports":["81/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}],` +
-		`"lost":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20","may":true}]},"firewall":{"open":[],"close":[]},` +
+		`"access":{"added":[{"all":true,"to":[{"export":"ns/e0","ports":["81/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}],` +
+		`"removed":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20","uncertain":true}]},"firewall":{"open":[],"close":[]},` +
 		`"impact":{"ends":[{"what":"connections to exports and ports that are gone: there are no new ones","may":true}],"stalls":[],"goes_on":[],"loads":[]}}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -259,7 +259,7 @@ func BenchmarkCompute(b *testing.B) {
 	more := next(b, before, world(1001, 10000))
 	b.Run("one cluster more", func(b *testing.B) {
 		for b.Loop() {
-			if p := compute(b, more, before); len(p.Reach.Gained) == 0 {
+			if p := compute(b, more, before); len(p.Access.Added) == 0 {
 				b.Fatal("nobody reaches more")
 			}
 		}

@@ -47,7 +47,7 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 			out.text("  %s %s: %s\n", out.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
 		}
 	}
-	out.reach(&p.Reach)
+	out.access(&p.Access)
 	out.firewall(&p.Firewall)
 	out.impact(&p.Impact)
 	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)

@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/randtest"
 	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// draw makes up a topology of some of a few clusters and exports, so that two of them
-// differ in all that decides who reaches what.
+// draw returns a random topology of a few clusters and exports. Two of them differ in all that
+// decides access.
 func draw(rng *rand.Rand) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
@@ -143,15 +143,15 @@ func everything(f *fabric.Fabric, patterns []string, prefixes map[string][]netip
 	return out
 }
 
-// unfolded gives every pair that a list of accesses is about.
-func unfolded(t *testing.T, list []plan.Access, f *fabric.Fabric) map[string]bool {
+// unfolded returns every pair that a list of changes is about.
+func unfolded(t *testing.T, list []access.Change, f *fabric.Fabric) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
 	for _, a := range list {
 		from := a.From
 		if a.All {
 			for _, c := range f.Clusters {
-				if !slices.Contains(a.AllBut, c.Name) {
+				if !slices.Contains(a.Except, c.Name) {
 					from = append(from, c.Name)
 				}
 			}
@@ -184,9 +184,8 @@ func unfolded(t *testing.T, list []plan.Access, f *fabric.Fabric) map[string]boo
 	return out
 }
 
-// TestReach: what the plan says of reach is the difference of all that is reached
-// before and after, pair by pair.
-func TestReach(t *testing.T) {
+// TestAccess: the plan lists the difference of all access before and after, pair by pair.
+func TestAccess(t *testing.T) {
 	t.Parallel()
 	rounds, changes := randtest.Rounds(t, 12), 0
 	for seed := range uint64(rounds) {
@@ -218,17 +217,17 @@ func TestReach(t *testing.T) {
 				return !in(w) && !in(h)
 			})
 			is, was := everything(w, patterns, prefixes), everything(h, patterns, prefixes)
-			gained, lost := maps.Clone(is), maps.Clone(was)
-			maps.DeleteFunc(gained, func(k string, _ bool) bool { return was[k] })
-			maps.DeleteFunc(lost, func(k string, _ bool) bool { return is[k] })
+			added, removed := maps.Clone(is), maps.Clone(was)
+			maps.DeleteFunc(added, func(k string, _ bool) bool { return was[k] })
+			maps.DeleteFunc(removed, func(k string, _ bool) bool { return is[k] })
 			p := compute(t, at, before)
-			if d := cmp.Diff(gained, unfolded(t, p.Reach.Gained, w)); d != "" {
-				t.Fatalf("seed %d: gained (-want +have)\n%s\n%s", seed, d, text)
+			if d := cmp.Diff(added, unfolded(t, p.Access.Added, w)); d != "" {
+				t.Fatalf("seed %d: added (-want +have)\n%s\n%s", seed, d, text)
 			}
-			if d := cmp.Diff(lost, unfolded(t, p.Reach.Lost, h)); d != "" {
-				t.Fatalf("seed %d: lost (-want +have)\n%s\n%s", seed, d, text)
+			if d := cmp.Diff(removed, unfolded(t, p.Access.Removed, h)); d != "" {
+				t.Fatalf("seed %d: removed (-want +have)\n%s\n%s", seed, d, text)
 			}
-			changes += len(gained) + len(lost)
+			changes += len(added) + len(removed)
 		}
 	}
 	if changes < 25*rounds {

@@ -1,0 +1,111 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+)
+
+// clusterGroup is a set of clusters with identical access in both fabrics, apart from lists that
+// name a cluster.
+type clusterGroup struct {
+	index         int
+	members       []string // sorted
+	before, after bool     // whether the clusters exist
+	changed       bool     // what the clusters reach may differ between the fabrics
+}
+
+// clusterGroups are all clusters of two fabrics.
+type clusterGroups struct {
+	list []*clusterGroup
+	of   map[string]*clusterGroup
+}
+
+// newClusterGroups groups clusters by everything but their names that the model depends on.
+func newClusterGroups(before, after *Set) *clusterGroups {
+	out := &clusterGroups{of: map[string]*clusterGroup{}}
+	was, is := groupSignatures(before, after), groupSignatures(after, before)
+	bySignature := map[string]*clusterGroup{}
+	for _, name := range clusterNames(before, after) {
+		signature := was[name] + " | " + is[name]
+		g := bySignature[signature]
+		if g == nil {
+			g = &clusterGroup{index: len(out.list), before: was[name] != "", after: is[name] != "", changed: was[name] != is[name]}
+			bySignature[signature] = g
+			out.list = append(out.list, g)
+		}
+		g.members = append(g.members, name)
+		out.of[name] = g
+	}
+	return out
+}
+
+// clusterNames returns the names of all clusters of two fabrics, sorted.
+func clusterNames(a, b *Set) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.model.Fabric().ClusterNames(), b.model.Fabric().ClusterNames()))))
+}
+
+// groupSignatures returns what decides the access of each cluster of a fabric. A connected component
+// is named after its first member that the other fabric has, too, so that clusters that join or
+// leave do not change the signatures of others.
+func groupSignatures(s, other *Set) map[string]string {
+	components := map[string]string{}
+	for _, members := range s.graph.Groups() {
+		name := members[0]
+		if i := slices.IndexFunc(members, func(member string) bool { return other.model.Cluster(member) != nil }); i >= 0 {
+			name = members[i]
+		}
+		for _, member := range members {
+			components[member] = name
+		}
+	}
+	unique := s.model.Overlapping()
+	clusters := s.model.Fabric().Clusters
+	out := make(map[string]string, len(clusters))
+	for i := range clusters {
+		c := &clusters[i]
+		text := fmt.Sprintf("%s %t %t %t %t %t %s", components[c.Name], len(c.Gateways) > 0, c.Has(4), c.Has(6),
+			c.Hides(4), c.Hides(6), c.EgressMode)
+		if unique[c.Name] {
+			text += " " + c.Name
+		}
+		out[c.Name] = text
+	}
+	return out
+}
+
+// representative returns a member apart from a cluster and from named ones, or "".
+func (g *clusterGroup) representative(named map[string]bool, cluster string) string {
+	for _, m := range g.members {
+		if m != cluster && !named[m] {
+			return m
+		}
+	}
+	return ""
+}
+
+// exists reports whether the clusters are in the fabric after, or before.
+func (g *clusterGroup) exists(after bool) bool { return after && g.after || !after && g.before }
+
+// subjects is a set of clusters.
+type subjects struct {
+	all    bool     // every cluster but those in except, and the one with the resource
+	groups []int    // every member but those in except
+	names  []string // sorted
+	except []string // sorted
+}
+
+func (s *subjects) key() string { return fmt.Sprint(s.all, s.groups, s.names, s.except) }
+
+// expand returns the names in a set that is not of all clusters.
+func (x *clusterGroups) expand(s *subjects) []string {
+	out := slices.Clone(s.names)
+	for _, i := range s.groups {
+		for _, m := range x.list[i].members {
+			if _, left := slices.BinarySearch(s.except, m); !left {
+				out = append(out, m)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
