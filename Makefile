@@ -124,7 +124,7 @@ lint: ## formatting, vet, staticcheck, import arrows, generated files
 generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the goldens
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./view/clustermap -update
-	$(GO) test ./view/matrix ./view/swimlane ./internal/webreport -update
+	$(GO) test ./view/matrix ./view/swimlane -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
 # Fails if a target is slow: hack/fuzz.sh.

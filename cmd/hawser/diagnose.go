@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/ui"
 )
 
 type diagnoseFlags struct {
@@ -31,8 +32,8 @@ to server and back, and tells where it ends: at which rule of whom on which node
 between two nodes, or at a server that does not answer. Make the request that does not
 work meanwhile. It is what hawser-agent diagnose does on one node.
 
-With -o html it writes a page that draws the ways, one lane for each node, with the rule
-where packets ended in red. The page is one file, without a script.
+With -o html it writes the page of hawser ui with the traces embedded: one swimlane for
+each node, with the rule where packets ended in red. The file makes no request.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
@@ -72,12 +73,22 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	case "text":
 		_, err = a.out.Write([]byte(r.Text()))
 	case "html":
-		_, err = a.out.Write([]byte(diagnosePage(r)))
+		err = a.writeDiagnosisPage(r)
 	default:
 		err = a.encode(f.output, r)
 	}
 	if err == nil && r.Failed() {
 		return answer{}
+	}
+	return err
+}
+
+// writeDiagnosisPage writes the page with traces alone.
+func (a *app) writeDiagnosisPage(r *packettrace.Report) error {
+	html, err := ui.NewSnapshot(ui.Input{Traces: r, Version: version, At: time.Now(), Reports: ui.Reports{Unreachable: r.Unreachable},
+		HiddenViews: []string{"map", "matrix", "findings", "change", "node", "explain", "follow"}}).HTML()
+	if err == nil {
+		_, err = a.out.Write(html)
 	}
 	return err
 }

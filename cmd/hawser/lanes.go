@@ -1,21 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"hawser.dev/hawser/access"
-	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/internal/webpage"
-	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/view/packettrace"
 	"hawser.dev/hawser/view/swimlane"
 )
-
-// mostDrawn are the paths of a page.
-const mostDrawn = 40
 
 // explainPaths draws an answer: one path for each cluster that may answer.
 func explainPaths(a *access.Answer, place func(path string) string) []swimlane.Path {
@@ -119,52 +111,4 @@ func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
 		}
 	}
 	return w
-}
-
-// diagnosePage gives what hawser diagnose saw as a page.
-func diagnosePage(r *packettrace.Report) string {
-	packets, long := 0, 0.0
-	for _, s := range r.Nodes {
-		packets, long = packets+s.Packets, max(long, s.Seconds)
-	}
-	var wrong, arrived []swimlane.Path
-	for _, t := range r.Traces {
-		if t.Outcome == packettrace.Arrived {
-			arrived = append(arrived, t.Paths()...)
-		} else {
-			wrong = append(wrong, t.Paths()...)
-		}
-	}
-	var sections []webpage.Section
-	add := func(id, title string, paths []swimlane.Path) {
-		if len(paths) == 0 {
-			return
-		}
-		body := webpage.Figure(swimlane.Draw("", paths[:min(len(paths), mostDrawn)]))
-		if len(paths) > mostDrawn {
-			body += webpage.Paragraph("faint", "and %d more", len(paths)-mostDrawn)
-		}
-		sections = append(sections, webpage.Section{ID: id, Title: title, Body: body})
-	}
-	add("ended", "What did not get there", wrong)
-	add("arrived", "What got there", arrived)
-	table := webpage.Table{Head: []string{"node", "followed", "passed", "where packets ended", "what to do"}}
-	for _, s := range r.Nodes {
-		row := webpage.Plain(s.Cluster+"/"+s.Node, listing.Count(s.Packets, "packet"), fmt.Sprint(s.Passed), "", "")
-		if s.Full {
-			row[1].Small = "more came than are followed"
-		}
-		if s.Filtered > 0 {
-			row[3].Text = status.FilteredText(s.Filtered)
-		}
-		table.Rows = append(table.Rows, row)
-		for _, f := range s.Findings {
-			table.Rows = append(table.Rows, []webpage.Cell{{}, {Text: listing.Count(f.Packets, "packet")}, {}, {Text: f.Place, Small: f.Text, Class: "no"}, {Text: f.Do}})
-		}
-	}
-	for _, s := range r.Unreachable {
-		table.Rows = append(table.Rows, []webpage.Cell{{Text: s.Agent}, {Text: "no answer", Class: "bad"}, {}, {Text: s.Error}, {}})
-	}
-	sections = append(sections, webpage.Section{ID: "nodes", Title: "Nodes", Body: table.String()})
-	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", listing.Count(packets, "packet"), listing.Count(len(r.Nodes), "node"), long), sections)
 }

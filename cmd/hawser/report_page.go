@@ -17,15 +17,12 @@ import (
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/webreport"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/verify"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/load"
-	"hawser.dev/hawser/view/clustermap"
-	"hawser.dev/hawser/view/clustermap/mapstatus"
-	"hawser.dev/hawser/view/matrix"
+	"hawser.dev/hawser/view/ui"
 )
 
 type reportFlags struct {
@@ -39,10 +36,9 @@ func newReportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [FILE|DIR|-]",
 		Short: "Write one page about the clusterset: map, who reaches what, findings, versions",
-		Long: `Write one HTML page about the clusterset: its map, which cluster reaches which export and
-by which line of the topology, what was found, which versions run, and what was verified.
-It is one file that needs no server, no script and no network; a browser lets it load
-nothing.
+		Long: `Write the page of hawser ui with a snapshot embedded: the map, which cluster reaches which
+export and by which line of the topology, findings, versions, and what was verified. It is
+one file that makes no request and needs no server. Printed, it has all views.
 
 It reads the topology and its lock. With --live it asks the agents, too: the map shows
 what is up, the matrix what is ready and arrives, and findings are those of agents. With
@@ -104,18 +100,15 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 	if err != nil {
 		return err
 	}
-	in := reportInput{compiled: c, topology: t.file, at: time.Now(), warnings: warnings}
+	in := ui.Input{At: time.Now(), Version: version, HiddenViews: reportHides(), Clusterset: &ui.Clusterset{Fabric: c.fabric, Place: c.place, File: t.file,
+		Sources: describeTopology(ctx, t.file, "", ""), Findings: validationFindings(warnings)}}
 	if f.live {
 		agents, silent, err := a.askAll(ctx, f.askedFor(c.fabric))
 		if err != nil {
 			return err
 		}
 		a.tellSilent(silent)
-		in.asked, in.agents, in.silent = true, agents, silent
-	}
-	r, err := in.report()
-	if err != nil {
-		return err
+		in.Reports = ui.Reports{Asked: true, From: f.askedText(), Agents: agents, Unreachable: silent}
 	}
 	if f.verify {
 		began := time.Now()
@@ -123,32 +116,31 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 		if err != nil {
 			return err
 		}
-		var missing []string
-		for _, s := range silent {
-			missing = append(missing, s.Agent+": "+s.Error)
-		}
-		proof, err := webreport.Certify(began, time.Now(), nodes, missing)
-		if err != nil {
+		if in.Verification, err = ui.NewVerification(began, time.Now(), nodes, silent); err != nil {
 			return err
 		}
-		r.Prove(proof)
 	}
+	r := ui.NewSnapshot(in)
 	if err := a.writeReport(r, file, format); err != nil {
 		return err
 	}
-	if r.Trouble() {
+	if r.HasErrors() {
 		return answer{}
 	}
 	return nil
 }
 
 // writeReport prints a report, or writes it to a file.
-func (a *app) writeReport(r *webreport.Report, file, format string) error {
+func (a *app) writeReport(r *ui.Snapshot, file, format string) error {
 	if file == "" {
 		if format != "html" {
 			return a.encode(format, r)
 		}
-		if _, err := a.out.Write([]byte(r.HTML())); err != nil {
+		html, err := r.HTML()
+		if err == nil {
+			_, err = a.out.Write(html)
+		}
+		if err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		return nil
@@ -164,40 +156,17 @@ func (a *app) writeReport(r *webreport.Report, file, format string) error {
 	return nil
 }
 
-// reportInput is what a report is made of.
-type reportInput struct {
-	compiled
-	topology string
-	at       time.Time
-	warnings diag.List
-	asked    bool
-	agents   []status.Status
-	silent   []status.Unreachable
-}
+// reportHides returns the parts of the page that a file cannot show: they need git or agents.
+func reportHides() []string { return []string{"change", "trace", "explain", "follow"} }
 
-// report makes the report, without what was verified.
-func (in reportInput) report() (*webreport.Report, error) {
-	r := &webreport.Report{Clusterset: in.fabric.Name, Made: in.at.UTC(), Version: version, Topology: in.topology,
-		Findings: []webreport.Finding{}, Agents: []webreport.Agent{}, Map: clustermap.New(in.fabric)}
-	ask := matrix.Input{PreferredLink: preferredLinks(in.fabric), Position: in.place}
-	if in.source == nil {
-		ask.Position = nil
-	}
-	for _, d := range in.warnings {
+// validationFindings returns findings of validation as those of the page.
+func validationFindings(list diag.List) []ui.Finding {
+	var out []ui.Finding
+	for _, d := range list {
 		d = d.Clipped()
-		r.Findings = append(r.Findings, webreport.Finding{By: "validate", Severity: string(d.Severity), Place: cmp.Or(d.Pos.String(), d.Path), Text: d.Summary, Hint: d.Hint})
+		out = append(out, ui.Finding{By: "validate", Severity: string(d.Severity), Place: cmp.Or(d.Pos.String(), d.Path), Text: d.Summary, Hint: d.Hint})
 	}
-	if in.asked {
-		mapstatus.Fill(r.Map, in.agents)
-		ask.Reports = &access.AgentReports{Agents: in.agents}
-		for _, s := range in.silent {
-			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Agent, Text: s.Error})
-		}
-		r.Hear(in.agents)
-	}
-	var err error
-	r.Matrix, err = matrix.New(in.fabric, ask)
-	return r, err
+	return out
 }
 
 // preferredLinks returns the gateways of the link that each pair of clusters prefers.
@@ -232,35 +201,36 @@ func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verifi
 	return nodes, silent, nil
 }
 
-// addReport adds the page about the clusterset, from the fabric that a cluster gave, or the
-// topology of the lab. Without one of them there is no page.
+// addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
+// topology of the lab. Without either it adds none.
 func (g *gatherer) addReport() error {
-	in := reportInput{at: g.at, asked: true, agents: ordered(g.agents)}
+	in := ui.Input{At: g.at, Version: version, HiddenViews: reportHides(), Reports: ui.Reports{Asked: true, Agents: ordered(g.agents)}}
 	switch {
 	case g.fabric != nil:
-		in.fabric = g.fabric
+		in.Clusterset = &ui.Clusterset{Fabric: g.fabric, Place: compiled{}.place, Sources: []string{"fabric of a cluster"}}
 	case g.topology != "":
 		t, err := openTopology(g.topology)
 		if err != nil {
 			return err
 		}
-		t.file, t.lockFile = filepath.Base(t.file), filepath.Base(t.lockFile) // where it was means nothing elsewhere
+		t.file, t.lockFile = filepath.Base(t.file), filepath.Base(t.lockFile) // the folder means nothing elsewhere
 		quiet := &app{out: io.Discard, err: io.Discard, color: "never"}
 		set, source, err := quiet.load(t)
 		if err != nil {
 			return err
 		}
-		if in.compiled, err = quiet.compileFrom(t, set, source); err != nil {
+		c, err := quiet.compileFrom(t, set, source)
+		if err != nil {
 			return err
 		}
-		in.topology = t.file
+		in.Clusterset = &ui.Clusterset{Fabric: c.fabric, Place: c.place, File: t.file, Sources: []string{t.file}}
 	default:
 		return nil
 	}
-	r, err := in.report()
+	html, err := ui.NewSnapshot(in).HTML()
 	if err != nil {
 		return err
 	}
-	g.Add("report.html", []byte(r.HTML()))
+	g.Add("report.html", html)
 	return nil
 }

@@ -113,7 +113,7 @@ func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log})
+	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Version: version})
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)

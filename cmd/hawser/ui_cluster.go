@@ -24,6 +24,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
 	"hawser.dev/hawser/view/ui"
 )
 
@@ -58,7 +60,7 @@ func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
-		Probe: source.trouble, Of: source.cluster, Without: []string{"change", "follow"}})
+		Probe: source.trouble, Of: source.cluster, HiddenViews: []string{"change", "follow"}, Version: version})
 	if err := a.tellWhere(server, listener, f.page.hosts, token != ""); err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f != nil && (s.read == nil || s.read.Fabric != f) {
-		s.read = &ui.Clusterset{Fabric: f, File: "fabric " + digest, Place: func(string) string { return "" }}
+		s.read = &ui.Clusterset{Fabric: f, Sources: []string{"fabric " + digest}, Place: func(string) string { return "" }}
 	}
 	return s.read, err
 }
@@ -145,7 +147,7 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 // Agents gives what the HawserNodes of the cluster say.
 func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	told, err := s.nodes.Current()
-	out := ui.Reports{Asked: true}
+	out := ui.Reports{Asked: true, From: "HawserNodes of " + s.cluster}
 	set, _ := s.Clusterset(ctx) // the page says by itself what is wrong with it
 	if set == nil {
 		return out, err
@@ -162,7 +164,7 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	}
 	for i := 0; own != nil && err == nil && i < len(own.Gateways); i++ {
 		if g := &own.Gateways[i]; !heard[g.Name] {
-			out.Silent = append(out.Silent, ui.Silent{Who: s.cluster + "/" + g.Name, Error: "no HawserNode reports this gateway"})
+			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: s.cluster + "/" + g.Name, Error: "no HawserNode reports this gateway"})
 		}
 	}
 	return out, err
@@ -213,11 +215,11 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 }
 
 // History is in git.
-func (s *clusterSource) History(context.Context) (any, error) { return nil, ui.ErrNotHere }
+func (s *clusterSource) History(context.Context) (any, error) { return nil, ui.ErrUnavailable }
 
 // Plan compares what is in git.
 func (s *clusterSource) Plan(context.Context, string, string) (any, error) {
-	return nil, ui.ErrNotHere
+	return nil, ui.ErrUnavailable
 }
 
 // Explain answers from the fabric, as hawser explain does without --live.
@@ -226,14 +228,15 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	if set == nil {
 		return nil, err
 	}
-	answer, err := s.app.explainArgs(ctx, compiled{fabric: set.Fabric}, []string{from, to}, explainFlags{})
+	c := compiled{fabric: set.Fabric}
+	answer, err := s.app.explainArgs(ctx, c, []string{from, to}, explainFlags{})
 	if err != nil {
-		return nil, ui.Wrong(err.Error())
+		return nil, ui.UserError(err.Error())
 	}
-	return answer, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainPaths(answer, c.place))}, nil
 }
 
 // Diagnose has agents follow packets, who are not asked.
-func (s *clusterSource) Diagnose(context.Context, time.Duration, []string, []string) (any, error) {
-	return nil, ui.ErrNotHere
+func (s *clusterSource) Diagnose(context.Context, time.Duration, []string, []string) (*packettrace.Report, error) {
+	return nil, ui.ErrUnavailable
 }

@@ -130,7 +130,7 @@ func (p *podOfPage) get(path string) (int, string) {
 // drawn is what the page shows.
 type drawn struct {
 	Clusterset, Of, Error string
-	Silent                []struct{ Who, Error string }
+	Unreachable           []struct{ Agent, Error string }
 	Clusters              []clustermap.Cluster
 	Links                 []clustermap.Link
 }
@@ -192,7 +192,7 @@ func TestPageInCluster(t *testing.T) {
 		t.Errorf("printed %s", p.printed)
 	}
 	d := p.await("the link", func(d drawn) bool { return d.link(clustermap.Up) })
-	if d.Of != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Silent) != 0 || d.Error != "" ||
+	if d.Of != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 || d.Error != "" ||
 		d.Clusters[0].State != clustermap.Up || d.Clusters[1].State != clustermap.Unknown {
 		t.Errorf("drawn %+v", d)
 	}
@@ -217,7 +217,7 @@ func TestPageInCluster(t *testing.T) {
 	}
 	p.api.Delete("hawsernodes", "n1")
 	p.await("a gateway that nobody reports", func(d drawn) bool {
-		return len(d.Silent) == 1 && d.Silent[0].Who == "g1/a" && d.link(clustermap.Unknown)
+		return len(d.Unreachable) == 1 && d.Unreachable[0].Agent == "g1/a" && d.link(clustermap.Unknown)
 	})
 	p.api.Deny("hawsernodes", true)
 	p.api.Away(true)

@@ -12,12 +12,17 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
 	"hawser.dev/hawser/view/ui"
 )
 
@@ -29,7 +34,8 @@ type uiSource struct {
 	live  bool     // ask agents
 
 	mu       sync.Mutex
-	stamp    string // of the files that were read
+	stamp    string    // of the files that were read
+	stated   time.Time // when the sources were described
 	compiled compiled
 	read     *ui.Clusterset
 	readErr  error
@@ -51,14 +57,14 @@ type planned struct {
 const mostPlans = 16
 
 // Clusterset reads the topology and its lock again when one of them is another file.
-func (s *uiSource) Clusterset(context.Context) (*ui.Clusterset, error) {
+func (s *uiSource) Clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.clusterset()
+	return s.clusterset(ctx)
 }
 
 // clusterset is Clusterset with the lock held.
-func (s *uiSource) clusterset() (*ui.Clusterset, error) {
+func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	file := reconciler.TopologyFile
 	if len(s.args) > 0 {
 		file = s.args[0]
@@ -68,21 +74,36 @@ func (s *uiSource) clusterset() (*ui.Clusterset, error) {
 	}
 	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
 	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
+		if s.read != nil && time.Since(s.stated) > describeInterval { // a commit changes no file
+			s.stated = time.Now()
+			if sources := s.describe(ctx, file); !slices.Equal(sources, s.read.Sources) {
+				read := *s.read
+				read.Sources, s.read = sources, &read
+			}
+		}
 		return s.read, s.readErr
 	}
-	s.stamp = stamp
-	c, err := s.compile(file)
+	s.stamp, s.stated = stamp, time.Now()
+	c, warnings, err := s.compile(file)
 	if s.readErr = err; err == nil {
-		s.compiled, s.read = c, &ui.Clusterset{Fabric: c.fabric, Place: c.place, File: file}
+		s.compiled = c
+		s.read = &ui.Clusterset{Fabric: c.fabric, Place: c.place, File: file, Sources: s.describe(ctx, file), Findings: validationFindings(warnings)}
 	}
 	return s.read, s.readErr
 }
 
-// compile gives findings as an error that a page can show.
-func (s *uiSource) compile(file string) (compiled, error) {
+// describeInterval is how often the page looks for another commit of unchanged files.
+const describeInterval = 5 * time.Second
+
+func (s *uiSource) describe(ctx context.Context, file string) []string {
+	return describeTopology(ctx, file, s.flags.repo, s.flags.branch)
+}
+
+// compile returns the compiled topology and warnings, or errors as a page can show them.
+func (s *uiSource) compile(file string) (compiled, diag.List, error) {
 	t, err := openTopology(file)
 	if err != nil {
-		return compiled{}, err
+		return compiled{}, nil, err
 	}
 	set, source, list := load.Topology(t.file, t.raw)
 	var c compiled
@@ -94,9 +115,9 @@ func (s *uiSource) compile(file string) (compiled, error) {
 	var findings found
 	if errors.As(err, &findings) && s.read != nil {
 		first := findings.list[slices.IndexFunc(findings.list, isError)].Clipped()
-		return c, fmt.Errorf("%s: %s (shown is what the topology was before)", first.Pos, first.Summary)
+		return c, nil, fmt.Errorf("%s: %s (shown is what the topology was before)", first.Pos, first.Summary)
 	}
-	return c, err
+	return c, list, err
 }
 
 // stampOf tells whether a file is another one; empty where there is none.
@@ -130,11 +151,7 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	if err != nil {
 		return ui.Reports{Asked: true}, err
 	}
-	out := ui.Reports{Asked: true, Agents: values(got)}
-	for _, u := range silent {
-		out.Silent = append(out.Silent, ui.Silent{Who: u.Agent, Error: u.Error})
-	}
-	return out, nil
+	return ui.Reports{Asked: true, From: s.asked().askedText(), Agents: values(got), Unreachable: silent}, nil
 }
 
 // historyLength is how many publications the page lists. It has one more, which the oldest of
@@ -162,7 +179,7 @@ func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, []ver
 	}
 	head, err := store.Resolve(s.flags.branch)
 	if errors.Is(err, repo.ErrNoBranch) {
-		return nil, repo.Hash{}, nil, ui.Wrong(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+		return nil, repo.Hash{}, nil, ui.UserError(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
 	}
 	if err != nil {
 		return nil, repo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
@@ -226,7 +243,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	for i, name := range []string{from, to} {
 		known := name == "" || i == 0 && name == againstNone || slices.ContainsFunc(list, func(p publication) bool { return p.Commit == name })
 		if !known {
-			return nil, ui.Wrong(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
+			return nil, ui.UserError(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
 		}
 	}
 	s.planning.Lock()
@@ -306,7 +323,7 @@ func (s *uiSource) compare(ctx context.Context, store *repo.Store, head repo.Has
 // Explain answers as hawser explain does, with --live where agents are asked.
 func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	s.mu.Lock()
-	_, err := s.clusterset()
+	_, err := s.clusterset(ctx)
 	c := s.compiled
 	s.mu.Unlock()
 	if c.fabric == nil {
@@ -314,15 +331,21 @@ func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	}
 	answer, err := s.app.explainArgs(ctx, c, []string{from, to}, explainFlags{showFlags: s.asked(), live: s.live})
 	if err != nil {
-		return nil, ui.Wrong(err.Error())
+		return nil, ui.UserError(err.Error())
 	}
-	return answer, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainPaths(answer, c.place))}, nil
+}
+
+// drawnAnswer is the answer of hawser explain with its drawing.
+type drawnAnswer struct {
+	*access.Answer
+	Drawing *svg.Drawing `json:"drawing"`
 }
 
 // Diagnose follows packets as hawser diagnose does.
-func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (any, error) {
+func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error) {
 	if !s.live {
-		return nil, ui.Wrong("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
+		return nil, ui.UserError("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
 	}
 	return tracePackets(ctx, s.asked(), questionOf("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
 }

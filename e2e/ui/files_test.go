@@ -56,7 +56,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the download is no picture of the map: %.200s", svg)
 	}
 
-	for _, view := range []string{"matrix", "change", "trace", "node"} {
+	for _, view := range []string{"matrix", "findings", "change", "trace", "node"} {
 		run(ctx, t, chromedp.Evaluate("location.hash = '#/"+view+"'", nil))
 		until(ctx, t, patience, `document.querySelector('nav a[aria-current]')?.dataset.view === '`+view+`'`)
 		if view == "matrix" {

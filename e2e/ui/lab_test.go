@@ -36,7 +36,7 @@ func TestLab(t *testing.T) {
 	ctx := browser(t)
 	visit(ctx, t, url)
 	until(ctx, t, patience, `document.querySelectorAll('.canvas .box.up').length === 3 && document.querySelectorAll('.canvas line.link.up').length === 3`)
-	until(ctx, t, patience, `document.querySelector('.canvas text.halo')?.textContent.includes('ms')`)
+	until(ctx, t, patience, `document.querySelector('.canvas text.plate')?.textContent.includes('ms')`)
 	shot(ctx, t, "lab-map")
 	accessible(ctx, t, "live map")
 
@@ -91,7 +91,7 @@ func TestLab(t *testing.T) {
 	shot(ctx, t, "lab-trace")
 	accessible(ctx, t, "trace")
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/trace?from=g3&to=whereami-cs.sample'`, nil))
-	until(ctx, t, patience, `document.querySelector('h2 .bad') && document.querySelector('.lanes .red.box')`)
+	until(ctx, t, patience, `document.querySelector('h2 .bad') && document.querySelector('.lanes .bad.box')`)
 	shot(ctx, t, "lab-trace-no")
 
 	// A commit with HTML in its subject is text; the plan names what it changes.

@@ -163,7 +163,7 @@ func TestPure(t *testing.T) {
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
 		"schema", "schema/document", "schema/load", "schema/tags", "schema/paths", "schema/syntax", "schema/validate", "schema/overlap", "schema/capacity", "schema/resolve",
-		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "view/clustermap", "view/clustermap/mapstatus", "access", "view/matrix", "internal/svg", "view/swimlane", "internal/cast", "internal/webpage", "internal/webreport", "render", "render/plan",
+		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "view/clustermap", "view/clustermap/mapstatus", "access", "view/matrix", "internal/svg", "view/swimlane", "internal/cast", "view/packettrace", "render", "render/plan",
 		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/driver", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))

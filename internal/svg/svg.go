@@ -25,14 +25,15 @@ const (
 // Drawing is what is drawn, from the back to the front: lines, boxes, dots, texts. All
 // measures are pixels.
 type Drawing struct {
-	Width, Height float64
-	About         string // for who cannot see it
-	Thin          bool   // so many lines that thick ones would hide everything
-	Bands         []Box  // behind everything
-	Lines         []Line
-	Boxes         []Box
-	Dots          []Dot
-	Texts         []Text
+	Width  float64 `json:"width"`
+	Height float64 `json:"height"`
+	About  string  `json:"about"`           // text for screen readers
+	Thin   bool    `json:"thin,omitempty"`  // so many lines that thick ones would hide everything
+	Bands  []Box   `json:"bands,omitempty"` // behind everything
+	Lines  []Line  `json:"lines,omitempty"`
+	Boxes  []Box   `json:"boxes,omitempty"`
+	Dots   []Dot   `json:"dots,omitempty"`
+	Texts  []Text  `json:"texts,omitempty"`
 }
 
 // Point is a place in a drawing.
@@ -40,37 +41,46 @@ type Point struct{ X, Y float64 }
 
 // Line is a straight line.
 type Line struct {
-	X1, Y1, X2, Y2 float64
-	Tone           Tone
-	Arrow          bool   // at its second end
-	About          string // shown where the pointer rests
+	X1    float64 `json:"x1"`
+	Y1    float64 `json:"y1"`
+	X2    float64 `json:"x2"`
+	Y2    float64 `json:"y2"`
+	Tone  Tone    `json:"tone,omitzero"`
+	Arrow bool    `json:"arrow,omitempty"` // at its second end
+	About string  `json:"about,omitempty"` // shown where the pointer rests
 }
 
 // Box is a rectangle; X and Y are its left upper corner.
 type Box struct {
-	X, Y, W, H float64
-	Tone       Tone
-	About      string
+	X     float64 `json:"x"`
+	Y     float64 `json:"y"`
+	W     float64 `json:"w"`
+	H     float64 `json:"h"`
+	Tone  Tone    `json:"tone,omitzero"`
+	About string  `json:"about,omitempty"`
 }
 
 // Dot is a disc.
 type Dot struct {
-	X, Y, R float64
-	Tone    Tone
-	About   string
+	X     float64 `json:"x"`
+	Y     float64 `json:"y"`
+	R     float64 `json:"r"`
+	Tone  Tone    `json:"tone,omitzero"`
+	About string  `json:"about,omitempty"`
 }
 
 // Text is one line of text; Y is its base line.
 type Text struct {
-	X, Y   float64
-	Size   float64
-	Bold   bool
-	Faint  bool
-	Mono   bool // characters of one width
-	Tone   Tone
-	Anchor string  // start, middle or end
-	Turn   float64 // degrees, around X and Y
-	Text   string
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Size   float64 `json:"size"`
+	Bold   bool    `json:"bold,omitempty"`
+	Faint  bool    `json:"faint,omitempty"`
+	Mono   bool    `json:"mono,omitempty"` // characters of one width
+	Tone   Tone    `json:"tone,omitzero"`
+	Anchor string  `json:"anchor"`         // start, middle or end
+	Turn   float64 `json:"turn,omitempty"` // degrees, around X and Y
+	Text   string  `json:"text"`
 }
 
 // Style has the colours of all drawings, for light and dark pages: the text of a style
@@ -115,16 +125,6 @@ func (d *Drawing) String() string {
 		out.WriteString("<style>" + More + "</style>\n")
 	}
 	fmt.Fprintf(&out, `<rect class="back" width="%.0f" height="%.0f"/>`+"\n", d.Width, d.Height)
-	d.elements(&out)
-	out.WriteString("</svg>\n")
-	return out.String()
-}
-
-// Inline returns the drawing for a page that has Style and More already.
-func (d *Drawing) Inline() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, `<svg viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
-		d.Width, d.Height, d.Width, d.Height, Escape(d.About))
 	d.elements(&out)
 	out.WriteString("</svg>\n")
 	return out.String()
@@ -207,6 +207,9 @@ func tip(l Line) string {
 	return fmt.Sprintf(`<polygon class="%stip" points="%s"/>`+"\n", l.Tone.class(), points)
 }
 
+// MarshalText writes a tone as the class of an element: good, fair, bad or dim; empty for Plain.
+func (t Tone) MarshalText() ([]byte, error) { return []byte(strings.TrimSpace(t.class())), nil }
+
 func (t Tone) class() string { return [...]string{"", "good ", "fair ", "bad ", "dim "}[t] }
 
 func title(about string) string {
@@ -220,7 +223,7 @@ func title(about string) string {
 // the characters around or hide some, becomes a space.
 func Escape(text string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0xfffe || r == 0xffff {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xfffe || r == 0xffff {
 			return ' '
 		}
 		return r

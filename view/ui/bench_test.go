@@ -29,9 +29,9 @@ func BenchmarkPicture(b *testing.B) {
 		reports.Agents = append(reports.Agents, s)
 	}
 	at := time.Now()
-	p := newPicture(set, reports, "", nil, at)
+	p := newSnapshot(Input{Clusterset: set, Reports: reports, At: at}, nil)
 	for b.Loop() {
 		at = at.Add(time.Second)
-		p = newPicture(set, reports, "", p, at)
+		p = newSnapshot(Input{Clusterset: set, Reports: reports, At: at}, p)
 	}
 }

@@ -1,7 +1,7 @@
-// Package ui is the web page of a clusterset: the server that hands it out on the loopback
-// address, and the facts that it shows, as JSON and as a stream of what changes. The page
-// itself is in the folder page: plain modules, made by no tool. Where facts come from is a
-// Source, which cmd/hawser has.
+// Package ui is the web page of a clusterset. A Snapshot holds what the page shows at one time.
+// The server of hawser ui serves its parts and pushes changes; hawser report writes the same page
+// with a snapshot embedded, as one file. The folder page has the page itself: plain modules that
+// no tool builds. The facts come from a Source.
 package ui
 
 import (
@@ -20,10 +20,11 @@ import (
 
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/packettrace"
 )
 
 // Source is where the page has its facts from. Its methods may be called from any goroutine.
-// What is of type any is what the command of that name prints with -o json.
+// A result of type any is the JSON form of the command in parentheses.
 type Source interface {
 	// Clusterset gives the clusterset as its files have it now, or with an error as they had
 	// it before; nil = they never could be read. The pointer is the same as long as they are
@@ -39,29 +40,28 @@ type Source interface {
 	// Explain says whether something is reached, and how (hawser explain, with --live where
 	// there are agents to ask).
 	Explain(ctx context.Context, from, to string) (any, error)
-	// Diagnose follows packets for a time (hawser diagnose).
-	Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (any, error)
+	// Diagnose traces packets for a time (hawser diagnose).
+	Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error)
 }
 
-// Clusterset is what files say.
+// Clusterset is a clusterset as its files describe it.
 type Clusterset struct {
 	Fabric *fabric.Fabric
-	// Place gives file and line of a topology path; empty = it stands nowhere.
+	// Place returns file and line of a topology path; empty if it is in no file.
 	Place func(path string) string
-	File  string // of the topology, for people
+	File  string // of the topology
+	// Sources describe what was read, for users: the file and its commit, the publish branch.
+	Sources []string
+	// Findings are the warnings of validation.
+	Findings []Finding
 }
 
-// Reports are what agents answered.
+// Reports are the answers of agents.
 type Reports struct {
-	Asked  bool
-	Agents []status.Status
-	Silent []Silent
-}
-
-// Silent is an agent that did not answer.
-type Silent struct {
-	Who   string `json:"who"` // socket, cluster or cluster/pod
-	Error string `json:"error"`
+	Asked       bool
+	From        string // which agents, for users
+	Agents      []status.Status
+	Unreachable []status.Unreachable
 }
 
 // Config is what a server needs.
@@ -80,13 +80,15 @@ type Config struct {
 	Probe func() error
 	// Of is the cluster whose agents alone can be asked; empty = all are.
 	Of string
-	// Without are views that the page does not have, as the Source answers ErrNotHere: change,
-	// follow (of packets).
-	Without []string
+	// HiddenViews are the parts that the page does not show, as the Source answers
+	// ErrUnavailable: see Snapshot.
+	HiddenViews []string
+	// Version is that of this program.
+	Version string
 }
 
-// ErrNotHere is what a Source answers that cannot know what it is asked.
-var ErrNotHere error = wrong{"not on the page of a cluster: run hawser ui on your machine"}
+// ErrUnavailable is what a Source answers that cannot know what it is asked.
+var ErrUnavailable error = userError{"not on the page of a cluster: run hawser ui on your machine"}
 
 const (
 	headerTimeout = 5 * time.Second  // for the header of a browser's request
@@ -97,14 +99,14 @@ const (
 
 // Server answers the page. Make it with New, then Serve once.
 type Server struct {
-	config Config
-	feed   *feed
-	token  string
+	config    Config
+	publisher *publisher
+	token     string
 }
 
 // New makes a server.
 func New(config Config) *Server {
-	return &Server{config: config, feed: newFeed(config), token: cmp.Or(config.Token, rand.Text())}
+	return &Server{config: config, publisher: newPublisher(config), token: cmp.Or(config.Token, rand.Text())}
 }
 
 // URL returns the address that opens the page: origin is its scheme, host and port, such as
@@ -123,8 +125,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		s.feed.current(ctx) // so that who comes first need not wait
-		s.feed.run(ctx)
+		s.publisher.current(ctx) // so that who comes first need not wait
+		s.publisher.run(ctx)
 		return nil
 	})
 	group.Go(func() error {
@@ -154,6 +156,7 @@ func (s *Server) Handler() http.Handler {
 	api.HandleFunc("GET /api/cluster", s.serveCluster)
 	api.HandleFunc("GET /api/matrix", s.serveMatrix)
 	api.HandleFunc("GET /api/node", s.serveNode)
+	api.HandleFunc("GET /api/findings", s.serveFindings)
 	source := s.config.Source
 	api.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ url.Values) (any, error) { return source.History(ctx) }))
 	api.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, q url.Values) (any, error) {
@@ -177,19 +180,19 @@ func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)
 }
 
 // wrong is an error of who asks.
-type wrong struct{ text string }
+type userError struct{ text string }
 
-func (w wrong) Error() string { return w.text }
+func (e userError) Error() string { return e.text }
 
-// Wrong makes an error that is of who asked: a name that there is not, a text that cannot be
+// UserError makes an error that is of who asked: a name that there is not, a text that cannot be
 // read.
-func Wrong(text string) error { return wrong{text} }
+func UserError(text string) error { return userError{text} }
 
 func (s *Server) send(w http.ResponseWriter, value any, err error) {
 	code := http.StatusOK
 	if err != nil {
 		code, value = http.StatusBadGateway, map[string]string{"error": err.Error()}
-		if errors.As(err, &wrong{}) {
+		if errors.As(err, &userError{}) {
 			code = http.StatusBadRequest
 		}
 	}

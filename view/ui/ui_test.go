@@ -26,6 +26,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/packettrace"
 )
 
 // fake is a source of two clusters, whose agents say what a test wants.
@@ -67,16 +68,16 @@ func (f *fake) say(r Reports) {
 
 func (f *fake) History(context.Context) (any, error) { return nil, errors.New("git is gone") }
 func (f *fake) Plan(_ context.Context, from, _ string) (any, error) {
-	return nil, Wrong("no commit " + from)
+	return nil, UserError("no commit " + from)
 }
 func (f *fake) Explain(context.Context, string, string) (any, error) {
 	return map[string]string{"why": "<script>alert(1)</script>"}, nil
 }
-func (f *fake) Diagnose(context.Context, time.Duration, []string, []string) (any, error) {
+func (f *fake) Diagnose(context.Context, time.Duration, []string, []string) (*packettrace.Report, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.diagnose++
-	return map[string]any{"trips": []string{}}, nil
+	return packettrace.NewReport(nil, nil), nil
 }
 
 // agentOf is the report of a gateway with a link to another.
@@ -108,7 +109,7 @@ func openWith(t *testing.T, config Config) *site {
 	at.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	at.Start()
 	done := make(chan struct{})
-	go func() { defer close(done); server.feed.run(ctx) }()
+	go func() { defer close(done); server.publisher.run(ctx) }()
 	t.Cleanup(func() { cancel(); at.CloseClientConnections(); at.Close(); <-done })
 	s := &site{t: t, server: server, at: at, client: &http.Client{Transport: withToken(server.token)}}
 	resp, body := s.get(server.URL(at.URL), nil)
@@ -356,7 +357,7 @@ func TestAnswers(t *testing.T) {
 		{"/api/cluster?name=g9", http.StatusBadRequest, `{"error":"there is no cluster \"g9\" in the topology"}`},
 		{"/api/matrix?cluster=g9", http.StatusBadRequest, `{"error":"there is no cluster g9 in the topology"}`},
 		{"/api/matrix", http.StatusOK, `{"clusterset":"demo","clusters":["g1","g2"],"exports":[]}`},
-		{"/api/cluster?name=g1", http.StatusOK, `{"name":"g1","ways":[{"to":"g2","link":"g1/a-g2/a","reported":false}]}`},
+		{"/api/cluster?name=g1", http.StatusOK, `{"name":"g1","paths":[{"to":"g2","link":"g1/a-g2/a","reported":false}]}`},
 	} {
 		resp, body := s.get(s.at.URL+tt.path, nil)
 		if resp.StatusCode != tt.code || body != tt.want || resp.Header.Get("Content-Type") != "application/json" {
@@ -425,7 +426,7 @@ func TestEvents(t *testing.T) {
 			step++
 		case step == 1 && e.Live && len(e.Links) > 0: // agents answered
 			// The gateway of g2 dies.
-			source.say(Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Disconnected, 0)}, Silent: []Silent{{Who: "g2", Error: "gone"}}})
+			source.say(Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Disconnected, 0)}, Unreachable: []status.Unreachable{{Agent: "g2", Error: "gone"}}})
 			step++
 		case step == 2 && name == "change":
 			if len(e.Clusters) == 0 {
@@ -487,14 +488,14 @@ func TestRate(t *testing.T) {
 	report := func(bytes int64) Reports {
 		return Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, bytes)}}
 	}
-	rate := func(p *picture) int64 {
+	rate := func(p *Snapshot) int64 {
 		var l link
 		if err := json.Unmarshal(p.pieces["link/g1/g2"], &l); err != nil {
 			t.Fatal(err)
 		}
 		return l.Rate
 	}
-	p := newPicture(set, report(1000), "", nil, at)
+	p := newSnapshot(Input{Clusterset: set, Reports: report(1000), At: at}, nil)
 	for _, tt := range []struct {
 		after time.Duration
 		bytes int64
@@ -502,7 +503,7 @@ func TestRate(t *testing.T) {
 	}{
 		{0, 1000, 0}, {500 * time.Millisecond, 2000, 0}, {2 * time.Second, 5000, 2000}, {2500 * time.Millisecond, 9000, 2000}, {4 * time.Second, 100, 0},
 	} {
-		p = newPicture(set, report(tt.bytes), "", p, at.Add(tt.after))
+		p = newSnapshot(Input{Clusterset: set, Reports: report(tt.bytes), At: at.Add(tt.after)}, p)
 		if got := rate(p); got != tt.want {
 			t.Errorf("after %s: %d bytes a second, want %d", tt.after, got, tt.want)
 		}
@@ -609,7 +610,7 @@ func TestManyLive(t *testing.T) {
 					}
 					gone := report(broken)
 					gone.Agents = append(gone.Agents[:3:3], gone.Agents[4:]...)
-					gone.Silent = []Silent{{Who: "c003", Error: "no answer"}}
+					gone.Unreachable = []status.Unreachable{{Agent: "c003", Error: "no answer"}}
 					source.say(gone)
 				case 2:
 					if len(e.Links) != clusters-1 {

@@ -1,20 +1,24 @@
 // The page: which view is shown, what the URL says, downloads.
-import { h } from './dom.js';
+import { h, clean } from './dom.js';
+import { embedded } from './session.js';
 import { store, connect, lacks, listen } from './store.js';
 import * as map from './map.js';
 import * as matrix from './matrix.js';
+import * as findings from './findings.js';
 import * as change from './change.js';
 import * as trace from './trace.js';
 import * as node from './node.js';
 
-const views = { map, matrix, change, trace, node };
-const titles = { map: 'Map', matrix: 'Matrix', change: 'Change', trace: 'Trace', node: 'Node' };
+const views = { map, matrix, findings, change, trace, node };
+const titles = { map: 'Map', matrix: 'Matrix', findings: 'Findings', change: 'Change', trace: 'Trace', node: 'Node' };
 const byId = (id) => document.getElementById(id);
+
+const there = () => Object.keys(views).filter((name) => !lacks(name));
 
 /** The view and its settings, as the part of the URL behind # has them: #/map?q=fra */
 export function where() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
-  return { view: views[path] && !lacks(path) ? path : 'map', query: new URLSearchParams(query) };
+  return { view: views[path] && !lacks(path) ? path : there()[0], query: new URLSearchParams(query) };
 }
 
 export function link(view, settings = {}) {
@@ -33,6 +37,7 @@ export function set(settings, quiet = false) {
   if (quiet) { history.replaceState(null, '', target); show(); } else location.hash = target;
 }
 
+const page = { set, link, where };
 let shown = null; // {name, view, close}
 
 function show() {
@@ -41,26 +46,30 @@ function show() {
     if (a.dataset.view === at.view) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
   }
-  document.title = `${titles[at.view]} - ${store.head?.clusterset || 'Hawser'}`;
+  document.title = clean(`${titles[at.view]} - ${store.head?.clusterset || 'Hawser'}`);
   if (shown?.name === at.view) { shown.view.update(at.query); return; }
   shown?.view.close?.();
   byId('main').replaceChildren();
-  shown = { name: at.view, view: views[at.view].open(byId('main'), at.query, { set, link, where }) };
+  shown = { name: at.view, view: views[at.view].open(byId('main'), at.query, page) };
 }
 
+const clock = (t) => t.slice(0, 19).replace('T', ' ');
+
 function status() {
-  const silent = store.head?.silent?.length ?? 0;
-  const age = Math.round((Date.now() - store.heard) / 1000);
-  const lost = store.lost || age > 4;
+  const { head } = store, unreachable = head?.unreachable ?? [];
+  const lost = !embedded && (store.lost || Date.now() - store.heard > 4000);
   const heard = byId('heard');
-  const text = lost ? 'hawser ui does not answer' : !store.head.live ? `from ${store.head.file}` : `${store.head.of ? `live, as ${store.head.of} reports` : 'live'}${silent ? `, ${silent} silent` : ''}`;
+  const missing = unreachable.length ? `, ${unreachable.length} unreachable` : '';
+  const text = lost ? 'hawser ui does not answer' : embedded ? `${clock(head.at)} UTC${missing}` : head.live ? `live${missing}` : 'no agent is asked';
   if (heard.textContent !== text) heard.textContent = text;
-  heard.title = (store.head?.silent ?? []).map((u) => `${u.who}: ${u.error}`).join('\n');
+  heard.title = clean(unreachable.map((u) => `${u.agent}: ${u.error}`).join('; '));
   heard.classList.toggle('lost', lost);
-  const trouble = byId('trouble'), problem = store.refusal || store.head?.error || '';
+  const trouble = byId('trouble'), problem = clean(store.refusal || head?.error || '');
   trouble.hidden = !problem;
   if (trouble.textContent !== problem) trouble.textContent = problem;
-  byId('clusterset').textContent = store.head?.clusterset || 'Hawser';
+  byId('clusterset').textContent = clean(head?.clusterset || 'Hawser');
+  const sources = clean((head?.sources ?? []).join(' · '));
+  if (byId('sources').textContent !== sources) byId('sources').textContent = sources;
 }
 
 function save(name, type, text) {
@@ -72,11 +81,11 @@ function save(name, type, text) {
 byId('save-json').addEventListener('click', () => {
   save(`${store.head?.clusterset || 'hawser'}-${shown.name}.json`, 'application/json', `${JSON.stringify(shown.view.json(), null, 2)}\n`);
 });
-byId('save-svg').addEventListener('click', async () => {
+byId('save-svg').addEventListener('click', () => {
   const picture = shown.view.svg();
   if (!picture) return;
   const copy = picture.cloneNode(true);
-  const css = await (await fetch('picture.css')).text();
+  const css = [...byId('picture-style').sheet.cssRules].map((r) => r.cssText).join('\n');
   const style = document.createElementNS('http://www.w3.org/2000/svg', 'style');
   style.textContent = css;
   copy.prepend(style);
@@ -85,9 +94,17 @@ byId('save-svg').addEventListener('click', async () => {
   copy.setAttribute('height', box[3]);
   save(`${store.head?.clusterset || 'hawser'}-${shown.name}.svg`, 'image/svg+xml', new XMLSerializer().serializeToString(copy));
 });
+/** Fills the paper with all views. In a file nothing has to be waited for, so that beforeprint is soon enough. */
+async function paper() {
+  const { head } = store;
+  const about = h('p', {}, `${clock(head.at)} UTC, by hawser ${head.version}. ${(head.sources ?? []).join('; ')}${head.live || lacks('map') ? '' : '. No agent was asked.'}`);
+  const all = await Promise.all(there().map((name) => views[name].printed?.(page)));
+  byId('paper').replaceChildren(h('h1', {}, head.clusterset ? `Clusterset ${head.clusterset}` : 'Hawser'), about, ...all.flat(Infinity).filter(Boolean));
+}
+addEventListener('beforeprint', () => { if (embedded) paper(); });
+addEventListener('afterprint', () => byId('paper').replaceChildren());
+byId('print').addEventListener('click', async () => { await paper(); print(); });
 byId('skip').addEventListener('click', () => byId('main').focus());
-
-const there = () => Object.keys(views).filter((name) => !lacks(name));
 
 function tabs() {
   const names = there();
@@ -108,7 +125,7 @@ listen((change) => {
   tabs();
   if (!shown) { show(); return; }
   shown.view.changed?.(change);
-  document.title = `${titles[shown.name]} - ${store.head.clusterset || 'Hawser'}`;
+  document.title = clean(`${titles[shown.name]} - ${store.head.clusterset || 'Hawser'}`);
 });
 setInterval(() => { if (store.heard) status(); }, 1000);
 connect();

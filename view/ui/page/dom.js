@@ -1,17 +1,20 @@
 // Elements. Whatever comes from a cluster, a repository or a person is a text node or an
 // attribute here, and never HTML.
 
-import { request } from './session.js';
+import { embedded, request } from './session.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
+
+/** Removes what would hide characters or change their order. */
+export const clean = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
 
 function fill(el, attrs, children) {
   for (const [name, value] of Object.entries(attrs ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (typeof value === 'function') el.addEventListener(name, value);
-    else el.setAttribute(name, value === true ? '' : String(value));
+    else el.setAttribute(name, value === true ? '' : clean(value));
   }
-  el.append(...children.flat(Infinity).filter((c) => c !== undefined && c !== null && c !== false).map((c) => (c instanceof Node ? c : String(c))));
+  el.append(...children.flat(Infinity).filter((c) => c !== undefined && c !== null && c !== false).map((c) => (c instanceof Node ? c : clean(c))));
   return el;
 }
 
@@ -51,12 +54,41 @@ export const percent = (f) => `${(f * 100).toFixed(f > 0 && f < 0.1 ? 1 : 0)}%`;
 
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** What the server answers, or an error with its reason. */
+/** Returns a part of a file's snapshot, by the path under which hawser ui serves it. */
+function part(path) {
+  const [name, query = ''] = path.split('?'), q = new URLSearchParams(query);
+  const { findings, versions, verified, matrix, paths, nodes } = embedded;
+  switch (name) {
+    case 'api/findings': return { findings, versions, verified };
+    case 'api/matrix': return matrix;
+    case 'api/cluster': if (paths[q.get('name')]) return { paths: paths[q.get('name')] }; break;
+    case 'api/node': { const of = nodes.find((n) => n.cluster === q.get('cluster') && n.node === q.get('node')); if (of) return of; }
+  }
+  throw new Error('this file does not have it: hawser ui shows it');
+}
+
+/** Returns an answer of the server, or throws an error with its reason. */
 export async function ask(path, options) {
+  if (embedded) return part(path);
   const response = await request(path, options);
   const value = await response.json().catch(() => ({ error: `the answer is no JSON (${response.status})` }));
   if (!response.ok) throw new Error(value.error || `hawser ui answered ${response.status}`);
   return value;
+}
+
+/** Makes the elements of a drawing: its geometry comes from the server. */
+export function drawing(d) {
+  const tone = (x, ...more) => [...more, x.tone].filter(Boolean).join(' ');
+  const about = (x) => x.about && s('title', {}, x.about);
+  const tip = (l) => {
+    const [dx, dy] = [Math.sign(l.x2 - l.x1), Math.sign(l.y2 - l.y1)], at = (side) => `${l.x2 - 9 * dx - 4.5 * side * dy},${l.y2 - 9 * dy + 4.5 * side * dx}`;
+    return l.arrow && s('polygon', { class: tone(l, 'tip'), points: `${l.x2},${l.y2} ${at(1)} ${at(-1)}` });
+  };
+  return s('svg', { xmlns: SVG, class: 'picture drawing', viewBox: `0 0 ${d.width} ${d.height}`, width: d.width, height: d.height, role: 'img', 'aria-label': d.about },
+    (d.bands ?? []).map((b) => s('rect', { class: 'band', x: b.x, y: b.y, width: b.w, height: b.h, rx: 8 })),
+    (d.lines ?? []).map((l) => [s('line', { class: tone(l, 'link'), x1: l.x1, y1: l.y1, x2: l.x2, y2: l.y2 }, about(l)), tip(l)]),
+    (d.boxes ?? []).map((b) => s('rect', { class: tone(b, 'box'), x: b.x, y: b.y, width: b.w, height: b.h, rx: 8 }, about(b))),
+    (d.texts ?? []).map((t) => s('text', { class: tone(t, t.faint && 'faint', t.bold && 'bold', { middle: 'middle', end: 'end' }[t.anchor], `size${t.size}`), x: t.x, y: t.y }, t.text)));
 }
 
 export const failed = (err) => h('p', { class: 'bad', role: 'alert' }, err.message);

@@ -2,6 +2,7 @@
 // is changed in place, so that nothing jumps when something else changes.
 import { h, s, put, table, state, plural, millis, rate, percent, cut, ask, failed } from './dom.js';
 import { store, linkKey } from './store.js';
+import { embedded } from './session.js';
 
 const CARD = { w: 220, h: 92 };
 const LARGE = 64; // more clusters than that are drawn in groups first
@@ -81,9 +82,14 @@ function sceneOf(view) {
       links: [...links.values()].filter((l) => places.has(l.between[0]) && places.has(l.between[1])),
     };
   }
+  // The layout of hawser graph has no labels: the page moves cards apart to have room for them.
+  const far = head.cards ? { x: 1.4, y: 1.25 } : { x: 1, y: 1 };
+  const all = [...clusters.values()], left = Math.min(...all.map((c) => c.x)), top = Math.min(...all.map((c) => c.y));
+  const right = Math.max(...all.map((c) => c.x)), bottom = Math.max(...all.map((c) => c.y));
   return {
-    kind: head.cards ? 'cards' : 'dots', width: head.width, height: head.height, groups,
-    nodes: [...clusters.values()].map((c) => ({ key: c.name, x: c.x, y: c.y, angle: c.angle, cluster: c })),
+    kind: head.cards ? 'cards' : 'dots', groups,
+    width: all.length ? head.width + (far.x - 1) * (right - left) : head.width, height: all.length ? head.height + (far.y - 1) * (bottom - top) : head.height,
+    nodes: all.map((c) => ({ key: c.name, x: left + (c.x - left) * far.x, y: top + (c.y - top) * far.y, angle: c.angle, cluster: c })),
     links: [...links.values()],
   };
 }
@@ -114,6 +120,15 @@ function aboutCluster(c) {
 /** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
 const said = (of) => (of === 'unknown' && store.head.of ? 'not reported here' : of);
 
+/** All of the view, for paper: the picture and a table of the links. */
+export function printed(page) {
+  const view = open(h('div'), new URLSearchParams({ as: 'clusters' }), page), picture = view.svg();
+  view.close();
+  const links = [...store.links.values()].slice(0, 1000);
+  return [h('h2', {}, 'Map'), picture, links.length ? table('Links', ['link', 'driver', 'state', 'in use', 'measured', 'pairs of gateways'], links.map((l) => [l.between.join(' - '), l.driver, l.state || '', (l.uses ?? []).join(' and '), measured(l),
+    (l.pairs ?? []).map((p) => `${p.gateways[0]}-${p.gateways[1]} ${p.state}${p.why ? `: ${p.why}` : ''}`).join('; ')])) : ''];
+}
+
 export function open(main, query, page) {
   const find = h('input', { type: 'search', 'aria-label': 'Find a cluster', placeholder: 'find ( / )', input: () => page.set({ q: find.value.trim() }, true) });
   const color = h('select', { 'aria-label': 'Colour of links', change: () => page.set({ color: color.value }, true) },
@@ -125,15 +140,15 @@ export function open(main, query, page) {
   const asLabel = h('label', {}, 'show', as);
   const list = h('div', { class: 'list', role: 'navigation', 'aria-label': 'Clusters', tabindex: 0 });
   const picture = s('svg', { class: 'picture', role: 'group', 'aria-label': 'Map of the clusterset' });
-  const legend = h('p', { class: 'legend' });
+  const legend = h('p', { class: 'legend' }), hint = h('span', { class: 'faint' });
   const details = h('section', { class: 'details', 'aria-label': 'Details', hidden: true, tabindex: 0 });
   main.append(
     h('div', { class: 'bar' }, find, h('label', {}, 'links by', color), asLabel, only,
       zoom(0.8, 'Zoom in', '+'), zoom(1.25, 'Zoom out', '−'), h('button', { type: 'button', click: () => fit() }, 'fit'),
-      h('span', { class: 'faint', id: 'hint' })),
+      hint),
     h('div', { class: 'map' }, list, h('div', { class: 'canvas' }, picture, legend), details));
 
-  let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '';
+  let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '', placed = [];
   const back = s('g'), front = s('g'), labels = s('g', { 'aria-hidden': true });
 
   // What is seen of the picture: x, y, width and height in its own measure.
@@ -214,7 +229,7 @@ export function open(main, query, page) {
   // draw makes the picture anew; refresh changes what is in it.
   function draw() {
     scene = sceneOf(view);
-    nodes = new Map(); lines = new Map();
+    nodes = new Map(); lines = new Map(); placed = [];
     back.replaceChildren(); front.replaceChildren(); labels.replaceChildren();
     picture.replaceChildren(back, front, labels);
     for (const l of scene.links) line(l);
@@ -230,13 +245,16 @@ export function open(main, query, page) {
     if (key !== drawn) { drawn = key; fitFound(); } else look();
   }
 
-  // The middle of what is seen of a line between two cards.
-  function between(a, b) {
-    const dx = b.x - a.x, dy = b.y - a.y;
-    const out = Math.min(dx ? CARD.w / 2 / Math.abs(dx) : 1, dy ? CARD.h / 2 / Math.abs(dy) : 1);
-    // Lines of opposite clusters would meet in the middle.
-    const at = out < 0.35 ? 0.5 - (0.5 - out) * 0.3 : 0.5;
-    return { x: a.x + dx * at, y: a.y + dy * at };
+  // Where the label of a link may be: on its line, next to no card and no label before it.
+  // Lines of opposite clusters cross in the middle, so that labels begin aside of it.
+  const LABEL = { w: 116, h: 32 };
+  function labelPlace(a, b) {
+    const meets = (p, boxes, w, h) => boxes.some((o) => Math.abs(o.x - p.x) < (w + LABEL.w) / 2 && Math.abs(o.y - p.y) < (h + LABEL.h) / 2);
+    const free = [0, -0.1, 0.1, -0.2, 0.2, -0.3, 0.3].map((off) => ({ x: a.x + (b.x - a.x) * (0.5 + off), y: a.y + (b.y - a.y) * (0.5 + off) }))
+      .filter((p) => !meets(p, scene.nodes, CARD.w, CARD.h));
+    const place = free.find((p) => !meets(p, placed, LABEL.w, LABEL.h)); // where none is free the details have the figures
+    if (place) placed.push(place);
+    return place;
   }
 
   const placeOf = (key) => scene.nodes.find((n) => n.key === key);
@@ -248,8 +266,8 @@ export function open(main, query, page) {
     const stroke = s('line', { class: 'link', x1: a.x, y1: a.y, x2: b.x, y2: b.y });
     const hit = kind === 'link' && s('line', { class: 'hit', x1: a.x, y1: a.y, x2: b.x, y2: b.y });
     const title = s('title');
-    const middle = between(a, b);
-    const label = scene.kind === 'cards' && s('text', { class: 'faint small halo middle', x: middle.x, y: middle.y }, s('tspan', { x: middle.x, dy: 0 }), s('tspan', { x: middle.x, dy: 13 }));
+    const middle = scene.kind === 'cards' && labelPlace(a, b);
+    const label = middle && s('text', { class: 'faint small plate middle', x: middle.x, y: middle.y - 3 }, s('tspan', { x: middle.x, dy: 0 }), s('tspan', { x: middle.x, dy: 13 }));
     if (kind !== 'link') g.removeAttribute('data-kind');
     if (kind !== 'link') g.removeAttribute('data-key');
     g.append(...[title, stroke, hit].filter(Boolean));
@@ -378,7 +396,7 @@ export function open(main, query, page) {
     else for (const of of ['up', 'partly', 'down', 'unknown']) if ([...store.clusters.values()].some((c) => c.state === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of)) items.push([of, said(of)]);
     const parts = items.map(([c, text]) => h('span', {}, view.color ? s('svg', { class: 'picture', width: 18, height: 8, 'aria-hidden': true }, s('line', { class: `link ${c}`, x1: 0, y1: 4, x2: 18, y2: 4, 'stroke-width': 4 })) : state(c), ` ${text}`));
     if (store.head.implied) parts.push(h('span', { class: 'faint' }, 'every two clusters are linked; drawn are the links that differ'));
-    if (!store.head.live) parts.push(h('span', { class: 'faint' }, 'no agent is asked: hawser ui --live shows states'));
+    if (!store.head.live) parts.push(h('span', { class: 'faint' }, `no agent ${embedded ? 'was' : 'is'} asked: --live shows states`));
     const key = parts.map((p) => p.textContent).join('|') + view.color;
     if (legend.dataset.key !== key) { legend.dataset.key = key; legend.replaceChildren(...parts); }
   }
@@ -424,7 +442,7 @@ export function open(main, query, page) {
     const text = JSON.stringify(c);
     if (about === text) return;
     about = text;
-    const ways = h('div', {}, h('p', { class: 'faint' }, 'asking...'));
+    const paths = h('div', {}, h('p', { class: 'faint' }, 'asking...'));
     put(details, close, h('h2', {}, `Cluster ${c.name}`),
       h('p', {}, state(c.state), ` ${said(c.state) || 'no agent is asked'}${c.hub ? ', hub' : ''}`),
       h('p', {}, view.focus === c.name ? h('button', { type: 'button', click: () => page.set({ focus: '' }) }, 'show all links') : h('button', { type: 'button', click: () => page.set({ focus: c.name }) }, 'only its links'), ' ',
@@ -435,13 +453,13 @@ export function open(main, query, page) {
       table('Gateways', ['', 'name', 'node', 'endpoints'], c.gateways.map((g) => [state(g.state), g.name,
         store.head.live ? h('a', { href: page.link('node', { cluster: c.name, node: g.node }) }, g.node) : g.node, (g.endpoints ?? []).join(' ')])),
       c.nodes?.length ? [h('h3', {}, 'Nodes'), h('p', {}, c.nodes.map((n) => [h('a', { href: page.link('node', { cluster: c.name, node: n.name }) }, n.name), n.ready ? ' ' : ' (not ready) ']))] : '',
-      h('h3', {}, 'Ways to other clusters'), ways);
+      h('h3', {}, 'Paths to other clusters'), paths);
     try {
       const got = await ask(`api/cluster?name=${encodeURIComponent(c.name)}`);
-      ways.replaceChildren(got.ways.length ? table('Ways', ['to', 'over', 'why'], got.ways.slice(0, 300).map((w) => [w.to,
+      paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'why'], got.paths.slice(0, 300).map((w) => [w.to,
         [w.through?.length ? h('span', {}, `through ${w.through.join(', ')}; `) : '', w.link || '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
         [w.why || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` moved ${w.move}`) : '']])) : h('p', { class: 'faint' }, 'none'));
-    } catch (err) { ways.replaceChildren(failed(err)); }
+    } catch (err) { paths.replaceChildren(failed(err)); }
   }
 
   function update(q) {
@@ -456,7 +474,7 @@ export function open(main, query, page) {
     fillList();
     if ((was.q ?? '') !== view.q) fitFound(); else look();
     detail();
-    document.getElementById('hint').textContent = view.group ? `group ${view.group}` : '';
+    hint.textContent = view.group ? `group ${view.group}` : '';
     if (view.q) { const hit = [...store.clusters.keys()].find(matches); if (hit) rove(hit, false); }
   }
 

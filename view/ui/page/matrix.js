@@ -1,6 +1,6 @@
 // Who may reach what: exports by clusters.
-import { h, s, state, plural, cut, ask, failed, empty } from './dom.js';
-import { store } from './store.js';
+import { h, s, state, table, plural, cut, ask, failed, empty } from './dom.js';
+import { lacks, polling } from './store.js';
 
 const verdict = (c) => (c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
 const words = { own: 'own', no: 'no', fails: 'fails now', some: 'not known', yes: 'yes' };
@@ -8,6 +8,22 @@ const tones = { own: 'yes', no: 'no', fails: 'fails', some: 'some', yes: 'yes' }
 
 /** Addresses that the far side sees as source. */
 const sees = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.sources ?? []))].sort();
+
+const parts = (e) => e.parts.map((p) => `${p.cluster}${p.endpoints?.length ? ` (${p.endpoints.length} ready)` : { yes: ' (ready)', no: ' (none ready)', unknown: ' (not known)' }[p.ready] ?? ''}`).join(', ');
+
+/** All of the view, for paper: a row for each cell, with the line that decides it. */
+export async function printed() {
+  const got = await ask('api/matrix');
+  const asks = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.requested ?? []))].join(', ');
+  const about = (e) => [e.name, (e.ports ?? []).join(' '), e.type, e.policy, e.affinity && `affinity ${e.affinity}`, e.dynamic && 'made in clusters', e.ips?.length && `clusterset IP ${e.ips.join(' ')}`, e.source].filter(Boolean).join(', ');
+  return [h('h2', {}, 'Who reaches what'), got.exports.length ? got.exports.map((e) => [h('h3', {}, e.id), h('p', {}, about(e)), h('p', {}, `exported by ${parts(e)}`),
+    table(e.id, ['from', '', 'why', 'line', 'asks for', 'seen as'], e.cells.map((c) => {
+      const of = verdict(c), elsewhere = (c.destinations ?? []).some((t) => t.allowed && t.cluster !== c.cluster);
+      return [c.cluster, h('span', { class: { yes: 'good', own: 'good', fails: 'bad', some: 'fair', no: 'fair' }[of] }, words[of]), [c.why, ...(c.liveWhy ?? [])].join('; '), c.source || '', asks(c),
+        !c.allowed ? '' : sees(c).join(', ') || (elsewhere ? 'its pods\' own addresses' : '')];
+    }))]) : h('p', { class: 'faint' }, 'There is no export.'),
+  got.moreClusters || got.moreExports ? h('p', { class: 'faint' }, `Left out: ${plural(got.moreClusters ?? 0, 'cluster')} and ${plural(got.moreExports ?? 0, 'export')}; hawser explain answers for each.`) : ''];
+}
 
 export function open(main, query, page) {
   const find = h('input', { type: 'search', 'aria-label': 'Find an export or a cluster', placeholder: 'find ( / )', input: () => page.set({ q: find.value.trim() }, true) });
@@ -23,7 +39,7 @@ export function open(main, query, page) {
       const text = JSON.stringify(got);
       if (text !== shownText) { shownText = text; draw(); }
     } catch (err) { body.replaceChildren(failed(err)); shownText = ''; }
-    if (!closed && store.head?.live) timer = setTimeout(load, 2000);
+    if (!closed && polling()) timer = setTimeout(load, 2000);
   }
 
   const hit = (text) => !view.q || text.toLowerCase().includes(view.q.toLowerCase());
@@ -83,7 +99,7 @@ export function open(main, query, page) {
         (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
         sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
         (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),
-        h('p', {}, h('a', { href: page.link('trace', { from: name, to: e.id }) }, 'show the way')));
+        lacks('explain') ? '' : h('p', {}, h('a', { href: page.link('trace', { from: name, to: e.id }) }, 'show the path')));
     }
     side.replaceChildren(...about.flat());
   }

@@ -1,6 +1,7 @@
 // One agent: its inputs, its last round and its links.
 import { h, put, table, state, plural, millis, percent, ask, failed, empty } from './dom.js';
-import { store, lacks } from './store.js';
+import { store, lacks, polling } from './store.js';
+import { embedded } from './session.js';
 
 const time = (t) => (t ? new Date(t).toLocaleTimeString() : '');
 
@@ -24,7 +25,7 @@ export function open(main, query, page) {
     clearTimeout(timer);
     const of = view;
     if (!of.node) {
-      body.replaceChildren(store.head?.live ? empty('Choose a node.') : empty('No agent is asked. Start hawser ui with --live, --lab, --socket or --context.'));
+      body.replaceChildren(store.head?.live ? empty('Choose a node.') : empty(embedded ? 'No agent was asked: hawser report --live asks them.' : 'No agent is asked. Start hawser ui with --live, --lab, --socket or --context.'));
       return;
     }
     const at = `cluster=${encodeURIComponent(of.cluster)}&node=${encodeURIComponent(of.node)}`;
@@ -34,7 +35,7 @@ export function open(main, query, page) {
     const top = body.scrollTop;
     body.replaceChildren(...draw(now));
     body.scrollTop = top;
-    timer = setTimeout(load, 2000);
+    if (polling()) timer = setTimeout(load, 2000);
   }
 
   function draw(now) {
@@ -45,7 +46,7 @@ export function open(main, query, page) {
       out.push(h('h2', {}, state(a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
         h('dl', {}, h('dt', {}, 'is'), h('dd', {}, a.gateway ? `gateway ${a.gateway}` : 'worker', a.drained ? ', drained' : '', a.ready ? ', ready' : ', not ready'),
           h('dt', {}, 'version'), h('dd', {}, a.version), h('dt', {}, 'fabric'), h('dd', {}, h('code', {}, a.digest || 'none')),
-          lacks('follow') ? [] : [h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastPass.at)}, took ${a.lastPass.took}, ${plural(a.lastPass.changed, 'change')}`),
+          lacks('follow') && !embedded ? [] : [h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastPass.at)}, took ${a.lastPass.took}, ${plural(a.lastPass.changed, 'change')}`),
             h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)]));
       for (const p of a.problems ?? []) out.push(h('p', { class: 'fair' }, `${p.code}: ${p.text}`));
       for (const p of a.lastPass.failed ?? []) out.push(h('p', { class: 'bad' }, `failed: ${p}`));
@@ -54,13 +55,14 @@ export function open(main, query, page) {
     if (now.value?.inputs?.length) {
       out.push(h('h3', {}, 'Inputs'), table('Inputs', ['', 'input', 'from', 'error'], now.value.inputs.map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')])));
     }
-    if (lacks('follow')) out.push(h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last round too.'));
+    if (lacks('follow') && !embedded) out.push(h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last round too.'));
     if (now.value?.connections?.length) {
       out.push(h('h3', {}, 'Links'), table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'why'], now.value.connections.map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.why || ''])));
     }
     if (now.value?.moves?.length) {
       out.push(h('h3', {}, 'Links that moved'), table('Links that moved', ['at', 'to cluster', 'from', 'to', 'cause'], [...now.value.moves].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause])));
     }
+    if (embedded && now.value && !now.value.connections?.length) out.push(h('p', { class: 'faint' }, 'The file has no links of this node.'));
     return out;
   }
 

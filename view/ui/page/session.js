@@ -2,14 +2,19 @@
 // sessionStorage belongs to one origin, and so to one port; a cookie would go to every port of
 // this machine.
 
+// A file of hawser report has no session: its snapshot is in the page.
+
+const snapshot = document.getElementById('snapshot');
+
+/** The snapshot of a file, as hawser report -o json prints it; null on the page of hawser ui. */
+export const embedded = snapshot ? JSON.parse(snapshot.textContent) : null;
+
 const name = 'hawser-token';
 const header = 'Hawser-Token';
 const replyTimeout = 300; // ms, for other tabs of this page
 
-const tabs = new BroadcastChannel(name); // of this origin alone
+let tabs = null; // of this origin alone
 let token = '';
-
-tabs.addEventListener('message', (e) => { if (e.data === 'request' && token) tabs.postMessage({ token }); });
 
 /** Returns the token of another tab that shows this page; empty if none answers. */
 function tokenOfTabs() {
@@ -22,6 +27,8 @@ function tokenOfTabs() {
 
 /** Reads the token from the URL, from this tab or from another tab, and removes it from the URL. */
 export async function start() {
+  tabs = new BroadcastChannel(name);
+  tabs.addEventListener('message', (e) => { if (e.data === 'request' && token) tabs.postMessage({ token }); });
   const given = new URLSearchParams(location.hash.slice(1)).get('token');
   if (given) history.replaceState(null, '', location.pathname);
   token = given || sessionStorage.getItem(name) || await tokenOfTabs();

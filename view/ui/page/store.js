@@ -1,13 +1,16 @@
 // What is known of the clusterset, kept up to date by the server's events.
 
-import { request, start } from './session.js';
+import { embedded, request, start } from './session.js';
 
 export const store = { head: null, clusters: new Map(), links: new Map(), heard: 0, lost: false, refusal: '' };
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
-/** Says that this page cannot show something: change, follow (of packets). A page in a cluster asks no agent. */
-export const lacks = (what) => (store.head?.without ?? []).includes(what);
+/** Reports whether this page does not show a view, or a half of the trace view: explain, follow. */
+export const lacks = (what) => (store.head?.hiddenViews ?? []).includes(what);
+
+/** Reports whether answers of the server may change: poll it. */
+export const polling = () => Boolean(store.head?.live) && !embedded;
 
 const listeners = new Set();
 
@@ -64,6 +67,7 @@ const retryInterval = 1000; // ms
 
 /** Reads events, and again when the stream breaks, until the server refuses the token. */
 export async function connect() {
+  if (embedded) { take(embedded, true); return; }
   await start();
   while (!store.lost) {
     try { await readEvents(); } catch { /* the connection broke: try again */ }

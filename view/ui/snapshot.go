@@ -2,23 +2,24 @@ package ui
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
 	"hawser.dev/hawser/view/clustermap/mapstatus"
+	"hawser.dev/hawser/view/packettrace"
 )
 
-// picture is the map at one time, in pieces that are compared and sent by themselves.
-type picture struct {
+// Snapshot is what the page shows of a clusterset at one time. Clusters and links are separate
+// pieces of JSON, which the server compares with those of the snapshot before. Full snapshots of
+// hawser report have a Verification or Traces, too.
+type Snapshot struct {
 	head     head
 	set      *Clusterset
 	drawn    *clustermap.Map // of set, without states
@@ -27,24 +28,27 @@ type picture struct {
 	order    []string                   // of clusters and links, by key
 	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
 	counters map[string]counter         // by cluster/gateway/cluster/gateway
+	verified *Verification              // nil if nothing was verified
+	traces   *packettrace.Report        // nil if no packets were traced
 }
 
-// head is what a picture says of the whole.
+// head describes a snapshot as a whole.
 type head struct {
-	Clusterset string   `json:"clusterset"`
-	Shape      string   `json:"shape"`
-	Implied    bool     `json:"implied"`
-	File       string   `json:"file"`
-	Digest     string   `json:"digest"` // of the layout: another one is another map
-	Width      float64  `json:"width"`
-	Height     float64  `json:"height"`
-	Cards      bool     `json:"cards"`             // there is room for a card for each cluster
-	Live       bool     `json:"live"`              // agents are asked
-	Of         string   `json:"of,omitempty"`      // the cluster whose agents alone are
-	Without    []string `json:"without,omitempty"` // views that there are not
-	Silent     []Silent `json:"silent"`
-	Error      string   `json:"error,omitempty"` // why the files or the agents could not be read
-	// At is when the facts were asked for, RFC 3339.
+	Clusterset  string               `json:"clusterset"`
+	Shape       string               `json:"shape"`
+	Implied     bool                 `json:"implied"`
+	Version     string               `json:"version"` // of the hawser that made it
+	Sources     []string             `json:"sources"` // what the page shows: files, branch, agents
+	Digest      string               `json:"digest"`  // of the layout
+	Width       float64              `json:"width"`
+	Height      float64              `json:"height"`
+	Cards       bool                 `json:"cards"`                 // there is room for a card for each cluster
+	Live        bool                 `json:"live"`                  // agents are asked
+	Of          string               `json:"of,omitempty"`          // the cluster whose agents alone are
+	HiddenViews []string             `json:"hiddenViews,omitempty"` // see NewSnapshot
+	Unreachable []status.Unreachable `json:"unreachable"`
+	Error       string               `json:"error,omitempty"` // why the files or the agents could not be read
+	// At is when the facts were read, RFC 3339.
 	At time.Time `json:"at"`
 }
 
@@ -91,118 +95,30 @@ type counter struct {
 	rate  int64
 }
 
-// feed has the newest picture, and makes new ones while somebody watches.
-type feed struct {
-	config Config
-
-	mu       sync.Mutex
-	now      *picture
-	changed  chan struct{} // closed when now is another one
-	watchers int
-	wanted   chan struct{} // somebody came
-	looking  sync.Mutex    // one look at a time
+// Input is what a snapshot is made of.
+type Input struct {
+	Clusterset *Clusterset // nil for a page of traces alone
+	Reports    Reports
+	// Of is the cluster whose agents alone can be asked; empty = all are.
+	Of string
+	// HiddenViews are the parts that the page does not show: map, matrix, findings, change,
+	// trace and node are views; explain and follow are the two halves of trace.
+	HiddenViews  []string
+	Version      string
+	At           time.Time
+	Verification *Verification
+	Traces       *packettrace.Report
 }
 
-func newFeed(config Config) *feed {
-	config.Every = max(config.Every, 100*time.Millisecond)
-	return &feed{config: config, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
-}
+// NewSnapshot returns the snapshot of an input.
+func NewSnapshot(in Input) *Snapshot { return newSnapshot(in, nil) }
 
-// run looks at the source again and again while somebody watches, until ctx ends.
-func (f *feed) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		f.mu.Lock()
-		watched := f.watchers > 0
-		f.mu.Unlock()
-		if !watched {
-			select {
-			case <-ctx.Done():
-				return
-			case <-f.wanted:
-			}
-			continue
-		}
-		f.look(ctx, true)
-		select {
-		case <-ctx.Done():
-		case <-time.After(f.config.Every):
-		}
-	}
-}
-
-// watch counts who watches until the function that it gives is called.
-func (f *feed) watch() func() {
-	f.mu.Lock()
-	f.watchers++
-	f.mu.Unlock()
-	select {
-	case f.wanted <- struct{}{}:
-	default:
-	}
-	return func() {
-		f.mu.Lock()
-		f.watchers--
-		f.mu.Unlock()
-	}
-}
-
-// current gives the newest picture, and what is closed when there is another one. Without
-// any it makes one from the files alone: agents take their time.
-func (f *feed) current(ctx context.Context) (*picture, <-chan struct{}) {
-	f.mu.Lock()
-	now, changed := f.now, f.changed
-	f.mu.Unlock()
-	if now == nil {
-		f.look(ctx, false)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.now, f.changed
-	}
-	return now, changed
-}
-
-// look makes a new picture.
-func (f *feed) look(ctx context.Context, ask bool) {
-	f.looking.Lock()
-	defer f.looking.Unlock()
-	f.mu.Lock()
-	before := f.now
-	f.mu.Unlock()
-	if before != nil && !ask {
-		return // somebody else just made one
-	}
-	var trouble []string
-	set, err := f.config.Source.Clusterset(ctx)
-	if err != nil {
-		trouble = append(trouble, err.Error())
-	}
+// newSnapshot returns the snapshot that follows before, which is nil for the first one.
+func newSnapshot(in Input, before *Snapshot) *Snapshot {
+	set, r, at := in.Clusterset, in.Reports, in.At
 	if set == nil {
-		if set = (&Clusterset{Fabric: &fabric.Fabric{}, Place: func(string) string { return "" }}); before != nil {
-			set = before.set // the last one that could be read
-		}
+		set = emptyClusterset()
 	}
-	var reports Reports
-	if ask {
-		if reports, err = f.config.Source.Agents(ctx); err != nil {
-			trouble = append(trouble, err.Error())
-		}
-	}
-	text := strings.Join(trouble, "; ")
-	if before != nil && before.set == set && before.head.Error == text && !reports.Asked {
-		return // nothing can have changed
-	}
-	now := newPicture(set, reports, f.config.Of, before, time.Now())
-	now.head.Error, now.head.Without = text, f.config.Without
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now = now
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// newPicture draws a map of what is known. Of is the cluster whose agents alone are asked, or
-// empty; before is the picture before it, or nil.
-func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.Time) *picture {
 	var drawn *clustermap.Map
 	var layout clustermap.Layout
 	if before != nil && before.set == set {
@@ -219,14 +135,19 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 	m := &filled
 	if r.Asked {
 		mapstatus.Fill(m, r.Agents)
-		if of == "" { // one cluster alone cannot tell whose fault it is
+		if in.Of == "" { // one cluster alone cannot tell whose fault it is
 			mapstatus.Lost(m, r.Agents)
 		}
 	}
-	p := &picture{
+	p := &Snapshot{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
-		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
-			Live: r.Asked, Of: of, Silent: append([]Silent{}, r.Silent...), At: at},
+		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
+			Version: in.Version, Sources: append([]string{}, set.Sources...), HiddenViews: in.HiddenViews,
+			Live: r.Asked, Of: in.Of, Unreachable: append([]status.Unreachable{}, r.Unreachable...), At: at.UTC()},
+		verified: in.Verification, traces: in.Traces,
+	}
+	if r.From != "" {
+		p.head.Sources = append(p.head.Sources, r.From)
 	}
 	nodes := map[string][]node{}
 	for i := range r.Agents {
@@ -253,7 +174,11 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 	return p
 }
 
-func (p *picture) piece(key string, value any) {
+func emptyClusterset() *Clusterset {
+	return &Clusterset{Fabric: &fabric.Fabric{}, Place: func(string) string { return "" }}
+}
+
+func (p *Snapshot) piece(key string, value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		raw = []byte("null") // there is nothing in it that JSON does not have
@@ -263,8 +188,8 @@ func (p *picture) piece(key string, value any) {
 }
 
 // pairs gives the pairs of gateways of links, as both ends tell of them, and counts what
-// passed since the picture before.
-func (p *picture) pairs(links []clustermap.Link, agents []status.Status, before *picture, at time.Time) map[[2]string][]pair {
+// passed since the snapshot before.
+func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before *Snapshot, at time.Time) map[[2]string][]pair {
 	drawn := make(map[[2]string]bool, len(links))
 	for i := range links {
 		drawn[links[i].Between] = true
@@ -317,7 +242,7 @@ func (p *picture) pairs(links []clustermap.Link, agents []status.Status, before 
 // rateOver is over how long at least traffic is counted: less tells of single packets.
 const rateOver = time.Second
 
-func (p *picture) count(key string, before *picture, bytes int64, at time.Time) int64 {
+func (p *Snapshot) count(key string, before *Snapshot, bytes int64, at time.Time) int64 {
 	c := counter{bytes: bytes, at: at}
 	if before != nil {
 		if was, ok := before.counters[key]; ok && bytes >= was.bytes {
@@ -332,15 +257,15 @@ func (p *picture) count(key string, before *picture, bytes int64, at time.Time) 
 	return c.rate
 }
 
-// whole is a picture as the page gets it first.
-type whole struct {
+// fullUpdate is what the page gets first.
+type fullUpdate struct {
 	head
 	Clusters []json.RawMessage `json:"clusters"`
 	Links    []json.RawMessage `json:"links"`
 }
 
-func (p *picture) whole() whole {
-	w := whole{head: p.head, Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
+func (p *Snapshot) full() fullUpdate {
+	w := fullUpdate{head: p.head, Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
 	for _, key := range p.order {
 		if strings.HasPrefix(key, "cluster/") {
 			w.Clusters = append(w.Clusters, p.pieces[key])
@@ -351,17 +276,17 @@ func (p *picture) whole() whole {
 	return w
 }
 
-// change is what turns one picture into the next.
-type change struct {
+// deltaUpdate turns one snapshot into the next.
+type deltaUpdate struct {
 	head
 	Clusters []json.RawMessage `json:"clusters,omitempty"`
 	Links    []json.RawMessage `json:"links,omitempty"`
 	Gone     [][2]string       `json:"gone,omitempty"` // links
 }
 
-// since gives what changed since a picture with the same layout.
-func (p *picture) since(before *picture) change {
-	c := change{head: p.head}
+// since returns what changed since a snapshot with the same layout.
+func (p *Snapshot) since(before *Snapshot) deltaUpdate {
+	c := deltaUpdate{head: p.head}
 	for _, key := range p.order {
 		if bytes.Equal(p.pieces[key], before.pieces[key]) {
 			continue

@@ -17,7 +17,7 @@ const givenToken = "0123456789abcdef0123456789abcdef"
 func inCluster(t *testing.T, source Source, probe func() error) *site {
 	t.Helper()
 	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: givenToken,
-		Probe: probe, Of: "g1", Without: []string{"change", "follow"}})
+		Probe: probe, Of: "g1", HiddenViews: []string{"change", "follow"}})
 }
 
 // TestAttacksInCluster: who is not let in to a page that others can reach.
@@ -106,16 +106,16 @@ func TestOneClusterReports(t *testing.T) {
 	source := newFake("g1", "g2", "g3")
 	down := agentOf("g1", "g2", status.Disconnected, 0)
 	down.Problems = []status.Problem{{Code: "error", Text: "<img src=x onerror=alert(1)>"}}
-	source.say(Reports{Asked: true, Agents: []status.Status{down}, Silent: []Silent{{Who: "g1/<b>", Error: "<script>alert(1)</script>"}}})
+	source.say(Reports{Asked: true, Agents: []status.Status{down}, Unreachable: []status.Unreachable{{Agent: "g1/<b>", Error: "<script>alert(1)</script>"}}})
 	s := inCluster(t, source, nil)
-	s.server.feed.look(t.Context(), true)
+	s.server.publisher.look(t.Context(), true)
 	_, body := s.get(s.at.URL+"/api/map", nil)
 	var got struct {
-		Of      string               `json:"of"`
-		Without []string             `json:"without"`
-		Silent  []Silent             `json:"silent"`
-		Links   []clustermap.Link    `json:"links"`
-		All     []clustermap.Cluster `json:"clusters"`
+		Of          string               `json:"of"`
+		HiddenViews []string             `json:"hiddenViews"`
+		Unreachable []status.Unreachable `json:"unreachable"`
+		Links       []clustermap.Link    `json:"links"`
+		All         []clustermap.Cluster `json:"clusters"`
 	}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestOneClusterReports(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, states[name], want)
 		}
 	}
-	if got.Of != "g1" || len(got.Without) != 2 || len(got.Silent) != 1 || strings.ContainsAny(body, "<>") {
+	if got.Of != "g1" || len(got.HiddenViews) != 2 || len(got.Unreachable) != 1 || strings.ContainsAny(body, "<>") {
 		t.Errorf("have %.2000s", body)
 	}
 }

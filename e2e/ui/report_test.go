@@ -1,0 +1,164 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// report writes the file of hawser report, and returns its name and its text.
+func report(t *testing.T, topology string) (file, text string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "report.html")
+	hawser(t, nil, "report", topology, "-o", file)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, string(raw)
+}
+
+// requests records what a tab requests.
+func requests(ctx context.Context, t *testing.T) func() []string {
+	t.Helper()
+	var urls []string
+	chromedp.ListenTarget(ctx, func(event any) {
+		if e, ok := event.(*network.EventRequestWillBeSent); ok {
+			urls = append(urls, e.Request.URL)
+		}
+	})
+	run(ctx, t, network.Enable())
+	return func() []string { return urls }
+}
+
+// TestReport: the file shows every view without a request, in all sizes and colors, and the name
+// of its topology is text in it.
+func TestReport(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "docs/clusterset.full.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The path of the file has </script><!-- and U+2028 in it.
+	dir := filepath.Join(t.TempDir(), "<", "script><!--<img src=x onerror=document.title=1>\u2028")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	topology := filepath.Join(dir, "clusterset.yaml")
+	if err := os.WriteFile(topology, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	hawser(t, nil, "allocate", topology)
+	file, text := report(t, topology)
+	if strings.Count(text, "<!--") != 0 || strings.Count(text, "</script>") != 2 || strings.Contains(text, "\u2028") {
+		t.Errorf("the name of the topology is not escaped in %s", file)
+	}
+
+	ctx := browser(t)
+	made := requests(ctx, t)
+	visit(ctx, t, "file://"+file)
+	until(ctx, t, patience, drawn+" === 3")
+	if n := eval[int](ctx, t, "document.querySelectorAll('img').length"); n != 0 {
+		t.Error("the name of the topology became HTML")
+	}
+	if sources := eval[string](ctx, t, "document.getElementById('sources').textContent"); !strings.Contains(sources, "</script><!--<img") {
+		t.Errorf("the page shows %q as its sources", sources)
+	}
+	shot(ctx, t, "report-map")
+	accessible(ctx, t, "report")
+	run(ctx, t, chromedp.Evaluate(`location.hash = '#/map?sel=cluster:g2'`, nil))
+	until(ctx, t, patience, `document.querySelector('.details').textContent.includes('g2/g2-a-g3/g3-a')`)
+	for _, view := range []string{"matrix", "findings", "node"} {
+		run(ctx, t, chromedp.Evaluate("location.hash = '#/"+view+"'", nil))
+		until(ctx, t, patience, `document.querySelector('nav a[aria-current]')?.dataset.view === '`+view+`'`)
+		if view == "matrix" {
+			run(ctx, t, chromedp.Evaluate(`document.querySelector('.matrix td button.yes').click()`, nil))
+			until(ctx, t, patience, `document.querySelector('.side h3') && document.querySelector('.side').textContent.includes('clusterset.yaml:')`)
+		}
+		shot(ctx, t, "report-"+view)
+		accessible(ctx, t, "report, "+view)
+	}
+	size(ctx, t, 390, 844, true)
+	run(ctx, t, chromedp.Evaluate("location.hash = '#/map'", nil))
+	until(ctx, t, patience, drawn+" === 3")
+	shot(ctx, t, "report-narrow-dark")
+	accessible(ctx, t, "report, narrow and dark")
+	if wide := eval[bool](ctx, t, "document.documentElement.scrollWidth > innerWidth"); wide {
+		t.Error("the report is wider than a narrow screen")
+	}
+
+	// On paper are all views.
+	size(ctx, t, 1000, 1400, false)
+	run(ctx, t, chromedp.Evaluate(`dispatchEvent(new Event('beforeprint'))`, nil))
+	const paper = `document.getElementById('paper')`
+	until(ctx, t, patience, paper+`.querySelector('svg') && ['Map', 'Who reaches what', 'Findings', 'Versions', 'Verified'].every((title) => [...`+paper+`.querySelectorAll('h2')].some((h) => h.textContent === title))`)
+	if said := eval[string](ctx, t, paper+".textContent"); !strings.Contains(said, "sample/whereami-cs") || !strings.Contains(said, "No agent was asked") {
+		t.Errorf("the paper has %.300s", said)
+	}
+	var pdf []byte
+	run(ctx, t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		pdf, _, err = page.PrintToPDF().WithPrintBackground(true).Do(ctx)
+		return err
+	}))
+	if !bytes.HasPrefix(pdf, []byte("%PDF")) {
+		t.Error("no PDF")
+	}
+	if err := os.WriteFile(filepath.Join(shots(t), "report.pdf"), pdf, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range made() {
+		if !strings.HasPrefix(url, "file://") || strings.Count(url, "report.html") != 1 {
+			t.Errorf("the report requested %s", url)
+		}
+	}
+
+	// A script that the policy does not name is refused.
+	evil := strings.Replace(text, "</body>", "<script>document.title = 'owned'</script></body>", 1)
+	other := filepath.Join(t.TempDir(), "evil.html")
+	if err := os.WriteFile(other, []byte(evil), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	strict, stop := chromedp.NewContext(ctx)
+	defer stop()
+	visit(strict, t, "file://"+other)
+	until(strict, t, patience, drawn+" === 3")
+	if title := eval[string](strict, t, "document.title"); title == "owned" {
+		t.Error("a foreign script ran")
+	}
+}
+
+// TestLabels: no label of a link lies over the card of a cluster or over another label.
+func TestLabels(t *testing.T) {
+	ctx := browser(t)
+	link := regexp.MustCompile(`"driver":"wireguard"`)
+	for _, clusters := range []int{2, 3, 5, 9, 16} {
+		file, text := report(t, many(t, clusters))
+		text = link.ReplaceAllString(text, `"driver":"ipsec","state":"up","rttMicroseconds":123400,"loss":0.125,"bytesPerSecond":123000000`)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		size(ctx, t, 1280, 800, false)
+		visit(ctx, t, "file://"+file)
+		until(ctx, t, patience, fmt.Sprintf("%s === %d", drawn, clusters))
+		got := eval[struct{ Labels, OverCards, OverLabels int }](ctx, t, `(() => {
+			const box = (e) => e.getBoundingClientRect(), meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+			const labels = [...document.querySelectorAll('.canvas svg > g[aria-hidden] text')].filter((e) => e.textContent).map(box);
+			const cards = [...document.querySelectorAll('.canvas rect.box')].map(box);
+			return { Labels: labels.length, OverCards: labels.filter((l) => cards.some((c) => meet(l, c))).length,
+				OverLabels: labels.filter((l, i) => labels.some((o, k) => k < i && meet(l, o))).length };
+		})()`)
+		t.Logf("%d clusters: %+v", clusters, got)
+		if got.Labels == 0 || got.OverCards > 0 || got.OverLabels > 0 {
+			t.Errorf("%d clusters: %+v", clusters, got)
+		}
+		shot(ctx, t, fmt.Sprintf("labels-%d", clusters))
+	}
+}

@@ -1,0 +1,271 @@
+package ui
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/internal/svg"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/view/matrix"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
+)
+
+// Severities of findings.
+const (
+	Error   = "error"
+	Warning = "warning"
+)
+
+// Finding is a problem that a user should know of.
+type Finding struct {
+	By       string `json:"by"`       // validate | agents | verify
+	Severity string `json:"severity"` // error | warning
+	Place    string `json:"place"`    // file:line:column, or cluster/node
+	Text     string `json:"text"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// Version is what runs on one node.
+type Version struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Gateway string `json:"gateway,omitempty"`
+	Version string `json:"version"`
+	Fabric  string `json:"fabric"` // digest of its current fabric
+	Ready   bool   `json:"ready"`
+}
+
+// Verification is the result of hawser verify, and when it ran.
+type Verification struct {
+	Began       time.Time             `json:"began"`
+	Ended       time.Time             `json:"ended"`
+	Nodes       []status.Verification `json:"nodes"`
+	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
+	// SHA256 is the digest of Nodes as compact JSON, in hex: equal results have equal digests.
+	SHA256 string `json:"sha256"`
+}
+
+// NewVerification returns the verification of what nodes reached.
+func NewVerification(began, ended time.Time, nodes []status.Verification, unreachable []status.Unreachable) (*Verification, error) {
+	raw, err := json.Marshal(nodes)
+	if err != nil {
+		return nil, fmt.Errorf("write verification: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return &Verification{Began: began.UTC(), Ended: ended.UTC(), Nodes: nodes, Unreachable: unreachable, SHA256: hex.EncodeToString(sum[:])}, nil
+}
+
+// findingsPart is the answer of GET /api/findings.
+type findingsPart struct {
+	Findings []Finding     `json:"findings"` // errors first
+	Versions []Version     `json:"versions"` // by cluster and node
+	Verified *Verification `json:"verified,omitempty"`
+}
+
+func (p *Snapshot) findings() findingsPart {
+	out := findingsPart{Findings: append([]Finding{}, p.set.Findings...), Versions: []Version{}, Verified: p.verified}
+	add := func(by, severity, place, text, hint string) {
+		out.Findings = append(out.Findings, Finding{By: by, Severity: severity, Place: place, Text: text, Hint: hint})
+	}
+	for _, u := range p.head.Unreachable {
+		add("agents", Error, u.Agent, u.Error, "")
+	}
+	for i := range p.agents {
+		s := &p.agents[i]
+		out.Versions = append(out.Versions, Version{Cluster: s.Cluster, Node: s.Node, Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Ready: s.Ready})
+		for _, f := range agentFindings(s) {
+			add("agents", f.Severity, s.Cluster+"/"+s.Node, f.Text, "")
+		}
+	}
+	if p.verified != nil {
+		for _, n := range p.verified.Nodes {
+			for _, v := range n.Results {
+				if v.Error != "" {
+					add("verify", Error, n.Cluster+"/"+n.Node, v.Name+": "+v.Error, "hawser diagnose --export "+v.Export)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out.Versions, func(a, b Version) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node)) })
+	slices.SortStableFunc(out.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Place, b.Place))
+	})
+	out.Findings = slices.Compact(out.Findings)
+	return out
+}
+
+// agentFindings returns severity and text of what an agent reports of itself.
+func agentFindings(s *status.Status) []Finding {
+	var out []Finding
+	add := func(severity, text string) { out = append(out, Finding{Severity: severity, Text: text}) }
+	for _, text := range s.LastPass.Failed {
+		add(Error, text)
+	}
+	for _, text := range s.LastPass.Blocked {
+		add(Warning, "waits: "+text)
+	}
+	for _, in := range s.Inputs {
+		if !in.OK {
+			add(Error, in.Name+": "+cmp.Or(in.Error, "not ready"))
+		}
+	}
+	if s.Mute {
+		add(Error, "names of the clusterset are not answered here")
+	}
+	for _, p := range s.Problems {
+		add(Warning, p.Text)
+	}
+	for _, c := range s.Connections {
+		if c.Status != status.Connected {
+			add(Error, fmt.Sprintf("the link %s - %s/%s is %s: %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Status, cmp.Or(c.Why, "no probe was answered")))
+		}
+	}
+	return out
+}
+
+// HasErrors reports whether a finding is an error.
+func (p *Snapshot) HasErrors() bool {
+	return slices.ContainsFunc(p.findings().Findings, func(f Finding) bool { return f.Severity == Error })
+}
+
+// matrix returns who reaches which export, of the named clusters and exports; of all if none is.
+func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
+	in := matrix.Input{Position: p.set.Place, Clusters: clusters, Exports: exports}
+	if table := p.links(); table != nil {
+		in.PreferredLink = func(a, b string) (string, string, bool) {
+			first, ok := table.First(a, b)
+			return first.Local, first.Remote, ok
+		}
+	}
+	if p.head.Live && p.head.Of == "" { // what one cluster's agents report is not enough
+		in.Reports = &access.AgentReports{Agents: p.agents, Unreachable: map[string]string{}}
+		for _, u := range p.head.Unreachable {
+			if name, _, _ := strings.Cut(u.Agent, "/"); name != "" {
+				in.Reports.Unreachable[name] = u.Error
+			}
+		}
+	}
+	return matrix.New(p.set.Fabric, in)
+}
+
+// maxTable is the number of clusters up to which the preferred gateways of each pair are computed.
+const maxTable = 300
+
+// links returns the preferred link of each pair of clusters; nil for too many of them.
+func (p *Snapshot) links() *health.Table {
+	if len(p.set.Fabric.Clusters) > maxTable {
+		return nil
+	}
+	return health.NewTable(p.set.Fabric, nil)
+}
+
+// pathView is how one cluster sends to another.
+type pathView struct {
+	To      string   `json:"to"`
+	Through []string `json:"through,omitempty"` // transit clusters
+	Link    string   `json:"link,omitempty"`    // g1/a-g2/b
+	Rank    string   `json:"rank,omitempty"`
+	Why     string   `json:"why,omitempty"`
+	Move    string   `json:"move,omitempty"` // the last
+	// Reported is whether an agent reported the path; otherwise it is the path while all links are up.
+	Reported bool `json:"reported"`
+}
+
+// paths returns how a cluster of the fabric sends to each other one, by their names.
+func (p *Snapshot) paths(name string, table *health.Table) []pathView {
+	reported := map[string]status.Path{}
+	for i := range p.agents {
+		for _, path := range p.agents[i].Paths {
+			if p.agents[i].Cluster == name {
+				reported[path.Cluster] = path
+			}
+		}
+	}
+	paths := []pathView{}
+	for to, hops := range p.set.Fabric.Graph().Paths(name, nil) {
+		out := pathView{To: to, Through: hops[:len(hops)-1]}
+		if path, ok := reported[to]; ok {
+			out.Through, out.Link, out.Rank, out.Why, out.Reported = path.Through, path.Link, path.Rank, path.Why, true
+			if path.LastMove != nil {
+				out.Move = path.LastMove.At.UTC().Format(time.RFC3339) + " from " + path.LastMove.From + ": " + path.LastMove.Cause
+			}
+		} else if table != nil {
+			if first, ok := table.First(name, hops[0]); ok {
+				out.Link = name + "/" + first.Local + "-" + hops[0] + "/" + first.Remote
+			}
+		}
+		paths = append(paths, out)
+	}
+	slices.SortFunc(paths, func(a, b pathView) int { return strings.Compare(a.To, b.To) })
+	return paths
+}
+
+// tracesPart is the answer of POST /api/diagnose: the traces and a drawing of each.
+type tracesPart struct {
+	*packettrace.Report
+	Drawings []*svg.Drawing `json:"drawings"`
+}
+
+// maxDrawings is the number of traces that are drawn.
+const maxDrawings = 40
+
+func drawTraces(r *packettrace.Report) *tracesPart {
+	if r == nil {
+		return nil
+	}
+	out := &tracesPart{Report: r, Drawings: []*svg.Drawing{}}
+	for _, t := range r.Traces[:min(len(r.Traces), maxDrawings)] {
+		out.Drawings = append(out.Drawings, swimlane.Draw("", t.Paths()))
+	}
+	return out
+}
+
+// Limits of what a file holds. Above them the page names the command that has the rest.
+const (
+	maxPathClusters = 64     // clusters whose paths to each other are in a file
+	maxConnections  = 20_000 // connections of all agents
+)
+
+// document is a snapshot with all its parts: the JSON form of hawser report.
+type document struct {
+	fullUpdate
+	Matrix *matrix.Matrix `json:"matrix"`
+	findingsPart
+	Nodes  []status.Status       `json:"nodes"`
+	Paths  map[string][]pathView `json:"paths"` // by cluster
+	Traces *tracesPart           `json:"traces,omitempty"`
+}
+
+// MarshalJSON writes the snapshot with all its parts.
+func (p *Snapshot) MarshalJSON() ([]byte, error) {
+	d := document{fullUpdate: p.full(), findingsPart: p.findings(), Nodes: append([]status.Status{}, p.agents...), Paths: map[string][]pathView{}, Traces: drawTraces(p.traces)}
+	var err error
+	if d.Matrix, err = p.matrix(nil, nil); err != nil {
+		return nil, err
+	}
+	if clusters := p.set.Fabric.Clusters; len(clusters) <= maxPathClusters {
+		table := p.links()
+		for i := range clusters {
+			d.Paths[clusters[i].Name] = p.paths(clusters[i].Name, table)
+		}
+	}
+	connections := 0
+	for i := range d.Nodes {
+		connections += len(d.Nodes[i].Connections)
+	}
+	if connections > maxConnections {
+		for i := range d.Nodes {
+			d.Nodes[i].Connections, d.Nodes[i].Paths = nil, nil
+		}
+	}
+	return json.Marshal(d)
+}

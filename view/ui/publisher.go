@@ -1,0 +1,117 @@
+package ui
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+)
+
+// publisher holds the newest snapshot, and makes new ones while a page watches.
+type publisher struct {
+	config Config
+
+	mu       sync.Mutex
+	now      *Snapshot
+	changed  chan struct{} // closed when now is another one
+	watchers int
+	wanted   chan struct{} // somebody came
+	looking  sync.Mutex    // one look at a time
+}
+
+func newPublisher(config Config) *publisher {
+	config.Every = max(config.Every, 100*time.Millisecond)
+	return &publisher{config: config, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
+}
+
+// run looks at the source again and again while somebody watches, until ctx ends.
+func (f *publisher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		watched := f.watchers > 0
+		f.mu.Unlock()
+		if !watched {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.wanted:
+			}
+			continue
+		}
+		f.look(ctx, true)
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.config.Every):
+		}
+	}
+}
+
+// watch counts who watches until the function that it gives is called.
+func (f *publisher) watch() func() {
+	f.mu.Lock()
+	f.watchers++
+	f.mu.Unlock()
+	select {
+	case f.wanted <- struct{}{}:
+	default:
+	}
+	return func() {
+		f.mu.Lock()
+		f.watchers--
+		f.mu.Unlock()
+	}
+}
+
+// current returns the newest snapshot, and a channel that is closed when a newer one exists. The
+// first snapshot is of the files alone: agents take longer.
+func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
+	f.mu.Lock()
+	now, changed := f.now, f.changed
+	f.mu.Unlock()
+	if now == nil {
+		f.look(ctx, false)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.now, f.changed
+	}
+	return now, changed
+}
+
+// look makes a new snapshot.
+func (f *publisher) look(ctx context.Context, ask bool) {
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	f.mu.Lock()
+	before := f.now
+	f.mu.Unlock()
+	if before != nil && !ask {
+		return // somebody else just made one
+	}
+	var trouble []string
+	set, err := f.config.Source.Clusterset(ctx)
+	if err != nil {
+		trouble = append(trouble, err.Error())
+	}
+	if set == nil {
+		if set = emptyClusterset(); before != nil {
+			set = before.set // the last one that could be read
+		}
+	}
+	var reports Reports
+	if ask {
+		if reports, err = f.config.Source.Agents(ctx); err != nil {
+			trouble = append(trouble, err.Error())
+		}
+	}
+	text := strings.Join(trouble, "; ")
+	if before != nil && before.set == set && before.head.Error == text && !reports.Asked {
+		return // nothing can have changed
+	}
+	now := newSnapshot(Input{Clusterset: set, Reports: reports, Of: f.config.Of, HiddenViews: f.config.HiddenViews, Version: f.config.Version, At: time.Now()}, before)
+	now.head.Error = text
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = now
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
