@@ -78,7 +78,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, errors.Join(err, machine.Close())
 	}
 	l := &loop{
-		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
+		config: config, log: log, bells: wake, snapshots: now, files: newStateFiles(config.StateDir), drain: drain,
 		inputs: inputs, elector: elector, host: machine, peers: others, publication: published, metrics: counts,
 		refused: map[string]bool{},
 	}

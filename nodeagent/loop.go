@@ -16,11 +16,9 @@ import (
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/metrics"
-	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/nodeagent/statefile"
 )
 
 // loop makes the rounds: it observes, has package round decide, and carries out the
@@ -30,7 +28,7 @@ type loop struct {
 	log    *slog.Logger
 	bells
 	*snapshots
-	files files
+	files stateFiles
 	drain *control.Drain
 
 	inputs      *input.Inputs
@@ -77,29 +75,11 @@ func (s *snapshots) Outcome() round.Outcome { return *s.outcome.Load() }
 // State gives what the last step left.
 func (s *snapshots) State() round.State { return *s.state.Load() }
 
-// files are what rounds leave for the next start.
-type files struct {
-	paths *statefile.File[map[string]round.KeptPath]
-	shape *statefile.File[round.KeptShape]
-	heard *statefile.File[round.KeptLive]
-	found *statefile.File[map[string][]model.Found]
-}
-
-func newFiles(dir string) files {
-	return files{
-		paths: statefile.New[map[string]round.KeptPath](dir, "paths.json"),
-		shape: statefile.New[round.KeptShape](dir, "shape.json"),
-		heard: statefile.New[round.KeptLive](dir, "heard.json"),
-		found: statefile.New[map[string][]model.Found](dir, "found.json"),
-	}
-}
-
 // begin gives the state of an agent that starts now.
 func (l *loop) begin(now time.Time) round.State {
-	return round.Begin(l.config.Cluster, round.Kept{
-		Paths: l.files.paths.Restore(l.log), Shape: l.files.shape.Restore(l.log), Live: l.files.heard.Restore(l.log), Found: l.files.found.Restore(l.log),
-		Carries: host.TunnelsStand(),
-	}, now)
+	saved := l.files.load(l.log)
+	saved.Carries = host.TunnelsStand()
+	return round.Begin(l.config.Cluster, saved, now)
 }
 
 // observe looks at everything that a round depends on.

@@ -1,30 +1,9 @@
 package nodeagent
 
 import (
-	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"hawser.dev/hawser/nodeagent/round"
 )
-
-// TestSettled: an agent looks again once links of the run before are no longer
-// kept, although nothing happens.
-func TestSettled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began, looked := time.Now(), time.Time{}
-		settled(t.Context(), func() { looked = time.Now() })
-		if looked.Sub(began) < round.SettleTime {
-			t.Errorf("looked after %s, want %s", looked.Sub(began), round.SettleTime)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		settled(ended, func() { t.Error("looked although the agent ends") })
-	})
-}
 
 // TestAnnounce: after a drain the links are looked at at once, and then all else.
 func TestAnnounce(t *testing.T) {

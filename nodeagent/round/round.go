@@ -278,6 +278,9 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	input.Local.RemoteEndpoints = in.Peers.RemoteEndpoints
 	next.Heard, input.Settled = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	input.Kept = next.Heard.Kept
+	// What the previous agent saved stops counting at these times, even if nothing else happens.
+	do.again(next.Choice.Began.Add(SettleTime).Sub(now))
+	do.again(next.Heard.Began.Add(in.Stale).Sub(now))
 	do.Heard = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
 	input.Tunnels = tunnelsOf(in, aim.Probing, in.Peers.Tunnels)
 	input.Fabric, input.Decided = next.cache.exports.follow(input)

@@ -1,0 +1,29 @@
+package round
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAgainAfterStart checks that rounds follow when values of the previous agent stop counting,
+// even if nothing else triggers a round.
+func TestAgainAfterStart(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	in := Observed{Fabric: gatewaysOf("g1: a/0"), Digest: "1", Cluster: "g1", Node: "node-b", Stale: 30 * time.Second}
+	state := Begin("g1", Kept{}, start)
+	for _, tt := range []struct{ after, want time.Duration }{
+		{0, SettleTime},
+		{time.Second, SettleTime - time.Second},
+		{SettleTime, in.Stale - SettleTime},
+		{in.Stale - 1, 1},
+		{in.Stale, 0},
+		{time.Hour, 0},
+	} {
+		var do Effects
+		state, do = Make(state, func() Observed { return in }, func(a *Aim) { in.Peers.Aim = a }, start.Add(tt.after))
+		if do.Again != tt.want {
+			t.Errorf("%v after the start, the next round is due in %v, want %v", tt.after, do.Again, tt.want)
+		}
+	}
+}

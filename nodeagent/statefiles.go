@@ -1,0 +1,63 @@
+package nodeagent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/statefile"
+)
+
+// saveLiveInterval is the minimum time between two writes of the exports of other clusters, which
+// change often.
+const saveLiveInterval = 5 * time.Second
+
+const (
+	pathsFile = "paths.json"
+	shapeFile = "shape.json"
+	liveFile  = "heard.json"
+	foundFile = "found.json"
+)
+
+// stateFiles are what rounds leave for the next agent on this node.
+type stateFiles struct {
+	paths *statefile.File[map[string]round.KeptPath]
+	shape *statefile.File[round.KeptShape]
+	heard *statefile.File[round.KeptLive]
+	found *statefile.File[map[string][]model.Found]
+}
+
+func newStateFiles(dir string) stateFiles {
+	return stateFiles{
+		paths: statefile.New[map[string]round.KeptPath](dir, pathsFile),
+		shape: statefile.New[round.KeptShape](dir, shapeFile),
+		heard: statefile.New[round.KeptLive](dir, liveFile),
+		found: statefile.New[map[string][]model.Found](dir, foundFile),
+	}
+}
+
+// load returns what the previous agent saved. A file that cannot be read is logged and counts
+// as missing.
+func (f stateFiles) load(log *slog.Logger) round.Kept {
+	return round.Kept{Paths: f.paths.Restore(log), Shape: f.shape.Restore(log), Live: f.heard.Restore(log), Found: f.found.Restore(log)}
+}
+
+// run saves each file after its Changed until ctx is done. A disk may hang, so each file has a
+// goroutine of its own.
+func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog.Logger) {
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		f.paths.Run(ctx, 0, func() map[string]round.KeptPath { return state().KeptPaths() }, log)
+	})
+	wait.Go(func() { f.shape.Run(ctx, 0, func() round.KeptShape { return state().KeptShape() }, log) })
+	wait.Go(func() {
+		f.heard.Run(ctx, saveLiveInterval, func() round.KeptLive { return state().KeptLive() }, log)
+	})
+	wait.Go(func() {
+		f.found.Run(ctx, 0, func() map[string][]model.Found { return state().KeptFound() }, log)
+	})
+	wait.Wait()
+}
