@@ -6,6 +6,7 @@ import (
 
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/svg"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/view/swimlane"
 )
 
@@ -76,6 +77,12 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 			return end(l.From, "", "ends here", "no link between "+hop.From+" and "+hop.To+" is alive")
 		}
 		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"passed on"}}
+		if t.Live != nil && i < len(t.Live.Hops) {
+			links := t.Live.Hops[i].Links
+			if k := slices.IndexFunc(links, func(k access.LiveLink) bool { return k.InUse && k.RTT > 0 }); k >= 0 {
+				in.Via += ", " + average(&status.RTT{Avg: links[k].RTT})
+			}
+		}
 		if i == len(t.Links)-1 {
 			if !t.Allowed {
 				return end(l.To, l.Driver, "ends here", because)

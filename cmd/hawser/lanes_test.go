@@ -25,7 +25,7 @@ func TestExplainWays(t *testing.T) {
 	apart.Why, apart.DecidedBy = "g1 and g2 have no path to each other", "connectivity"
 	down, empty := yes, yes
 	down.Live = &access.LiveDestination{Verdict: access.NotDelivered, Hops: []access.Hop{
-		{From: "g1", To: "hub", Links: []access.LiveLink{{State: access.Alive}}}, {From: "hub", To: "g2", Links: []access.LiveLink{{State: access.Down}}}}}
+		{From: "g1", To: "hub", Links: []access.LiveLink{{State: access.Alive, InUse: true, RTT: 1200}}}, {From: "hub", To: "g2", Links: []access.LiveLink{{State: access.Down}}}}}
 	empty.Live = &access.LiveDestination{Verdict: access.NotDelivered, Why: []string{"no backend of shop/web is ready in g2"}}
 	for _, c := range []struct {
 		name         string
@@ -47,6 +47,9 @@ func TestExplainWays(t *testing.T) {
 		}
 		if got := strings.Join(ways[0].Lanes(), " "); got != c.lanes {
 			t.Errorf("%s: lanes %s, want %s", c.name, got, c.lanes)
+		}
+		if via := ways[0].Events[min(2, len(ways[0].Events)-1)].Via; c.name == "down" && via != "wireguard, 1.2ms" {
+			t.Errorf("%s: the live link is %q", c.name, via)
 		}
 		red := ""
 		if i := slices.IndexFunc(ways[0].Events, func(s swimlane.Event) bool { return s.Tone == svg.Bad }); i >= 0 {

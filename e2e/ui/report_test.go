@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -103,6 +104,10 @@ func TestReport(t *testing.T) {
 	if said := eval[string](ctx, t, paper+".textContent"); !strings.Contains(said, "sample/whereami-cs") || !strings.Contains(said, "No agent was asked") {
 		t.Errorf("the paper has %.300s", said)
 	}
+	run(ctx, t, emulation.SetEmulatedMedia().WithMedia("print"))
+	until(ctx, t, patience, paper+".checkVisibility() && !document.querySelector('header').checkVisibility()")
+	shot(ctx, t, "report-paper")
+	run(ctx, t, emulation.SetEmulatedMedia())
 	var pdf []byte
 	run(ctx, t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
 		pdf, _, err = page.PrintToPDF().WithPrintBackground(true).Do(ctx)
