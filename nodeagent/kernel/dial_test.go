@@ -18,7 +18,7 @@ func TestDial(t *testing.T) {
 	k := NewPeers(nil)
 	for _, answering := range []bool{true, false} {
 		k.answering = map[string]bool{have.Key(): answering}
-		k.dialled = map[string]int{have.Key(): 1}
+		k.lastDial = map[string]int{have.Key(): 1}
 		changes, err := diff.Compute([]desired.Peer{k.Normalize(want, have)}, []desired.Peer{have})
 		if err != nil || len(changes) != 1 || changes[0].Want.Endpoint != there {
 			t.Fatalf("answering %t: %v, %v", answering, changes, err)
@@ -27,11 +27,11 @@ func TestDial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		configs := k.anew(changes[0], config)
+		configs := k.resetForRedial(changes[0], config)
 		if anew := len(configs) == 2 && configs[0].Remove && !configs[1].UpdateOnly; anew == answering {
 			t.Errorf("answering %t: made anew: %t", answering, anew)
 		}
-		k.follow(changes[0])
+		k.recordDial(changes[0])
 		roamed := have
 		roamed.Endpoint = netip.MustParseAddrPort("192.0.2.3:40000")
 		k.answering[have.Key()] = true

@@ -30,7 +30,7 @@ type Namespace struct {
 	path  string
 	route *netlink.Handle
 	wg    *userspacewg.Control
-	read  *reading // of the WireGuard devices; nil = none that may be used
+	read  *deviceSnapshot // of the WireGuard devices; nil = none that may be used
 	// events since the namespace was opened.
 	events *routeEvents
 }

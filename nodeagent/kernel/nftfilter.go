@@ -180,18 +180,18 @@ func nftForwardChains() []nftChain {
 		// is taken for a node's or a gateway's: the network of the pods may give them that
 		// address. What is for a load balancer comes by here when kube-proxy has not
 		// translated it.
-		forward.rules = append(forward.rules, nftUnasked(f),
+		forward.rules = append(forward.rules, nftUnsolicited(f),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f))
-		outside.rules = append(outside.rules, nftUnasked(f), nftFromConnected(f))
+		outside.rules = append(outside.rules, nftUnsolicited(f), nftFromConnected(f))
 		// What another gateway gave its own egress address before it handed it on. No node
 		// sends from those addresses. Entered in conntrack, it would take the address and port
 		// that the same flow is about to get here.
 		handover.rules = append(handover.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
 		// Answers to whoever was taken from an allow list end: a server that only sends waits
 		// for nothing from its client.
-		revoked.rules = append(revoked.rules, nftBegan(f, desired.SetRestricted).family(f).daddr(f).
+		revoked.rules = append(revoked.rules, nftOriginalDst(f, desired.SetRestricted).family(f).daddr(f).
 			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
 		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
 		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
@@ -210,7 +210,7 @@ func nftForwardChains() []nftChain {
 	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
 	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
 	forward.rules = append(forward.rules, nftNew().jump("refuse"))
-	return []nftChain{forward, outside, nftTransit(), handover, revoked, within, refuse, refused, answer}
+	return []nftChain{forward, outside, nftTransitForward(), handover, revoked, within, refuse, refused, answer}
 }
 
 // nftAnswers matches what goes back in a connection.
@@ -218,9 +218,11 @@ func nftAnswers() *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
 }
 
-// nftBegan matches a connection that was begun to one of a set's addresses, which the
+// nftOriginalDst matches a connection that was begun to one of a set's addresses, which the
 // packet may not carry any more.
-func nftBegan(f nftFamily, set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
+func nftOriginalDst(f nftFamily, set string) *nftRule {
+	return nftNew().ctOriginalDst(f, nftReg).in(set, f)
+}
 
 func nftReject(begin func() *nftRule) []*nftRule {
 	return []*nftRule{
@@ -246,7 +248,7 @@ func nftLeaving() []nftChain {
 	for _, f := range nftFamilies() {
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
 		c.rules = append(c.rules,
-			nftBegan(f, desired.SetPools).dropAs(desired.DropLeak),
+			nftOriginalDst(f, desired.SetPools).dropAs(desired.DropLeak),
 			nftNew().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind(0)).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
 		)
 	}
@@ -261,11 +263,11 @@ func nftFromConnected(f nftFamily) *nftRule {
 	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).dropAs(desired.DropConnected)
 }
 
-// nftUnasked stops what the server of a remote export sends first to a pod of a
+// nftUnsolicited stops what the server of a remote export sends first to a pod of a
 // gateway's own node that conntrack knows nothing of: the pod asked a VIP, not the
 // export's address, and would answer with a reset. What a server sends to pods of
 // other nodes goes on, as their node may know.
-func nftUnasked(f nftFamily) *nftRule {
+func nftUnsolicited(f nftFamily) *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetFronts, f).drop()
 }
@@ -337,12 +339,12 @@ func nftInbound() nftChain {
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
 			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind(0)).in(desired.SetAllowed, f).accept(),
-			nftBegan(f, desired.SetRestricted).dropAs(desired.DropExcluded),
-			nftBegan(f, desired.SetPodBlocks).goTo("return_only"),
-			nftBegan(f, desired.SetDirect).accept(),
+			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropExcluded),
+			nftOriginalDst(f, desired.SetPodBlocks).goTo("return_only"),
+			nftOriginalDst(f, desired.SetDirect).accept(),
 			// Others translate too: kube-proxy ClusterIPs and node ports, which are
 			// no exports.
-			nftBegan(f, desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+			nftOriginalDst(f, desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}

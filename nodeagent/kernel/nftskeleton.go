@@ -43,9 +43,9 @@ func nftChains(t desired.Table) []nftChain {
 	for _, f := range nftFamilies() {
 		chains = append(chains, nftPickChains(f)...)
 	}
-	chains = append(chains, nftPassingChains()...)
+	chains = append(chains, nftTransitNoTrackChains()...)
 	chains = append(chains, nftNATChains(t)...)
-	chains = append(chains, nftHomeChains()...)
+	chains = append(chains, nftReturnChains()...)
 	return append(chains, nftFilterChains(t)...)
 }
 

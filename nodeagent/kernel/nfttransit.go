@@ -10,13 +10,13 @@ import (
 // nftPriorityRaw stands before connection tracking.
 const nftPriorityRaw = -300
 
-// nftPassingChains keep what clusters pass on to each other out of connection
+// nftTransitNoTrackChains keep what clusters pass on to each other out of connection
 // tracking, and with it out of all NAT: this gateway sees one direction only, and
 // the addresses in it are those of others. The overlay that carries it is not
 // tracked either, nor is the VXLAN between nodes: each flow inside has a source port
 // of its own there, so that tracking would hold an entry for each direction of it on
 // both nodes and never see an answer.
-func nftPassingChains() []nftChain {
+func nftTransitNoTrackChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.PassPort).tunnel(key))
@@ -43,10 +43,10 @@ func nftPassingChains() []nftChain {
 	return []nftChain{inside, in, out}
 }
 
-// nftTransit lets what is passed on go from tunnel to tunnel, and to and from the other
+// nftTransitForward lets what is passed on go from tunnel to tunnel, and to and from the other
 // gateways of the cluster; nothing else uses the link to these. Tunnels are no way to
 // other tunnels else.
-func nftTransit() nftChain {
+func nftTransitForward() nftChain {
 	pass := func(from, to string) *nftRule {
 		return nftNew().link(expr.MetaKeyIIFNAME, from).link(expr.MetaKeyOIFNAME, to).
 			add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpNeq).accept()

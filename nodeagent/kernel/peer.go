@@ -26,13 +26,13 @@ type Peers struct {
 	// Observe.
 	answering  map[string]bool
 	handshakes handshakes
-	dialled    map[string]int               // by key: the last Dial that was followed
-	places     map[string][2]netip.AddrPort // by key: where a peer is, as of the last Observe, and where it was before
+	lastDial   map[string]int               // by key: the last Dial that was followed
+	endpoints  map[string][2]netip.AddrPort // by key: where a peer is, as of the last Observe, and where it was before
 }
 
 // NewPeers makes the kind.
 func NewPeers(ns *Namespace) *Peers {
-	return &Peers{ns: ns, handshakes: handshakes{}, dialled: map[string]int{}, places: map[string][2]netip.AddrPort{}}
+	return &Peers{ns: ns, handshakes: handshakes{}, lastDial: map[string]int{}, endpoints: map[string][2]netip.AddrPort{}}
 }
 
 // Name is "peer".
@@ -40,7 +40,7 @@ func (*Peers) Name() string { return "peer" }
 
 // Observe gives all peers of our devices.
 func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
-	devices, err := k.ns.sameDevices(ctx)
+	devices, err := k.ns.reuseDevices(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 		for _, p := range d.Peers {
 			peer := readPeer(d.Name, p)
 			k.answering[peer.Key()] = k.handshakes.note(peer.Key(), p.LastHandshakeTime, now)
-			if at := k.places[peer.Key()]; at[0] != peer.Endpoint {
-				k.places[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, at[0]}
+			if at := k.endpoints[peer.Key()]; at[0] != peer.Endpoint {
+				k.endpoints[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, at[0]}
 			}
 			out = append(out, peer)
 		}
@@ -62,7 +62,7 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 		return !there
 	}
 	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool { return gone(key) })
-	maps.DeleteFunc(k.places, func(key string, _ [2]netip.AddrPort) bool { return gone(key) })
+	maps.DeleteFunc(k.endpoints, func(key string, _ [2]netip.AddrPort) bool { return gone(key) })
 	return out, nil
 }
 
@@ -86,7 +86,7 @@ func readPeer(link string, p wgtypes.Peer) desired.Peer {
 // there or when none is asked for, unless it was decided since to go elsewhere; and
 // ignores the order of allowed IPs.
 func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
-	if want.Dial <= k.dialled[want.Key()] || !want.Endpoint.IsValid() {
+	if want.Dial <= k.lastDial[want.Key()] || !want.Endpoint.IsValid() {
 		want.Dial = have.Dial
 	}
 	if !want.Endpoint.IsValid() || want.Dial == have.Dial && have.Endpoint.IsValid() && k.answering[have.Key()] {
@@ -117,13 +117,13 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 			link = c.Have.Link
 		}
 		batches[link] = append(batches[link], c)
-		configs[link] = append(configs[link], k.anew(c, config)...)
-		former = append(former, k.former(c)...)
+		configs[link] = append(configs[link], k.resetForRedial(c, config)...)
+		former = append(former, k.previousEndpoints(c)...)
 	}
-	if err := k.ns.leave(former); err != nil {
+	if err := k.ns.dropFromEndpoints(former); err != nil {
 		err = fmt.Errorf("keep what is on its way from calling the peer back: %w", err)
 		for _, c := range changes {
-			if len(k.former(c)) > 0 {
+			if len(k.previousEndpoints(c)) > 0 {
 				errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
 			}
 		}
@@ -132,7 +132,7 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 		err := k.ns.configure(ctx, link, wgtypes.Config{Peers: configs[link]})
 		for _, c := range batch {
 			if err == nil || c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {
-				k.follow(c)
+				k.recordDial(c)
 				continue
 			}
 			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
@@ -141,9 +141,9 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 	return errors.Join(errs...)
 }
 
-// anew makes a peer without a session that is dialled a new one: WireGuard begins
+// resetForRedial makes a peer without a session that is dialled a new one: WireGuard begins
 // no handshake within 5 s of the last (REKEY_TIMEOUT), wherever that went.
-func (k *Peers) anew(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
+func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
 	if c.Op != diff.Update || c.Want.Dial == 0 || k.answering[c.Key] {
 		return []wgtypes.PeerConfig{config}
 	}
@@ -152,24 +152,24 @@ func (k *Peers) anew(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []w
 	return []wgtypes.PeerConfig{{PublicKey: config.PublicKey, Remove: true, UpdateOnly: true}, config}
 }
 
-// former gives where a peer with a session was that is dialled elsewhere. A question at its
+// previousEndpoints gives where a peer with a session was that is dialled elsewhere. A question at its
 // new place (package scout) may have taken it there for a moment already, so the place
 // before that counts too.
-func (k *Peers) former(c diff.Change[desired.Peer]) []netip.AddrPort {
+func (k *Peers) previousEndpoints(c diff.Change[desired.Peer]) []netip.AddrPort {
 	if c.Op != diff.Update || c.Want.Dial == 0 || !k.answering[c.Key] {
 		return nil
 	}
-	at := k.places[c.Key]
+	at := k.endpoints[c.Key]
 	return slices.DeleteFunc(at[:], func(p netip.AddrPort) bool { return !p.IsValid() || p == c.Want.Endpoint })
 }
 
-// follow remembers where a peer was told to go.
-func (k *Peers) follow(c diff.Change[desired.Peer]) {
+// recordDial remembers where a peer was told to go.
+func (k *Peers) recordDial(c diff.Change[desired.Peer]) {
 	switch {
 	case c.Op == diff.Delete:
-		delete(k.dialled, c.Key)
+		delete(k.lastDial, c.Key)
 	case c.Want.Dial > 0:
-		k.dialled[c.Key] = c.Want.Dial
+		k.lastDial[c.Key] = c.Want.Dial
 	}
 }
 

@@ -32,7 +32,7 @@ func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.ns.read = &reading{devices: devices, at: time.Now()}
+	k.ns.read = &deviceSnapshot{devices: devices, at: time.Now()}
 	var out []desired.Wireguard
 	for _, d := range devices {
 		if d.PrivateKey != (wgtypes.Key{}) {
@@ -88,16 +88,16 @@ func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wi
 // whose stage follows in the same pass.
 const readingAge = 100 * time.Millisecond
 
-// reading is what devices gave once. One device with 1 000 peers takes 4 ms to
+// deviceSnapshot is one read of the devices. One device with 1 000 peers takes 4 ms to
 // read, and its peers come with it.
-type reading struct {
+type deviceSnapshot struct {
 	devices []*wgtypes.Device
 	at      time.Time
 }
 
-// sameDevices gives the devices of a reading that nobody used yet, when it was
+// reuseDevices returns the devices of a snapshot that was not used yet, if it was
 // just made and nothing was configured since; otherwise it reads them.
-func (ns *Namespace) sameDevices(ctx context.Context) ([]*wgtypes.Device, error) {
+func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error) {
 	last := ns.read
 	ns.read = nil
 	if last != nil && time.Since(last.at) < readingAge {

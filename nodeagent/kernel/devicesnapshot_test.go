@@ -45,7 +45,7 @@ func TestReadingIsUsedOnce(t *testing.T) {
 	}
 	read()
 	if w.ns.read == nil || look() != 1 || w.ns.read != nil {
-		t.Error("a reading was not used, or is kept")
+		t.Error("a snapshot was not used, or was used twice")
 	}
 	read()
 	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-readingAge)

@@ -15,10 +15,10 @@ import (
 // takes there and back.
 const nftFormerFor = time.Second
 
-// leave drops what comes from the given places for nftFormerFor. WireGuard sends to where the
+// dropFromEndpoints drops packets from some endpoints for nftFormerFor. WireGuard sends to where the
 // latest packet came from: one that is on its way when a peer is sent elsewhere would call it
 // back, and on a busy link there always is one. Without the table nothing is done.
-func (ns *Namespace) leave(places []netip.AddrPort) error {
+func (ns *Namespace) dropFromEndpoints(places []netip.AddrPort) error {
 	if len(places) == 0 {
 		return nil
 	}

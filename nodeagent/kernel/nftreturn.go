@@ -21,12 +21,12 @@ const (
 	nftFrameIDSize = 4
 )
 
-// nftHomeChains lead what comes out of a tunnel, or from a gateway that this one handed the
+// nftReturnChains lead what comes out of a tunnel, or from a gateway that this one handed the
 // flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's
 // mark says which node that was: the last four bytes of its hardware address on NodeLink.
 // Routing rules find the node by the packet's mark, which goes away again in the first
 // chain of forward.
-func nftHomeChains() []nftChain {
+func nftReturnChains() []nftChain {
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
 	}
@@ -66,7 +66,7 @@ func nftHomeChains() []nftChain {
 			equal(nftHostOrder(desired.MarkHome)...).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
-	return append(nftShortcutChains(), handed, begun, home, clean)
+	return append(nftBypassChains(), handed, begun, home, clean)
 }
 
 // nftMetaIIFKind is the kind of the link that a packet came in by (NFT_META_IIFKIND).
@@ -76,13 +76,13 @@ const nftMetaIIFKind = 26
 // would not come back through this node.
 const nftShortcut = 0x68770001
 
-// nftShortcutChains find the flows of clusterset IPs to pods of this cluster whose answers
+// nftBypassChains find the flows of clusterset IPs to pods of this cluster whose answers
 // would go from pod to pod past this node, and so past its translation: the network of the
 // pods has a link here that leads to the backend and from which the caller came, or by
 // which the caller itself is reached though it came by another one. They get this node's
 // address as source, as kube-proxy does it where it has to. A bridge is none of
 // these: Kubernetes has what crosses one pass the node's rules (br_netfilter).
-func nftShortcutChains() []nftChain {
+func nftBypassChains() []nftChain {
 	backends, shortcut := nftChain{name: "backends"}, nftChain{name: "shortcut"}
 	for _, f := range nftFamilies() {
 		backends.rules = append(backends.rules,
