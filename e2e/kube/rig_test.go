@@ -8,12 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,9 +205,33 @@ func (r *rig) takeDown() {
 	if !r.ours {
 		return
 	}
-	if out, err := exec.Command("kubelab", "--dir", r.dir, "down").CombinedOutput(); err != nil {
+	if out, err := r.remove(); err != nil {
 		fmt.Fprintf(os.Stderr, "kubelab down: %v\n%s", err, out)
 	}
+}
+
+// removeAtEnd starts a process that takes the clusters down as soon as the returned function
+// is called or this process ends, also by a signal or the time limit of go test.
+func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
+	log, err := os.CreateTemp("", "kubelab-down-")
+	if err != nil {
+		return nil, fmt.Errorf("create log of kubelab down: %w", err)
+	}
+	cmd := exec.Command("sh", "-c", `cat >/dev/null; kubelab --dir "$1" down && rm -f "$2"`, "sh", dir, log.Name())
+	cmd.Stdout, cmd.Stderr = log, log // not the pipe of go test, which waits until all have closed it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ours, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start kubelab down: %w", err), log.Close(), os.Remove(log.Name()))
+	}
+	return func() ([]byte, error) {
+		err := errors.Join(ours.Close(), cmd.Wait())
+		out, _ := io.ReadAll(io.NewSectionReader(log, 0, 1<<20))
+		return out, errors.Join(err, log.Close())
+	}, nil
 }
 
 // rig is two clusters, c1 and c2, that tests share one after the other.
@@ -215,6 +242,7 @@ type rig struct {
 	shape      shape
 	clusters   []string
 	set        *set // what is installed
+	remove     func() ([]byte, error)
 }
 
 // needRig gives clusters of a shape, and makes them when there are none.
@@ -245,7 +273,12 @@ func needRig(t *testing.T, of shape) *rig {
 		if of.pods != "" {
 			name += "-pods"
 		}
-		r.dir, r.ours = filepath.Join("/var/tmp", name), true
+		r.dir = filepath.Join("/var/tmp", name)
+		var err error
+		if r.remove, err = removeAtEnd(r.dir); err != nil {
+			t.Fatal(err)
+		}
+		r.ours = true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
 			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--pods", of.pods, "--families", cmp.Or(of.families, "ipv4"),
 			"--cni", cmp.Or(of.cni, "bridge"), "--cni-bin", built.cni)
@@ -255,6 +288,10 @@ func needRig(t *testing.T, of shape) *rig {
 			}
 		}
 		up.Dir, up.Stderr = "../..", os.Stderr
+		// kubelab up ends with this process, before the clusters are taken down.
+		up.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		runtime.LockOSThread() // the signal comes as the thread ends
+		defer runtime.UnlockOSThread()
 		begun := time.Now()
 		if err := up.Run(); err != nil {
 			t.Fatalf("kubelab up: %v", err)

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -31,7 +32,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := closeOnExec()
+	if err == nil {
+		err = run(ctx, os.Args[1:])
+	}
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		os.Exit(failed.ExitCode()) // a command of the user's: it has told why
@@ -59,6 +63,15 @@ expose NODE [ADDRESS]     an address outside that leads there, in its Node's sta
 load [AGENT]              give all nodes another agent, or the tree's as it is now
 import ARCHIVE...         give all nodes images
 kubeconfig                print its path`
+
+// closeOnExec marks all inherited file descriptors but the standard ones. Machines outlive
+// kubelab, and would keep a caller's lock file locked or its pipe open.
+func closeOnExec() error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close inherited file descriptors on exec: %w", err)
+	}
+	return nil
+}
 
 func run(ctx context.Context, args []string) error {
 	dir, args, err := folder(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)
