@@ -167,3 +167,32 @@ func TestLabels(t *testing.T) {
 		shot(ctx, t, fmt.Sprintf("labels-%d", clusters))
 	}
 }
+
+// TestTracesFile: a file with traces alone shows where packets ended, also on paper.
+func TestTracesFile(t *testing.T) {
+	file, text := report(t, filepath.Join(root, "docs/clusterset.full.yaml"))
+	const hidden = `"hiddenViews":["change","trace","explain","follow"]`
+	const traces = `"hiddenViews":["map","matrix","findings","change","node","explain","follow"],"traces":{"traces":[{"outcome":"dropped",` +
+		`"first":{"cluster":"g1","node":"g1-gw","flow":{"ingress":{"protocol":"tcp","from":"10.7.2.5","to":"243.0.0.1:80"},"egress":{},"packets":3}}}],` +
+		`"nodes":[{"cluster":"g1","node":"g1-gw","packets":3,"passed":0,"seconds":10,"findings":[{"place":"rule <b>","text":"dropped by Calico","do":"admit it","packets":3}]}],` +
+		`"unreachable":[{"agent":"g2","error":"gone"}],"drawings":[{"width":300,"height":100,"about":"one path","bands":[{"x":5,"y":5,"w":200,"h":90}],` +
+		`"lines":[{"x1":20,"y1":10,"x2":20,"y2":40,"tone":"bad","arrow":true}],"boxes":[{"x":10,"y":40,"w":180,"h":40,"tone":"bad"}],` +
+		`"texts":[{"x":20,"y":60,"size":12,"tone":"bad","anchor":"start","text":"ended at rule <b>"}]}]}`
+	if !strings.Contains(text, hidden) {
+		t.Fatal("the file hides other views")
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(text, hidden, traces, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx := browser(t)
+	visit(ctx, t, "file://"+file)
+	until(ctx, t, patience, `document.querySelector('.lanes rect.bad.box') && document.querySelector('.lanes polygon.bad.tip') && document.querySelectorAll('#tabs a').length === 1`)
+	if said := eval[string](ctx, t, "document.getElementById('main').textContent"); !strings.Contains(said, "3 packets of the clusterset followed on 1 node in 10 s.") ||
+		!strings.Contains(said, "ended at rule <b>") || !strings.Contains(said, "no answer") || !strings.Contains(said, "admit it") {
+		t.Errorf("the page has %.600s", said)
+	}
+	shot(ctx, t, "report-traces")
+	accessible(ctx, t, "traces")
+	run(ctx, t, chromedp.Evaluate(`dispatchEvent(new Event('beforeprint'))`, nil))
+	until(ctx, t, patience, `document.querySelector('#paper rect.bad.box')`)
+}
