@@ -159,7 +159,7 @@ func (a *app) writeReport(r *ui.Snapshot, file, format string) error {
 // reportHides returns the parts of the page that a file cannot show: they need git or agents.
 func reportHides() []string { return []string{"change", "trace", "explain", "follow"} }
 
-// validationFindings returns findings of validation as those of the page.
+// validationFindings converts findings of validation for the page.
 func validationFindings(list diag.List) []ui.Finding {
 	var out []ui.Finding
 	for _, d := range list {
