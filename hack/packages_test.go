@@ -65,7 +65,7 @@ func TestPackages(t *testing.T) {
 	}
 
 	concurrent, sequential := list("..", "concurrent"), list("..", "sequential")
-	for _, name := range []string{"nodeagent", "nodeagent/kernel", "nodeagent/tunnel", "lab", "reconciler", "render"} {
+	for _, name := range []string{"nodeagent", "nodeagent/kernel", "lab", "reconciler", "render"} {
 		if !slices.Contains(concurrent, "hawser.dev/hawser/"+name) {
 			t.Errorf("%s starts goroutines, and is tested without -race", name)
 		}
