@@ -31,7 +31,7 @@ func away(err error) bool {
 	return err != nil && !errors.As(err, &blocked) && !errors.Is(err, converge.ErrConflict)
 }
 
-// each applies changes, several at once. Once the server is away the rest is not begun.
+// each applies changes, several at a time. If the server becomes unreachable, the rest is not attempted.
 func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
 	errs := make([]error, len(changes))
 	var wait sync.WaitGroup
@@ -45,7 +45,7 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 		mu.Unlock()
 		if err := ctx.Err(); err != nil || stop != nil {
 			<-free
-			errs[i] = converge.KeyError{Key: c.Key, Err: fmt.Errorf("not begun: %w", errors.Join(err, stop))}
+			errs[i] = converge.KeyError{Key: c.Key, Err: fmt.Errorf("not attempted: %w", errors.Join(err, stop))}
 			continue
 		}
 		wait.Go(func() {

@@ -160,7 +160,7 @@ func TestForeignAndEnding(t *testing.T) {
 	s.ending["going"] = true
 	g := newGateway(t, s, want)
 	r := g.report(t, "not all is told", func(r converge.Report) bool { return len(r.Failed) == 1 && len(r.Blocked) == 3 })
-	if have := r.Failed[0].Error(); have != "serviceimport sample/web: serviceimport sample/web exists and is not ours: it has no label app.kubernetes.io/managed-by=hawser" {
+	if have := r.Failed[0].Error(); have != "serviceimport sample/web: serviceimport sample/web already exists and is not managed by Hawser: it has no label app.kubernetes.io/managed-by=hawser" {
 		t.Errorf("failed: %s", have)
 	}
 	var blocked []string
