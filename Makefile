@@ -34,7 +34,7 @@ unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and 
 # One package after another, because some measure time. The programs under test are built
 # without -race.
 e2e: build ## scenarios over the built binaries with real packets, as root
-	@hack/test.sh -count=1 -p 1 -parallel 4 -timeout 40m ./e2e/...
+	@hack/test.sh -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
 
 e2e-vm: setup ## kernel WireGuard, ESP and VRF in QEMU; one job: VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null

@@ -73,11 +73,11 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestScripts runs every scenario, several at a time.
+// TestScripts runs all scenarios but those of TestOutages, several at a time.
 func TestScripts(t *testing.T) {
 	needs(t)
 	t.Parallel()
-	testscript.Run(t, params("testdata"))
+	testscript.Run(t, scenarios(t, false))
 }
 
 func params(dir string) testscript.Params {

@@ -51,5 +51,5 @@ cd "$1" && go build -trimpath -ldflags "-X main.version=$3" -o "$2/" ./cmd/hawse
 		env.Setenv("PATH", filepath.Join(dir, "present")+":"+env.Getenv("PATH"))
 		return nil
 	}
-	testscript.Run(t, p)
+	testscript.RunT(sequential{t}, p)
 }

@@ -33,7 +33,7 @@ sleep 1 # all goes on for a while over what there is now
 touch until
 wait $pids
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
-jq -c '.impact, .reach.lost' plan.json >&2
+jq -c '.impact, .access.removed' plan.json >&2
 while read -r name from target key datagrams; do
     said=$(sh said.sh "$key")
     # A busy machine holds everything up for a moment: what this program itself did not send

@@ -3,7 +3,7 @@
 key="(^|[^a-z0-9])$1([^a-z0-9]|\$)"
 jq -r --arg key "$key" '
   [(.impact.ends[] | {text: .what, may: (.may // false)}),
-   (.reach.lost[] | {text: ([.from, .to] | tostring), may: (.may // false)})]
+   (.access.removed[] | {text: ([.from, .to] | tostring), may: (.uncertain // false)})]
   | map(select(.text | test($key))) as $ends
   | if ($ends | length) > 0 then if all($ends[]; .may) then "may end" else "ends" end else empty end' plan.json | grep . ||
 jq -r --arg key "$key" '[.impact.stalls[] | select(.what | test($key)) | .at_most_ms // 30000]
