@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// Changes is access between clusters that one fabric adds or removes. It is about what gateways
-// forward, not about ready backends. A cluster needs no access to itself.
+// Changes is the access between clusters that a fabric adds and removes. It covers what gateways
+// forward, not whether backends are ready. A cluster needs no access to itself.
 type Changes struct {
 	Added   []Change `json:"added"`
 	Removed []Change `json:"removed"`
@@ -136,7 +136,7 @@ func (d *differ) compare(q comparison) []*delta {
 		}
 		path, gone := q.cause(from, after)
 		if alike > 1 && path == clusterPath(from) {
-			path, gone = "clusters", false // each cluster has its own line
+			path, gone = "clusters", false // one topology line per cluster
 		}
 		i := slices.IndexFunc(out, func(p *delta) bool { return p.path == path && p.added == after })
 		if i < 0 {

@@ -254,7 +254,7 @@ func (l *liveCheck) noAgentsReason(cluster string) string {
 	return text
 }
 
-// finding is the result of one check of a destination. The worst finding is that of the destination.
+// finding is the result of one check of a destination. The worst finding of a destination counts.
 type finding struct{ verdict, why string }
 
 var fine = finding{verdict: Delivered}

@@ -73,7 +73,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestScripts runs all scenarios but those of TestOutages, several at a time.
+// TestScripts runs all scenarios that TestOutages does not run, several at a time.
 func TestScripts(t *testing.T) {
 	needs(t)
 	t.Parallel()

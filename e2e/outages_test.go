@@ -24,8 +24,9 @@ func scenarios(t *testing.T, outages bool) testscript.Params {
 	return p
 }
 
-// TestOutages runs the scenarios that measure outages, one after another and beside no other test
-// of the package. Beside other labs, agents wait for a processor longer than the outages last.
+// TestOutages runs the scenarios that measure outages, one after another and while no other test
+// of the package runs. With other labs running, agents wait longer for a processor than the
+// outages last.
 func TestOutages(t *testing.T) {
 	needs(t)
 	p := scenarios(t, true)

@@ -92,7 +92,7 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	return s.read, s.readErr
 }
 
-// describeInterval is how often the page looks for another commit of unchanged files.
+// describeInterval is the time between two checks for a new commit of unchanged files.
 const describeInterval = 5 * time.Second
 
 func (s *uiSource) describe(ctx context.Context, file string) []string {

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// TestOwnChangesAreObservedAgain, once, whatever the stamp says of them; what somebody else does
-// is seen at once, and nothing is read while nothing happens.
+// TestOwnChangesAreObservedAgain checks that the engine reads once after its own changes, even if the
+// version stays, at once after changes of another writer, and never without a change.
 func TestOwnChangesAreObservedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestOwnChangesAreObservedAgain(t *testing.T) {
 	})
 }
 
-// unversionedWrites is a kind whose stamp does not change with its own changes.
+// unversionedWrites is a kind whose version does not change with its own writes.
 type unversionedWrites struct {
 	*convergetest.VersionedKind[item]
 	own int

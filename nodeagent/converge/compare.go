@@ -25,7 +25,7 @@ type observedCache[S diff.Spec] struct {
 	desired []S // of digest; nil if not stored
 }
 
-// observe reads the objects, unless the version of the kind is that of the cache.
+// observe reads the objects, unless the cache has the current version of the kind.
 func (s *stage[D, S]) observe(ctx context.Context) error {
 	version := ""
 	if k, ok := s.kind.(Versioned); ok {
@@ -70,8 +70,8 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 }
 
 // changedParts returns the desired and the observed objects that may differ. Usually most of
-// thousands are desired as in the last clean pass. The desired objects of that pass stand for
-// the observed ones, unless the kernel fills in fields.
+// thousands are desired as in the last clean pass. The desired objects of that pass then
+// replace the observed ones, unless the kernel fills in fields.
 func (s *stage[D, S]) changedParts(desired []S) (want, have []S) {
 	if _, ok := s.kind.(Normalizer[S]); ok || !s.cache.clean || s.cache.desired == nil {
 		return desired, s.cache.observed

@@ -132,7 +132,7 @@ func (k *Kind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
 	})
 }
 
-// VersionedKind gives a kind over the world that can tell whether anything changed.
+// VersionedKind returns a kind of the world whose version changes with every write.
 func (w *World[S]) VersionedKind(name string) *VersionedKind[S] {
 	return &VersionedKind[S]{Kind[S]{name: name, world: w}}
 }
@@ -140,7 +140,7 @@ func (w *World[S]) VersionedKind(name string) *VersionedKind[S] {
 // VersionedKind is a Kind that is a also converge.Versioned.
 type VersionedKind[S diff.Spec] struct{ Kind[S] }
 
-// Version gives the number of changes so far.
+// Version returns the number of changes so far.
 func (k *VersionedKind[S]) Version(context.Context) (string, error) {
 	k.world.mu.Lock()
 	defer k.world.mu.Unlock()
