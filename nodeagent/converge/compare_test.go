@@ -40,8 +40,7 @@ func things(n int) []thing {
 	return out
 }
 
-// TestNarrow demands the changes of the full comparison, whatever happened to
-// the list.
+// TestNarrow checks that the comparison of changed parts finds the changes of a full comparison.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	const size = 2000

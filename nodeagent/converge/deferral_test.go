@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// deferrer is a kind that waits for others.
+// deferrer is a kind with a write delay.
 type deferrer struct {
 	*convergetest.Kind[item]
 	patience time.Duration
@@ -62,7 +62,7 @@ func TestPatienceLeavesTheFirstTurn(t *testing.T) {
 	})
 }
 
-// TestPatienceOfTwoWhoDisagree has two writers that want different things for an hour.
+// TestPatienceOfTwoWhoDisagree runs two writers with different desired states for an hour.
 func TestPatienceOfTwoWhoDisagree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -61,8 +61,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestRunRests: two passes may follow one upon the other, but a stream of triggers
-// does not take more than half of the time.
+// TestRunRests checks that a second pass runs at once, and that a stream of triggers uses at most
+// half of the time.
 func TestRunRests(t *testing.T) {
 	t.Parallel()
 	for _, took := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 120 * time.Millisecond} {
@@ -101,7 +101,8 @@ func TestRunRests(t *testing.T) {
 	}
 }
 
-// TestRunDelaysDriftAfterOwnChanges: the events of its own changes are looked at once, and those of others at once.
+// TestRunDelaysDriftAfterOwnChanges checks that the drift events of own changes lead to one pass later,
+// and an event of another writer to a pass at once.
 func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// urgentRig is an engine whose second stage is urgent, and whose first one takes
-// a second for each change.
+// urgentRig is an engine with two stages. The first needs a second for each change, the second is
+// urgent.
 type urgentRig struct {
 	lower, upper *convergetest.World[item]
 	engine       *converge.Engine[state]
@@ -115,8 +115,8 @@ func TestUrgentRunsFirst(t *testing.T) {
 	})
 }
 
-// TestUrgentWaitsForFirstFullPass: what is urgent stands on what the first pass makes, so that one is
-// not interrupted. What an agent before left goes in the order of the stages then.
+// TestUrgentWaitsForFirstFullPass checks that nothing preempts the first full pass, because urgent
+// stages depend on it. Objects of the previous agent are deleted in the order of the stages.
 func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 	})
 }
 
-// TestUrgentFailureDuringFullPass: what an urgent pass leaves undone in the midst of a whole one is
-// in the report of that.
+// TestUrgentFailureDuringFullPass checks that the report of a full pass has the blocked changes of an
+// urgent pass that preempted it.
 func TestUrgentFailureDuringFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestUrgentFailureDuringFullPass(t *testing.T) {
 	})
 }
 
-// TestUrgentDelaysFullPass has one whole pass for urgent tokens that come close together and
-// for what they change, but what is wanted anew does not wait.
+// TestUrgentDelaysFullPass checks that one full pass follows several urgent passes and their drift
+// events, and that a trigger does not wait for it.
 func TestUrgentDelaysFullPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -207,7 +207,7 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 	}
 }
 
-// TestUrgentDoesNotStarveFullPasses has tokens all the time.
+// TestUrgentDoesNotStarveFullPasses sends urgent tokens all the time.
 func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 	})
 }
 
-// TestEmptyUrgentStateDeletesNothing has an urgent source that asks for nothing.
+// TestEmptyUrgentStateDeletesNothing has an urgent source with an empty desired state.
 func TestEmptyUrgentStateDeletesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,15 +263,15 @@ func TestEmptyUrgentStateDeletesNothing(t *testing.T) {
 	})
 }
 
-// singleBatches is a kind that makes each change for itself.
+// singleBatches is a kind whose batches have one change each.
 type singleBatches struct{ *convergetest.Kind[item] }
 
 func (singleBatches) Batches(changes []diff.Change[item]) [][]diff.Change[item] {
 	return slices.Collect(slices.Chunk(changes, 1))
 }
 
-// TestUrgentBetweenBatches: what is urgent waits for one piece of a stage's changes, and the
-// other pieces are made after it.
+// TestUrgentBetweenBatches checks that an urgent pass runs after the current batch of a stage, before
+// the other batches.
 func TestUrgentBetweenBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// slow is a kind that takes a while to read.
+// slow is a kind whose Observe takes 100 ms.
 type slow struct{ *convergetest.Kind[item] }
 
 func (k slow) Observe(ctx context.Context) ([]item, error) {
@@ -21,8 +21,8 @@ func (k slow) Observe(ctx context.Context) ([]item, error) {
 	return k.Kind.Observe(ctx)
 }
 
-// TestVerifyOnlyPassStopsEarly has something wanted anew while a pass only looks, which makes way, but
-// not again and again.
+// TestVerifyOnlyPassStopsEarly checks that a trigger stops a verify-only pass, and that this happens a
+// limited number of times in a row.
 func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	t.Parallel()
 	for _, anew := range []bool{false, true} {
@@ -33,7 +33,7 @@ func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	}
 }
 
-// TestRepairCountsAsDrift: the events of a repair do not keep it from being counted as one.
+// TestRepairCountsAsDrift checks that a repair counts as drift although its own events trigger a pass.
 func TestRepairCountsAsDrift(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
