@@ -19,13 +19,13 @@ import (
 
 // Peer is a gateway of another cluster and the tunnel that the pair should have.
 type Peer struct {
-	Name string // cluster/gateway
-	Want Tunnel
-	Keys Keys
+	Name string `json:"Name"` // cluster/gateway
+	Want Tunnel `json:"Want"`
+	Keys Keys   `json:"Keys"`
 	// Secondary: both ends should go over the secondary tunnel for now; see Pair.Secondary
-	Secondary bool
-	Source    netip.Addr // own tunnel address
-	Addr      netip.Addr // the peer's, same family
+	Secondary bool       `json:"Secondary"`
+	Source    netip.Addr `json:"Source"` // own tunnel address
+	Addr      netip.Addr `json:"Addr"`   // the peer's, same family
 }
 
 // Applied is what the kernel has for one pair.

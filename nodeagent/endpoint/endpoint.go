@@ -20,28 +20,29 @@ import (
 
 // Remote is a gateway of another cluster with its candidates.
 type Remote struct {
-	Name       string            // cluster/gateway
-	Candidates []model.Candidate // best first; none = it dials in
+	Name       string            `json:"Name"`       // cluster/gateway
+	Candidates []model.Candidate `json:"Candidates"` // best first; none = it dials in
 	// Leads says that this end looks for a better place while the link is up. Where
 	// both ends send the same way only one does, or two that prefer different ways
 	// would take turns.
-	Leads bool
+	Leads bool `json:"Leads"`
 	// Asks says that the other end can be asked while the link is down, too. Otherwise
 	// candidates are tried with the link itself then, one after the other.
-	Asks bool
+	Asks bool `json:"Asks"`
 	// Secondary says that a move ends the link for a moment, as it is made anew. So one that
 	// is up goes to a better place over a secondary tunnel, and one that seems to be down
 	// stays where it is as long as the other end answers there.
-	Secondary bool
+	Secondary bool `json:"Secondary"`
 }
 
 // Seen is what is known of a link now.
 type Seen struct {
-	Alive bool           // probes get through
-	At    netip.AddrPort // where its packets come from, counted as in model.Candidate; invalid = not known
+	Alive bool           `json:"Alive"` // probes get through
+	At    netip.AddrPort `json:"At"`    // where its packets come from, counted as in model.Candidate; invalid = not known
 	// How far it has gone over to a secondary tunnel: this end sends over it, and there is
 	// no other any more.
-	Begun, Alone bool
+	Begun bool `json:"Begun"`
+	Alone bool `json:"Alone"`
 }
 
 // Ask is a question to send: does the gateway answer there?

@@ -18,8 +18,8 @@ import (
 
 // Peer names a gateway.
 type Peer struct {
-	Cluster string
-	Gateway string
+	Cluster string `json:"Cluster"`
+	Gateway string `json:"Gateway"`
 }
 
 // String gives cluster/gateway.
@@ -28,15 +28,15 @@ func (p Peer) String() string { return p.Cluster + "/" + p.Gateway }
 // Target is one gateway to probe. Two targets are the same when all fields are
 // equal; a target that stays in the set keeps its state.
 type Target struct {
-	Peer Peer
+	Peer Peer `json:"Peer"`
 	// Source is the local address of the probes: the own tunnel address for a
 	// gateway of another cluster, the node's own address for one of this cluster.
-	Source netip.Addr
+	Source netip.Addr `json:"Source"`
 	// Addr is the peer's tunnel address, or its node's own address.
-	Addr netip.Addr
+	Addr netip.Addr `json:"Addr"`
 	// Device binds the probes to an interface: desired.NodeLink for gateways of
 	// this cluster, empty for tunnels.
-	Device string
+	Device string `json:"Device"`
 }
 
 // Listen is a place where probes are answered: the own tunnel address, or the
@@ -66,31 +66,31 @@ type Config struct {
 
 // Link is what is known of one target. The counters cover the last window of probes.
 type Link struct {
-	Target Target
-	State  string    // status.Connecting, Connected or Disconnected
-	Since  time.Time // of State
+	Target Target    `json:"Target"`
+	State  string    `json:"State"` // status.Connecting, Connected or Disconnected
+	Since  time.Time `json:"Since"` // of State
 	// Answered is when the last probe was sent that was answered; zero = none yet,
 	// or longer ago than the window.
-	Answered time.Time
-	RTT      *status.RTT // nil while no probe of the window was answered
-	Loss     float64     // 0..1 of the window
+	Answered time.Time   `json:"Answered"`
+	RTT      *status.RTT `json:"RTT"`  // nil while no probe of the window was answered
+	Loss     float64     `json:"Loss"` // 0..1 of the window
 	// Rank is how fit the link is; Why says what keeps it from being Good, and is
 	// empty when nothing does.
-	Rank Rank
-	Why  string
+	Rank Rank   `json:"Rank"`
+	Why  string `json:"Why"`
 	// Falls counts how often the link died within the last minute. A link that
 	// fell too often is Unsteady until Held, which is zero otherwise.
-	Falls int
-	Held  time.Time
+	Falls int       `json:"Falls"`
+	Held  time.Time `json:"Held"`
 	// Standby is true while neither end uses the link, so that it may be probed
 	// less often.
-	Standby bool
+	Standby bool `json:"Standby"`
 	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
-	LeastRTT time.Duration
+	LeastRTT time.Duration `json:"LeastRTT"`
 	// Initial is true for a target of the first set that has not answered yet and
 	// is not dead yet: an agent that starts takes its links as alive until they
 	// prove dead, so that a restart moves nothing. New tunnels have to prove alive.
-	Initial bool
+	Initial bool `json:"Initial"`
 
 	// What the gateway at the other end says: of its own links, when it is one of
 	// this cluster (nil = nothing yet), and of this link.

@@ -19,30 +19,30 @@ const AddressesAnnotation = "hawser.dev/addresses"
 
 // Export is one ServiceExport of this cluster and what its Service says.
 type Export struct {
-	Namespace  string
-	Name       string
-	UID        string
-	Created    time.Time // of the ServiceExport, whole seconds
-	Generation int64
+	Namespace  string    `json:"Namespace"`
+	Name       string    `json:"Name"`
+	UID        string    `json:"UID"`
+	Created    time.Time `json:"Created"` // of the ServiceExport, whole seconds
+	Generation int64     `json:"Generation"`
 	// Labels and Annotations are those that the ServiceExport exports.
-	Labels      map[string]string
-	Annotations map[string]string
-	Addrs       []netip.Addr  // of AddressesAnnotation, at most one a family
-	Hosts       []fabric.Host // of the same, sorted by name
-	Vouched     bool          // its status says the same as the annotation: see Vouches
-	Service     *Service      // nil = there is none of this name
+	Labels      map[string]string `json:"Labels"`
+	Annotations map[string]string `json:"Annotations"`
+	Addrs       []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
+	Hosts       []fabric.Host     `json:"Hosts"`   // of the same, sorted by name
+	Vouched     bool              `json:"Vouched"` // its status says the same as the annotation: see Vouches
+	Service     *Service          `json:"Service"` // nil = there is none of this name
 }
 
 // Service is what an import takes from a Service.
 type Service struct {
-	Type                  string // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
-	Headless              bool
-	Ports                 []Port
-	Families              []int  // 4, 6; in the order of the Service
-	Affinity              string // ClientIP or empty
-	AffinitySeconds       int    // of ClientIP; 0 = Kubernetes' default
-	InternalTrafficPolicy string
-	TrafficDistribution   string
+	Type                  string `json:"Type"` // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
+	Headless              bool   `json:"Headless"`
+	Ports                 []Port `json:"Ports"`
+	Families              []int  `json:"Families"`        // 4, 6; in the order of the Service
+	Affinity              string `json:"Affinity"`        // ClientIP or empty
+	AffinitySeconds       int    `json:"AffinitySeconds"` // of ClientIP; 0 = Kubernetes' default
+	InternalTrafficPolicy string `json:"InternalTrafficPolicy"`
+	TrafficDistribution   string `json:"TrafficDistribution"`
 }
 
 // Port is one port of an offer or an import.
@@ -71,65 +71,65 @@ type Offer struct {
 
 // Import is one ServiceImport, as it is or as it should be.
 type Import struct {
-	Namespace string
-	Name      string
-	Created   time.Time // of the object as it is; zero in what should be
+	Namespace string    `json:"Namespace"`
+	Name      string    `json:"Name"`
+	Created   time.Time `json:"Created"` // of the object as it is; zero in what should be
 	// Taken says that the object which stands there has not our mark. Of what it says
 	// nothing counts but IPs: those that it had as long as it was ours.
-	Taken                 bool
-	Type                  string // fabric.ClusterSetIP | fabric.Headless
-	IPs                   []netip.Addr
-	Families              []int // 4, 6; as IPs, and set for Headless too
-	Ports                 []Port
-	Affinity              string
-	AffinitySeconds       int
-	InternalTrafficPolicy string
-	TrafficDistribution   string
-	Labels                map[string]string
-	Annotations           map[string]string
-	Clusters              []string // that export it, sorted
-	Conditions            []Condition
+	Taken                 bool              `json:"Taken"`
+	Type                  string            `json:"Type"` // fabric.ClusterSetIP | fabric.Headless
+	IPs                   []netip.Addr      `json:"IPs"`
+	Families              []int             `json:"Families"` // 4, 6; as IPs, and set for Headless too
+	Ports                 []Port            `json:"Ports"`
+	Affinity              string            `json:"Affinity"`
+	AffinitySeconds       int               `json:"AffinitySeconds"`
+	InternalTrafficPolicy string            `json:"InternalTrafficPolicy"`
+	TrafficDistribution   string            `json:"TrafficDistribution"`
+	Labels                map[string]string `json:"Labels"`
+	Annotations           map[string]string `json:"Annotations"`
+	Clusters              []string          `json:"Clusters"` // that export it, sorted
+	Conditions            []Condition       `json:"Conditions"`
 }
 
 // Slice is one EndpointSlice of an import: the endpoints of one source cluster in
 // one family that have the same ports.
 type Slice struct {
-	Namespace string
-	Name      string
-	Import    string // name of the import
-	Cluster   string // the source
-	Family    int    // 4 | 6
-	Ports     []Port
-	Endpoints []Endpoint // sorted by address
+	Namespace string     `json:"Namespace"`
+	Name      string     `json:"Name"`
+	Import    string     `json:"Import"`  // name of the import
+	Cluster   string     `json:"Cluster"` // the source
+	Family    int        `json:"Family"`  // 4 | 6
+	Ports     []Port     `json:"Ports"`
+	Endpoints []Endpoint `json:"Endpoints"` // sorted by address
 }
 
 // Endpoint is one endpoint, at the address by which this cluster reaches it. It is ready
 // unless it terminates.
 type Endpoint struct {
-	Addr     netip.Addr
-	Hostname string
+	Addr     netip.Addr `json:"Addr"`
+	Hostname string     `json:"Hostname"`
 	// Terminating means that all endpoints behind the address terminate and serve.
-	Terminating bool
+	Terminating bool `json:"Terminating"`
 }
 
 // Condition is one condition of a ServiceExport or a ServiceImport. When it
 // changed is known to who writes it.
 type Condition struct {
-	Type    string
-	Status  string // True | False | Unknown
-	Reason  string
-	Message string
+	Type    string `json:"Type"`
+	Status  string `json:"Status"` // True | False | Unknown
+	Reason  string `json:"Reason"`
+	Message string `json:"Message"`
 }
 
 // Status is what a ServiceExport of this cluster should show.
 type Status struct {
-	Namespace  string
-	Name       string
-	UID        string
-	Generation int64
-	Addrs      []netip.Addr  // for AddressesAnnotation; none for Headless, and for exports that only the topology can make
-	Hosts      []fabric.Host // for the same, of a headless one
-	Conditions []Condition
+	Namespace  string        `json:"Namespace"`
+	Name       string        `json:"Name"`
+	UID        string        `json:"UID"`
+	Generation int64         `json:"Generation"`
+	Addrs      []netip.Addr  `json:"Addrs"` // for AddressesAnnotation; none for Headless, and for exports that only the topology can make
+	Hosts      []fabric.Host `json:"Hosts"` // for the same, of a headless one
+	Conditions []Condition   `json:"Conditions"`
 }
 
 // State is all that should stand in this cluster's API.

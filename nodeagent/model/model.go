@@ -16,20 +16,20 @@ import (
 
 // Facts is what only this cluster knows: from the Kubernetes API or from files.
 type Facts struct {
-	Nodes    []Node
-	Pods     []Pod // only those that an egress rule or a headless export may need
-	Services []Service
+	Nodes    []Node    `json:"Nodes"`
+	Pods     []Pod     `json:"Pods"` // only those that an egress rule or a headless export may need
+	Services []Service `json:"Services"`
 	// Exports are the ServiceExports of this cluster, Imports the ServiceImports as
 	// they are, both sorted by namespace/name; none without a Kubernetes API.
-	Exports []mcs.Export `json:",omitempty"`
-	Imports []mcs.Import `json:",omitempty"`
+	Exports []mcs.Export `json:"Exports,omitempty"`
+	Imports []mcs.Import `json:"Imports,omitempty"`
 	// Namespaces are all of this cluster, sorted: an import stands where its namespace
 	// exists. Only those that some export names.
-	Namespaces []string `json:",omitempty"`
+	Namespaces []string `json:"Namespaces,omitempty"`
 	// Recorded says that Exports, Imports and Namespaces are those of a Kubernetes
 	// API, which keeps the addresses that were given: only those are used. Without it
 	// nothing can be written down, and every node gives the same addresses by itself.
-	Recorded bool `json:",omitempty"`
+	Recorded bool `json:"Recorded,omitempty"`
 }
 
 // GatewayService gives the Service by which a gateway is found; nil = there is none.
@@ -45,43 +45,43 @@ func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
 
 // Node is one node of this cluster.
 type Node struct {
-	Name     string
-	Addrs    []netip.Addr   // InternalIPs, at most one a family
-	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one a family
-	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
+	Name     string         `json:"Name"`
+	Addrs    []netip.Addr   `json:"Addrs"`              // InternalIPs, at most one a family
+	External []netip.Addr   `json:"External,omitempty"` // ExternalIPs, at most one a family
+	PodCIDRs []netip.Prefix `json:"PodCIDRs"`           // of this node; empty when the CNI does not say
 	// Unprotected reports that the cluster has HawserNodes, and this node has no
 	// report that the agent's rules are in place since the node booted.
-	Unprotected bool `json:",omitempty"`
+	Unprotected bool `json:"Unprotected,omitempty"`
 	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
 	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
-	Labels map[string]string `json:",omitempty"`
-	Away   string            `json:",omitempty"`
+	Labels map[string]string `json:"Labels,omitempty"`
+	Away   string            `json:"Away,omitempty"`
 }
 
 // Pod is one pod of this cluster.
 type Pod struct {
-	Namespace   string
-	Name        string
-	Node        string
-	Labels      map[string]string
-	Addrs       []netip.Addr
-	HostNetwork bool
+	Namespace   string            `json:"Namespace"`
+	Name        string            `json:"Name"`
+	Node        string            `json:"Node"`
+	Labels      map[string]string `json:"Labels"`
+	Addrs       []netip.Addr      `json:"Addrs"`
+	HostNetwork bool              `json:"HostNetwork"`
 }
 
 // Service is a service of this cluster and its endpoints.
 type Service struct {
-	Namespace  string
-	Name       string
-	ClusterIPs []netip.Addr // none for headless
-	Ports      []ServicePort
-	Endpoints  []Endpoint
+	Namespace  string        `json:"Namespace"`
+	Name       string        `json:"Name"`
+	ClusterIPs []netip.Addr  `json:"ClusterIPs"` // none for headless
+	Ports      []ServicePort `json:"Ports"`
+	Endpoints  []Endpoint    `json:"Endpoints"`
 	// ExternalName means that the Service is of that type: it has no endpoints.
-	ExternalName bool `json:",omitempty"`
+	ExternalName bool `json:"ExternalName,omitempty"`
 	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
-	Unsupported []string `json:",omitempty"`
+	Unsupported []string `json:"Unsupported,omitempty"`
 	// Balancers are the addresses and names that a load balancer gave to it, as they stand
 	// in its status.
-	Balancers []string `json:",omitempty"`
+	Balancers []string `json:"Balancers,omitempty"`
 }
 
 // Balanced gives the addresses of the service's load balancer; resolved are those of names
@@ -100,51 +100,51 @@ func (s *Service) Balanced(resolved map[string][]netip.Addr) []netip.Addr {
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	Name     string
-	Protocol string // TCP | UDP
-	Port     int
+	Name     string `json:"Name"`
+	Protocol string `json:"Protocol"` // TCP | UDP
+	Port     int    `json:"Port"`
 }
 
 // Endpoint is one backend of a service.
 type Endpoint struct {
-	Addrs    []netip.Addr
-	Hostname string // the name of its DNS record; empty when it has none
-	Pod      string // pod name in the service's namespace; empty when it is no pod
-	Node     string
-	Ready    bool
+	Addrs    []netip.Addr `json:"Addrs"`
+	Hostname string       `json:"Hostname"` // the name of its DNS record; empty when it has none
+	Pod      string       `json:"Pod"`      // pod name in the service's namespace; empty when it is no pod
+	Node     string       `json:"Node"`
+	Ready    bool         `json:"Ready"`
 	// Terminating means that the endpoint is not ready, terminates and still serves. It gets
 	// connections while no endpoint of the port is ready, as in kube-proxy (KEP-1669).
-	Terminating bool `json:",omitempty"`
+	Terminating bool `json:"Terminating,omitempty"`
 	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
 	// the port on the endpoint.
-	Ports map[string]int
+	Ports map[string]int `json:"Ports"`
 }
 
 // Local is what the agent sees on its own host.
 type Local struct {
-	UnderlayMTU int // bytes, of the interface that holds the node's address
+	UnderlayMTU int `json:"UnderlayMTU"` // bytes, of the interface that holds the node's address
 	// NoIPv6 says that IPv6 is switched off on this host.
-	NoIPv6    bool
-	KernelESP bool // the kernel encrypts ESP
+	NoIPv6    bool `json:"NoIPv6"`
+	KernelESP bool `json:"KernelESP"` // the kernel encrypts ESP
 	// NoConnLimit says that nftables of this kernel cannot count connections.
-	NoConnLimit bool
+	NoConnLimit bool `json:"NoConnLimit"`
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
-	HostSource []netip.Addr
+	HostSource []netip.Addr `json:"HostSource"`
 	// PodRoutes are prefixes of this node's Node.spec.podCIDRs to which the kernel has routes on
 	// a link, and which the cluster's podCIDRs do not hold: the CNI puts pods there.
-	PodRoutes []netip.Prefix `json:",omitempty"`
+	PodRoutes []netip.Prefix `json:"PodRoutes,omitempty"`
 	// Networks are those that the node is connected to and that overlap prefixes of other
 	// clusters, sorted by prefix and link.
-	Networks []Network `json:",omitempty"`
+	Networks []Network `json:"Networks,omitempty"`
 	// ForeignRules describe routing rules of other programs that take packets for other
 	// clusters before Hawser's rules.
-	ForeignRules []string `json:",omitempty"`
+	ForeignRules []string `json:"ForeignRules,omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
-	Resolved map[string][]netip.Addr
+	Resolved map[string][]netip.Addr `json:"Resolved"`
 	// Found are the endpoints that other clusters found for their gateways, by
 	// cluster/gateway.
-	Found map[string][]Found `json:",omitempty"`
+	Found map[string][]Found `json:"Found,omitempty"`
 	// RemoteEndpoints says where gateways with several candidates are reached, by
 	// cluster/gateway. One that is missing is reached at its first endpoint.
 	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
@@ -158,40 +158,40 @@ type Network struct {
 
 // RemoteEndpoint is where a remote gateway is reached, as far as was found out.
 type RemoteEndpoint struct {
-	Addr netip.AddrPort // the port is the one that its ports count from; invalid = not known
+	Addr netip.AddrPort `json:"Addr"` // the port is the one that its ports count from; invalid = not known
 	// Dial counts how often it was decided to go there. While it stays, a place
 	// that the driver learned since counts.
-	Dial int
+	Dial int `json:"Dial"`
 	// Next is a better place at which a tunnel beside the one in use is proved first;
 	// invalid = none.
-	Next netip.AddrPort
+	Next netip.AddrPort `json:"Next"`
 }
 
 // Path is the link that carries the traffic between this cluster and a remote one.
 type Path struct {
-	Local  string // gateway of this cluster
-	Remote string // gateway of the remote cluster, or of Via
+	Local  string `json:"Local"`  // gateway of this cluster
+	Remote string `json:"Remote"` // gateway of the remote cluster, or of Via
 	// Via is the cluster that passes the traffic on, which is the next one on the
 	// way; empty = the link leads to the remote cluster itself.
-	Via string
+	Via string `json:"Via"`
 	// Down says that no probe gets through on any link to the cluster, or none did a
 	// moment ago: traffic for it still takes this one, but clusterset addresses use
 	// other clusters as long as there are any.
-	Down bool
+	Down bool `json:"Down"`
 	// MTU is what the link carries, in bytes, where that is less than its device
 	// does; 0 = as much as the device.
-	MTU int
+	MTU int `json:"MTU"`
 }
 
 // Tunnel is what two tunnels of one pair of gateways differ in. All else is as the
 // fabric says now.
 type Tunnel struct {
-	Driver string
-	// Own and Remote are the ports from which those of either end count; 0 = as the
-	// fabric says.
-	Own, Remote int
-	Alt         bool // see driver.Remote
-	Epoch       int  // of the keys; 0 = as the fabric says, or the driver has none
+	Driver string `json:"Driver"`
+	// Own and Remote are the base ports of both ends; 0 = those of the fabric.
+	Own    int  `json:"Own"`
+	Remote int  `json:"Remote"`
+	Alt    bool `json:"Alt"`   // see driver.Remote
+	Epoch  int  `json:"Epoch"` // of the keys; 0 = as the fabric says, or the driver has none
 }
 
 // Live is a remote cluster's live export state, as its agents publish it.
@@ -275,8 +275,8 @@ type LiveHost struct {
 
 // Candidate is one place where a gateway may be reached.
 type Candidate struct {
-	Text string         // the endpoint, as the topology writes it
-	Addr netip.AddrPort // the port is the one that the gateway's ports count from
+	Text string         `json:"Text"` // the endpoint, as the topology writes it
+	Addr netip.AddrPort `json:"Addr"` // the port is the one that the gateway's ports count from
 }
 
 // Until gives what may be said as long as a node carries what l says, and is about to

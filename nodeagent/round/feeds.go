@@ -13,11 +13,11 @@ import (
 // Feeds is whom this node hears and who may hear it. It follows from fabric,
 // keys, facts and paths alone.
 type Feeds struct {
-	Identity feed.Identity
-	Follow   []feed.Peer  // whom to subscribe to
-	Allow    []feed.Peer  // who may subscribe
-	Nodes    []netip.Addr // of this cluster, who may subscribe without a key
-	Listen   []feed.Listen
+	Identity feed.Identity `json:"Identity"`
+	Follow   []feed.Peer   `json:"Follow"` // whom to subscribe to
+	Allow    []feed.Peer   `json:"Allow"`  // who may subscribe
+	Nodes    []netip.Addr  `json:"Nodes"`  // of this cluster, who may subscribe without a key
+	Listen   []feed.Listen `json:"Listen"`
 }
 
 // feedsOf decides: a gateway hears each cluster whose chosen link it holds, from

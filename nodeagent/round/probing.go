@@ -13,11 +13,11 @@ import (
 
 // Probing is what the prober should do. It follows from fabric and facts alone.
 type Probing struct {
-	Gateway  string         // this node's gateway name; empty when it is none
-	Others   [][]netip.Addr // nodes of this cluster besides this one, each with its addresses
-	Targets  []health.Target
-	Listen   []health.Listen
-	Settings health.Settings
+	Gateway  string          `json:"Gateway"` // this node's gateway name; empty when it is none
+	Others   [][]netip.Addr  `json:"Others"`  // nodes of this cluster besides this one, each with its addresses
+	Targets  []health.Target `json:"Targets"`
+	Listen   []health.Listen `json:"Listen"`
+	Settings health.Settings `json:"Settings"`
 }
 
 // probesOf decides whom this node probes: a gateway probes the gateways of all

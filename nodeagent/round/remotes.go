@@ -15,11 +15,11 @@ import (
 // Remote is a gateway of another cluster to which this node has a link.
 type Remote struct {
 	endpoint.Remote
-	Driver    string
-	Endpoints int // in the topology
+	Driver    string `json:"Driver"`
+	Endpoints int    `json:"Endpoints"` // in the topology
 	// Choice says that there are several endpoints, or a name, which may come to stand
 	// for another address: where it is reached is searched for.
-	Choice bool
+	Choice bool `json:"Choice"`
 }
 
 // asked is what remotes are made from.

@@ -34,37 +34,38 @@ import (
 
 // Observed is what an agent sees at one moment.
 type Observed struct {
-	Cluster, Node string // its own
+	Cluster string `json:"Cluster"` // of this node
+	Node    string `json:"Node"`
 	// Stale is how long counts what a cluster said that is not heard any more.
-	Stale time.Duration
+	Stale time.Duration `json:"Stale"`
 	// Fabric, keys and facts are those in force; Digest is that of the fabric.
-	Fabric *fabric.Fabric
-	Digest string
-	Keys   *fabric.Keys `json:"-"`
-	Facts  model.Facts
-	Local  model.Local // but for RemoteEndpoints
-	Peers  Peers
+	Fabric *fabric.Fabric `json:"Fabric"`
+	Digest string         `json:"Digest"`
+	Keys   *fabric.Keys   `json:"-"`
+	Facts  model.Facts    `json:"Facts"`
+	Local  model.Local    `json:"Local"` // but for RemoteEndpoints
+	Peers  Peers          `json:"Peers"`
 }
 
 // Peers is what the parts see that talk to other agents.
 type Peers struct {
-	Aim    *Aim // what they looked at; nil = nothing yet
-	Links  health.Snapshot
-	Live   map[string]model.Live // by remote cluster, as in project.Input
-	Narrow map[string]int        // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
+	Aim    *Aim                  `json:"Aim"` // what they looked at; nil = nothing yet
+	Links  health.Snapshot       `json:"Links"`
+	Live   map[string]model.Live `json:"Live"`   // by remote cluster, as in project.Input
+	Narrow map[string]int        `json:"Narrow"` // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
-	Tunnels map[string][]change.Tunnel
+	Tunnels map[string][]change.Tunnel `json:"Tunnels"`
 	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
 	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
 	// Seen is from where what those of them sends arrives that want to know.
-	Seen found.Seen
+	Seen found.Seen `json:"Seen"`
 }
 
 // Aim is what the parts that talk to other agents should look at.
 type Aim struct {
-	Probing Probing
-	Pairs   []change.Peer // each with the tunnel that it should have
-	Remotes []Remote
+	Probing Probing       `json:"Probing"`
+	Pairs   []change.Peer `json:"Pairs"` // each with the tunnel that it should have
+	Remotes []Remote      `json:"Remotes"`
 }
 
 // Self names this node's gateway as cluster/gateway; empty when it is none.

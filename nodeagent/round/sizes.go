@@ -10,9 +10,9 @@ import (
 
 // Sizes is what is probed with packets as large as the tunnels should carry.
 type Sizes struct {
-	Self   string // this gateway, cluster/gateway; empty = this node is none
-	Listen []netip.Addr
-	Links  []pathmtu.Link
+	Self   string         `json:"Self"` // this gateway, cluster/gateway; empty = this node is none
+	Listen []netip.Addr   `json:"Listen"`
+	Links  []pathmtu.Link `json:"Links"`
 }
 
 // sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
