@@ -49,7 +49,7 @@ func clusterNames(a, b *Set) []string {
 // leave do not change the signatures of others.
 func groupSignatures(s, other *Set) map[string]string {
 	components := map[string]string{}
-	for _, members := range s.graph.Groups() {
+	for _, members := range s.graph.Components() {
 		name := members[0]
 		if i := slices.IndexFunc(members, func(member string) bool { return other.model.Cluster(member) != nil }); i >= 0 {
 			name = members[i]
@@ -64,7 +64,7 @@ func groupSignatures(s, other *Set) map[string]string {
 	for i := range clusters {
 		c := &clusters[i]
 		text := fmt.Sprintf("%s %t %t %t %t %t %s", components[c.Name], len(c.Gateways) > 0, c.Has(4), c.Has(6),
-			c.Hides(4), c.Hides(6), c.EgressMode)
+			c.IsGlobalnet(4), c.IsGlobalnet(6), c.EgressMode)
 		if unique[c.Name] {
 			text += " " + c.Name
 		}

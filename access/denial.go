@@ -51,7 +51,7 @@ func (s *Set) deniedPath(from, cluster string) (denial, bool) {
 // deniedExport is why a cluster cannot reach another cluster's part of an export.
 func (s *Set) deniedExport(e *fabric.Export, from, cluster string, port fabric.Port) denial {
 	path := exportPath(e.ID())
-	if e.Part(cluster) == nil {
+	if e.ClusterPart(cluster) == nil {
 		return denial{path: path + ".clusters[" + cluster + "]", why: fmt.Sprintf("%s is not exported by %s", e.ID(), cluster)}
 	}
 	if d, denied := s.deniedPath(from, cluster); denied {
@@ -87,7 +87,7 @@ func (s *Set) deniedAddress(from, cluster string, a netip.Addr) denial {
 	case slices.ContainsFunc(c.GlobalCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return denial{path: path, why: fmt.Sprintf("no export has %s: pods behind it get answers only", a),
 			line: Line{Path: path, Text: "global block of " + cluster}}
-	case c.Hides(fabric.Family(a)):
+	case c.IsGlobalnet(fabric.Family(a)):
 		d := denial{path: path, why: fmt.Sprintf("%s is hidden behind the global block of %s: ask for an export", a, cluster),
 			line: Line{Path: path, Text: cluster + " hides its own addresses behind its global block"}}
 		if slices.ContainsFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), func(p netip.Prefix) bool { return p.Contains(a) }) {

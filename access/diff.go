@@ -298,7 +298,7 @@ func (d *differ) export(before, after *fabric.Export) {
 						return exportCause(d.before, before, after, from, cluster, port), false
 					}
 					_, left := d.after.deniedCluster(cluster, from)
-					gone := left || after == nil || after.Part(cluster) == nil
+					gone := left || after == nil || after.ClusterPart(cluster) == nil
 					return exportCause(d.after, after, before, from, cluster, port), gone
 				},
 			})...)
@@ -401,7 +401,7 @@ func mayExport(d *fabric.DynamicExports, pattern string) (all bool, only []strin
 	if !d.Matches(pattern) {
 		return false, nil
 	}
-	only, restricted := d.Restricted(pattern)
+	only, restricted := d.AllowedClusters(pattern)
 	return !restricted, only
 }
 
@@ -452,5 +452,5 @@ func ownPrefixes(c *fabric.Cluster) []netip.Prefix {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs),
-		func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
+		func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

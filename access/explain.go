@@ -71,7 +71,7 @@ func (q *query) toExport() error {
 		return err
 	}
 	q.line(path, "the export")
-	if q.to.Cluster != "" && q.export.Part(q.to.Cluster) == nil {
+	if q.to.Cluster != "" && q.export.ClusterPart(q.to.Cluster) == nil {
 		d := q.deniedExport(q.export, q.from.Cluster, q.to.Cluster, q.port)
 		q.answer.Why, q.answer.DecidedBy = d.why, d.path
 		names := make([]string, len(q.export.Clusters))
@@ -201,7 +201,7 @@ func (q *query) deny(t *Destination, d denial) {
 func (q *query) tracePackets(t *Destination, target *reach.Target) bool {
 	arrived := false
 	for src, path := range target.Paths(q.from.Cluster, q.clientAddrs(), t.Requested, q.port) {
-		if !path.Arrives() {
+		if !path.Delivered() {
 			continue
 		}
 		arrived = true
@@ -231,7 +231,7 @@ func (q *query) clientAddrs() []netip.Addr {
 		}
 		return out
 	}
-	return reach.SomePod(q.own)
+	return reach.SamplePod(q.own)
 }
 
 // addSources adds the addresses in the other cluster of a client with the address src.
@@ -293,8 +293,8 @@ func (q *query) links(to string) []Link {
 		if local, remote, ok := q.PreferredLink(at, next); ok {
 			l.From, l.To = at+"/"+local, next+"/"+remote
 			for name, g := range map[string]*fabric.Gateway{l.From: q.model.Cluster(at).Gateway(local), l.To: q.model.Cluster(next).Gateway(remote)} {
-				if g != nil && g.Picked() {
-					put(&l.NodeSelectors, name, g.Where())
+				if g != nil && g.HasNodeSelector() {
+					put(&l.NodeSelectors, name, g.NodeText())
 				}
 			}
 		}

@@ -372,8 +372,8 @@ func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
 		for _, s := range l.senders(at, len(been) > 1) {
 			if p := pathTo(s, cluster); p != nil && (next == "" || p.Rank != status.Ranks()[0]) {
 				next = p.Cluster
-				if len(p.Through) > 0 {
-					next = p.Through[0]
+				if len(p.Transit) > 0 {
+					next = p.Transit[0]
 				}
 			}
 		}
@@ -462,7 +462,7 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 	hold := func(k *LiveLink, cluster, gateway string) { // which node is an end now, where labels pick it
 		g := f.Cluster(cluster).Gateway(gateway)
 		for _, s := range l.byCluster[cluster] {
-			if g != nil && g.Picked() && s.Gateway == gateway {
+			if g != nil && g.HasNodeSelector() && s.Gateway == gateway {
 				put(&k.ActiveNodes, cluster+"/"+gateway, s.Node)
 			}
 		}

@@ -24,7 +24,7 @@ func two() *fabric.Fabric {
 		}
 	}
 	return &fabric.Fabric{
-		Name: "demo", Domain: "clusterset.local", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard},
+		Name: "demo", Domain: "clusterset.local", Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard},
 		GlobalPools:  []netip.Prefix{netip.MustParsePrefix("242.0.0.0/8")},
 		ServicePools: []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")},
 		Clusters:     []fabric.Cluster{member("g1", "242.1.0.0/16"), member("g2", "242.2.0.0/16")},

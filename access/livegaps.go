@@ -79,7 +79,7 @@ func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 			}
 		}
 	}
-	i := slices.IndexFunc(l.byCluster[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.Picked() && s.Gateway == g.Name })
+	i := slices.IndexFunc(l.byCluster[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.HasNodeSelector() && s.Gateway == g.Name })
 	answers := i >= 0
 	switch lives := states[Alive] > 0; {
 	case answers && l.byCluster[own.Name][i].Drained:

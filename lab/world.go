@@ -232,7 +232,7 @@ func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, er
 	four, _ := families(n.wide)
 	var out []netip.Addr
 	for _, endpoint := range g.Endpoints {
-		if fabric.IsSource(endpoint) {
+		if fabric.IsEndpointSource(endpoint) {
 			continue
 		}
 		addr, name, err := literal(endpoint)

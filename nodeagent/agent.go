@@ -27,12 +27,12 @@ import (
 type Agent struct {
 	config  Config
 	loop    *loop
-	engine  *converge.Engine[*round.Node]
-	names   *names
+	engine  *converge.Engine[*round.DesiredNode]
+	dns     *dnsServer
 	metrics *metrics.Metrics
 	report  *report.Reporter
 	control *control.Control
-	outlets control.Outlets
+	outlets control.HTTPListeners
 }
 
 // New opens what an agent needs. It changes nothing on the host.
@@ -59,8 +59,8 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	machine, err := host.Open(host.Config{
 		Cluster: config.Cluster, Node: config.Node, StateDir: config.StateDir, VICI: config.VICI, ProcSys: config.ProcSys,
-		Log: log, Look: wake.trigger.Ring, Drift: wake.drift, Tunnel: counts.Tunnel, Replaced: counts.Replaced,
-		Wanted: func() *round.Node { return now.Outcome().Node },
+		Log: log, TriggerRound: wake.trigger.Ring, Drift: wake.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
+		Wanted: func() *round.DesiredNode { return now.Outcome().Node },
 	})
 	if err != nil {
 		return nil, err
@@ -68,61 +68,61 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	elector := newElector(config, inputs, machine, now, drain, wake, log)
 	others := peers.New(peers.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
-		Look: wake.trigger.Ring, Urgent: wake.urgent.Ring, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.Secured,
+		TriggerRound: wake.trigger.Ring, Urgent: wake.urgent.Ring, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
 	})
 	api, client := inputs.API()
-	published, err := publication.New(config.Kube, api, config.Node, func() publication.Seen {
-		return publication.Seen{Outcome: now.Outcome(), Links: others.Links(), Leaving: now.leaving.Load() || drain.Is()}
+	published, err := publication.New(config.Kube, api, config.Node, func() publication.Observed {
+		return publication.Observed{Outcome: now.Outcome(), Links: others.Links(), Leaving: now.ownGatewayRemoved.Load() || drain.Active()}
 	}, log)
 	if err != nil {
 		return nil, errors.Join(err, machine.Close())
 	}
 	l := &loop{
-		config: config, log: log, bells: wake, snapshots: now, files: newStateFiles(config.StateDir), drain: drain,
+		config: config, log: log, triggers: wake, sharedState: now, files: newStateFiles(config.StateDir), drain: drain,
 		inputs: inputs, elector: elector, host: machine, peers: others, publication: published, metrics: counts,
 		refused: map[string]bool{},
 	}
-	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
+	answers := &dnsServer{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
 		Inputs: inputs, Elector: elector, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
-		Drained: drain.Is, Mute: answers.mute, Drift: counts.DriftSoFar, More: outlets.States,
+		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: outlets.States,
 	})
-	counts.Watch(reporter.Present)
+	counts.RegisterState(reporter.MetricsSnapshot)
 	// A name appears when its route is there.
 	stages := slices.Concat(machine.Stages(), host.NameStages(answers.records))
 	kinds := make([]string, len(stages))
 	for i, s := range stages {
 		kinds[i] = s.Name()
 	}
-	counts.Expect(kinds)
+	counts.InitKinds(kinds)
 	return &Agent{
-		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets,
-		engine: &converge.Engine[*round.Node]{
+		config: config, loop: l, dns: answers, metrics: counts, report: reporter, outlets: outlets,
+		engine: &converge.Engine[*round.DesiredNode]{
 			Stages:       stages,
 			Log:          log,
 			Decommission: decommission,
-			OnReport:     l.reported,
+			OnReport:     l.onReport,
 			Resync:       config.Resync,
 			Drift:        wake.drift,
-			Urgent:       &converge.UrgentConfig[*round.Node]{Source: l.hurried, Trigger: wake.urgent, Done: l.routed},
+			Urgent:       &converge.UrgentConfig[*round.DesiredNode]{Source: l.urgentState, Trigger: wake.urgent, Done: l.onRoutesWritten},
 		},
 		control: control.New(control.Config{
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,
-			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, Announce: l.announce,
+			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, OnDrainChange: l.onDrainChange,
 			Outcome: now.Outcome, State: now.State, Links: others.Links, Names: answers.addrs, Inventory: machine.Inventory,
-			Plan: config.planBeside, Sight: func() any { return l.sight() },
+			Plan: config.planBeside, Snapshot: func() any { return l.agentSnapshot() },
 		}),
 	}, nil
 }
 
 // newElector returns the Elector of this node. The inputs receive what it decides, so that all
 // readers of the fabric find the holder of a gateway as its node.
-func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *election.Elector {
+func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sharedState, drain *control.Drain, wake triggers, log *slog.Logger) *election.Elector {
 	view := func() (election.ClusterView, bool) {
 		v, ok := inputs.ElectionView()
-		v.Drained = drain.Is()
+		v.Drained = drain.Active()
 		return v, ok
 	}
 	gateways := func() []election.Gateway { v, _ := view(); return v.Gateways }
@@ -144,7 +144,7 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sn
 			if own == nil || own.GatewayOn(config.Node) == nil {
 				return v.Report.Clean()
 			}
-			return !own.GatewayOn(config.Node).Picked()
+			return !own.GatewayOn(config.Node).HasNodeSelector()
 		},
 		OnChange: func(holders map[string]string) {
 			inputs.SetHolders(holders)
@@ -155,7 +155,7 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sn
 }
 
 // decommission reports whether everything of Hawser's is to go from a node.
-func decommission(n *round.Node) bool { return n.Decommission }
+func decommission(n *round.DesiredNode) bool { return n.Decommission }
 
 // Close releases what New opened; the node keeps its state.
 func (a *Agent) Close() error { return a.loop.host.Close() }

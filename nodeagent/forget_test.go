@@ -51,9 +51,9 @@ func TestForget(t *testing.T) {
 			}
 			f := &fabric.Fabric{Clusters: tt.clusters, Decommission: tt.decommission}
 			a.loop.outcome.Store(&round.Outcome{Report: tt.report, Projection: round.Projection{
-				Input: project.Input{Fabric: f, Cluster: "g1"}, Node: &round.Node{Decommission: tt.decommission},
+				Input: project.Input{Fabric: f, Cluster: "g1"}, Node: &round.DesiredNode{Decommission: tt.decommission},
 			}})
-			if err := a.forget(); err != nil {
+			if err := a.wipeStateDir(); err != nil {
 				t.Fatal(err)
 			}
 			left, err := os.ReadDir(dir)

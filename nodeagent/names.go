@@ -13,8 +13,8 @@ import (
 
 const dnsPort = 53
 
-// names has names answered where the command line says, or else where the fabric does.
-type names struct {
+// dnsServer has names answered where the command line says, or else where the fabric does.
+type dnsServer struct {
 	config   Config
 	log      *slog.Logger
 	inputs   *input.Inputs
@@ -25,18 +25,18 @@ type names struct {
 }
 
 // run answers until ctx ends.
-func (n *names) run(ctx context.Context) error {
-	return dns.ServeWhere(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs)
+func (n *dnsServer) run(ctx context.Context) error {
+	return dns.ServeDynamic(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs)
 }
 
-// mute reports whether there is an address at which names are to be answered, and are not.
-func (n *names) mute() bool { return !n.answered.Load() && len(n.addrs()) > 0 }
+// isDown reports whether there is an address at which names are to be answered, and are not.
+func (n *dnsServer) isDown() bool { return !n.answered.Load() && len(n.addrs()) > 0 }
 
-func (n *names) addrs() []netip.AddrPort {
+func (n *dnsServer) addrs() []netip.AddrPort {
 	if n.config.DNSListen.IsValid() {
 		return []netip.AddrPort{n.config.DNSListen}
 	}
-	in, ok := n.inputs.Now()
+	in, ok := n.inputs.Current()
 	if !ok {
 		return nil
 	}

@@ -14,26 +14,26 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// sight is what only a running agent knows: a plan without it would move links and
+// agentSnapshot is what only a running agent knows: a plan without it would move links and
 // forget what other clusters say.
-type sight struct {
+type agentSnapshot struct {
 	State    round.State             `json:"state"`
-	Peers    round.Peers             `json:"peers"`
+	Peers    round.PeerStatus        `json:"peers"`
 	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.Local
 	Holders  map[string]string       `json:"holders,omitempty"`
 }
 
-// sight gives what this agent remembers and observes now.
-func (l *loop) sight() sight {
+// agentSnapshot gives what this agent remembers and observes now.
+func (l *loop) agentSnapshot() agentSnapshot {
 	holders, _ := l.elector.Holders()
-	return sight{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
+	return agentSnapshot{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
 }
 
 // planned makes the round that the agent which runs on this node would make now, and that
 // of an agent which starts where none of this version runs. Nothing of it is carried out.
-func (l *loop) planned(ctx context.Context) (*round.Node, error) {
-	var running sight
-	runs, err := control.Ask(ctx, l.config.Socket, "/sight", &running)
+func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
+	var running agentSnapshot
+	runs, err := control.Get(ctx, l.config.Socket, "/sight", &running)
 	if err != nil {
 		return nil, err
 	}
@@ -43,27 +43,27 @@ func (l *loop) planned(ctx context.Context) (*round.Node, error) {
 	}
 	l.inputs.SetHolders(holders)
 	l.inputs.RefreshOnce(ctx)
-	in, ok := l.inputs.Now()
+	in, ok := l.inputs.Current()
 	if !ok {
-		return nil, l.inputs.Missing()
+		return nil, l.inputs.NotReadyReason()
 	}
 	now := time.Now()
-	if !runs || !running.State.Begun() {
-		_, do := round.Make(l.begin(now), func() round.Observed { return l.observe(in) }, l.peers.Aim, now)
+	if !runs || !running.State.Initialized() {
+		_, do := round.StepUntilStable(l.begin(now), func() round.Observed { return l.observe(in) }, l.peers.SetSpec, now)
 		return do.Node, nil
 	}
-	if running.Peers.Aim != nil {
-		l.peers.Aim(running.Peers.Aim) // what comes to it is new to this one, too
+	if running.Peers.Spec != nil {
+		l.peers.SetSpec(running.Peers.Spec) // what comes to it is new to this one, too
 	}
-	l.leaving.Store(running.State.GatewayLeaves(l.config.Cluster, l.config.Node))
-	_, do := round.Make(running.State, func() round.Observed {
+	l.ownGatewayRemoved.Store(running.State.IsRetiring(l.config.Cluster, l.config.Node))
+	_, do := round.StepUntilStable(running.State, func() round.Observed {
 		seen := l.observe(in)
-		seen.Peers = seen.Peers.As(running.Peers)
+		seen.Peers = seen.Peers.WithRunning(running.Peers)
 		for name, addrs := range running.Resolved {
 			seen.Local.Resolved[name] = addrs
 		}
 		return seen
-	}, l.peers.Aim, now)
+	}, l.peers.SetSpec, now)
 	return do.Node, nil
 }
 
@@ -85,13 +85,13 @@ func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 		return nil, err
 	}
 	// The DNS data lives in the running agent, so there is nothing to compare it with here.
-	kernelOnly := converge.Engine[*round.Node]{Stages: a.loop.host.Stages(), Log: a.loop.log, Decommission: decommission}
+	kernelOnly := converge.Engine[*round.DesiredNode]{Stages: a.loop.host.Stages(), Log: a.loop.log, Decommission: decommission}
 	return kernelOnly.Plan(ctx, n)
 }
 
 // Cleanup removes everything that carries Hawser's marks and restores sysctls.
 func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
-	out := a.engine.Once(ctx, &round.Node{Decommission: true}, "")
+	out := a.engine.Once(ctx, &round.DesiredNode{Decommission: true}, "")
 	held, err := host.Release()
 	for _, rule := range held {
 		out.Changed = append(out.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})

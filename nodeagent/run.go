@@ -42,7 +42,7 @@ func (a *Agent) Run(until context.Context) error {
 	begin := l.begin(time.Now())
 	l.state.Store(&begin)
 	l.peers.SetReady(begin.Announcement.Carries)
-	l.announce()
+	l.onDrainChange()
 	var parts errgroup.Group
 	start := func(name string, run func(context.Context) error) {
 		parts.Go(func() error {
@@ -53,23 +53,23 @@ func (a *Agent) Run(until context.Context) error {
 			return nil
 		})
 	}
-	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.Private()) })
-	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.Public()); return nil })
+	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.SocketHandler()) })
+	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.TCPHandler()); return nil })
 	start("inputs", l.inputs.Run)
 	start("gateway election", l.elector.Run)
 	start("HawserNode", a.report.Run)
 	start("peers", l.peers.Run)
 	start("host", l.host.Run)
-	start("dns", a.names.run)
+	start("dns", a.dns.run)
 	start("objects", func(ctx context.Context) error { l.publication.Run(ctx); return nil })
 	start("state files", func(ctx context.Context) error { l.files.run(ctx, l.State, l.log); return nil })
-	a.engine.Run(ctx, l.source, l.trigger)
-	return errors.Join(parts.Wait(), a.forget())
+	a.engine.Run(ctx, l.desiredState, l.trigger)
+	return errors.Join(parts.Wait(), a.wipeStateDir())
 }
 
-// forget removes the state files if the fabric asked for a decommission and all objects are
+// wipeStateDir removes the state files if the fabric asked for a decommission and all objects are
 // gone. Sealed keys must not stay on the node. Files of other programs stay.
-func (a *Agent) forget() error {
+func (a *Agent) wipeStateDir() error {
 	v := a.loop.Outcome()
 	if v.Node == nil || !v.Node.Decommission || !v.Report.Clean() || v.Input.Fabric.Cluster(v.Input.Cluster) != nil {
 		return nil

@@ -13,7 +13,7 @@ func TestAnnounce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	a.loop.announce()
+	a.loop.onDrainChange()
 	if len(a.loop.urgent) != 1 || len(a.loop.trigger) != 1 {
 		t.Error("nobody looks anew after a drain")
 	}

@@ -27,7 +27,7 @@ type stateFiles struct {
 	paths *statefile.File[map[string]round.KeptPath]
 	shape *statefile.File[round.KeptShape]
 	heard *statefile.File[round.KeptLive]
-	found *statefile.File[map[string][]model.Found]
+	found *statefile.File[map[string][]model.DiscoveredEndpoint]
 }
 
 func newStateFiles(dir string) stateFiles {
@@ -35,14 +35,14 @@ func newStateFiles(dir string) stateFiles {
 		paths: statefile.New[map[string]round.KeptPath](dir, pathsFile),
 		shape: statefile.New[round.KeptShape](dir, shapeFile),
 		heard: statefile.New[round.KeptLive](dir, liveFile),
-		found: statefile.New[map[string][]model.Found](dir, foundFile),
+		found: statefile.New[map[string][]model.DiscoveredEndpoint](dir, foundFile),
 	}
 }
 
 // load returns what the previous agent saved. A file that cannot be read is logged and counts
 // as missing.
-func (f stateFiles) load(log *slog.Logger) round.Kept {
-	return round.Kept{Paths: f.paths.Restore(log), Shape: f.shape.Restore(log), Live: f.heard.Restore(log), Found: f.found.Restore(log)}
+func (f stateFiles) load(log *slog.Logger) round.Saved {
+	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.heard.LoadOrZero(log), Found: f.found.LoadOrZero(log)}
 }
 
 // run saves each file after its Changed until ctx is done. A disk may hang, so each file has a
@@ -57,7 +57,7 @@ func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog
 		f.heard.Run(ctx, saveLiveInterval, func() round.KeptLive { return state().KeptLive() }, log)
 	})
 	wait.Go(func() {
-		f.found.Run(ctx, 0, func() map[string][]model.Found { return state().KeptFound() }, log)
+		f.found.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().KeptFound() }, log)
 	})
 	wait.Wait()
 }

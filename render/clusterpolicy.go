@@ -157,7 +157,7 @@ func same(of string, fields []string) string {
 }
 
 // addPolicy writes the admission policies that depend on the cluster.
-func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.Set) error {
+func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.Calculator) error {
 	own := f.Cluster(c.Name)
 	values := clusterPolicy{
 		Mode: c.DNS, Zones: f.ForwardedZones(), Servers: f.NameServers(own),
@@ -177,7 +177,7 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.S
 			continue
 		}
 		node := g.Node
-		if g.Picked() {
+		if g.HasNodeSelector() {
 			node = ""
 		}
 		values.Fronts = append(values.Fronts, front{Service: fabric.ServiceOf(g.Name), Node: node, Ports: "[" + strings.Join(list, ", ") + "]"})
@@ -192,8 +192,8 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.S
 
 // frontPorts lists the UDP ports of a gateway's Service: none for a gateway without a Service, or
 // without links.
-func frontPorts(openings []firewall.Opening, g *fabric.Gateway) []int {
-	if !g.Fronted() {
+func frontPorts(openings []firewall.Rule, g *fabric.Gateway) []int {
+	if !g.HasService() {
 		return nil
 	}
 	var out []int

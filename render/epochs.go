@@ -54,7 +54,7 @@ func checkTwins(f *fabric.Fabric) diag.List {
 		}
 		for _, g := range c.Gateways {
 			for _, a := range g.Addresses {
-				if other, taken := owner[fabric.Twin(f.TunnelPools, a)]; taken {
+				if other, taken := owner[fabric.AlternateAddr(f.TunnelPools, a)]; taken {
 					return diag.List{{Severity: diag.Error, Code: "pool-exhausted", Path: "tunnel.cidr",
 						Summary: fmt.Sprintf("IPsec needs a second address of each gateway for epoch %d, and that of %s/%s is the address of %s",
 							f.Epochs[even], c.Name, g.Name, other),

@@ -32,7 +32,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
-		Tunnel: fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
+		Tunnel: fabric.TunnelDefaults{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
 			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
 				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
 		Links:          b.links.Special(),
@@ -143,11 +143,11 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	for _, rule := range d.Rules {
 		namespaces = append(namespaces, rule.Namespaces...)
 		if len(rule.Clusters) > 0 {
-			out.Only = append(out.Only, fabric.DynamicOnly{Namespaces: sorted(rule.Namespaces), Clusters: sorted(rule.Clusters)})
+			out.Restrictions = append(out.Restrictions, fabric.DynamicRestriction{Namespaces: sorted(rule.Namespaces), Clusters: sorted(rule.Clusters)})
 		}
 	}
 	out.Namespaces = slices.Compact(sorted(namespaces))
-	slices.SortFunc(out.Only, func(a, b fabric.DynamicOnly) int {
+	slices.SortFunc(out.Restrictions, func(a, b fabric.DynamicRestriction) int {
 		return cmp.Or(slices.Compare(a.Namespaces, b.Namespaces), slices.Compare(a.Clusters, b.Clusters))
 	})
 	return out
@@ -198,7 +198,7 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	if !ok {
 		b.stale(path, "its lane")
 	}
-	out.Lane = lane
+	out.Ordinal = lane
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
 		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch))
 	}

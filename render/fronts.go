@@ -16,7 +16,7 @@ import (
 // comes is seen as it is; by a port of the nodes any of them leads to it, at the number that
 // the gateway itself has. A cluster without links has none, as an API server refuses Services
 // without ports.
-func addFronts(tree Tree, c *fabric.Cluster, ports *firewall.Set) {
+func addFronts(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)
 	for i := range c.Gateways {

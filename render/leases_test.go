@@ -137,7 +137,7 @@ func TestPickedGateways(t *testing.T) {
 	var names []string
 	for _, g := range two.Cluster("c0").Gateways {
 		names = append(names, g.Name)
-		if (g.Node == "") != g.Picked() || len(g.Keys) == 0 || g.Keys[0].Public == "" || len(g.Addresses) == 0 {
+		if (g.Node == "") != g.HasNodeSelector() || len(g.Keys) == 0 || g.Keys[0].Public == "" || len(g.Addresses) == 0 {
 			t.Errorf("gateway %+v", g)
 		}
 	}

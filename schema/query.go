@@ -93,7 +93,7 @@ func (g *Gateway) Size() int {
 	if len(g.NodeSelector) == 0 || g.Count == nil {
 		return 1
 	}
-	return min(max(*g.Count, 0), fabric.MaxLanes)
+	return min(max(*g.Count, 0), fabric.MaxGateways)
 }
 
 // Pins gives the blocks of the global pools that the file fixes, IPv4 first.
@@ -155,11 +155,11 @@ func (s *ClusterSet) NamespaceOwners(pattern string) []string {
 // Written reports whether the gateway has an endpoint that is written, and not found; see
 // fabric.IsSource.
 func (g *Gateway) Written() bool {
-	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !fabric.IsSource(text) })
+	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !fabric.IsEndpointSource(text) })
 }
 
 // Finds reports whether endpoints of the gateway are found.
-func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, fabric.IsSource) }
+func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, fabric.IsEndpointSource) }
 
 // ClusterPaths gives the path of each cluster.
 func (s *ClusterSet) ClusterPaths() []string {

@@ -83,8 +83,8 @@ func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) 
 	for _, text := range d.Problems {
 		p.line("%s", text)
 	}
-	if d.Filtered > 0 {
-		p.line("%s", status.FilteredText(d.Filtered))
+	if d.ReversePathDrops > 0 {
+		p.line("%s", status.FilteredText(d.ReversePathDrops))
 	}
 	for _, f := range d.Findings {
 		p.line("%d ended at %s", f.Packets, f.Place)

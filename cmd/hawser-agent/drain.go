@@ -105,16 +105,16 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if len(d.Used) == 0 {
+		if len(d.Users) == 0 {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained: nobody uses it\n", d.Gateway)
 			return err
 		}
-		used := strings.Join(d.Used, ", ")
+		used := strings.Join(d.Users, ", ")
 		if used != shown {
 			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(began).Seconds(), used)
 			shown = used
 		}
-		if len(d.Needed) > 0 && d.Drained {
+		if len(d.NoAlternative) > 0 && d.Drained {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, used)
 			return errNo
 		}

@@ -32,7 +32,7 @@ Exit code 0: everything answered, 1: something did not, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"timeout": {timeout.String()}, "export": exports}
-			raw, err := askFor(cmd.Context(), verify.Longest+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
+			raw, err := askFor(cmd.Context(), verify.MaxDuration+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
 			if err != nil {
 				return err
 			}

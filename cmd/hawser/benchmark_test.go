@@ -20,7 +20,7 @@ func TestExportableNamespace(t *testing.T) {
 		{"any", &fabric.DynamicExports{Namespaces: []string{"*"}}, `^hawser-benchmark-[a-z2-7]{8}$`},
 		{"the first that can be new", &fabric.DynamicExports{Namespaces: []string{"shop", "team-*"}}, `^team-hawser-benchmark-[a-z2-7]{8}$`},
 		{"two stars", &fabric.DynamicExports{Namespaces: []string{"*-x-*"}}, `^hawser-benchmark-[a-z2-7]{8}-x-$`},
-		{"others' alone", &fabric.DynamicExports{Namespaces: []string{"*"}, Only: []fabric.DynamicOnly{{Namespaces: []string{"*"}, Clusters: []string{"c1"}}}}, none},
+		{"others' alone", &fabric.DynamicExports{Namespaces: []string{"*"}, Restrictions: []fabric.DynamicRestriction{{Namespaces: []string{"*"}, Clusters: []string{"c1"}}}}, none},
 		{"fixed", &fabric.DynamicExports{Namespaces: []string{"shop"}}, none},
 	} {
 		got, err := exportableNamespace(&fabric.Fabric{DynamicExports: c.of}, "c2")

@@ -78,16 +78,16 @@ func (a *app) firewall(args []string, f firewallFlags) error {
 		_, err = a.out.Write([]byte(terraform(f.output, c.fabric.Name, list)))
 	default:
 		err = a.encode(f.output, struct {
-			Openings []firewall.Opening `json:"openings"`
+			Openings []firewall.Rule `json:"openings"`
 		}{list})
 	}
 	return err
 }
 
 // openings gives those of the gateways and clusters that the flags name.
-func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Opening, error) {
+func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Rule, error) {
 	set := firewall.New(fab)
-	out := []firewall.Opening{}
+	out := []firewall.Rule{}
 	for _, name := range f.clusters {
 		if fab.Cluster(name) == nil {
 			return nil, fmt.Errorf("--cluster %s: the topology has no such cluster", name)
@@ -117,7 +117,7 @@ func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Opening, error) 
 }
 
 // firewallText is the table.
-func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags) string {
+func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) string {
 	t := table{title: "Ports to let in", head: []string{"GATEWAY", "NODE", "PROTOCOL", "PORTS", "AT", "FROM",
 		"ADDRESSES", "FOR"}}
 	for i := range list {
@@ -126,7 +126,7 @@ func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags
 			cmp.Or(strings.Join(prefixTexts(o.Sources, true), ","), "any")
 		purpose := strings.TrimSpace(o.Driver + " " + o.Purpose)
 		if g := f.Cluster(o.Cluster).Gateway(o.Gateway); g != nil {
-			node = g.Where()
+			node = g.NodeText()
 		}
 		if o.Purpose == firewall.Nodes {
 			gateway, node, from, addresses = o.Cluster, "every node", "nodes of "+o.Cluster, "nodes"
@@ -172,7 +172,7 @@ func (s origins) short() string {
 }
 
 // families gives the sources of an opening, a family each, IPv4 first.
-func families(o *firewall.Opening) []origins {
+func families(o *firewall.Rule) []origins {
 	if len(o.Sources) == 0 {
 		return []origins{
 			{false, []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0)}},

@@ -12,7 +12,7 @@ import (
 )
 
 // nftText gives a chain for each gateway, and one for the nodes of each cluster.
-func nftText(name string, list []firewall.Opening) string {
+func nftText(name string, list []firewall.Rule) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	put("# What firewalls must let in for the clusterset %s, by hawser firewall.", name)
@@ -39,7 +39,7 @@ func nftText(name string, list []firewall.Opening) string {
 	return out.String()
 }
 
-func chainName(o *firewall.Opening) string {
+func chainName(o *firewall.Rule) string {
 	if o.Purpose == firewall.Nodes {
 		return "hawser-" + o.Cluster + "-nodes"
 	}
@@ -47,7 +47,7 @@ func chainName(o *firewall.Opening) string {
 }
 
 // nftRules gives a rule a family; one alone when the source may be any.
-func nftRules(o *firewall.Opening) []string {
+func nftRules(o *firewall.Rule) []string {
 	what := "meta l4proto esp"
 	if o.Protocol == firewall.UDP {
 		what = "udp dport " + o.Ports()
@@ -83,7 +83,7 @@ func prefixTexts(list []netip.Prefix, short bool) []string {
 const maxComment = 120
 
 // comment says what a rule is for, in letters that every cloud takes.
-func comment(o *firewall.Opening) string {
+func comment(o *firewall.Rule) string {
 	text := fmt.Sprintf("hawser %s %s from %s", o.Driver, o.Purpose, strings.Join(o.From, " "))
 	if o.Purpose == firewall.Nodes {
 		text = "hawser nodes of " + o.Cluster
@@ -135,7 +135,7 @@ func variable(name, kind, about string) block {
 
 // terraform gives rules for a provider. Rules between the nodes of a cluster are those of
 // the security group or tag that its nodes share.
-func terraform(format, name string, list []firewall.Opening) string {
+func terraform(format, name string, list []firewall.Rule) string {
 	var blocks []block
 	switch format {
 	case firewallAWS:
@@ -156,7 +156,7 @@ func terraform(format, name string, list []firewall.Opening) string {
 }
 
 // owner names the gateway of an opening, or the cluster whose nodes it is about.
-func owner(o *firewall.Opening) string {
+func owner(o *firewall.Rule) string {
 	if o.Purpose == firewall.Nodes {
 		return o.Cluster
 	}
@@ -164,7 +164,7 @@ func owner(o *firewall.Opening) string {
 }
 
 // ruleName is unique among the rules of all openings, and as long as Google takes it.
-func ruleName(o *firewall.Opening, more ...string) string {
+func ruleName(o *firewall.Rule, more ...string) string {
 	parts := []string{"hawser", o.Cluster}
 	if o.Gateway != "" {
 		parts = append(parts, o.Gateway)
@@ -181,7 +181,7 @@ func ruleName(o *firewall.Opening, more ...string) string {
 	return strings.TrimRight(name[:fabric.MaxLabel-len(mark)], "-") + mark
 }
 
-func awsBlocks(list []firewall.Opening) []block {
+func awsBlocks(list []firewall.Rule) []block {
 	out := []block{variable("hawser_security_groups", "map(string)",
 		"Security group of each gateway's node, by cluster/gateway, and of all nodes of a cluster, by cluster.")}
 	for i := range list {
@@ -213,7 +213,7 @@ func awsBlocks(list []firewall.Opening) []block {
 	return out
 }
 
-func googleBlocks(list []firewall.Opening) []block {
+func googleBlocks(list []firewall.Rule) []block {
 	out := []block{
 		variable("hawser_network", "string", "Network of the gateways."),
 		variable("hawser_tags", "map(list(string))",
@@ -252,7 +252,7 @@ func googleBlocks(list []firewall.Opening) []block {
 // each once a group.
 const firstPriority = 1000
 
-func azureBlocks(list []firewall.Opening) []block {
+func azureBlocks(list []firewall.Rule) []block {
 	out := []block{
 		variable("hawser_resource_group", "string", "Resource group of the security groups."),
 		variable("hawser_security_groups", "map(string)",

@@ -116,7 +116,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 				row := []string{m.From, m.To, m.At, "no", "", "", ""}
 				if m.Answered > 0 {
 					row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
-						fmt.Sprintf("%+d ms", m.Ahead)}
+						fmt.Sprintf("%+d ms", m.ClockOffset)}
 				}
 				t.rows = append(t.rows, row)
 			}

@@ -54,7 +54,7 @@ func (p *posted) name() string { return p.cluster + "/" + p.gateway.Name }
 func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
 	set := firewall.New(f)
 	var out []*posted
-	openings := map[string][]firewall.Opening{}
+	openings := map[string][]firewall.Rule{}
 	for _, c := range clusters {
 		for _, o := range set.Of(c.Name) {
 			if o.Purpose == firewall.Links && o.Protocol == firewall.UDP {
@@ -88,11 +88,11 @@ func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
 
 // targets are the endpoints of an opening with all of its ports, but those that are found:
 // nobody has announced any yet.
-func targets(from string, o firewall.Opening) []measured {
+func targets(from string, o firewall.Rule) []measured {
 	var out []measured
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
 		for _, at := range o.At {
-			if fabric.IsSource(at.Host) {
+			if fabric.IsEndpointSource(at.Host) {
 				continue
 			}
 			there := port
@@ -213,10 +213,10 @@ func (p *posted) findings(all []*posted) diag.List {
 	switch {
 	case p.told.Image && p.report == nil:
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
-			"node %s cannot get the agent's image: %s", p.gateway.Where(), p.told.Why)
+			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.told.Why)
 	case p.report == nil:
 		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.Where(), firstOf(p.told.Why, "it has printed nothing"))
+			"no pod runs on node %s: %s", p.gateway.NodeText(), firstOf(p.told.Why, "it has printed nothing"))
 	}
 	if p.report == nil {
 		return out
@@ -224,7 +224,7 @@ func (p *posted) findings(all []*posted) diag.List {
 	for _, port := range p.report.Ports {
 		if port.Error != "" {
 			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections shows their links; otherwise choose other ports with tunnel.port",
-				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.Where(), port.Error)
+				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.NodeText(), port.Error)
 		}
 	}
 	closed := map[string][]string{} // places by gateway
@@ -246,7 +246,7 @@ func (p *posted) findings(all []*posted) diag.List {
 			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
 				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next)
 		}
-		if ahead := time.Duration(t.Ahead) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {
+		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {
 			slow["clock "+t.To] = true
 			add(diag.Warning, "clock-skew", "synchronize the clocks of both nodes (NTP)", "the clock of %s is %s from this gateway's", t.To, ahead.Abs().Round(time.Second))
 		}
@@ -281,7 +281,7 @@ func (p *posted) connected(f *fabric.Fabric) diag.List {
 					out = append(out, diag.Diagnostic{Severity: diag.Warning, Code: status.ConnectedNetwork,
 						Path: "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]",
 						Summary: fmt.Sprintf("node %s is connected to %s on %s, which overlaps %s of cluster %s: it sends nothing for these addresses to the cluster",
-							p.gateway.Where(), n.Prefix, n.Link, prefix, c.Name),
+							p.gateway.NodeText(), n.Prefix, n.Link, prefix, c.Name),
 						Hint: "use other addresses for the network or the cluster, or globalnet: always for the cluster if these are its pods or Services"})
 				}
 			}

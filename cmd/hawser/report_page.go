@@ -181,7 +181,7 @@ func preferredLinks(f *fabric.Fabric) access.PreferredLink {
 // verifications has agents connect to every export, as hawser verify prints it.
 func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verification, []status.Unreachable, error) {
 	done := a.progress("connecting to every export from every node")
-	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.Longest)
+	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.MaxDuration)
 	got, silent, err := ask[status.Verification](ctx, f.showFlags, q)
 	done()
 	if err != nil {

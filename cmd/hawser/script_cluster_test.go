@@ -45,7 +45,7 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		server.Put(tb, text)
 	}
 	for _, resource := range args[2:] {
-		server.Deny(resource, true)
+		server.SetForbidden(resource, true)
 	}
 	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[context] = server
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

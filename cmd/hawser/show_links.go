@@ -82,7 +82,7 @@ func pathTable(title string, members []status.Status, wide bool) table {
 		}
 		row := []string{r.Cluster, r.Link, r.Rank, moment(r.Since), r.Why, at, cause, nodes}
 		if wide {
-			row = append(row, strings.Join(r.Through, ","), number(r.MTU))
+			row = append(row, strings.Join(r.Transit, ","), number(r.MTU))
 		}
 		t.rows = append(t.rows, row)
 	}

@@ -118,7 +118,7 @@ func readToken(file string) (string, error) {
 type clusterSource struct {
 	app     *app
 	cluster string
-	mounted *input.Mounted
+	mounted *input.FabricWatcher
 	nodes   *kube.Nodes
 
 	mu   sync.Mutex

@@ -219,9 +219,9 @@ func TestPageInCluster(t *testing.T) {
 	p.await("a gateway that nobody reports", func(d drawn) bool {
 		return len(d.Unreachable) == 1 && d.Unreachable[0].Agent == "g1/a" && d.link(clustermap.Unknown)
 	})
-	p.api.Deny("hawsernodes", true)
-	p.api.Away(true)
-	p.api.Away(false)
+	p.api.SetForbidden("hawsernodes", true)
+	p.api.SetUnreachable(true)
+	p.api.SetUnreachable(false)
 	p.await("word that it may not read", func(d drawn) bool { return strings.Contains(d.Error, "read HawserNodes") })
 	for _, asked := range p.api.Asked() {
 		if !strings.Contains(asked, "/hawsernodes") {

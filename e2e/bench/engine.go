@@ -84,7 +84,7 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 	return []converge.Stage[d]{
 		converge.NewStage(tables, func(s d) []desired.Table { return s.Tables }, nil),
 		converge.NewStage(elements, func(s d) []desired.Element { return s.Elements }, nil),
-		converge.NewStage(kernel.NewLinks(g.ns, userspacewg.Launcher{LogDir: g.dir}), func(s d) []desired.Link { return s.Links }, nil),
+		converge.NewStage(kernel.NewLinks(g.ns, userspacewg.Launcher{LogDir: g.dir}), func(s d) []desired.Device { return s.Links }, nil),
 		converge.NewStage(kernel.NewSysctls(g.ns, filepath.Join(g.dir, "sysctls.json")), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
 		converge.NewStage(kernel.NewWireguards(g.ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
 		converge.NewStage(kernel.NewAddresses(g.ns), func(s d) []desired.Address { return s.Addresses }, nil),
@@ -109,17 +109,17 @@ func gatewayState() (desired.State, error) {
 	}
 	s := desired.State{
 		Sysctls: []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
-		Links: []desired.Link{
-			{Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
+		Links: []desired.Device{
+			{Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
 				VNI: desired.VXLANID, Port: desired.VXLANPort, Local: netip.MustParseAddr("192.0.2.1")},
 			{Name: wg, Type: desired.LinkWireguard, MTU: 1380, Up: true},
 		},
 		Wireguards: []desired.Wireguard{{Link: wg, PrivateKey: fabric.Secret(key), ListenPort: 51820}},
 		Addresses: []desired.Address{
-			{Link: desired.NodeLink, Prefix: prefix("169.254.73.53/32"), Scope: "link"},
+			{Link: desired.NodeDevice, Prefix: prefix("169.254.73.53/32"), Scope: "link"},
 			{Link: wg, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
 		},
-		Neighbours: []desired.Neighbour{{Link: desired.NodeLink, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
+		Neighbours: []desired.Neighbour{{Link: desired.NodeDevice, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
 		Rules:      []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
 		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}},
 		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},

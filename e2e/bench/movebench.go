@@ -87,7 +87,7 @@ func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
 	for i := range moveRounds / 5 {
 		b.flip(i)
 		begin := time.Now()
-		_, _ = project.State(b.input)
+		_, _ = project.Desired(b.input)
 		t.all = append(t.all, time.Since(begin))
 	}
 	for i := range moveRounds {
@@ -142,7 +142,7 @@ func (b *moveBed) flip(round int) {
 	path := b.input.Paths[c.Name]
 	at := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == path.Remote })
 	path.Remote = c.Gateways[(at+1)%len(c.Gateways)].Name
-	b.input.Paths[c.Name], b.input.Transit[c.Name] = path, path
+	b.input.Paths[c.Name], b.input.GatewayPaths[c.Name] = path, path
 }
 
 // run moves again and again and times each, until the kernel has it.
@@ -207,7 +207,7 @@ func moveInput(clusters int) project.Input {
 		Domain: "clusterset.local", Epochs: []int{1}, DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
 		GlobalPools: prefix("242.0.0.0/8"), ServicePools: prefix("243.0.0.0/16"), TunnelPools: prefix("241.0.0.0/16"),
 	}
-	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]model.Path{}, Transit: map[string]model.Path{}}
+	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]model.Path{}, GatewayPaths: map[string]model.Path{}}
 	for i := range clusters {
 		name := fmt.Sprintf("c%d", i)
 		block := nth("242.0.0.0/8", i<<10)
@@ -217,14 +217,14 @@ func moveInput(clusters int) project.Input {
 		}
 		for lane, letter := range []string{"a", "b", "c"} {
 			c.Gateways = append(c.Gateways, fabric.Gateway{
-				Name: name + "-" + letter, Node: name + "-" + letter, Endpoints: []string{"203.0.113.11"}, Port: 51820, Lane: lane,
+				Name: name + "-" + letter, Node: name + "-" + letter, Endpoints: []string{"203.0.113.11"}, Port: 51820, Ordinal: lane,
 				Addresses: []netip.Addr{nth("241.0.0.0/16", 3*i+lane+1)}, Keys: []fabric.Key{{Epoch: 1, Public: "pub-" + name + letter}},
 			})
 		}
 		f.Clusters = append(f.Clusters, c)
 		if i > 0 {
 			in.Paths[name] = model.Path{Local: "c0-a", Remote: name + "-a"}
-			in.Transit[name] = in.Paths[name]
+			in.GatewayPaths[name] = in.Paths[name]
 		}
 	}
 	in.Keys = &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: "c0", Epochs: []fabric.EpochKeys{{Epoch: 1, PSKSeed: fabric.Secret{1},

@@ -66,7 +66,7 @@ func (a *scaleAgent) keep(c config, others int) error {
 // connected counts the links that are.
 func (a *scaleAgent) connected(ctx context.Context) (int, error) {
 	var s status.Status
-	if runs, err := control.Ask(ctx, filepath.Join(a.dir, "s"), "/status", &s); err != nil || !runs {
+	if runs, err := control.Get(ctx, filepath.Join(a.dir, "s"), "/status", &s); err != nil || !runs {
 		return 0, cmp.Or(err, errors.New("the agent does not run"))
 	}
 	n := 0

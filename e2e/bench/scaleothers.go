@@ -81,15 +81,15 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	})
 	p.SetListen([]health.Listen{{Addr: one.Addr}})
 	p.SetReady(true)
-	p.SetTargets([]health.Target{{Peer: health.Peer{Cluster: scaleOwn, Gateway: scaleGateway}, Source: one.Addr, Addr: c.Addr}})
-	p.SetUse(map[string]model.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
+	p.SetTargets([]health.Target{{Peer: health.GatewayID{Cluster: scaleOwn, Gateway: scaleGateway}, Source: one.Addr, Addr: c.Addr}})
+	p.SetActiveLinks(map[string]model.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
 
 	finder := pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: log, Wake: wake})
 	finder.Set(one.Cluster+"/"+one.Gateway, []netip.Addr{one.Addr}, []pathmtu.Link{{
-		Peer: scaleOwn + "/" + scaleGateway, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, Carries: true,
+		Peer: scaleOwn + "/" + scaleGateway, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, InUse: true,
 	}})
 	layer := transport.New(transport.Config{
-		Port: desired.ProbePort, Log: log, Wake: wake, Machines: []transport.Machine{p, finder},
+		Port: desired.ProbePort, Log: log, Wake: wake, Machines: []transport.Protocol{p, finder},
 	})
 
 	own := []feed.Peer{{
@@ -103,7 +103,7 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	server.SetIdentity(id)
 	server.SetPeers(own)
 	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(one.Addr, desired.FeedPort)}})
-	_ = server.SetLive(model.Live{Cluster: one.Cluster}) // nothing is too large here
+	_ = server.SetLive(model.ClusterState{Cluster: one.Cluster}) // nothing is too large here
 	client.SetIdentity(id)
 	client.SetPeers(own)
 	return []func(context.Context) error{layer.Run, server.Run, client.Run}

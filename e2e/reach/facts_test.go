@@ -46,7 +46,7 @@ func (w *world) sends(c *fabric.Cluster, a netip.Addr) bool {
 // seen reports whether the own cluster reaches another one's prefix as it is.
 func (w *world) seen(c *fabric.Cluster, p netip.Prefix) bool {
 	me := w.fabric.Cluster(own)
-	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(me.PodCIDRs, me.ServiceCIDRs), p.Overlaps)
+	return !c.IsGlobalnet(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(me.PodCIDRs, me.ServiceCIDRs), p.Overlaps)
 }
 
 func inAny(list []netip.Prefix, a netip.Addr) bool {

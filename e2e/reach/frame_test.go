@@ -81,9 +81,9 @@ const passedOver = 8 + 8 + 14
 func passed(packet []byte, from, to netip.Addr, link net.HardwareAddr) []byte {
 	udp := make([]byte, passedOver, passedOver+len(packet))
 	binary.BigEndian.PutUint16(udp, 40000)
-	binary.BigEndian.PutUint16(udp[2:], desired.PassPort)
+	binary.BigEndian.PutUint16(udp[2:], desired.TransitPort)
 	udp[8] = 0x08 // there is a VNI (RFC 7348)
-	udp[14] = desired.PassID
+	udp[14] = desired.TransitVNI
 	copy(udp[16:], link)
 	copy(udp[22:], []byte{2, 0, 0, 0, 0, 1})
 	binary.BigEndian.PutUint16(udp[28:], unix.ETH_P_IP)
@@ -153,7 +153,7 @@ func parse(b []byte) (frame, bool) {
 	if len(l4) < 8 {
 		return f, false
 	}
-	if proto == unix.IPPROTO_UDP && binary.BigEndian.Uint16(l4[2:]) == desired.PassPort && len(l4) > passedOver {
+	if proto == unix.IPPROTO_UDP && binary.BigEndian.Uint16(l4[2:]) == desired.TransitPort && len(l4) > passedOver {
 		f, ok := parse(l4[passedOver:])
 		f.via = dst
 		return f, ok

@@ -282,7 +282,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 			}
 		}
 		for _, e := range w.fabric.Exports {
-			if part := e.Part(p.Cluster); part != nil {
+			if part := e.ClusterPart(p.Cluster); part != nil {
 				all = append(all, part.IPs...)
 				for _, h := range part.Hosts {
 					all = append(all, h.IPs...)

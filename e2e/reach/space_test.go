@@ -24,7 +24,7 @@ import (
 // what goes out.
 const (
 	linkTunnel = "hw-wg1"
-	linkNodes  = desired.NodeLink
+	linkNodes  = desired.NodeDevice
 	linkPods   = "pod0"
 	linkBeside = "eth0"
 )
@@ -140,17 +140,17 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	}
 	s.passing(state.Links)
 	ours := func(link string) bool {
-		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.PassPrefix)
+		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.TransitPrefix)
 	}
 	var neighbours []desired.Neighbour
 	for _, n := range state.Neighbours {
-		if strings.HasPrefix(n.Link, desired.PassPrefix) {
+		if strings.HasPrefix(n.Link, desired.TransitPrefix) {
 			neighbours = append(neighbours, n)
 		}
 	}
 	var forwards []desired.Forward
 	for _, f := range state.Forwards {
-		if strings.HasPrefix(f.Link, desired.PassPrefix) {
+		if strings.HasPrefix(f.Link, desired.TransitPrefix) {
 			forwards = append(forwards, f)
 		}
 	}
@@ -183,14 +183,14 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 
 // passing makes the links for what clusters pass on anew. They are real ones: what is
 // inside comes out of the tunnel's TUN device.
-func (s *space) passing(links []desired.Link) {
+func (s *space) passing(links []desired.Device) {
 	s.t.Helper()
 	for _, l := range s.overlays {
 		s.must(netlink.LinkDel(l), "remove "+l.Attrs().Name)
 	}
 	s.overlays = nil
 	for _, l := range links {
-		if !strings.HasPrefix(l.Name, desired.PassPrefix) {
+		if !strings.HasPrefix(l.Name, desired.TransitPrefix) {
 			continue
 		}
 		mac, err := net.ParseMAC(l.MAC)

@@ -193,7 +193,7 @@ func (w *world) inhabit(rng *rand.Rand) {
 	next := 0
 	for i := range w.fabric.Exports {
 		e := &w.fabric.Exports[i]
-		if e.Part(own) == nil {
+		if e.ClusterPart(own) == nil {
 			continue
 		}
 		svc := model.Service{Namespace: e.Namespace, Name: e.Name}
@@ -220,11 +220,11 @@ func (w *world) inhabit(rng *rand.Rand) {
 
 func (w *world) project() {
 	in := project.Input{
-		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]model.Path{}, Transit: map[string]model.Path{},
+		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]model.Path{}, GatewayPaths: map[string]model.Path{},
 		Keys: &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own, Epochs: []fabric.EpochKeys{{
 			Epoch: w.fabric.Epochs[0], PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{"gw": {1}}, Ed25519: map[string]fabric.Secret{"gw": {1}},
 		}}},
-		Local: model.Local{UnderlayMTU: 1500},
+		Local: model.HostState{UnderlayMTU: 1500},
 	}
 	w.ways = w.fabric.Graph().Paths(own, nil)
 	for name, way := range w.ways {
@@ -232,12 +232,12 @@ func (w *world) project() {
 		if way[0] != name {
 			path.Via = way[0]
 		}
-		in.Paths[name], in.Transit[name] = path, path
+		in.Paths[name], in.GatewayPaths[name] = path, path
 	}
-	effective, decision := project.Effective(in)
-	in.Fabric, in.Decided = effective, decision
+	effective, decision := project.EffectiveFabric(in)
+	in.Fabric, in.MCSDecision = effective, decision
 	w.fabric = effective
-	w.state, _ = project.State(in)
+	w.state, _ = project.Desired(in)
 }
 
 // facing gives the tunnel addresses of a neighbour's gateway and of this one between which

@@ -22,9 +22,9 @@ const KeyBytes = 16
 
 // What a connection is for: its byte after the key.
 const (
-	sinks  = 's' // takes bytes until the client closes its side, and tells their number
-	echoes = 'e' // gives every byte back
-	once   = 'o' // gives one byte back and closes: the client's port is free again at once
+	modeSink    = 's' // takes bytes until the client closes its side, and tells their number
+	modeEcho    = 'e' // gives every byte back
+	modeConnect = 'o' // gives one byte back and closes: the client's port is free again at once
 )
 
 // within is how long a connection, or a question on one, may take.
@@ -58,14 +58,14 @@ func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 			}
 			_ = conn.SetReadDeadline(time.Time{})
 			switch head[KeyBytes] {
-			case sinks:
+			case modeSink:
 				n, err := io.Copy(io.Discard, conn)
 				if err == nil {
 					_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
 				}
-			case echoes:
+			case modeEcho:
 				_, _ = io.Copy(conn, conn)
-			case once:
+			case modeConnect:
 				_ = conn.SetDeadline(time.Now().Add(within))
 				_, _ = io.CopyN(conn, conn, 1)
 			}
@@ -115,7 +115,7 @@ func Measure(ctx context.Context, c Config) Result {
 		began := time.Now()
 		for i := range c.Streams {
 			all.Go(func() {
-				n, err := c.pour(ctx)
+				n, err := c.sendAll(ctx)
 				arrived.Add(n)
 				failed[i] = err
 			})
@@ -158,7 +158,7 @@ func ask(conn net.Conn, buffer []byte) error {
 
 // tryOnce makes a connection, uses it for a byte each way, and closes it.
 func (c Config) tryOnce(ctx context.Context) error {
-	conn, err := c.open(ctx, once)
+	conn, err := c.open(ctx, modeConnect)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c Config) await(ctx context.Context) error {
 }
 
 func (c Config) latency(ctx context.Context) (half, most float64, err error) {
-	conn, err := c.open(ctx, echoes)
+	conn, err := c.open(ctx, modeEcho)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -232,9 +232,9 @@ func (c Config) connections(ctx context.Context) (each float64, failed int, err 
 	return float64(made.Load()) / time.Since(began).Seconds(), int(lost.Load()), context.Cause(ctx)
 }
 
-// pour sends as much as it can, and gives what arrived.
-func (c Config) pour(ctx context.Context) (int64, error) {
-	conn, err := c.open(ctx, sinks)
+// sendAll sends as much as it can, and gives what arrived.
+func (c Config) sendAll(ctx context.Context) (int64, error) {
+	conn, err := c.open(ctx, modeSink)
 	if err != nil {
 		return 0, err
 	}

@@ -60,7 +60,7 @@ func TestStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.Write(append(key('x'), echoes, 'h', 'i')); err != nil {
+	if _, err := conn.Write(append(key('x'), modeEcho, 'h', 'i')); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := io.ReadAll(conn); len(got) > 0 {

@@ -19,32 +19,32 @@ import (
 	"hawser.dev/hawser/internal/spread"
 )
 
-// Tunnel is one tunnel between two gateways. What can change in place, as MTU and
+// TunnelID is one tunnel between two gateways. What can change in place, as MTU and
 // keepalive, is no part of it.
-type Tunnel struct {
+type TunnelID struct {
 	Driver string `json:"driver"`
 	// Ports are the base ports (UDP) of both ends, that of the gateway whose name
 	// sorts first in front; 0 where they tell no tunnels apart.
 	Ports [2]int `json:"ports"`
-	// Alt says that both ends listen at the other end of their ranges, as they
+	// Alternate says that both ends listen at the other end of their ranges, as they
 	// already use the ports themselves for the tunnel before. Where ports tell no
 	// tunnels apart it stands between the addresses of the other sort of epochs.
-	Alt bool `json:"alt,omitempty"`
+	Alternate bool `json:"alt,omitempty"`
 	// Epoch is that of its keys; 0 = the driver has none.
 	Epoch int `json:"epoch,omitempty"`
 }
 
 // String gives the tunnel as in "wireguard 51820-51820". Both ends write it alike,
 // whatever else they know, so the first epoch is never named.
-func (c Tunnel) String() string {
+func (c TunnelID) String() string {
 	text := c.Driver
 	if c.Ports != [2]int{} {
 		text += fmt.Sprintf(" %d-%d", c.Ports[0], c.Ports[1])
 	}
 	switch {
-	case c.Alt && c.Ports != [2]int{}:
+	case c.Alternate && c.Ports != [2]int{}:
 		text += " (other ports)"
-	case c.Alt:
+	case c.Alternate:
 		text += " (beside it)"
 	}
 	if c.Epoch > 1 {
@@ -54,26 +54,26 @@ func (c Tunnel) String() string {
 }
 
 // hash names the tunnel on the wire.
-func (c Tunnel) hash() uint64 { return spread.Hash(c.String()) }
+func (c TunnelID) hash() uint64 { return spread.Hash(c.String()) }
 
-// clashes reports whether an end cannot have both: it would listen on one port
+// conflictsWith reports whether an end cannot have both: it would listen on one port
 // twice. Neighbouring epochs have ports, or addresses, of their own.
-func (c Tunnel) clashes(o Tunnel) bool {
+func (c TunnelID) conflictsWith(o TunnelID) bool {
 	if c == o || c.Driver != o.Driver {
 		return false
 	}
 	if c.Ports == [2]int{} {
-		return c.odd() == o.odd()
+		return c.addressParity() == o.addressParity()
 	}
-	return c.Alt == o.Alt && c.Epoch%2 == o.Epoch%2 && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
+	return c.Alternate == o.Alternate && c.Epoch%2 == o.Epoch%2 && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
 }
 
-// odd tells apart the two tunnels that there can be without ports.
-func (c Tunnel) odd() bool { return (c.Epoch%2 == 1) != c.Alt }
+// addressParity tells apart the two tunnels that there can be without ports.
+func (c TunnelID) addressParity() bool { return (c.Epoch%2 == 1) != c.Alternate }
 
-// other is the same tunnel at the other ports, or between the other addresses.
-func (c Tunnel) other() Tunnel {
-	c.Alt = !c.Alt
+// counterpart is the same tunnel at the other ports, or between the other addresses.
+func (c TunnelID) counterpart() TunnelID {
+	c.Alternate = !c.Alternate
 	return c
 }
 
@@ -82,100 +82,100 @@ func (c Tunnel) other() Tunnel {
 type Keys map[string][]int
 
 // open reports whether there are keys for a tunnel.
-func (k Keys) open(c Tunnel) bool {
+func (k Keys) open(c TunnelID) bool {
 	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
 }
 
-// Kept is what the next run of an agent has to know of a pair.
-type Kept struct {
-	Tunnels []Tunnel `json:"cables"`
-	Use     Tunnel   `json:"use"`
+// Saved is what the next run of an agent has to know of a pair.
+type Saved struct {
+	Tunnels []TunnelID `json:"cables"`
+	Use     TunnelID   `json:"use"`
 }
 
 // Progress says how far the change of a pair is, for people.
 type Progress struct {
-	Use   Tunnel    // carries the traffic
-	Next  Tunnel    // is wanted instead; the same as Use when that is in use
-	Since time.Time // when Next was wanted first
-	Why   string    // what Next waits for; empty when it is in use
+	Active TunnelID  // carries the traffic
+	Target TunnelID  // is wanted instead; the same as Use when that is in use
+	Since  time.Time // when Next was wanted first
+	Why    string    // what Next waits for; empty when it is in use
 }
 
 // The times and counts of a change.
 const (
-	eager     = 200 * time.Millisecond // between asks while things happen
-	patient   = 2 * time.Second        // while nothing does
-	news      = 10 * time.Second       // for how long an event counts as something that happens
-	company   = 5 * time.Second        // for how long an end that is asked asks too
-	proof     = 2                      // answers in a row that prove a tunnel
-	misses    = 4                      // asks in a row without an answer that disprove it,
-	silence   = 2 * time.Second        // if they took as long as this
-	linger    = 5 * time.Second        // that a tunnel stays after both ends left it
-	patience  = 30 * time.Second       // of a link that is down, before its other end is called over the secondary tunnel
-	forgetful = 10 * time.Second       // of silence, after which an end may number its messages anew
-	echoes    = 32                     // asks of a tunnel whose answers count
-	most      = 6                      // tunnels of a pair at a time
+	activeInterval = 200 * time.Millisecond // between asks while things happen
+	idleInterval   = 2 * time.Second        // while nothing does
+	activeWindow   = 10 * time.Second       // for how long an event counts as something that happens
+	reciprocalTime = 5 * time.Second        // for how long an end that is asked asks too
+	verifyReplies  = 2                      // answers in a row that prove a tunnel
+	misses         = 4                      // asks in a row without an answer that disprove it,
+	minSilence     = 2 * time.Second        // if they took as long as this
+	retireDelay    = 5 * time.Second        // that a tunnel stays after both ends left it
+	secondaryAfter = 30 * time.Second       // of a link that is down, before its other end is called over the secondary tunnel
+	seqResetAfter  = 10 * time.Second       // of silence, after which an end may number its messages anew
+	probeHistory   = 32                     // asks of a tunnel whose answers count
+	most           = 6                      // tunnels of a pair at a time
 )
 
-// said is what an end says of one tunnel.
-type said struct {
-	standing bool // it is made, and takes packets
-	proved   bool // asks over it are answered
-	uses     bool // it may send over it
-	leaving  bool // it wants to give it up
+// peerTunnel is what an end says of one tunnel.
+type peerTunnel struct {
+	installed   bool // it is made, and takes packets
+	verified    bool // asks over it are answered
+	inUse       bool // it may send over it
+	withdrawing bool // it wants to give it up
 	// secondary: it wants both ends to go over this one for now; see Pair.Secondary
 	secondary bool
 }
 
-// hold is a tunnel that this end has, or is about to make.
-type hold struct {
-	Tunnel
-	standing bool
-	stage    Stage
-	offered  uint64    // the number of the first message that said that it is proved or in use; 0 = none
-	leaving  uint64    // the number of the first that says that this end leaves it; 0 = none
-	released time.Time // of the stage of that name
+// localTunnel is a tunnel that this end has, or is about to make.
+type localTunnel struct {
+	TunnelID
+	installed    bool
+	stage        Stage
+	announcedSeq uint64    // the number of the first message that said that it is proved or in use; 0 = none
+	withdrawnSeq uint64    // the number of the first that says that this end leaves it; 0 = none
+	released     time.Time // of the stage of that name
 
-	asks     [echoes]uint64 // their numbers
-	asked    int            // of all asks
-	row      int            // answers in a row
-	missed   int            // asks since the last that was answered
+	asks     [probeHistory]uint64 // their numbers
+	asked    int                  // of all asks
+	streak   int                  // answers in a row
+	missed   int                  // asks since the last that was answered
 	answered time.Time
 }
 
-// proved reports whether packets get through in both directions.
-func (h *hold) proved() bool { return h.standing && h.row >= proof }
+// verified reports whether packets get through in both directions.
+func (h *localTunnel) verified() bool { return h.installed && h.streak >= verifyReplies }
 
 // ask notes a message that asks over the tunnel.
-func (h *hold) ask(number uint64, now time.Time) {
-	if h.missed >= misses && now.Sub(h.answered) > silence {
-		h.row = 0
+func (h *localTunnel) ask(number uint64, now time.Time) {
+	if h.missed >= misses && now.Sub(h.answered) > minSilence {
+		h.streak = 0
 	}
-	h.asks[h.asked%echoes] = number
+	h.asks[h.asked%probeHistory] = number
 	h.asked++
 	h.missed++
 }
 
 // answer notes an answer to one of the last asks.
-func (h *hold) answer(number uint64, now time.Time) bool {
-	for back := range min(echoes, h.asked) {
-		slot := &h.asks[(h.asked-1-back)%echoes]
+func (h *localTunnel) answer(number uint64, now time.Time) bool {
+	for back := range min(probeHistory, h.asked) {
+		slot := &h.asks[(h.asked-1-back)%probeHistory]
 		if *slot != number || number == 0 {
 			continue
 		}
 		*slot = 0
-		h.row++
+		h.streak++
 		h.missed, h.answered = min(h.missed, back), now
 		return true
 	}
 	return false
 }
 
-// lost reports whether a tunnel that worked does so no more.
-func (h *hold) lost(now time.Time) bool {
-	return h.missed >= misses && now.Sub(h.answered) > silence
+// isLost reports whether a tunnel that worked does so no more.
+func (h *localTunnel) isLost(now time.Time) bool {
+	return h.missed >= misses && now.Sub(h.answered) > minSilence
 }
 
-func compareTunnels(a, b Tunnel) int {
+func compareTunnels(a, b TunnelID) int {
 	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Ports[0], b.Ports[0]), cmp.Compare(a.Ports[1], b.Ports[1]),
-		cmp.Compare(fmt.Sprint(a.Alt), fmt.Sprint(b.Alt)), cmp.Compare(a.Epoch, b.Epoch))
+		cmp.Compare(fmt.Sprint(a.Alternate), fmt.Sprint(b.Alternate)), cmp.Compare(a.Epoch, b.Epoch))
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-func of(epoch int) Tunnel {
-	return Tunnel{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: epoch}
+func of(epoch int) TunnelID {
+	return TunnelID{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: epoch}
 }
 
 func having(epochs ...int) Keys { return Keys{"wireguard": epochs} }
@@ -51,7 +51,7 @@ func TestEpochs(t *testing.T) {
 		"heard of both late":  {[2]Keys{having(1, 2), having(1)}, [2]Keys{having(2), having(2)}, 1, 2},
 		"one dropped already": {[2]Keys{having(1), having(1)}, [2]Keys{having(1, 2), having(2)}, 1, 2},
 	}
-	newest := func(k Keys) Tunnel { return of(slices.Max(k["wireguard"])) }
+	newest := func(k Keys) TunnelID { return of(slices.Max(k["wireguard"])) }
 	for name, tt := range tests {
 		w := two{now: start}
 		for i, keys := range tt.begin {
@@ -87,7 +87,7 @@ func check(t *testing.T, name string, w *two, epoch int) {
 func TestForgottenKeys(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0).UTC()
-	kept := Kept{Tunnels: []Tunnel{of(1), of(2)}, Use: of(1)}
+	kept := Saved{Tunnels: []TunnelID{of(1), of(2)}, Use: of(1)}
 	tests := map[string]struct {
 		keys  Keys
 		use   int

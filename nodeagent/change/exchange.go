@@ -17,21 +17,21 @@ import (
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
-// Peer is a gateway of another cluster and the tunnel that the pair should have.
-type Peer struct {
-	Name string `json:"Name"` // cluster/gateway
-	Want Tunnel `json:"Want"`
-	Keys Keys   `json:"Keys"`
+// PairConfig is a gateway of another cluster and the tunnel that the pair should have.
+type PairConfig struct {
+	Name string   `json:"Name"` // cluster/gateway
+	Want TunnelID `json:"Want"`
+	Keys Keys     `json:"Keys"`
 	// Secondary: both ends should go over the secondary tunnel for now; see Pair.Secondary
 	Secondary bool       `json:"Secondary"`
 	Source    netip.Addr `json:"Source"` // own tunnel address
 	Addr      netip.Addr `json:"Addr"`   // the peer's, same family
 }
 
-// Applied is what the kernel has for one pair.
-type Applied struct {
-	Use     Tunnel              // is sent over
-	Devices map[Tunnel][]string // of those that stand, the one to send over first
+// Installed is what the kernel has for one pair.
+type Installed struct {
+	Active  TunnelID              // is sent over
+	Devices map[TunnelID][]string // of those that stand, the one to send over first
 }
 
 // Config is what an Exchange needs for its whole life.
@@ -42,42 +42,42 @@ type Config struct {
 	Wake bell.Bell
 	// Kept is what the run before kept, by peer, and Keep keeps it for the next. It
 	// is called by the goroutine of Run alone.
-	Kept map[string]Kept
-	Keep func(map[string]Kept) error
+	Kept map[string]Saved
+	Keep func(map[string]Saved) error
 	// OnChange is called when tunnels are to be made, used or given up. It must not
 	// block.
 	OnChange func()
 }
 
-// Exchange tells the other ends what tunnels this gateway has, hears what they
+// Negotiator tells the other ends what tunnels this gateway has, hears what they
 // have, and so changes the tunnels of all its pairs, as a machine of a
 // transport.Transport. Its methods may be called from any goroutine.
-type Exchange struct {
+type Negotiator struct {
 	config Config
 	saves  bell.Bell // there may be something to keep
 
 	mu    sync.Mutex
 	self  string // cluster/gateway; empty = this node is no gateway
-	links map[string]*link
-	flows map[flow]*link
-	queue due.Queue[*link] // of pairs that talk, or of which something is new
-	kept  map[string]Kept  // what others may act on
-	begun bool             // the pairs are known; until then there is nothing to keep
-	moved bool             // pairs changed, so sockets may have to
+	links map[string]*pairState
+	flows map[flow]*pairState
+	queue due.Queue[*pairState] // of pairs that talk, or of which something is new
+	kept  map[string]Saved      // what others may act on
+	begun bool                  // the pairs are known; until then there is nothing to keep
+	moved bool                  // pairs changed, so sockets may have to
 
 	// Of the goroutine of Run.
-	saved  map[string]Kept // on disk
-	failed bool            // could not be written
+	saved  map[string]Saved // on disk
+	failed bool             // could not be written
 }
 
-// link is a pair with what is needed to talk to its other end.
-type link struct {
+// pairState is a pair with what is needed to talk to its other end.
+type pairState struct {
 	due.Slot
-	Peer
+	PairConfig
 	pair    *Pair
-	devices map[Tunnel][]string
-	tunnels map[string]Tunnel // by device
-	unsaid  []Outgoing        // until what they say is kept
+	devices map[TunnelID][]string
+	tunnels map[string]TunnelID // by device
+	unsaid  []Outgoing          // until what they say is kept
 }
 
 // flow finds the pair that a packet belongs to.
@@ -87,19 +87,19 @@ type flow struct {
 }
 
 // New makes an Exchange without pairs.
-func New(config Config) *Exchange {
+func New(config Config) *Negotiator {
 	kept := config.Kept
 	if kept == nil {
-		kept = map[string]Kept{}
+		kept = map[string]Saved{}
 	}
-	return &Exchange{
-		config: config, saves: bell.New(), links: map[string]*link{}, flows: map[flow]*link{}, kept: kept, saved: maps.Clone(kept),
+	return &Negotiator{
+		config: config, saves: bell.New(), links: map[string]*pairState{}, flows: map[flow]*pairState{}, kept: kept, saved: maps.Clone(kept),
 	}
 }
 
 // Set says which gateway this node is and which pairs it is part of. Pairs that
 // stay keep their state; those that are new begin where the run before ended.
-func (x *Exchange) Set(self string, peers []Peer) {
+func (x *Negotiator) Set(self string, peers []PairConfig) {
 	now := time.Now()
 	x.mu.Lock()
 	changed := !x.begun || self != x.self || len(peers) != len(x.links)
@@ -107,23 +107,23 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		for _, l := range x.links {
 			x.queue.Remove(l)
 		}
-		x.links = map[string]*link{}
+		x.links = map[string]*pairState{}
 		x.self = self
 	}
-	links := make(map[string]*link, len(peers))
+	links := make(map[string]*pairState, len(peers))
 	for _, p := range peers {
 		l := x.links[p.Name]
-		if l != nil && reflect.DeepEqual(l.Peer, p) {
+		if l != nil && reflect.DeepEqual(l.PairConfig, p) {
 			links[p.Name] = l
 			continue
 		}
 		changed = true
 		if l == nil {
 			number := uint64(now.UnixNano())
-			l = &link{pair: Restore(x.kept[p.Name], p.Want, p.Keys, number, now)}
-			x.kept[p.Name] = l.pair.Keep()
+			l = &pairState{pair: Restore(x.kept[p.Name], p.Want, p.Keys, number, now)}
+			x.kept[p.Name] = l.pair.Saved()
 		}
-		l.Peer = p
+		l.PairConfig = p
 		l.pair.Want(p.Want, p.Keys, now)
 		l.pair.Secondary(p.Secondary, now)
 		x.queue.Set(l, now)
@@ -147,8 +147,8 @@ func (x *Exchange) Set(self string, peers []Peer) {
 }
 
 // index finds the pairs behind the devices again.
-func (x *Exchange) index() {
-	x.flows = map[flow]*link{}
+func (x *Negotiator) index() {
+	x.flows = map[flow]*pairState{}
 	for _, l := range x.links {
 		for device := range l.tunnels {
 			x.flows[flow{source: l.Source, from: l.Addr, device: device}] = l
@@ -159,16 +159,16 @@ func (x *Exchange) index() {
 // Tunnels gives the tunnels of each pair that is not just at the one that it should
 // have, that to send over first. What it says may be in use until Applied says
 // otherwise.
-func (x *Exchange) Tunnels() map[string][]Tunnel {
+func (x *Negotiator) Tunnels() map[string][]TunnelID {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := map[string][]Tunnel{}
+	out := map[string][]TunnelID{}
 	for name, l := range x.links {
 		kept := x.kept[name]
 		if len(kept.Tunnels) == 1 && kept.Use == l.Want {
 			continue
 		}
-		tunnels := []Tunnel{kept.Use}
+		tunnels := []TunnelID{kept.Use}
 		for _, c := range kept.Tunnels {
 			if c != kept.Use {
 				tunnels = append(tunnels, c)
@@ -179,20 +179,20 @@ func (x *Exchange) Tunnels() map[string][]Tunnel {
 	return out
 }
 
-// Holds reports whether any pair has a tunnel of a driver.
-func (x *Exchange) Holds(driver string) bool {
+// UsesDriver reports whether any pair has a tunnel of a driver.
+func (x *Negotiator) UsesDriver(driver string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name := range x.links {
-		if slices.ContainsFunc(x.kept[name].Tunnels, func(c Tunnel) bool { return c.Driver == driver }) {
+		if slices.ContainsFunc(x.kept[name].Tunnels, func(c TunnelID) bool { return c.Driver == driver }) {
 			return true
 		}
 	}
 	return false
 }
 
-// Applied says what the kernel has, by peer. One that is missing has what it had.
-func (x *Exchange) Applied(applied map[string]Applied) {
+// SetInstalled says what the kernel has, by peer. One that is missing has what it had.
+func (x *Negotiator) SetInstalled(applied map[string]Installed) {
 	now := time.Now()
 	x.mu.Lock()
 	changed := false
@@ -201,7 +201,7 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 		if !known {
 			continue
 		}
-		tunnels := map[string]Tunnel{}
+		tunnels := map[string]TunnelID{}
 		for c, devices := range have.Devices {
 			for _, d := range devices {
 				tunnels[d] = c
@@ -209,7 +209,7 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 		}
 		changed = changed || !maps.Equal(l.tunnels, tunnels)
 		l.devices, l.tunnels = have.Devices, tunnels
-		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Use, now)
+		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Active, now)
 		x.queue.Set(l, now)
 	}
 	if changed {
@@ -221,7 +221,7 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 
 // Alive says whether packets get through to a peer now. It is to be told again while they
 // do not.
-func (x *Exchange) Alive(name string, alive bool, now time.Time) {
+func (x *Negotiator) Alive(name string, alive bool, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.links[name]; l != nil {
@@ -234,7 +234,7 @@ func (x *Exchange) Alive(name string, alive bool, now time.Time) {
 
 // OverSecondary says how far a peer's pair has gone over to its secondary tunnel; see
 // Pair.OverSecondary.
-func (x *Exchange) OverSecondary(name string) (begun, done bool) {
+func (x *Negotiator) OverSecondary(name string) (begun, done bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.links[name]; l != nil {
@@ -244,7 +244,7 @@ func (x *Exchange) OverSecondary(name string) (begun, done bool) {
 }
 
 // Progress says how far the change of each pair is, by peer, where one goes on.
-func (x *Exchange) Progress() map[string]Progress {
+func (x *Negotiator) Progress() map[string]Progress {
 	now := time.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -259,7 +259,7 @@ func (x *Exchange) Progress() map[string]Progress {
 
 // Run keeps what pairs came to, before it is said or acted on, until ctx ends. It is for a
 // goroutine of its own, as a disk may hang.
-func (x *Exchange) Run(ctx context.Context) error {
+func (x *Negotiator) Run(ctx context.Context) error {
 	x.saves.Loop(ctx, func() time.Duration {
 		x.keep()
 		if x.failed {
@@ -279,27 +279,27 @@ const (
 	idle = time.Second
 )
 
-// Places gives the tunnel addresses of this gateway; nil when they are as before, unless
+// Sockets gives the tunnel addresses of this gateway; nil when they are as before, unless
 // all are asked for.
-func (x *Exchange) Places(all bool) map[socket.Place]bool {
+func (x *Negotiator) Sockets(all bool) map[socket.Bind]bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.moved && !all {
 		return nil
 	}
 	x.moved = false
-	out := map[socket.Place]bool{}
+	out := map[socket.Bind]bool{}
 	for _, l := range x.links {
-		out[socket.Place{Addr: l.Source}] = true
+		out[socket.Bind{Addr: l.Source}] = true
 	}
 	return out
 }
 
 // Sent is called for what Tick gave. Who gets no answer asks again, and so nothing is done.
-func (x *Exchange) Sent(uint64, uint64) {}
+func (x *Negotiator) Sent(uint64, uint64) {}
 
 // Tick gives what is to be sent now, and how long nothing is due after it.
-func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
+func (x *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var out []socket.Datagram
@@ -313,7 +313,7 @@ func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		if len(messages) > 0 {
 			l.unsaid = messages
 		}
-		if !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {
+		if !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
 			x.saves.Ring() // and then it is said
 			continue
 		}
@@ -323,7 +323,7 @@ func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 }
 
 // say gives the datagrams of what a pair has to say.
-func (x *Exchange) say(l *link) []socket.Datagram {
+func (x *Negotiator) say(l *pairState) []socket.Datagram {
 	var out []socket.Datagram
 	for _, m := range l.unsaid {
 		if devices := l.devices[m.On]; len(devices) > 0 {
@@ -334,45 +334,45 @@ func (x *Exchange) say(l *link) []socket.Datagram {
 	return out
 }
 
-func (x *Exchange) datagram(l *link, device string, m Message) socket.Datagram {
-	out := wire.Message{From: wire.ID(x.self), To: wire.ID(l.Name), Tunnels: &m}
+func (x *Negotiator) datagram(l *pairState, device string, m Message) socket.Datagram {
+	out := wire.Message{From: wire.HashID(x.self), To: wire.HashID(l.Name), Tunnels: &m}
 	return socket.Datagram{
-		From: socket.Place{Addr: l.Source}, Over: device, To: netip.AddrPortFrom(l.Addr, x.config.Port), Raw: out.Encode(),
+		From: socket.Bind{Addr: l.Source}, Device: device, To: netip.AddrPortFrom(l.Addr, x.config.Port), Raw: out.Encode(),
 	}
 }
 
 // Receive takes a message that came over a tunnel, and gives the answer. What
 // changes by it is kept before anything is said, so there is no answer then: the
 // other end asks again.
-func (x *Exchange) Receive(now time.Time, in transport.Incoming) []socket.Datagram {
+func (x *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	if in.Tunnels == nil {
 		return nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := x.flows[flow{source: in.At.Addr, from: in.From.Addr(), device: in.Over}]
-	if l == nil || x.self == "" || in.To != wire.ID(x.self) || in.Message.From != wire.ID(l.Name) || in.From.Port() != x.config.Port {
+	l := x.flows[flow{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
+	if l == nil || x.self == "" || in.To != wire.HashID(x.self) || in.Message.From != wire.HashID(l.Name) || in.From.Port() != x.config.Port {
 		return nil
 	}
-	answer, ok := l.pair.Receive(l.tunnels[in.Over], *in.Tunnels, now)
+	answer, ok := l.pair.Receive(l.tunnels[in.Device], *in.Tunnels, now)
 	x.queue.Set(l, now)
 	x.config.Wake.Ring()
-	if !ok || !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {
+	if !ok || !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
 		return nil
 	}
-	return []socket.Datagram{x.datagram(l, in.Over, answer)}
+	return []socket.Datagram{x.datagram(l, in.Device, answer)}
 }
 
 // keep writes what changed before anybody learns of it.
-func (x *Exchange) keep() {
+func (x *Negotiator) keep() {
 	x.mu.Lock()
 	if !x.begun {
 		x.mu.Unlock()
 		return
 	}
-	next := make(map[string]Kept, len(x.links))
+	next := make(map[string]Saved, len(x.links))
 	for name, l := range x.links {
-		next[name] = l.pair.Keep()
+		next[name] = l.pair.Saved()
 	}
 	same, news := reflect.DeepEqual(next, x.saved), !reflect.DeepEqual(next, x.kept)
 	x.mu.Unlock()
@@ -407,7 +407,7 @@ func (x *Exchange) keep() {
 
 // save goes on without, should the disk be full: then it matters only if this
 // agent restarts before it is done.
-func (x *Exchange) save(next map[string]Kept) {
+func (x *Negotiator) save(next map[string]Saved) {
 	err := x.config.Keep(next)
 	if err == nil {
 		x.saved = next
@@ -418,7 +418,7 @@ func (x *Exchange) save(next map[string]Kept) {
 }
 
 // tell writes changes of what is in use to the log.
-func (x *Exchange) tell(next map[string]Kept) {
+func (x *Negotiator) tell(next map[string]Saved) {
 	for name, k := range next {
 		before, known := x.kept[name]
 		switch {

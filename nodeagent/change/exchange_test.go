@@ -14,19 +14,19 @@ import (
 
 // party is an Exchange whose sockets and kernel are the test's.
 type party struct {
-	*Exchange
+	*Negotiator
 	name  string
 	addr  netip.Addr
 	other *party
-	disk  map[string]Kept
+	disk  map[string]Saved
 	saves int
 }
 
-func newParty(name, addr string, kept map[string]Kept) *party {
+func newParty(name, addr string, kept map[string]Saved) *party {
 	p := &party{name: name, addr: netip.MustParseAddr(addr)}
-	p.Exchange = New(Config{
+	p.Negotiator = New(Config{
 		Port: 4804, Log: slog.New(slog.DiscardHandler), Kept: kept, Wake: bell.New(), OnChange: func() {},
-		Keep: func(k map[string]Kept) error {
+		Keep: func(k map[string]Saved) error {
 			p.disk = k
 			p.saves++
 			return nil
@@ -41,23 +41,23 @@ func parties() (a, b *party) {
 	return a, b
 }
 
-func (p *party) set(want Tunnel) {
-	p.Set(p.name, []Peer{{Name: p.other.name, Want: want, Source: p.addr, Addr: p.other.addr}})
+func (p *party) set(want TunnelID) {
+	p.Set(p.name, []PairConfig{{Name: p.other.name, Want: want, Source: p.addr, Addr: p.other.addr}})
 }
 
 // pass does what the agent does: make what is said, and tell.
-func (p *party) pass(want Tunnel) {
+func (p *party) pass(want TunnelID) {
 	p.set(want)
 	p.keep()
 	tunnels := p.Tunnels()[p.other.name]
 	if tunnels == nil {
-		tunnels = []Tunnel{want}
+		tunnels = []TunnelID{want}
 	}
-	done := Applied{Use: tunnels[0], Devices: map[Tunnel][]string{}}
+	done := Installed{Active: tunnels[0], Devices: map[TunnelID][]string{}}
 	for _, c := range tunnels {
 		done.Devices[c] = []string{c.String()}
 	}
-	p.Applied(map[string]Applied{p.other.name: done})
+	p.SetInstalled(map[string]Installed{p.other.name: done})
 }
 
 // turn sends what is due, and the answers.
@@ -72,8 +72,8 @@ func (p *party) turn(now time.Time) {
 }
 
 func (p *party) deliver(d socket.Datagram) {
-	for _, answer := range p.other.receive(d.To.Addr(), d.Over, netip.AddrPortFrom(p.addr, 4804), d.Raw) {
-		p.receive(p.addr, answer.Over, netip.AddrPortFrom(d.To.Addr(), 4804), answer.Raw)
+	for _, answer := range p.other.receive(d.To.Addr(), d.Device, netip.AddrPortFrom(p.addr, 4804), d.Raw) {
+		p.receive(p.addr, answer.Device, netip.AddrPortFrom(d.To.Addr(), 4804), answer.Raw)
 	}
 }
 
@@ -83,7 +83,7 @@ func (p *party) receive(at netip.Addr, device string, from netip.AddrPort, raw [
 	if err != nil {
 		return nil
 	}
-	return p.Receive(time.Now(), transport.Incoming{At: socket.Place{Addr: at}, Over: device, From: from, Message: m})
+	return p.Receive(time.Now(), transport.Packet{At: socket.Bind{Addr: at}, Device: device, From: from, Message: m})
 }
 
 func TestExchange(t *testing.T) {
@@ -97,7 +97,7 @@ func TestExchange(t *testing.T) {
 	}
 	now := time.Now()
 	for range 200 {
-		now = now.Add(eager)
+		now = now.Add(activeInterval)
 		a.pass(is)
 		b.pass(is)
 		a.turn(now)
@@ -115,7 +115,7 @@ func TestExchange(t *testing.T) {
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	kept := map[string]Kept{"g2/a": {Tunnels: []Tunnel{was, is}, Use: was}}
+	kept := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Use: was}}
 	p := newParty("g1/a", "241.0.0.1", kept)
 	p.other = newParty("g2/a", "241.0.0.2", nil)
 	p.keep()

@@ -17,12 +17,12 @@ import (
 type end struct {
 	pair    *Pair // nil = the agent is off
 	back    time.Time
-	fabric  []Tunnel    // what will be wanted, and
+	fabric  []TunnelID  // what will be wanted, and
 	at      []time.Time // when
-	want    Tunnel
-	kept    Kept
-	tunnels []Tunnel // in the kernel
-	use     Tunnel
+	want    TunnelID
+	kept    Saved
+	tunnels []TunnelID // in the kernel
+	use     TunnelID
 	pass    time.Time // the next
 	started uint64
 }
@@ -39,7 +39,7 @@ type model struct {
 	now    time.Time
 	ends   [2]*end
 	mail   []flight
-	broken map[Tunnel]bool // a firewall drops it, in one direction or both
+	broken map[TunnelID]bool // a firewall drops it, in one direction or both
 	loss   float64
 	deaf   [2]time.Time // until when an end gets no message
 	aside  bool         // the first end wants another endpoint
@@ -68,7 +68,7 @@ func (m *model) send(from int, out []Outgoing) {
 // speak sends what a pair says; what it says is kept first.
 func (m *model) speak(i int, out []Outgoing) {
 	if len(out) > 0 {
-		m.ends[i].kept = m.ends[i].pair.Keep()
+		m.ends[i].kept = m.ends[i].pair.Saved()
 		m.send(i, out)
 	}
 }
@@ -100,7 +100,7 @@ func (m *model) step(i int) {
 func (m *model) converge(i int) {
 	e := m.ends[i]
 	e.pass = m.now.Add(time.Duration(m.r.IntN([]int{300, 1500, 20000}[m.r.IntN(3)])) * time.Millisecond)
-	e.kept = e.pair.Keep()
+	e.kept = e.pair.Saved()
 	if !slices.Equal(e.tunnels, e.pair.Tunnels()) || e.use != e.pair.Use() {
 		m.note("end %d has %s over %s", i, e.pair.Tunnels(), e.pair.Use())
 	}
@@ -137,7 +137,7 @@ func (m *model) check() error {
 		}
 		for j, a := range e.tunnels {
 			for _, b := range e.tunnels[j+1:] {
-				if a.clashes(b) {
+				if a.conflictsWith(b) {
 					return fmt.Errorf("end %d has %s and %s at once", i, a, b)
 				}
 			}
@@ -148,8 +148,8 @@ func (m *model) check() error {
 
 // universe gives tunnels to choose from: drivers, ports of both ends, ports of one,
 // epochs.
-func universe() []Tunnel {
-	return []Tunnel{
+func universe() []TunnelID {
+	return []TunnelID{
 		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 1},
 		{Driver: "wireguard", Ports: [2]int{1001, 2001}, Epoch: 1},
 		{Driver: "wireguard", Ports: [2]int{1001, 2000}, Epoch: 1},
@@ -163,7 +163,7 @@ func universe() []Tunnel {
 }
 
 func newModel(seed uint64, quiet bool) *model {
-	m := &model{r: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0).UTC(), broken: map[Tunnel]bool{}}
+	m := &model{r: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0).UTC(), broken: map[TunnelID]bool{}}
 	if !quiet {
 		m.loss = m.r.Float64() * 0.3
 	}
@@ -173,9 +173,9 @@ func newModel(seed uint64, quiet bool) *model {
 		m.broken[c] = m.r.IntN(5) == 0
 	}
 	for i := range m.ends {
-		e := &end{want: first, tunnels: []Tunnel{first}, use: first, started: uint64(i+1) << 40}
+		e := &end{want: first, tunnels: []TunnelID{first}, use: first, started: uint64(i+1) << 40}
 		e.pair = NewPair(first, nil, e.started, m.now)
-		e.kept = e.pair.Keep()
+		e.kept = e.pair.Saved()
 		e.pair.Applied(e.tunnels, e.use, m.now)
 		m.ends[i] = e
 	}
@@ -184,7 +184,7 @@ func newModel(seed uint64, quiet bool) *model {
 }
 
 // plan makes commits, which come to both ends in order but not at one time.
-func (m *model) plan(all []Tunnel) {
+func (m *model) plan(all []TunnelID) {
 	at := m.now
 	var last [2]time.Time
 	for range 1 + m.r.IntN(6) {
@@ -277,4 +277,4 @@ func TestModel(t *testing.T) {
 func (p *Pair) State() State { return p.state }
 
 // Use gives the tunnel to send over.
-func (p *Pair) Use() Tunnel { return p.use }
+func (p *Pair) Use() TunnelID { return p.active }

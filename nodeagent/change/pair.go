@@ -9,44 +9,44 @@ import (
 // the time only as an argument. Whatever it says in a message must be kept (see
 // Kept) before the message leaves.
 type Pair struct {
-	want      Tunnel
-	since     time.Time // of want
-	secondary bool      // this end wants both to go over the secondary tunnel
-	state     State
-	held      []*hold
-	use       Tunnel
-	applied   Tunnel // what the kernel sends over, and
-	unknown   bool   // that it may be any that is held, as the run before was in the middle of something
-	goal      Tunnel // what next gave when stages were decided
+	want          TunnelID
+	since         time.Time // of want
+	secondary     bool      // this end wants both to go over the secondary tunnel
+	state         State
+	tunnels       []*localTunnel
+	active        TunnelID
+	kernelActive  TunnelID // what the kernel sends over, and
+	kernelUnknown bool     // that it may be any that is held, as the run before was in the middle of something
+	stageTarget   TunnelID // what next gave when stages were decided
 
 	// A pair that begins without history may be at another tunnel than the other end, which
 	// cannot come to it: it still holds the one before in its place. Such a pair is lost until
 	// its link was up once, and calls over the secondary tunnel, too, when it was down for long.
-	lost  bool
-	down  time.Time // the link is, since then; zero = it is not
-	calls bool
+	unsynced        bool
+	down            time.Time // the link is, since then; zero = it is not
+	tryingSecondary bool
 
-	table  []row[State, *Pair]
-	stages []row[Stage, holding]
+	table  []transition[State, *Pair]
+	stages []transition[Stage, pairTunnel]
 
 	number uint64 // of the last message
-	heard  struct {
+	peer   struct {
 		number    uint64 // of the last message from the other end
 		read      uint64 // the number of the last of this end that it read
 		at        time.Time
-		says      map[uint64]said
+		says      map[uint64]peerTunnel
 		secondary bool // it wants both to go over its secondary tunnel
 	}
-	busy   time.Time // until when this end asks for the other's sake
-	event  time.Time // the last time that something happened
-	due    time.Time // of the next asks
-	asking bool
+	probeUntil time.Time // until when this end asks for the other's sake
+	event      time.Time // the last time that something happened
+	due        time.Time // of the next asks
+	asking     bool
 }
 
 // NewPair begins without history. Numbers of messages must be higher in a later run.
-func NewPair(want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
+func NewPair(want TunnelID, keys Keys, number uint64, now time.Time) *Pair {
 	p := &Pair{
-		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: transitions(), stages: stages(), lost: true,
+		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: pairTransitions(), stages: tunnelTransitions(), unsynced: true,
 	}
 	p.begin(keys)
 	return p
@@ -61,39 +61,39 @@ func (p *Pair) begin(keys Keys) {
 	if all := keys[want.Driver]; want.Epoch != 0 && len(all) > 0 {
 		want.Epoch = all[0]
 	}
-	p.use = want
-	p.applied = p.use
-	p.hold(p.use)
-	p.hold(p.want)
+	p.active = want
+	p.kernelActive = p.active
+	p.ensure(p.active)
+	p.ensure(p.want)
 }
 
 // Restore begins where the run before ended, as far as there are keys.
-func Restore(kept Kept, want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
+func Restore(kept Saved, want TunnelID, keys Keys, number uint64, now time.Time) *Pair {
 	p := NewPair(want, keys, number, now)
 	if !slices.Contains(kept.Tunnels, kept.Use) || !keys.open(kept.Use) {
 		return p
 	}
-	p.held, p.use, p.applied, p.unknown = nil, kept.Use, kept.Use, true
-	p.lost = kept.Use == want && slices.Contains(kept.Tunnels, want.other())
+	p.tunnels, p.active, p.kernelActive, p.kernelUnknown = nil, kept.Use, kept.Use, true
+	p.unsynced = kept.Use == want && slices.Contains(kept.Tunnels, want.counterpart())
 	for _, c := range kept.Tunnels {
 		if keys.open(c) {
-			p.hold(c).stage = Offered
+			p.ensure(c).stage = Announced
 		}
 	}
-	p.settle(now)
+	p.advance(now)
 	return p
 }
 
-// Keep gives what a later run has to know.
-func (p *Pair) Keep() Kept { return Kept{Tunnels: p.Tunnels(), Use: p.use} }
+// Saved gives what a later run has to know.
+func (p *Pair) Saved() Saved { return Saved{Tunnels: p.Tunnels(), Use: p.active} }
 
 // Want says which tunnel the pair should have in the end, and which ones it can
 // have. One whose keys are gone ends at once, whether or not it is used.
-func (p *Pair) Want(c Tunnel, keys Keys, now time.Time) {
-	before := len(p.held)
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Tunnel) })
-	lost := p.find(p.use) == nil
-	if c == p.want && !lost && len(p.held) == before {
+func (p *Pair) Want(c TunnelID, keys Keys, now time.Time) {
+	before := len(p.tunnels)
+	p.tunnels = slices.DeleteFunc(p.tunnels, func(h *localTunnel) bool { return !keys.open(h.TunnelID) })
+	lost := p.find(p.active) == nil
+	if c == p.want && !lost && len(p.tunnels) == before {
 		return
 	}
 	if c != p.want {
@@ -103,8 +103,8 @@ func (p *Pair) Want(c Tunnel, keys Keys, now time.Time) {
 		p.begin(keys)
 		p.state = Retiring
 	}
-	p.happens(now)
-	p.settle(now)
+	p.wakeNow(now)
+	p.advance(now)
 }
 
 // Secondary says whether the pair should go over the other one of its two possible
@@ -113,259 +113,265 @@ func (p *Pair) Want(c Tunnel, keys Keys, now time.Time) {
 func (p *Pair) Secondary(secondary bool, now time.Time) {
 	if p.secondary != secondary {
 		p.secondary = secondary
-		p.happens(now)
-		p.settle(now)
+		p.wakeNow(now)
+		p.advance(now)
 	}
 }
 
 // OverSecondary says how far that is: begun when this end sends over the secondary tunnel,
 // and alone when there is no other any more.
 func (p *Pair) OverSecondary() (begun, alone bool) {
-	begun = p.use == p.want.other() && p.applied == p.use
-	return begun, begun && len(p.held) == 1
+	begun = p.active == p.want.counterpart() && p.kernelActive == p.active
+	return begun, begun && len(p.tunnels) == 1
 }
 
 // Alive says whether packets get through now.
 func (p *Pair) Alive(alive bool, now time.Time) {
 	switch {
 	case alive:
-		p.lost, p.calls, p.down = false, false, time.Time{}
+		p.unsynced, p.tryingSecondary, p.down = false, false, time.Time{}
 	case p.down.IsZero():
 		p.down = now
 	}
-	p.settle(now)
+	p.advance(now)
 }
 
-// detours reports whether the pair should go over the secondary tunnel now. It does not
+// wantsSecondary reports whether the pair should go over the secondary tunnel now. It does not
 // while it is on its way to another one.
-func (p *Pair) detours() bool {
-	other := p.want.other()
-	if p.use != p.want && p.use != other {
+func (p *Pair) wantsSecondary() bool {
+	other := p.want.counterpart()
+	if p.active != p.want && p.active != other {
 		return false
 	}
-	return p.secondary || p.heard.secondary && p.heard.says[other.hash()].secondary
+	return p.secondary || p.peer.secondary && p.peer.says[other.hash()].secondary
 }
 
 // Applied says which tunnels the kernel has now, and which one it sends over.
-func (p *Pair) Applied(tunnels []Tunnel, use Tunnel, now time.Time) {
-	changed := p.applied != use || p.unknown
-	p.applied, p.unknown = use, false
-	for _, h := range p.held {
-		standing := slices.Contains(tunnels, h.Tunnel)
-		changed = changed || standing != h.standing
-		h.standing = standing
+func (p *Pair) Applied(tunnels []TunnelID, use TunnelID, now time.Time) {
+	changed := p.kernelActive != use || p.kernelUnknown
+	p.kernelActive, p.kernelUnknown = use, false
+	for _, h := range p.tunnels {
+		standing := slices.Contains(tunnels, h.TunnelID)
+		changed = changed || standing != h.installed
+		h.installed = standing
 	}
 	if changed {
-		p.happens(now)
+		p.wakeNow(now)
 	}
-	p.settle(now)
+	p.advance(now)
 }
 
 // Tunnels gives what this end should have, and take packets on.
-func (p *Pair) Tunnels() []Tunnel {
-	out := make([]Tunnel, len(p.held))
-	for i, h := range p.held {
-		out[i] = h.Tunnel
+func (p *Pair) Tunnels() []TunnelID {
+	out := make([]TunnelID, len(p.tunnels))
+	for i, h := range p.tunnels {
+		out[i] = h.TunnelID
 	}
 	slices.SortFunc(out, compareTunnels)
 	return out
 }
 
-// happens makes both ends talk at once.
-func (p *Pair) happens(now time.Time) { p.event, p.due = now, now }
+// wakeNow makes both ends talk at once.
+func (p *Pair) wakeNow(now time.Time) { p.event, p.due = now, now }
 
-func (p *Pair) find(c Tunnel) *hold {
-	for _, h := range p.held {
-		if h.Tunnel == c {
+func (p *Pair) find(c TunnelID) *localTunnel {
+	for _, h := range p.tunnels {
+		if h.TunnelID == c {
 			return h
 		}
 	}
 	return nil
 }
 
-func (p *Pair) hold(c Tunnel) *hold {
+func (p *Pair) ensure(c TunnelID) *localTunnel {
 	if h := p.find(c); h != nil {
 		return h
 	}
-	h := &hold{Tunnel: c}
-	p.held = append(p.held, h)
+	h := &localTunnel{TunnelID: c}
+	p.tunnels = append(p.tunnels, h)
 	return h
 }
 
-// next is the tunnel to go to now: the one that is wanted, or on the way to it the
+// target is the tunnel to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
-func (p *Pair) next() Tunnel {
-	order := []Tunnel{p.want, p.want.other()}
-	if p.detours() {
+func (p *Pair) target() TunnelID {
+	order := []TunnelID{p.want, p.want.counterpart()}
+	if p.wantsSecondary() {
 		slices.Reverse(order)
 	}
 	for _, c := range order {
-		if p.find(c) != nil || len(p.held) < most && !slices.ContainsFunc(p.held, func(h *hold) bool { return h.clashes(c) }) {
+		if p.find(c) != nil || len(p.tunnels) < most && !slices.ContainsFunc(p.tunnels, func(h *localTunnel) bool { return h.conflictsWith(c) }) {
 			return c
 		}
 	}
-	return p.use
+	return p.active
 }
 
-// settle takes every transition whose time has come.
-func (p *Pair) settle(now time.Time) {
-	p.restage(now)
+// advance takes every transition whose time has come.
+func (p *Pair) advance(now time.Time) {
+	p.advanceTunnels(now)
 	for ok := true; ok; {
-		p.state, ok = step(p.table, p.state, p, now)
+		p.state, ok = fire(p.table, p.state, p, now)
 	}
-	p.restage(now)
+	p.advanceTunnels(now)
 }
 
-// restage does the same for the tunnels.
-func (p *Pair) restage(now time.Time) {
-	p.goal = p.next()
-	for _, h := range p.held {
-		for ok := true; ok && h.stage != Gone; {
-			h.stage, ok = step(p.stages, h.stage, holding{h, p}, now)
+// advanceTunnels does the same for the tunnels.
+func (p *Pair) advanceTunnels(now time.Time) {
+	p.stageTarget = p.target()
+	for _, h := range p.tunnels {
+		for ok := true; ok && h.stage != Removed; {
+			h.stage, ok = fire(p.stages, h.stage, pairTunnel{h, p}, now)
 		}
 	}
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return h.stage == Gone })
+	p.tunnels = slices.DeleteFunc(p.tunnels, func(h *localTunnel) bool { return h.stage == Removed })
 }
 
-func (p *Pair) behind(time.Time) bool   { return p.unknown || p.applied != p.use }
-func (p *Pair) caughtUp(time.Time) bool { return !p.unknown && p.applied == p.use }
-func (p *Pair) arrived(time.Time) bool  { return p.next() == p.use }
-func (p *Pair) differs(time.Time) bool  { return p.next() != p.use }
-func (p *Pair) single(time.Time) bool   { return len(p.held) == 1 }
-func (p *Pair) lacks(time.Time) bool    { return p.find(p.next()) == nil }
+func (p *Pair) kernelBehind(time.Time) bool  { return p.kernelUnknown || p.kernelActive != p.active }
+func (p *Pair) kernelInSync(time.Time) bool  { return !p.kernelUnknown && p.kernelActive == p.active }
+func (p *Pair) arrived(time.Time) bool       { return p.target() == p.active }
+func (p *Pair) differs(time.Time) bool       { return p.target() != p.active }
+func (p *Pair) single(time.Time) bool        { return len(p.tunnels) == 1 }
+func (p *Pair) targetMissing(time.Time) bool { return p.find(p.target()) == nil }
 
-// silent reports whether the other end, of which nothing was ever known, may be at the
+// shouldTrySecondary reports whether the other end, of which nothing was ever known, may be at the
 // secondary tunnel. Without ports a pair has no place for one at will.
-func (p *Pair) silent(now time.Time) bool {
-	return p.lost && !p.calls && p.want.Ports != [2]int{} && p.use == p.want && !p.down.IsZero() && now.Sub(p.down) >= patience
+func (p *Pair) shouldTrySecondary(now time.Time) bool {
+	return p.unsynced && !p.tryingSecondary && p.want.Ports != [2]int{} && p.active == p.want && !p.down.IsZero() && now.Sub(p.down) >= secondaryAfter
 }
 
-func (p *Pair) call(now time.Time) {
-	p.calls = true
-	p.hold(p.want.other())
-	p.happens(now)
+func (p *Pair) trySecondary(now time.Time) {
+	p.tryingSecondary = true
+	p.ensure(p.want.counterpart())
+	p.wakeNow(now)
 }
 
-func (p *Pair) agreed(now time.Time) bool { return p.next() != p.use && p.good(p.find(p.next()), now) }
+func (p *Pair) agreed(now time.Time) bool {
+	return p.target() != p.active && p.isUsable(p.find(p.target()), now)
+}
 
-func (p *Pair) failed(now time.Time) bool { return p.find(p.use).lost(now) && p.other(now) != nil }
+func (p *Pair) failed(now time.Time) bool {
+	return p.find(p.active).isLost(now) && p.usableTunnel(now) != nil
+}
 
 func (p *Pair) make(now time.Time) {
-	p.hold(p.next())
-	p.happens(now)
+	p.ensure(p.target())
+	p.wakeNow(now)
 }
 
-func (p *Pair) useNext(now time.Time) { p.take(p.next(), now) }
+func (p *Pair) useNext(now time.Time) { p.switchTo(p.target(), now) }
 
-func (p *Pair) useOther(now time.Time) { p.take(p.other(now).Tunnel, now) }
+func (p *Pair) useOther(now time.Time) { p.switchTo(p.usableTunnel(now).TunnelID, now) }
 
-func (p *Pair) take(c Tunnel, now time.Time) {
-	p.use = c
-	p.happens(now)
+func (p *Pair) switchTo(c TunnelID, now time.Time) {
+	p.active = c
+	p.wakeNow(now)
 }
 
-// parted reports whether the ends send over two tunnels while the one that both want does
+// endsDiverged reports whether the ends send over two tunnels while the one that both want does
 // not work: then it is the first of the two for both.
-func (p *Pair) parted(now time.Time) bool { return p.theirs(now) != nil }
+func (p *Pair) endsDiverged(now time.Time) bool { return p.peerTunnel(now) != nil }
 
-func (p *Pair) join(now time.Time) { p.take(p.theirs(now).Tunnel, now) }
+func (p *Pair) joinPeer(now time.Time) { p.switchTo(p.peerTunnel(now).TunnelID, now) }
 
-// theirs gives the tunnel to join the other end on; nil = none.
-func (p *Pair) theirs(now time.Time) *hold {
-	if p.heard.says[p.use.hash()].uses {
+// peerTunnel gives the tunnel to join the other end on; nil = none.
+func (p *Pair) peerTunnel(now time.Time) *localTunnel {
+	if p.peer.says[p.active.hash()].inUse {
 		return nil
 	}
-	for _, h := range p.held {
-		if p.heard.says[h.hash()].uses && compareTunnels(h.Tunnel, p.use) < 0 && p.good(h, now) {
+	for _, h := range p.tunnels {
+		if p.peer.says[h.hash()].inUse && compareTunnels(h.TunnelID, p.active) < 0 && p.isUsable(h, now) {
 			return h
 		}
 	}
 	return nil
 }
 
-// other gives a good tunnel, the next one if that is; nil = there is none.
-func (p *Pair) other(now time.Time) *hold {
-	if h := p.find(p.next()); h != nil && p.good(h, now) {
+// usableTunnel gives a good tunnel, the next one if that is; nil = there is none.
+func (p *Pair) usableTunnel(now time.Time) *localTunnel {
+	if h := p.find(p.target()); h != nil && p.isUsable(h, now) {
 		return h
 	}
-	for _, h := range p.held {
-		if p.good(h, now) {
+	for _, h := range p.tunnels {
+		if p.isUsable(h, now) {
 			return h
 		}
 	}
 	return nil
 }
 
-// good reports whether both ends proved a tunnel, and the other one keeps it.
-func (p *Pair) good(h *hold, now time.Time) bool {
-	says := p.heard.says[h.hash()]
-	return h.proved() && !h.lost(now) && says.standing && says.proved && !says.leaving
+// isUsable reports whether both ends proved a tunnel, and the other one keeps it.
+func (p *Pair) isUsable(h *localTunnel, now time.Time) bool {
+	says := p.peer.says[h.hash()]
+	return h.verified() && !h.isLost(now) && says.installed && says.verified && !says.withdrawing
 }
 
 // needed reports whether this end has a use for a tunnel.
-func (t holding) needed(time.Time) bool {
-	return t.Tunnel == t.pair.goal || t.pair.carries(t.Tunnel) || t.pair.calls && t.Tunnel == t.pair.want.other()
+func (t pairTunnel) needed(time.Time) bool {
+	return t.TunnelID == t.pair.stageTarget || t.pair.mayCarry(t.TunnelID) || t.pair.tryingSecondary && t.TunnelID == t.pair.want.counterpart()
 }
 
-// carries reports whether packets of this end may be on a tunnel now.
-func (p *Pair) carries(c Tunnel) bool { return p.unknown || c == p.use || c == p.applied }
-
-func (t holding) unneeded(now time.Time) bool { return !t.needed(now) }
-
-func (t holding) told(time.Time) bool { return t.offered > 0 }
-
-// leave says so from the next message on.
-func (t holding) leave(now time.Time) {
-	t.leaving = t.pair.number + 1
-	t.pair.happens(now)
+// mayCarry reports whether packets of this end may be on a tunnel now.
+func (p *Pair) mayCarry(c TunnelID) bool {
+	return p.kernelUnknown || c == p.active || c == p.kernelActive
 }
 
-func (t holding) stay(time.Time) { t.leaving = 0 }
+func (t pairTunnel) unneeded(now time.Time) bool { return !t.needed(now) }
 
-// free reports whether the other end does not use a tunnel, and will not begin to: it has
+func (t pairTunnel) isAnnounced(time.Time) bool { return t.announcedSeq > 0 }
+
+// withdraw says so from the next message on.
+func (t pairTunnel) withdraw(now time.Time) {
+	t.withdrawnSeq = t.pair.number + 1
+	t.pair.wakeNow(now)
+}
+
+func (t pairTunnel) cancelWithdraw(time.Time) { t.withdrawnSeq = 0 }
+
+// peerReleased reports whether the other end does not use a tunnel, and will not begin to: it has
 // read that this end leaves it.
-func (t holding) free(now time.Time) bool {
-	read := t.pair.heard.read
-	return !t.taken(now) && read >= t.leaving && read <= t.pair.number
+func (t pairTunnel) peerReleased(now time.Time) bool {
+	read := t.pair.peer.read
+	return !t.peerUses(now) && read >= t.withdrawnSeq && read <= t.pair.number
 }
 
-func (t holding) release(now time.Time) { t.released = now }
+func (t pairTunnel) release(now time.Time) { t.released = now }
 
-func (t holding) taken(time.Time) bool { return t.pair.heard.says[t.hash()].uses }
+func (t pairTunnel) peerUses(time.Time) bool { return t.pair.peer.says[t.hash()].inUse }
 
-func (t holding) expired(now time.Time) bool { return now.Sub(t.released) >= linger }
+func (t pairTunnel) expired(now time.Time) bool { return now.Sub(t.released) >= retireDelay }
 
 // Progress says how far a change is.
 func (p *Pair) Progress(now time.Time) Progress {
-	out := Progress{Use: p.use, Next: p.want, Since: p.since}
-	if p.use != p.want {
-		out.Why = p.why(p.next(), now)
+	out := Progress{Active: p.active, Target: p.want, Since: p.since}
+	if p.active != p.want {
+		out.Why = p.why(p.target(), now)
 	}
 	return out
 }
 
-func (p *Pair) why(next Tunnel, now time.Time) string {
+func (p *Pair) why(next TunnelID, now time.Time) string {
 	h := p.find(next)
-	says, known := said{}, false
+	says, known := peerTunnel{}, false
 	if h != nil {
-		says, known = p.heard.says[h.hash()]
+		says, known = p.peer.says[h.hash()]
 	}
 	switch {
-	case p.detours():
+	case p.wantsSecondary():
 		return "another endpoint is taken"
-	case next == p.use || h == nil:
+	case next == p.active || h == nil:
 		return "waits for the tunnel before to end"
-	case !h.standing:
+	case !h.installed:
 		return "is not up here yet"
-	case h.row > 0 && !h.lost(now) && !says.proved:
+	case h.streak > 0 && !h.isLost(now) && !says.verified:
 		return "the other end gets no answer over it"
-	case known && says.leaving:
+	case known && says.withdrawing:
 		return "the other end leaves it"
-	case known && says.standing && h.row == 0:
+	case known && says.installed && h.streak == 0:
 		return "no answer over it"
-	case known && says.standing:
+	case known && says.installed:
 		return "is being proved"
-	case p.heard.at.IsZero() || now.Sub(p.heard.at) > forgetful:
+	case p.peer.at.IsZero() || now.Sub(p.peer.at) > seqResetAfter:
 		return "the other end does not say what it has"
 	}
 	return "the other end does not have it yet"

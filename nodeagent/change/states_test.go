@@ -21,7 +21,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for mark, want := range map[string]string{"pair": table(transitions()), "tunnel": table(stages())} {
+	for mark, want := range map[string]string{"pair": table(pairTransitions()), "tunnel": table(tunnelTransitions())} {
 		before, rest, found := strings.Cut(text, "<!-- states of a "+mark+" -->\n\n")
 		end := strings.Index(rest, "\n\n") + 1
 		if !found || end == 0 {
@@ -69,9 +69,9 @@ func TestTables(t *testing.T) {
 			}
 			for i, e := range m.ends {
 				if p := e.pair; p != nil {
-					p.settle(m.now)
-					if p.state == Active != (len(p.held) == 1 && !p.behind(m.now)) && p.next() == p.use || p.state == CuttingOver != p.behind(m.now) {
-						t.Fatalf("seed %d, end %d: %s with %s over %s", seed, i, p.state, p.Tunnels(), p.use)
+					p.advance(m.now)
+					if p.state == Active != (len(p.tunnels) == 1 && !p.kernelBehind(m.now)) && p.target() == p.active || p.state == SwitchingOver != p.kernelBehind(m.now) {
+						t.Fatalf("seed %d, end %d: %s with %s over %s", seed, i, p.state, p.Tunnels(), p.active)
 					}
 				}
 			}
@@ -85,12 +85,12 @@ func TestTables(t *testing.T) {
 		watch(p.table, pairs)
 		watch(p.stages, tunnels)
 	})
-	for _, r := range transitions() {
+	for _, r := range pairTransitions() {
 		if !pairs[r.when] {
 			t.Errorf("no pair ever came to: %s", r.when)
 		}
 	}
-	for _, r := range stages() {
+	for _, r := range tunnelTransitions() {
 		if !tunnels[r.when+r.to.String()] {
 			t.Errorf("no tunnel ever came to: %s, %s", r.when, r.to)
 		}
@@ -112,20 +112,20 @@ func midway(t *testing.T, watch func(*Pair)) {
 		p.Want(is, nil, w.now)
 	}
 	here := w.ends[0]
-	for old := here.find(was); old.stage != Released; {
+	for old := here.find(was); old.stage != Withdrawn; {
 		w.run(100 * time.Millisecond)
 	}
-	there := Restore(w.ends[1].Keep(), is, nil, 1<<40, w.now)
-	if there.State() != CuttingOver {
+	there := Restore(w.ends[1].Saved(), is, nil, 1<<40, w.now)
+	if there.State() != SwitchingOver {
 		t.Errorf("a pair is %s after a restart", there.State())
 	}
 	there.state = Retiring
 	watch(there)
-	there.settle(w.now)
+	there.advance(w.now)
 	for range 100 { // ten seconds, in which there is no pass at the other end
 		w.now = w.now.Add(100 * time.Millisecond)
-		for _, h := range there.held {
-			h.standing = true
+		for _, h := range there.tunnels {
+			h.installed = true
 		}
 		out, _ := there.Tick(w.now)
 		for _, o := range out {
@@ -138,7 +138,7 @@ func midway(t *testing.T, watch func(*Pair)) {
 			t.Fatal("a tunnel ends that the other kernel may send over")
 		}
 	}
-	if have := here.find(was).stage; have != Leaving {
+	if have := here.find(was).stage; have != Withdrawing {
 		t.Errorf("a tunnel that the other end may use is %s", have)
 	}
 	w.ends[1] = there
@@ -167,7 +167,7 @@ func stranded(t *testing.T, watch func(*Pair)) {
 		watch(p)
 		p.Alive(false, w.now)
 	}
-	w.run(2 * patience)
+	w.run(2 * secondaryAfter)
 	for i, p := range w.ends {
 		if p.Use() != is {
 			t.Errorf("end %d is %s with %s over %s while it seems to be down", i, p.State(), p.Tunnels(), p.Use())
@@ -188,10 +188,10 @@ func stranded(t *testing.T, watch func(*Pair)) {
 func watch[S interface {
 	~uint8
 	String() string
-}, On any](rows []row[S, On], taken map[string]bool) {
+}, On any](rows []transition[S, On], taken map[string]bool) {
 	for i := range rows {
 		r := &rows[i]
-		do := r.do
+		do := r.action
 		key := r.when
 		if _, stage := any(r.to).(Stage); stage {
 			key += r.to.String()
@@ -199,7 +199,7 @@ func watch[S interface {
 		if taken[key] {
 			continue
 		}
-		r.do = func(on On, now time.Time) {
+		r.action = func(on On, now time.Time) {
 			taken[key] = true
 			if do != nil {
 				do(on, now)
@@ -212,7 +212,7 @@ func watch[S interface {
 func table[S interface {
 	~uint8
 	String() string
-}, On any](rows []row[S, On],
+}, On any](rows []transition[S, On],
 ) string {
 	var out strings.Builder
 	out.WriteString("| in | when | it does | and is then |\n|---|---|---|---|\n")

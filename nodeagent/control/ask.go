@@ -16,9 +16,9 @@ import (
 // askTimeout is for the answer of the agent that runs on this node.
 const askTimeout = 5 * time.Second
 
-// Ask has the agent that runs on this node answer GET path on its socket. It is false
+// Get has the agent that runs on this node answer GET path on its socket. It is false
 // when none runs.
-func Ask(ctx context.Context, socket, path string, answer any) (bool, error) {
+func Get(ctx context.Context, socket, path string, answer any) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)

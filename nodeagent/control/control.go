@@ -40,14 +40,14 @@ type Config struct {
 	Ready         func() bool
 	Metrics       http.Handler
 	Drain         *Drain
-	Announce      func()               // called after the drain changed
+	OnDrainChange func()               // called after the drain changed
 	Outcome       func() round.Outcome // of the last round
 	State         func() round.State
 	Links         func() health.Snapshot
 	Names         func() []netip.AddrPort // where names are answered
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
-	Sight         func() any // what a dry run beside the agent has to know
+	Snapshot      func() any // what a dry run beside the agent has to know
 }
 
 // Control answers.
@@ -92,10 +92,10 @@ func Serve(ctx context.Context, socket net.Listener, handler http.Handler) error
 	return group.Wait()
 }
 
-// Private is what the unix socket answers: all, and what changes something.
-func (c *Control) Private() http.Handler {
+// SocketHandler is what the unix socket answers: all, and what changes something.
+func (c *Control) SocketHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", c.Public())
+	mux.Handle("/", c.TCPHandler())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Status()) })
 	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.drainState(time.Now())) })
 	set := func(drained bool) http.HandlerFunc {
@@ -110,16 +110,16 @@ func (c *Control) Private() http.Handler {
 	mux.HandleFunc("POST /drain", set(true))
 	mux.HandleFunc("POST /undrain", set(false))
 	mux.HandleFunc("POST /drain/until-restart", func(w http.ResponseWriter, _ *http.Request) {
-		c.config.Drain.pass()
+		c.config.Drain.drainUntilRestart()
 		c.config.Log.Info("drained until the agent ends")
-		c.config.Announce()
+		c.config.OnDrainChange()
 		c.send(w, c.drainState(time.Now()))
 	})
 	mux.HandleFunc("GET /diagnose", c.serveDiagnosis)
 	mux.HandleFunc("GET /verify", c.serveVerification)
 	mux.HandleFunc("GET /kernel", c.serveKernel)
 	mux.HandleFunc("GET /plan", c.servePlan)
-	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Sight()) })
+	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Snapshot()) })
 	return mux
 }
 
@@ -130,9 +130,9 @@ func (c *Control) send(w http.ResponseWriter, answer any) {
 	}
 }
 
-// Public is what TCP addresses answer too: whoever reaches the node can ask them, so
+// TCPHandler is what TCP addresses answer too: whoever reaches the node can ask them, so
 // that nothing of it changes anything or tells what the clusterset is like inside.
-func (c *Control) Public() http.Handler {
+func (c *Control) TCPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -62,9 +62,9 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
-	filter.Only = only
-	before, errBefore := trace.Filtered()
-	steps, lasted, err := trace.Watch(ctx, filter, ask.long)
+	filter.Include = only
+	before, errBefore := trace.ReversePathDrops()
+	steps, lasted, err := trace.Capture(ctx, filter, ask.long)
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
@@ -78,13 +78,13 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 			}
 		}
 	}
-	if after, err := trace.Filtered(); err == nil && errBefore == nil {
-		d.Filtered = after - before
+	if after, err := trace.ReversePathDrops(); err == nil && errBefore == nil {
+		d.ReversePathDrops = after - before
 	}
 	d.Cluster, d.Node, d.Nodes = c.config.Cluster, c.config.Node, len(v.Input.Facts.Nodes)
 	if own := v.Input.Fabric.Cluster(c.config.Cluster); own != nil {
 		for _, g := range own.Gateways {
-			d.Mates = append(d.Mates, g.Name)
+			d.SiblingGateways = append(d.SiblingGateways, g.Name)
 		}
 		if g := own.GatewayOn(c.config.Node); g != nil {
 			d.Gateway = g.Name
@@ -107,7 +107,7 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 
 // serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
 func (c *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
-	ask, err := askedBy(r.URL.Query())
+	ask, err := parseDiagnoseRequest(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -120,7 +120,7 @@ func (c *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
 	c.send(w, d)
 }
 
-func askedBy(query url.Values) (sought, error) {
+func parseDiagnoseRequest(query url.Values) (sought, error) {
 	long, err := time.ParseDuration(query.Get("for"))
 	if err != nil || long < leastDiagnosis || long > mostDiagnosis {
 		return sought{}, fmt.Errorf("for: a time from %s to %s", leastDiagnosis, mostDiagnosis)
@@ -204,7 +204,7 @@ func packetsOf(f *fabric.Fabric, own string) trace.Filter {
 		c := &f.Clusters[i]
 		all = append(all, c.GlobalCIDRs...)
 		for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
-			if c.Name != own && !c.Hides(fabric.Family(p.Addr())) {
+			if c.Name != own && !c.IsGlobalnet(fabric.Family(p.Addr())) {
 				all = append(all, p)
 			}
 		}
@@ -212,7 +212,7 @@ func packetsOf(f *fabric.Fabric, own string) trace.Filter {
 	for _, addr := range f.DNS.Addresses() {
 		all = append(all, cidr.Single(addr))
 	}
-	return trace.Filter{Prefixes: outermost(all), Not: slices.Clone(f.TunnelPools)}
+	return trace.Filter{Prefixes: outermost(all), Exclude: slices.Clone(f.TunnelPools)}
 }
 
 // outermost leaves out prefixes that are in another one, and gives the rest in order.

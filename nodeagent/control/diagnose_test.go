@@ -28,7 +28,7 @@ func TestAskedBy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, err := askedBy(query)
+		have, err := parseDiagnoseRequest(query)
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err {
 				t.Errorf("%s: error %v, want %s", tt.query, err, tt.err)
@@ -56,9 +56,9 @@ func TestNarrowed(t *testing.T) {
 			{Namespace: "shop", Name: "other", VIPs: addrs("243.0.0.2")},
 			{Namespace: "shop", Name: "none"},
 		}},
-		Live: map[string]model.Live{"g2": {Exports: []model.LiveExport{
-			{Namespace: "shop", Name: "web", Hosts: []model.LiveHost{{Name: "web-0", IPs: addrs("242.2.0.7", "10.9.0.4")}}},
-			{Namespace: "shop", Name: "other", Hosts: []model.LiveHost{{IPs: addrs("10.9.0.5")}}}}}},
+		Live: map[string]model.ClusterState{"g2": {Exports: []model.ExportState{
+			{Namespace: "shop", Name: "web", Hosts: []model.ExportHost{{Name: "web-0", IPs: addrs("242.2.0.7", "10.9.0.4")}}},
+			{Namespace: "shop", Name: "other", Hosts: []model.ExportHost{{IPs: addrs("10.9.0.5")}}}}}},
 	}
 	in.Facts.Services = []model.Service{
 		{Namespace: "shop", Name: "web", Endpoints: []model.Endpoint{{Addrs: addrs("10.7.1.9")}}},
@@ -109,7 +109,7 @@ func TestPacketsOf(t *testing.T) {
 	if fmt.Sprint(have.Prefixes) != want {
 		t.Errorf("have %v, want %s", have.Prefixes, want)
 	}
-	if fmt.Sprint(have.Not) != "[241.0.0.0/16]" {
-		t.Errorf("left out: %v", have.Not)
+	if fmt.Sprint(have.Exclude) != "[241.0.0.0/16]" {
+		t.Errorf("left out: %v", have.Exclude)
 	}
 }

@@ -25,10 +25,10 @@ const drainRest = time.Second
 type Drain struct {
 	path string
 
-	mu      sync.Mutex
-	drained bool
-	passing bool      // until the agent ends
-	used    time.Time // when somebody was seen to use it last
+	mu           sync.Mutex
+	drained      bool
+	untilRestart bool      // until the agent ends
+	used         time.Time // when somebody was seen to use it last
 }
 
 // OpenDrain reads the wish of the run before from the state folder.
@@ -48,7 +48,7 @@ func (d *Drain) set(drained bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !drained {
-		d.passing = false
+		d.untilRestart = false
 	}
 	if drained == d.drained {
 		return nil
@@ -64,24 +64,24 @@ func (d *Drain) set(drained bool) error {
 	return nil
 }
 
-// pass drains until the agent ends, or until set takes it back.
-func (d *Drain) pass() {
+// drainUntilRestart drains until the agent ends, or until set takes it back.
+func (d *Drain) drainUntilRestart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.passing {
-		d.passing, d.used = true, time.Now()
+	if !d.untilRestart {
+		d.untilRestart, d.used = true, time.Now()
 	}
 }
 
-// Is reports whether this gateway is to be left.
-func (d *Drain) Is() bool {
+// Active reports whether this gateway is to be left.
+func (d *Drain) Active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.drained || d.passing
+	return d.drained || d.untilRestart
 }
 
-// left reports whether a gateway that is not used now was not for long enough.
-func (d *Drain) left(used bool, now time.Time) bool {
+// isIdle reports whether a gateway that is not used now was not for long enough.
+func (d *Drain) isIdle(used bool, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if used {
@@ -96,13 +96,13 @@ func (c *Control) drained(drained bool) error {
 		return err
 	}
 	c.config.Log.Info(map[bool]string{true: "drained", false: "undrained"}[drained])
-	c.config.Announce()
+	c.config.OnDrainChange()
 	return nil
 }
 
 // drainState reports how far a drain is.
 func (c *Control) drainState(now time.Time) status.Drain {
-	out := status.Drain{Drained: c.config.Drain.Is()}
+	out := status.Drain{Drained: c.config.Drain.Active()}
 	in := c.config.Outcome().Input
 	if in.Fabric == nil {
 		return out
@@ -115,19 +115,19 @@ func (c *Control) drainState(now time.Time) status.Drain {
 	users, needed := c.config.State().Users(in, c.config.Links())
 	free := false
 	for _, u := range users {
-		out.Used = append(out.Used, u.String())
+		out.Users = append(out.Users, u.String())
 		if slices.Contains(needed, u.Cluster) {
-			out.Needed = append(out.Needed, u.Cluster)
+			out.NoAlternative = append(out.NoAlternative, u.Cluster)
 		} else {
 			free = true
 		}
 	}
-	if c.config.Drain.left(free, now) {
+	if c.config.Drain.isIdle(free, now) {
 		return out
 	}
-	out.Needed = nil
-	if len(out.Used) == 0 {
-		out.Used = []string{"packets under way"}
+	out.NoAlternative = nil
+	if len(out.Users) == 0 {
+		out.Users = []string{"packets under way"}
 	}
 	return out
 }

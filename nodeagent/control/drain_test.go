@@ -24,16 +24,16 @@ func TestDrainSurvivesRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := OpenDrain(dir)
-		if err != nil || d.Is() != want || again.Is() != want {
-			t.Errorf("drained %t, after a restart %t (%v), want %t", d.Is(), again.Is(), err, want)
+		if err != nil || d.Active() != want || again.Active() != want {
+			t.Errorf("drained %t, after a restart %t (%v), want %t", d.Active(), again.Active(), err, want)
 		}
 	}
 	if _, err := OpenDrain(filepath.Join(dir, "below", "a folder")); err != nil {
 		t.Errorf("a folder that does not exist: %v", err)
 	}
 	d := &Drain{path: filepath.Join(t.TempDir(), "no", "folder")}
-	if err := d.set(true); err == nil || d.Is() {
-		t.Errorf("a mark that cannot be written: drained %t (%v)", d.Is(), err)
+	if err := d.set(true); err == nil || d.Active() {
+		t.Errorf("a mark that cannot be written: drained %t (%v)", d.Active(), err)
 	}
 }
 
@@ -44,19 +44,19 @@ func TestDrainUntilTheAgentEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.pass()
+	d.drainUntilRestart()
 	again, err := OpenDrain(dir)
-	if err != nil || !d.Is() || again.Is() {
-		t.Errorf("drained %t, after a restart %t (%v)", d.Is(), again.Is(), err)
+	if err != nil || !d.Active() || again.Active() {
+		t.Errorf("drained %t, after a restart %t (%v)", d.Active(), again.Active(), err)
 	}
-	if err := d.set(false); err != nil || d.Is() {
-		t.Errorf("taken back: drained %t (%v)", d.Is(), err)
+	if err := d.set(false); err != nil || d.Active() {
+		t.Errorf("taken back: drained %t (%v)", d.Active(), err)
 	}
-	d.pass()
+	d.drainUntilRestart()
 	if err := d.set(true); err != nil {
 		t.Fatal(err)
 	}
-	if again, err = OpenDrain(dir); err != nil || !again.Is() {
+	if again, err = OpenDrain(dir); err != nil || !again.Active() {
 		t.Errorf("a person's drain does not survive: %v", err)
 	}
 }
@@ -72,7 +72,7 @@ func TestDrainIsOverAfterARest(t *testing.T) {
 	}{{0, true, false}, {time.Second / 2, false, false}, {time.Second / 4, true, false}, {time.Second * 3 / 4, false, false},
 		{time.Second / 4, false, true}, {time.Minute, false, true}, {0, true, false}} {
 		now = now.Add(step.after)
-		if got := d.left(step.used, now); got != step.want {
+		if got := d.isIdle(step.used, now); got != step.want {
 			t.Errorf("%+v: left %t", step, got)
 		}
 	}
@@ -89,7 +89,7 @@ func TestControlIsNotPublic(t *testing.T) {
 	announced := 0
 	c := New(Config{
 		Cluster: "g1", Node: "n", Log: slog.New(slog.DiscardHandler), Drain: mark, Metrics: http.NotFoundHandler(),
-		Announce: func() { announced++ }, Ready: func() bool { return false }, Sight: func() any { return nil },
+		OnDrainChange: func() { announced++ }, Ready: func() bool { return false }, Snapshot: func() any { return nil },
 		Status: func() status.Status { return status.Status{} }, Outcome: func() round.Outcome { return round.Outcome{} },
 	})
 	ask := func(h http.Handler, method, path string) int {
@@ -99,8 +99,8 @@ func TestControlIsNotPublic(t *testing.T) {
 	}
 	for _, path := range []string{"/drain", "/undrain", "/sight", "/status", "/diagnose"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if code := ask(c.Public(), method, path); code == http.StatusOK || mark.Is() {
-				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Is())
+			if code := ask(c.TCPHandler(), method, path); code == http.StatusOK || mark.Active() {
+				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Active())
 			}
 		}
 	}
@@ -108,8 +108,8 @@ func TestControlIsNotPublic(t *testing.T) {
 		path string
 		want bool
 	}{{"/drain", true}, {"/drain", true}, {"/undrain", false}} {
-		if code := ask(c.Private(), http.MethodPost, step.path); code != http.StatusOK || mark.Is() != step.want {
-			t.Errorf("%s: %d, drained %t", step.path, code, mark.Is())
+		if code := ask(c.SocketHandler(), http.MethodPost, step.path); code != http.StatusOK || mark.Active() != step.want {
+			t.Errorf("%s: %d, drained %t", step.path, code, mark.Active())
 		}
 	}
 	if announced != 3 {

@@ -26,12 +26,12 @@ type outlet struct {
 	err error // why nobody is answered there
 }
 
-// Outlets are the TCP addresses at which an agent answers what anybody may ask.
-type Outlets []*outlet
+// HTTPListeners are the TCP addresses at which an agent answers what anybody may ask.
+type HTTPListeners []*outlet
 
 // NewOutlets makes outlets, each of host:port.
-func NewOutlets(addrs []string, log *slog.Logger) Outlets {
-	out := make(Outlets, len(addrs))
+func NewOutlets(addrs []string, log *slog.Logger) HTTPListeners {
+	out := make(HTTPListeners, len(addrs))
 	for i, addr := range addrs {
 		out[i] = &outlet{addr: addr, log: log}
 	}
@@ -70,7 +70,7 @@ func (o *outlet) note(err error) {
 }
 
 // Run answers at all of them until ctx ends.
-func (all Outlets) Run(ctx context.Context, handler http.Handler) {
+func (all HTTPListeners) Run(ctx context.Context, handler http.Handler) {
 	var wait sync.WaitGroup
 	for _, o := range all {
 		wait.Go(func() { o.run(ctx, handler) })
@@ -79,7 +79,7 @@ func (all Outlets) Run(ctx context.Context, handler http.Handler) {
 }
 
 // States reports the addresses at which nobody is answered.
-func (all Outlets) States() []status.InputState {
+func (all HTTPListeners) States() []status.InputState {
 	var out []status.InputState
 	for _, o := range all {
 		o.mu.Lock()

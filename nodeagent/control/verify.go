@@ -55,7 +55,7 @@ func (c *Control) verify(ctx context.Context, timeout time.Duration, query url.V
 		}
 		checks = slices.DeleteFunc(checks, func(c verify.Check) bool { return !slices.Contains(only, c.Export) })
 	}
-	ctx, cancel := context.WithTimeout(ctx, verify.Longest)
+	ctx, cancel := context.WithTimeout(ctx, verify.MaxDuration)
 	defer cancel()
 	results := verify.Verifier{Server: servers[0], Timeout: timeout}.All(ctx, checks)
 	return status.Verification{Cluster: c.config.Cluster, Node: c.config.Node, Results: results}, nil

@@ -28,14 +28,14 @@ func TestChecksOf(t *testing.T) {
 		{Namespace: "e", Name: "part", Type: fabric.ClusterSetIP, Ports: []fabric.Port{port("TCP", 80), port("TCP", 81)},
 			Clusters: []fabric.ExportCluster{{Name: "g2", Ports: []fabric.Port{port("TCP", 81)}}}},
 	}}}
-	ready := func(names ...string) (out model.Live) {
+	ready := func(names ...string) (out model.ClusterState) {
 		for _, name := range names {
 			namespace, name, _ := strings.Cut(name, "/")
-			out.Exports = append(out.Exports, model.LiveExport{Namespace: namespace, Name: name, Ready: true})
+			out.Exports = append(out.Exports, model.ExportState{Namespace: namespace, Name: name, Ready: true})
 		}
 		return out
 	}
-	in.Live = map[string]model.Live{"g2": ready("a/web", "d/theirs", "e/part"), "g3": {}}
+	in.Live = map[string]model.ClusterState{"g2": ready("a/web", "d/theirs", "e/part"), "g3": {}}
 	told := func() string {
 		var lines []string
 		for _, c := range checksOf(in) {

@@ -17,48 +17,48 @@ import (
 
 // Names, numbers and marks by which Hawser finds its own objects again.
 const (
-	LinkPrefix   = "hw-"    // every link of ours starts with it
-	LinkAlias    = "hawser" // and carries this alias
-	TunnelPrefix = "hw-wg"  // WireGuard devices; the key epoch follows, and behind it -lane but for lane 0, or -p and the port
-	VXLANPrefix  = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
-	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are tunnels
-	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
-	PassPrefix   = "hw-tr"  // VXLAN through the tunnels, for what clusters pass on to each other; the outer family and -port follow
-	MateLink     = "hw-vx1" // VXLAN between the gateways of one cluster, for the same
+	DevicePrefix  = "hw-"    // every link of ours starts with it
+	LinkAlias     = "hawser" // and carries this alias
+	TunnelPrefix  = "hw-wg"  // WireGuard devices; the key epoch follows, and behind it -lane but for lane 0, or -p and the port
+	VXLANPrefix   = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
+	NodePrefix    = "hw-vx"  // links inside the cluster; all others of ours are tunnels
+	NodeDevice    = "hw-vx0" // VXLAN between the nodes of one cluster
+	TransitPrefix = "hw-tr"  // VXLAN through the tunnels, for what clusters pass on to each other; the outer family and -port follow
+	SiblingDevice = "hw-vx1" // VXLAN between the gateways of one cluster, for the same
 
-	RouteProtocol = 73   // routes and rules
-	TableOut      = 7300 // routes to remote clusters
-	TableIn       = 7301 // routes of packets that came out of a tunnel, here or at another gateway
-	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
-	TableIPsec    = 7303 // VXLAN to remote gateways, which IPsec encrypts
-	RuleIPsec     = 7297 // priority of the rule of TableIPsec
-	TableBound    = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeLink
-	RuleBound     = 7296 // priority of the rule of TableBound
-	TablePass     = 7305 // routes of what came over PassPrefix: passed on, or handed to another gateway
-	TableMate     = 7306 // routes of what came over MateLink: passed on
-	TableFeed     = 7307 // feeds of neighbours that are reached through others
-	RuleFeed      = 7290 // priorities of the rules of TableFeed: to FeedPort, and from it one behind
-	RuleMate      = 7292
-	RulePass      = 7294       // and the one before
-	RuleTransit   = 7299       // priority of the rule of TableTransit
-	RulePriority  = 7300       // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
-	RuleTunnel    = 7365       // of the rules of all other tunnels, and of what other gateways send on
-	RuleHome      = 7289       // priority of the rules that lead what came out of a tunnel, or from another gateway, home: the node that its flow came from
-	RuleHomes     = 33000      // the first of the rules by which the node is found, behind all others: nothing comes here but from RuleHome
-	RuleHomesEnd  = 33280      // the last of them, for a node that is not known (any more)
-	TableHomes    = 7400       // routes to nodes that handed over flows, a table for each node; its number follows
-	MostHomes     = 4095       // nodes
-	TableMain     = 254        // the kernel's main table
-	MarkHome      = 0x70000000 // in the bits of MaskHome: the packet goes home by the rules from RuleHomes on; see HomeMark
-	MaskHome      = 0xf0000000
-	MetricTunnel  = 7300 // of routes over tunnels beside the one in use; what follows tells them apart
+	RouteProtocol   = 73   // routes and rules
+	TableOut        = 7300 // routes to remote clusters
+	TableIn         = 7301 // routes of packets that came out of a tunnel, here or at another gateway
+	TableGateway    = 7302 // a gateway's own links, for what other nodes hand to it
+	TableIPsec      = 7303 // VXLAN to remote gateways, which IPsec encrypts
+	RuleIPsec       = 7297 // priority of the rule of TableIPsec
+	TableBound      = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeLink
+	RuleBound       = 7296 // priority of the rule of TableBound
+	TableTransit    = 7305 // routes of what came over PassPrefix: passed on, or handed to another gateway
+	TableSibling    = 7306 // routes of what came over MateLink: passed on
+	TableFeed       = 7307 // feeds of neighbours that are reached through others
+	RuleFeed        = 7290 // priorities of the rules of TableFeed: to FeedPort, and from it one behind
+	RuleMate        = 7292
+	RuleTransit     = 7294       // and the one before
+	RuleGateway     = 7299       // priority of the rule of TableTransit
+	RulePriority    = 7300       // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
+	RuleTunnel      = 7365       // of the rules of all other tunnels, and of what other gateways send on
+	RuleReturn      = 7289       // priority of the rules that lead what came out of a tunnel, or from another gateway, home: the node that its flow came from
+	RuleHomes       = 33000      // the first of the rules by which the node is found, behind all others: nothing comes here but from RuleHome
+	RuleHomesEnd    = 33280      // the last of them, for a node that is not known (any more)
+	TableReturnBase = 7400       // routes to nodes that handed over flows, a table for each node; its number follows
+	MaxReturnNodes  = 4095       // nodes
+	TableMain       = 254        // the kernel's main table
+	MarkHome        = 0x70000000 // in the bits of MaskHome: the packet goes home by the rules from RuleHomes on; see HomeMark
+	MaskHome        = 0xf0000000
+	MetricTunnel    = 7300 // of routes over tunnels beside the one in use; what follows tells them apart
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73
 	// VXLANTunnelID is the VNI between gateways of different clusters.
 	VXLANTunnelID = 74
-	PassID        = 75   // VNI of what clusters pass on
-	PassPort      = 4809 // UDP, the same on tunnel addresses
+	TransitVNI    = 75   // VNI of what clusters pass on
+	TransitPort   = 4809 // UDP, the same on tunnel addresses
 	ProbePort     = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeLink
 	FeedPort      = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
 	IPsecPort     = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
@@ -67,7 +67,7 @@ const (
 // State is everything that one node should have.
 type State struct {
 	Sysctls    []Sysctl
-	Links      []Link
+	Links      []Device
 	Wireguards []Wireguard
 	Peers      []Peer
 	IPsecs     []IPsec
@@ -104,8 +104,8 @@ const (
 	LinkIPsec     = "ipsec"     // an xfrm interface, or the TUN device of our own charon; always IPsecLink
 )
 
-// Link is one network device.
-type Link struct {
+// Device is one network device.
+type Device struct {
 	Name string
 	Type string
 	MTU  int
@@ -123,10 +123,10 @@ type Link struct {
 }
 
 // Key is the name.
-func (l Link) Key() string { return l.Name }
+func (l Device) Key() string { return l.Name }
 
 // Fields gives the attributes; type, VNI and port cannot change in place.
-func (l Link) Fields() []diff.Field {
+func (l Device) Fields() []diff.Field {
 	local := l.Local
 	if local.IsValid() && local.IsUnspecified() {
 		local = netip.Addr{}
@@ -234,9 +234,9 @@ var homeDigits = [3]uint{24, 12, 0}
 // HomeDigits are the bits of all of them.
 const HomeDigits = 0x0f00f00f
 
-// HomeMark is the mark of packets that go home to the node of a number, 0 to
+// ReturnMark is the mark of packets that go home to the node of a number, 0 to
 // MostHomes; 0 is this node itself.
-func HomeMark(number int) uint32 {
+func ReturnMark(number int) uint32 {
 	mark := uint32(MarkHome)
 	for i, shift := range homeDigits {
 		mark |= uint32(number>>(8-4*i)&0xf) << shift
@@ -249,7 +249,7 @@ func HomeMark(number int) uint32 {
 // more than 48 of them, however many nodes there are. Rules of one priority stand for
 // one place of the tree.
 func HomeRules(number, table int, ipv6 bool, origin string) []Rule {
-	mark := HomeMark(number)
+	mark := ReturnMark(number)
 	first, second := number>>8, number>>4
 	priorities := [3]int{RuleHomes, RuleHomes + 1 + first, RuleHomes + 17 + second}
 	rules := make([]Rule, len(priorities))

@@ -24,9 +24,9 @@ const (
 	// IPsecEvenOverlay and IPsecEvenID are names and VNI of those in connections of
 	// even key epochs, and in those beside the usual one of odd epochs.
 	IPsecEvenOverlay = "hw-iq"
-	IPsecEvenID      = 76
-	// IPsecID is the number of the xfrm interface and of the policies that it sees.
-	IPsecID = 73
+	IPsecAltVNI      = 76
+	// IPsecIfID is the number of the xfrm interface and of the policies that it sees.
+	IPsecIfID = 73
 )
 
 // IPsec is one connection of charon: IKEv2 with one remote gateway, and in it one
@@ -43,8 +43,8 @@ type IPsec struct {
 	PublicKey  string
 	LocalAddr  netip.Addr // inside ESP
 	RemoteAddr netip.Addr
-	// Begins says that this end opens the connection and replaces its keys.
-	Begins        bool
+	// Initiator says that this end opens the connection and replaces its keys.
+	Initiator     bool
 	Encapsulation string        // fabric.EncapsulationAuto ...
 	Proposals     []string      // fabric.ProposalAESGCM ..., in order of preference
 	Rekey         time.Duration // age at which the keys of ESP are replaced
@@ -82,7 +82,7 @@ func (c IPsec) Fields() []diff.Field {
 		{Name: "publicKey", Value: c.PublicKey},
 		{Name: "localAddr", Value: addr(c.LocalAddr)},
 		{Name: "remoteAddr", Value: addr(c.RemoteAddr)},
-		{Name: "begins", Value: strconv.FormatBool(c.Begins)},
+		{Name: "begins", Value: strconv.FormatBool(c.Initiator)},
 		{Name: "encapsulation", Value: c.Encapsulation},
 		{Name: "proposals", Value: proposals},
 		{Name: "rekey", Value: duration(c.Rekey)},

@@ -96,54 +96,54 @@ type Set struct {
 
 // Names of the sets.
 const (
-	SetServices   = "services"
-	SetSlots      = "slots"
-	SetEcho       = "echo"
-	SetOwners     = "owners"
-	SetUnmapped   = "unmapped"
-	SetEgress     = "egress"
-	SetMapped     = "mapped"
-	SetShared     = "shared"
-	SetReverse    = "reverse"
-	SetAmbiguous  = "ambiguous"
-	SetOwn        = "own"
-	SetDirect     = "direct"
-	SetRemote     = "remote"
-	SetPodBlocks  = "podblocks"
-	SetBlocks     = "blocks"
-	SetPools      = "pools"
-	SetRestricted = "restricted"
-	SetAllowed    = "allowed"
-	SetOffers     = "offers"
-	SetFronts     = "fronts"
-	SetNodes      = "nodes"
-	SetHairpin    = "hairpin"
-	SetTunnels    = "tunnels"
-	SetOverlays   = "overlays"
-	SetCarry4In   = "carry4in"
-	SetCarry6In   = "carry6in"
-	SetSent       = "sent"
-	SetTurn4In    = "turn4in"
-	SetTurn6In    = "turn6in"
-	SetThrough    = "through"
-	SetSiblings   = "siblings"
-	SetHomes      = "homes"
-	SetServed     = "served"
-	SetPods       = "pods"
-	SetPeers      = "peers"
-	SetErrors     = "errors"
-	SetDNS        = "dns"
-	SetSelf4      = "self4"
-	SetSelf6      = "self6"
-	SetVXLAN      = "vxlan"
-	SetQuota      = "quota"
-	SetFull       = "full"
-	SetHeld       = "held"
-	SetRates      = "rates"
-	SetFormer     = "former"
-	SetMachines   = "machines"
-	SetNetworks   = "networks"
-	SetConnected  = "connected"
+	SetServices      = "services"
+	SetSlots         = "slots"
+	SetEcho          = "echo"
+	SetOwners        = "owners"
+	SetUnmapped      = "unmapped"
+	SetEgress        = "egress"
+	SetMapped        = "mapped"
+	SetShared        = "shared"
+	SetReverse       = "reverse"
+	SetAmbiguous     = "ambiguous"
+	SetKeepSource    = "own"
+	SetDirect        = "direct"
+	SetRemote        = "remote"
+	SetPodBlocks     = "podblocks"
+	SetBlocks        = "blocks"
+	SetPools         = "pools"
+	SetRestricted    = "restricted"
+	SetAllowed       = "allowed"
+	SetOffers        = "offers"
+	SetMultiPod      = "fronts"
+	SetNodes         = "nodes"
+	SetHairpin       = "hairpin"
+	SetTunnels       = "tunnels"
+	SetOverlays      = "overlays"
+	SetCarry4In      = "carry4in"
+	SetCarry6In      = "carry6in"
+	SetSent          = "sent"
+	SetSplitHorizon4 = "turn4in"
+	SetSplitHorizon6 = "turn6in"
+	SetNoTrack       = "through"
+	SetSiblings      = "siblings"
+	SetHomes         = "homes"
+	SetServed        = "served"
+	SetPods          = "pods"
+	SetPeers         = "peers"
+	SetErrors        = "errors"
+	SetDNS           = "dns"
+	SetSelf4         = "self4"
+	SetSelf6         = "self6"
+	SetVXLAN         = "vxlan"
+	SetQuota         = "quota"
+	SetFull          = "full"
+	SetHeld          = "held"
+	SetRates         = "rates"
+	SetOldEndpoints  = "former"
+	SetMachines      = "machines"
+	SetNetworks      = "networks"
+	SetConnected     = "connected"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -162,7 +162,7 @@ func Sets() []Set {
 		{Name: SetShared, Doc: "slot: one of the cluster's egress addresses", Key: []Type{TypeMark}, Data: address},
 		{Name: SetReverse, Doc: "backend: the export that it answers for, for packets that a server sends first", Key: service, Data: target},
 		{Name: SetAmbiguous, Doc: "backend that answers for several addresses: what it sends first waits for its client", Key: service},
-		{Name: SetOwn, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
+		{Name: SetKeepSource, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
 		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
 		{Name: SetNetworks, Doc: "addresses of other clusters that on this node belong to a network that the node is connected to", Key: address, Interval: true},
@@ -173,7 +173,7 @@ func Sets() []Set {
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
 		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: who may have been asked", Key: service},
-		{Name: SetFronts, Doc: "those of them that stand for several pods", Key: address},
+		{Name: SetMultiPod, Doc: "those of them that stand for several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
 		{Name: SetSiblings, Doc: "other gateways of this cluster: who may send VXLAN with transit traffic", Key: address},
 		{Name: SetMachines, Doc: "endpoints that are no pods: what other clusters send there gets the gateway's address", Key: service},
@@ -183,8 +183,8 @@ func Sets() []Set {
 		{Name: SetCarry4In, Doc: "who may send to such a port, and from which prefix inside (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
 		{Name: SetCarry6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
 		{Name: SetSent, Doc: "where VXLAN is sent to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
-		{Name: SetTurn4In, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
-		{Name: SetTurn6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
+		{Name: SetSplitHorizon4, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
+		{Name: SetSplitHorizon6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
 		{Name: SetHomes, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
 		{Name: SetServed, Doc: "UDP backends of this cluster's exports: nothing that nobody asked for comes to them", Key: service},
 		{Name: SetPods, Doc: "prefixes of this cluster's pods: who may ask for clusterset IPs and other clusters", Key: address, Interval: true},
@@ -194,12 +194,12 @@ func Sets() []Set {
 		{Name: SetSelf4, Doc: "each node's address outside, and its own inside (IPv4): no node sends with another's", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
-		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
+		{Name: SetNoTrack, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
 		{Name: SetQuota, Doc: "pod: connections that it has, or one of several, counted by the rules", Key: address, Dynamic: true},
 		{Name: SetFull, Doc: "pod that was refused a moment ago, and is without another count", Key: address, Dynamic: true, Expires: true},
 		{Name: SetHeld, Doc: "pod that was refused: all that it begins is counted until there is room", Key: address, Dynamic: true, Expires: true},
 		{Name: SetRates, Doc: "gateway of another cluster: how fast it sends to this one itself, counted by the rules", Key: address, Dynamic: true},
-		{Name: SetFormer, Doc: "where a gateway of another cluster was reached until a moment ago: nothing comes in from there", Key: target, Dynamic: true, Expires: true},
+		{Name: SetOldEndpoints, Doc: "where a gateway of another cluster was reached until a moment ago: nothing comes in from there", Key: target, Dynamic: true, Expires: true},
 	}
 }
 
@@ -247,27 +247,27 @@ type Drop struct {
 
 // Reasons of drops.
 const (
-	DropStranger  = "stranger"
-	DropTunnel    = "tunnel"
-	DropVXLAN     = "vxlan"
-	DropOverlay   = "overlay"
-	DropUnoffered = "unoffered"
-	DropExcluded  = "excluded"
-	DropUnasked   = "unasked"
-	DropTransit   = "transit"
-	DropLeak      = "leak"
-	DropQuota     = "quota"
-	DropFlood     = "flood"
-	DropFormer    = "former"
-	DropError     = "error"
-	DropResolver  = "resolver"
-	DropConnected = "connected"
+	DropUnknownSource = "stranger"
+	DropTunnel        = "tunnel"
+	DropVXLAN         = "vxlan"
+	DropOverlay       = "overlay"
+	DropUnoffered     = "unoffered"
+	DropExcluded      = "excluded"
+	DropUnsolicited   = "unasked"
+	DropTransit       = "transit"
+	DropLeak          = "leak"
+	DropQuota         = "quota"
+	DropFlood         = "flood"
+	DropOldEndpoint   = "former"
+	DropError         = "error"
+	DropResolver      = "resolver"
+	DropConnected     = "connected"
 )
 
 // Drops gives all of them.
 func Drops() []Drop {
 	return []Drop{
-		{DropStranger, "from an address that is no pod's of this cluster, for another cluster or a clusterset IP",
+		{DropUnknownSource, "from an address that is no pod's of this cluster, for another cluster or a clusterset IP",
 			"put the prefix into the cluster's podCIDRs if pods have it; other hosts reach other clusters by a load balancer or a proxy in the cluster"},
 		{DropTunnel, "for a gateway's address inside the tunnels, from somebody else than a gateway",
 			"nothing but gateways is answered there"},
@@ -277,7 +277,7 @@ func Drops() []Drop {
 			"endpoints of the gateways in the topology are where their packets come from"},
 		{DropUnoffered, "out of a tunnel, for what this cluster offers to nobody", "exports of the topology say what is offered"},
 		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and answers alike", "exports[].allow of the topology says who may"},
-		{DropUnasked, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
+		{DropUnsolicited, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
 		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
 		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status lists links that are down; if the link is up, a routing rule of another program comes before rule 7300: ip rule"},
 		{DropQuota, "a new connection of a pod that has as many through this gateway as the topology allows",
@@ -290,7 +290,7 @@ func Drops() []Drop {
 			"put the prefix into the cluster's podCIDRs if pods have it; other hosts ask the cluster's own DNS"},
 		{DropConnected, "out of a tunnel, from an address of another cluster that on this node belongs to a network that the node is connected to",
 			"hawser-agent status names the network (connected-network): use other addresses for the network or the cluster"},
-		{DropFormer, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
+		{DropOldEndpoint, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
 			"nothing: it was on its way when the link went to another endpoint"},
 	}
 }

@@ -27,7 +27,7 @@ type Rule struct {
 func (r Rule) Key() string {
 	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
 	switch {
-	case r.Priority == RuleTunnel, r.Priority == RuleHome:
+	case r.Priority == RuleTunnel, r.Priority == RuleReturn:
 		key += "/" + r.IIF
 	case r.Priority >= RuleHomes && r.Priority <= RuleHomesEnd:
 		key += "/" + hexNumber(r.Mark)

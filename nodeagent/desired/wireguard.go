@@ -38,10 +38,10 @@ type Peer struct {
 	Endpoint   netip.AddrPort
 	AllowedIPs []netip.Prefix // sorted
 	Keepalive  int            // seconds; 0 = off
-	// Dial counts how often it was decided to send to Endpoint, whatever the kernel
+	// DialCount counts how often it was decided to send to Endpoint, whatever the kernel
 	// learned before; 0 = never.
-	Dial   int
-	Origin string
+	DialCount int
+	Origin    string
 }
 
 // Key is link/public key.
@@ -59,8 +59,8 @@ func (p Peer) Fields() []diff.Field {
 		{Name: "allowedIPs", Value: listing.Join(p.AllowedIPs, ",")},
 		{Name: "keepalive", Value: strconv.Itoa(p.Keepalive)},
 	}
-	if p.Dial > 0 {
-		fields = append(fields, diff.Field{Name: "dial", Value: strconv.Itoa(p.Dial)})
+	if p.DialCount > 0 {
+		fields = append(fields, diff.Field{Name: "dial", Value: strconv.Itoa(p.DialCount)})
 	}
 	return fields
 }

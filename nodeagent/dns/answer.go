@@ -59,7 +59,7 @@ func answerWithin(s *snapshot, query *dns.Msg, size int) *dns.Msg {
 		r.Rcode = dns.RcodeRefused
 		return r
 	}
-	(&reply{Msg: r, snapshot: s, asked: question.Name, qtype: question.Qtype, room: size}).resolve()
+	(&reply{Msg: r, snapshot: s, qname: question.Name, qtype: question.Qtype, room: size}).resolve()
 	return r
 }
 
@@ -78,7 +78,7 @@ type reply struct {
 	*dns.Msg
 	*snapshot
 	zone  *zone
-	asked string // the name as the client wrote it
+	qname string // the name as the client wrote it
 	qtype uint16
 	// room is the number of bytes left for answer records; the sizes of records are lower bounds.
 	// Below zero, the answer does not fit and is cut (fit).
@@ -105,14 +105,14 @@ func (r *reply) resolve() {
 		r.Rcode = dns.RcodeRefused
 		return
 	}
-	asked := strings.ToLower(r.asked)
+	asked := strings.ToLower(r.qname)
 	var labels []string
 	if r.zone, labels = r.find(asked); r.zone == nil {
 		r.reverseName(asked)
 		return
 	}
 	r.Authoritative = true
-	exists := r.inZone(labels)
+	exists := r.answerZone(labels)
 	if !exists {
 		r.Rcode = dns.RcodeNameError
 	}
@@ -123,30 +123,30 @@ func (r *reply) resolve() {
 // "no" may be remembered, or for ANY the one record of RFC 8482.
 func (r *reply) finish(exists bool, apex string) {
 	if exists && r.qtype == dns.TypeANY {
-		r.Answer = []dns.RR{&dns.HINFO{Hdr: r.zone.header(r.asked, dns.TypeHINFO), Cpu: "RFC8482"}}
+		r.Answer = []dns.RR{&dns.HINFO{Hdr: r.zone.header(r.qname, dns.TypeHINFO), Cpu: "RFC8482"}}
 	}
 	if len(r.Answer) == 0 {
 		r.Ns = []dns.RR{r.zone.soa(apex)}
 	}
 }
 
-// inZone answers for labels below the zone, nearest last, and reports whether
+// answerZone answers for labels below the zone, nearest last, and reports whether
 // the name exists. A name between existing ones exists without records (RFC 8020).
-func (r *reply) inZone(labels []string) bool {
+func (r *reply) answerZone(labels []string) bool {
 	n := len(labels)
 	switch {
 	case n == 0:
 		switch r.qtype {
 		case dns.TypeSOA:
-			r.Answer = []dns.RR{r.zone.soa(r.asked)}
+			r.Answer = []dns.RR{r.zone.soa(r.qname)}
 		case dns.TypeNS:
-			r.Answer = []dns.RR{&dns.NS{Hdr: r.zone.header(r.asked, dns.TypeNS), Ns: r.zone.server()}}
+			r.Answer = []dns.RR{&dns.NS{Hdr: r.zone.header(r.qname, dns.TypeNS), Ns: r.zone.server()}}
 			r.glue(r.zone.server(), serverName(r.servers))
 		}
 		return true
 	case n == 1 && labels[0] == "dns-version":
 		if r.qtype == dns.TypeTXT {
-			r.Answer = []dns.RR{&dns.TXT{Hdr: r.zone.header(r.asked, dns.TypeTXT), Txt: []string{specVersion}}}
+			r.Answer = []dns.RR{&dns.TXT{Hdr: r.zone.header(r.qname, dns.TypeTXT), Txt: []string{specVersion}}}
 		}
 		return true
 	case n == 1 && labels[0] == "dns":
@@ -163,7 +163,7 @@ func (r *reply) inZone(labels []string) bool {
 		return exists
 	}
 	s, exists := r.services.get(labels[n-3] + "." + labels[n-2])
-	return exists && r.inService(s, labels[:n-3])
+	return exists && r.answerService(s, labels[:n-3])
 }
 
 func serverName(servers []netip.Addr) *name {
@@ -176,8 +176,8 @@ func serverName(servers []netip.Addr) *name {
 	return n
 }
 
-// inService answers for the labels before those of the service.
-func (r *reply) inService(s *service, labels []string) bool {
+// answerService answers for the labels before those of the service.
+func (r *reply) answerService(s *service, labels []string) bool {
 	var port, protocol string
 	if len(labels) >= 2 && isSpecial(labels[0]) && isSpecial(labels[1]) {
 		port, protocol, labels = labels[0][1:], labels[1][1:], labels[2:]
@@ -240,7 +240,7 @@ func (r *reply) srv(s *service, at *name, port string) {
 		}
 		for _, number := range numbers {
 			record := &dns.SRV{
-				Hdr: r.zone.header(r.asked, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: uint16(number), Target: host,
+				Hdr: r.zone.header(r.qname, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: uint16(number), Target: host,
 			}
 			if !r.answered(record, leastSRV+len(host)) {
 				return // without addresses, which would not fit either
@@ -281,7 +281,7 @@ func (r *reply) addAddresses(n *name) {
 		list = n.v6
 	}
 	for addr := range rotated(list, r.Id) {
-		if !r.answered(r.address(r.asked, addr), leastRecord+addr.BitLen()/8) {
+		if !r.answered(r.address(r.qname, addr), leastRecord+addr.BitLen()/8) {
 			return
 		}
 	}

@@ -74,7 +74,7 @@ func sampleStore(t testing.TB) *Store {
 func storeOf(t testing.TB, services []desired.Service) *Store {
 	t.Helper()
 	s := NewStore()
-	s.ServeAt([]netip.AddrPort{netip.MustParseAddrPort("169.254.73.53:53")})
+	s.SetServerAddrs([]netip.AddrPort{netip.MustParseAddrPort("169.254.73.53:53")})
 	ttl := fabric.Duration(5 * time.Second)
 	zones := create(
 		desired.Zone{Domain: "clusterset.local", ClusterNames: true, TTL: ttl, Serial: 7},
@@ -242,7 +242,7 @@ func TestFit(t *testing.T) {
 				query.SetEdns0(tt.edns, false)
 			}
 			r := answer(s.current.Load(), query)
-			fit(r, limit(query, tt.transport))
+			truncate(r, limit(query, tt.transport))
 			raw, err := r.Pack()
 			if err != nil || len(raw) > tt.size || r.Truncated != tt.truncated || len(r.Answer) < tt.answers {
 				t.Errorf("%d bytes, truncated %v, %d answers, %v", len(raw), r.Truncated, len(r.Answer), err)

@@ -56,7 +56,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 			if built := len(r.Answer); built == 0 || built > size/least+1 {
 				t.Errorf("%s: %d records for %d bytes", name, built, size)
 			}
-			if fit(r, size); !r.Truncated || len(r.Answer) == 0 {
+			if truncate(r, size); !r.Truncated || len(r.Answer) == 0 {
 				t.Errorf("%s, %d bytes: truncated %t, %d records", name, size, r.Truncated, len(r.Answer))
 			}
 			cost := func(s *Store) float64 {
@@ -96,7 +96,7 @@ func TestAllHostsGetUsed(t *testing.T) {
 			m.SetQuestion("big.sample.svc.clusterset.local.", qtype)
 			m.Id = uint16(id)
 			r := answerWithin(s.current.Load(), m, udpSize)
-			fit(r, udpSize)
+			truncate(r, udpSize)
 			for _, rr := range r.Answer {
 				switch rr := rr.(type) {
 				case *dns.A:

@@ -15,10 +15,10 @@ const (
 	addrRetry = 200 * time.Millisecond // between looks whether they have changed
 )
 
-// ServeWhere answers at the addresses that where gives, as Serve does, and goes along when
+// ServeDynamic answers at the addresses that where gives, as Serve does, and goes along when
 // they change. config.Addr is not used; config.Serving is told when all of them are
 // answered, and when they are no more.
-func ServeWhere(ctx context.Context, config Config, where func() []netip.AddrPort) error {
+func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort) error {
 	serving := config.Serving
 	for ctx.Err() == nil {
 		addrs := where()
@@ -28,7 +28,7 @@ func ServeWhere(ctx context.Context, config Config, where func() []netip.AddrPor
 		}
 		group, at := errgroup.WithContext(ctx)
 		at, stop := context.WithCancel(at)
-		config.Store.ServeAt(addrs)
+		config.Store.SetServerAddrs(addrs)
 		var up atomic.Int32
 		config.Serving = func(serves bool) {
 			change := int32(-1)

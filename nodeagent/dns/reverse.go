@@ -25,12 +25,12 @@ func (r *reply) reverseName(asked string) {
 	case dns.TypePTR:
 		for o := range rotated(owners, r.Id) {
 			name := r.nameOf(o)
-			if packable(name) && !r.answered(&dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: name}, leastRecord) {
+			if packable(name) && !r.answered(&dns.PTR{Hdr: r.zone.header(r.qname, dns.TypePTR), Ptr: name}, leastRecord) {
 				break
 			}
 		}
 	case dns.TypeSOA:
-		r.Answer = []dns.RR{r.zone.soa(r.asked)}
+		r.Answer = []dns.RR{r.zone.soa(r.qname)}
 	}
 	r.finish(true, asked)
 }
@@ -48,7 +48,7 @@ func preferred(a, b *zone) int {
 
 // nameOf gives the name of an address; of a single cluster's address the
 // service's own name where clusters have none.
-func (r *reply) nameOf(o owner) string {
+func (r *reply) nameOf(o ptrName) string {
 	base := o.service + ".svc." + r.zone.name
 	s, _ := r.services.get(o.service)
 	if o.name == "" || s.names[o.name].cluster && !r.zone.spec.ClusterNames {

@@ -154,7 +154,7 @@ func handler(config Config, transport string) dns.Handler {
 		if r == nil {
 			return
 		}
-		fit(r, size)
+		truncate(r, size)
 		raw, r := pack(query, r)
 		// A client that went away is no event for anybody.
 		_, _ = w.Write(raw)
@@ -204,9 +204,9 @@ func limit(query *dns.Msg, transport string) int {
 	return min(max(size, dns.MinMsgSize), udpSize)
 }
 
-// fit makes a reply small enough. Addresses that nobody asked for go first,
+// truncate makes a reply small enough. Addresses that nobody asked for go first,
 // without a mark; only a cut answer is marked as truncated (RFC 2181, 9).
-func fit(r *dns.Msg, size int) {
+func truncate(r *dns.Msg, size int) {
 	r.Compress = true
 	if r.Len() <= size {
 		return

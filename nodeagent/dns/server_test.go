@@ -44,7 +44,7 @@ func TestServe(t *testing.T) {
 		defer mu.Unlock()
 		counted[q]++
 	}}
-	config.Store.ServeAt([]netip.AddrPort{config.Addr})
+	config.Store.SetServerAddrs([]netip.AddrPort{config.Addr})
 	go func() { done <- Serve(ctx, config) }()
 	for _, transport := range []string{"udp", "tcp"} {
 		r := exchange(t, transport, addr, question(t, cs+" A"))

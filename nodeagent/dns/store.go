@@ -31,14 +31,14 @@ type Store struct {
 type snapshot struct {
 	servers    []netip.Addr // of the name server itself; none = not known
 	zones      []*zone      // longest domain first, so that the first match is the closest
-	services   *table[string, *service]
-	namespaces *table[string, int] // number of services
-	reverse    *table[netip.Addr, []owner]
+	services   *persistentMap[string, *service]
+	namespaces *persistentMap[string, int] // number of services
+	reverse    *persistentMap[netip.Addr, []ptrName]
 	version    uint64 // of services
 }
 
-// owner is one name that an address has, relative to <ns>'s "svc" label.
-type owner struct {
+// ptrName is one name that an address has, relative to <ns>'s "svc" label.
+type ptrName struct {
 	service string // key of the service
 	name    string // labels before the service's own, such as "g2" or "web-0.g2"
 }
@@ -49,13 +49,13 @@ func NewStore() *Store {
 	s.current.Store(&snapshot{
 		services:   newTable[string, *service](),
 		namespaces: newTable[string, int](),
-		reverse:    newTable[netip.Addr, []owner](),
+		reverse:    newTable[netip.Addr, []ptrName](),
 	})
 	return s
 }
 
-// ServeAt sets the addresses of the name server's own name ns.dns.<domain>.
-func (s *Store) ServeAt(servers []netip.AddrPort) {
+// SetServerAddrs sets the addresses of the name server's own name ns.dns.<domain>.
+func (s *Store) SetServerAddrs(servers []netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := *s.current.Load()
@@ -107,7 +107,7 @@ func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Serv
 		e.remove(indexKey(change.Want))
 		e.add(newService(change.Want))
 	}
-	next.services, next.namespaces, next.reverse = e.services.table, e.namespaces.table, e.reverse.table
+	next.services, next.namespaces, next.reverse = e.services.persistentMap, e.namespaces.persistentMap, e.reverse.persistentMap
 	next.version++
 	k.store.current.Store(&next)
 	return nil
@@ -118,9 +118,9 @@ func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Serv
 func indexKey(s desired.Service) string { return strings.ToLower(s.Name + "." + s.Namespace) }
 
 type edits struct {
-	services   *edit[string, *service]
-	namespaces *edit[string, int]
-	reverse    *edit[netip.Addr, []owner]
+	services   *mapEdit[string, *service]
+	namespaces *mapEdit[string, int]
+	reverse    *mapEdit[netip.Addr, []ptrName]
 }
 
 func (e edits) add(s *service) {
@@ -129,8 +129,8 @@ func (e edits) add(s *service) {
 	e.namespaces.set(s.namespace, count+1)
 	for addr, name := range s.addrs {
 		owners, _ := e.reverse.get(addr)
-		owners = append(slices.Clone(owners), owner{service: s.key, name: name})
-		slices.SortFunc(owners, func(a, b owner) int { return strings.Compare(a.service, b.service) })
+		owners = append(slices.Clone(owners), ptrName{service: s.key, name: name})
+		slices.SortFunc(owners, func(a, b ptrName) int { return strings.Compare(a.service, b.service) })
 		e.reverse.set(addr, owners)
 	}
 }
@@ -148,7 +148,7 @@ func (e edits) remove(key string) {
 	}
 	for addr := range s.addrs {
 		owners, _ := e.reverse.get(addr)
-		owners = slices.DeleteFunc(slices.Clone(owners), func(o owner) bool { return o.service == key })
+		owners = slices.DeleteFunc(slices.Clone(owners), func(o ptrName) bool { return o.service == key })
 		if len(owners) > 0 {
 			e.reverse.set(addr, owners)
 		} else {

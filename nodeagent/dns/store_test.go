@@ -138,7 +138,7 @@ func TestTable(t *testing.T) {
 	for i := range 2000 {
 		e.set(i, i)
 	}
-	full := e.table
+	full := e.persistentMap
 	e = full.edit()
 	for i := range 1000 {
 		e.remove(i)
@@ -212,7 +212,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		size := limit(query, "udp")
-		fit(r, size)
+		truncate(r, size)
 		packed, err := r.Pack()
 		if err != nil {
 			t.Fatalf("reply to %v does not pack: %v", query, err)

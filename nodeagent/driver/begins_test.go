@@ -26,7 +26,7 @@ func TestBegins(t *testing.T) {
 	}
 	for _, tt := range tests {
 		a, b := &fabric.Gateway{Name: "x", Endpoints: tt.a}, &fabric.Gateway{Name: "y", Endpoints: tt.b}
-		one, other := Begins("g1", a, "g2", b), Begins("g2", b, "g1", a)
+		one, other := IsInitiator("g1", a, "g2", b), IsInitiator("g2", b, "g1", a)
 		if one != (tt.first == "g1") || other != (tt.first == "g2") {
 			t.Errorf("%q and %q: g1 begins %t, g2 begins %t", tt.a, tt.b, one, other)
 		}

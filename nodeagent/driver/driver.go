@@ -23,26 +23,26 @@ type Driver interface {
 	// give equal results, and a remote more or less changes no object of the
 	// others, but for the MTU of a device that they share. What cannot be made is
 	// left out and told. A driver never gives an object that another one gives.
-	Build(site Site, remotes []Remote) Built
+	Build(site LocalGateway, remotes []Remote) Result
 }
 
 // Traits is what is known of a driver's tunnels without making one.
 type Traits struct {
 	Name string // as in tunnel.driver
-	// Over4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
+	// Overhead4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
 	// IPv6 underlay. Where padding depends on the packet they are the most.
-	Over4, Over6 int
+	Overhead4, Overhead6 int
 	// Userspace is the largest packet inside where the kernel lacks what the driver
 	// needs and a daemon does it; 0 = there is no such bound.
 	Userspace int
-	// Roams says that a remote may come from another address family at any time,
+	// Roaming says that a remote may come from another address family at any time,
 	// so Over6 counts always.
-	Roams bool
-	// Clear says that what it carries can be read on the way.
-	Clear bool
-	// Fixed says that its ports are those of the whole clusterset, so that a pair has
+	Roaming bool
+	// Unencrypted says that what it carries can be read on the way.
+	Unencrypted bool
+	// FixedPorts says that its ports are those of the whole clusterset, so that a pair has
 	// two tunnels of it at most: of two neighbouring epochs, or one usual and one Alt.
-	Fixed bool
+	FixedPorts bool
 	// Keys names the sort of private key that a gateway needs; empty = none.
 	Keys string
 }
@@ -50,10 +50,10 @@ type Traits struct {
 // Overhead is what a link takes of the underlay's MTU, when its ends may reach
 // each other over IPv6 or do so over IPv4 only.
 func (t Traits) Overhead(six bool) int {
-	if six || t.Roams {
-		return t.Over6
+	if six || t.Roaming {
+		return t.Overhead6
 	}
-	return t.Over4
+	return t.Overhead4
 }
 
 // Sorts of private keys.
@@ -65,8 +65,8 @@ const (
 // Drivers gives all drivers.
 func Drivers() []Driver { return []Driver{wireguard{}, vxlan{}, ipsec{}} }
 
-// Named finds a driver; nil when there is none of that name.
-func Named(name string) Driver {
+// ByName finds a driver; nil when there is none of that name.
+func ByName(name string) Driver {
 	all := Drivers()
 	i := slices.IndexFunc(all, func(d Driver) bool { return d.Traits().Name == name })
 	if i < 0 {
@@ -75,8 +75,8 @@ func Named(name string) Driver {
 	return all[i]
 }
 
-// Site is a gateway that gets tunnels.
-type Site struct {
+// LocalGateway is a gateway that gets tunnels.
+type LocalGateway struct {
 	Cluster string
 	Gateway *fabric.Gateway
 	Keys    *fabric.Keys   // nil = none came yet
@@ -90,24 +90,24 @@ type Site struct {
 type Remote struct {
 	Cluster string
 	Gateway *fabric.Gateway
-	Link    fabric.Link // settings; its driver is the one that builds
-	// Rank orders several links to one gateway, which differ in driver, port or epoch:
+	Link    fabric.LinkSettings // settings; its driver is the one that builds
+	// Preference orders several links to one gateway, which differ in driver, port or epoch:
 	// the tunnel of the least is used, and all are there.
-	Rank int
+	Preference int
 	// Epoch is that of the keys; drivers that have none pass over it.
 	Epoch int
-	// Own is the port that those of this gateway count from. Alt says that both ends
+	// LocalBasePort is the port that those of this gateway count from. Alt says that both ends
 	// take other ports than usual behind those that they count from (or other
 	// addresses, where ports tell no tunnels apart), as they need the usual ones for
 	// another tunnel of the pair.
-	Own int
-	Alt bool
+	LocalBasePort int
+	Alternate     bool
 	// Addr and Base are where it is reached and the port that its ports count
 	// from; an invalid Addr = it dials in.
-	Addr netip.Addr
-	Base int
-	// Dial counts how often it was decided to go to Addr, whatever was learned.
-	Dial int
+	Addr           netip.Addr
+	RemoteBasePort int
+	// DialCount counts how often it was decided to go to Addr, whatever was learned.
+	DialCount int
 	// Addrs are all the addresses that it may send from, Addr among them, where
 	// the fabric names any.
 	Addrs []netip.Addr
@@ -117,9 +117,9 @@ type Remote struct {
 	Prefixes []netip.Prefix
 }
 
-// Built is what a driver makes. Of its state, Tunnels tells where each link's
+// Result is what a driver makes. Of its state, Tunnels tells where each link's
 // packets go; a remote without one has no link.
-type Built struct {
+type Result struct {
 	desired.State
 	Problems []Problem
 }
@@ -135,11 +135,11 @@ const (
 	FamilyMissing  = "family-missing"   // no address of a family inside the tunnels
 )
 
-func (b *Built) problem(path, code, text string) {
+func (b *Result) problem(path, code, text string) {
 	b.Problems = append(b.Problems, Problem{path, code, text})
 }
 
-func (s *Site) path() string { return gatewayPath(s.Cluster, s.Gateway.Name) }
+func (s *LocalGateway) path() string { return gatewayPath(s.Cluster, s.Gateway.Name) }
 
 func (r *Remote) path() string { return gatewayPath(r.Cluster, r.Gateway.Name) }
 
@@ -155,7 +155,7 @@ func gatewayPath(cluster, gateway string) string {
 // device adds a link with what each one needs: this gateway's addresses inside
 // the tunnels, a rule by which what comes out of it finds its node, and loose
 // reverse path filtering, as the way back is the routing tables' business.
-func (b *Built) device(s *Site, link desired.Link, priority int) {
+func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 	origin := s.path()
 	link.Up, link.Origin = true, origin
 	b.Links = append(b.Links, link)
@@ -185,8 +185,8 @@ func (b *Built) device(s *Site, link desired.Link, priority int) {
 
 // Build has every driver build its part. Remotes of a driver that does not exist
 // get no tunnel.
-func Build(site Site, remotes []Remote) Built {
-	var all Built
+func Build(site LocalGateway, remotes []Remote) Result {
+	var all Result
 	for _, d := range Drivers() {
 		var mine []Remote
 		for _, r := range remotes {
@@ -212,7 +212,7 @@ func Build(site Site, remotes []Remote) Built {
 		}
 	}
 	slices.SortStableFunc(all.Tunnels, func(a, b desired.Tunnel) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Rank, b.Rank))
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Preference, b.Preference))
 	})
 	return all
 }

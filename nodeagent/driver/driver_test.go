@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected objects")
 
-func site() Site {
-	return Site{
+func site() LocalGateway {
+	return LocalGateway{
 		Cluster: "g1", V4: true, V6: true, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Gateway: &fabric.Gateway{
 			Name: "a", Node: "n", Port: 51820,
@@ -44,11 +44,11 @@ func far(driver string, i int) Remote {
 		addr = netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 10+i))
 	}
 	return Remote{
-		Cluster: fmt.Sprintf("r%d", i), Link: fabric.Link{Driver: driver, Keepalive: fabric.Duration(25 * time.Second)},
-		Epoch: 1, Own: 51820, Base: 51820 + 100*i, Addr: addr, Addrs: []netip.Addr{addr}, MTU: 1400,
+		Cluster: fmt.Sprintf("r%d", i), Link: fabric.LinkSettings{Driver: driver, Keepalive: fabric.Duration(25 * time.Second)},
+		Epoch: 1, LocalBasePort: 51820, RemoteBasePort: 51820 + 100*i, Addr: addr, Addrs: []netip.Addr{addr}, MTU: 1400,
 		Prefixes: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd00:42:%d::/64", i))},
 		Gateway: &fabric.Gateway{
-			Name: "a", Lane: i, Port: 51820 + 100*i,
+			Name: "a", Ordinal: i, Port: 51820 + 100*i,
 			Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("241.0.0.%d", 10+i)), netip.MustParseAddr(fmt.Sprintf("fd00:41::%d", 10+i))},
 			Keys:      []fabric.Key{{Epoch: 1, Public: fmt.Sprintf("key%d", i), Ed25519: fmt.Sprintf("key%d", i)}},
 		},
@@ -56,7 +56,7 @@ func far(driver string, i int) Remote {
 }
 
 // objects tells everything that was built, a line each.
-func objects(b Built) []string {
+func objects(b Result) []string {
 	var out []string
 	add := func(kind, key string, fields []diff.Field) {
 		line := kind + " " + key
@@ -131,7 +131,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, d := range Drivers() {
 		r := far(d.Traits().Name, 31)
-		r.Own = 65000
+		r.LocalBasePort = 65000
 		r.Link.Port = 65000
 		s := site()
 		s.Gateway.Port = 65000
@@ -170,11 +170,11 @@ func TestVXLAN(t *testing.T) {
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{fabric.DriverWireguard, fabric.DriverVXLAN, fabric.DriverIPsec} {
-		if d := Named(name); d == nil || d.Traits().Name != name {
+		if d := ByName(name); d == nil || d.Traits().Name != name {
 			t.Errorf("%s: %v", name, d)
 		}
 	}
-	if d := Named("carrier-pigeon"); d != nil {
+	if d := ByName("carrier-pigeon"); d != nil {
 		t.Errorf("an unknown driver is %v", d)
 	}
 	b := Build(site(), []Remote{far("carrier-pigeon", 0)})

@@ -10,7 +10,7 @@ import (
 // and the remote one's public key of the sort that a driver needs, ascending; none
 // where the driver has no keys.
 func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
-	d := Named(driver)
+	d := ByName(driver)
 	if d == nil || d.Traits().Keys == "" {
 		return nil
 	}
@@ -27,7 +27,7 @@ func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric
 // Epoch is the one that a tunnel should have: the newest of Epochs. Where there is
 // none it is the newest in force, of which the driver then says what is missing.
 func Epoch(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
-	if d := Named(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {
+	if d := ByName(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {
 		return 0
 	}
 	if all := Epochs(driver, inForce, keys, own, remote); len(all) > 0 {

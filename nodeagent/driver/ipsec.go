@@ -39,24 +39,24 @@ const vxlanOver4 = 20 + 8 + 8 + 14
 // Traits gives the sizes of the headers, ESP's and those of the VXLAN in it.
 func (ipsec) Traits() Traits {
 	return Traits{
-		Name: fabric.DriverIPsec, Over4: 20 + espOver + vxlanOver4, Over6: 40 + espOver + vxlanOver4,
-		Userspace: userspaceMost, Fixed: true, Keys: Ed25519,
+		Name: fabric.DriverIPsec, Overhead4: 20 + espOver + vxlanOver4, Overhead6: 40 + espOver + vxlanOver4,
+		Userspace: userspaceMost, FixedPorts: true, Keys: Ed25519,
 	}
 }
 
 // Build makes the device of ESP, a connection to each remote gateway, and the
 // overlays in them.
-func (ipsec) Build(site Site, remotes []Remote) Built {
-	var b Built
-	var all [2][]outer // by parity
+func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
+	var b Result
+	var all [2][]overlayPeer // by parity
 	for i := range remotes {
 		r := &remotes[i]
-		side := parity(r)
+		side := addressSet(r)
 		if other := len(all[side]) - 1; other >= 0 && all[side][other].same(r) {
 			continue // its ports are those of the whole clusterset, so there is no third tunnel
 		}
-		if inner, ok := b.secured(&site, r); ok {
-			all[side] = append(all[side], outer{Remote: r, to: inner})
+		if inner, ok := b.addConnection(&site, r); ok {
+			all[side] = append(all[side], overlayPeer{Remote: r, to: inner})
 		}
 	}
 	for parity, remotes := range all {
@@ -67,7 +67,7 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 				port: func(int, bool) int { return desired.IPsecPort },
 			}
 			if parity == 0 {
-				o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecEvenID
+				o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecAltVNI
 			}
 			o.build(&b, &site, remotes)
 		}
@@ -77,7 +77,7 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 		// path filter drops all that comes in at a device without one, if the way back is by
 		// another; even when it is loose.
 		origin := site.path()
-		b.Links = append(b.Links, desired.Link{
+		b.Links = append(b.Links, desired.Device{
 			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
 		})
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{
@@ -113,24 +113,24 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	return b
 }
 
-// parity tells which of the two sorts of addresses a connection is between.
-func parity(r *Remote) int {
-	if r.Alt {
+// addressSet tells which of the two sorts of addresses a connection is between.
+func addressSet(r *Remote) int {
+	if r.Alternate {
 		return (r.Epoch + 1) % 2
 	}
 	return r.Epoch % 2
 }
 
-// secured makes the connection to a remote gateway, and gives that one's address
+// addConnection makes the connection to a remote gateway, and gives that one's address
 // in it.
-func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
+func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr, ok bool) {
 	own, inner, ok := innerPair(site.Gateway.Addresses, r.Gateway.Addresses)
 	if !ok {
 		b.problem(r.path(), FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
 		return inner, false
 	}
-	if parity(r) == 0 {
-		own, inner = fabric.Twin(site.Pools, own), fabric.Twin(site.Pools, inner)
+	if addressSet(r) == 0 {
+		own, inner = fabric.AlternateAddr(site.Pools, own), fabric.AlternateAddr(site.Pools, inner)
 	}
 	private, public, found := site.ikeKeys(b, r)
 	if !found {
@@ -138,15 +138,15 @@ func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 	}
 	id := func(cluster, gateway string) string {
 		name := gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch)
-		if r.Alt {
+		if r.Alternate {
 			name += ".beside" // charon ends another connection between two identities
 		}
 		return name + ".hawser"
 	}
 	c := desired.IPsec{
-		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch, r.Alt), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
+		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch, r.Alternate), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
 		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
-		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Begins: site.begins(r),
+		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Initiator: site.begins(r),
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
 	}
 	if len(site.Gateway.Endpoints)+len(r.Gateway.Endpoints) == 0 {
@@ -172,7 +172,7 @@ func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 }
 
 // ikeKeys finds the own private and the other's public key of a tunnel's epoch.
-func (s *Site) ikeKeys(b *Built, r *Remote) (private fabric.Secret, public string, ok bool) {
+func (s *LocalGateway) ikeKeys(b *Result, r *Remote) (private fabric.Secret, public string, ok bool) {
 	private, found := privateKey(Ed25519, s.Keys, s.Gateway.Name, r.Epoch)
 	public = publicKey(Ed25519, r.Gateway, r.Epoch)
 	switch {
@@ -185,26 +185,28 @@ func (s *Site) ikeKeys(b *Built, r *Remote) (private fabric.Secret, public strin
 }
 
 // ikeEndpoint is where the remote gateway listens.
-func ikeEndpoint(site *Site, r *Remote) netip.AddrPort {
+func ikeEndpoint(site *LocalGateway, r *Remote) netip.AddrPort {
 	if !r.Addr.IsValid() {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(r.Addr, uint16(IKEPort(site.IPsec, r.Base, r.Link.Base(r.Gateway, 0))))
+	return netip.AddrPortFrom(r.Addr, uint16(IKEPort(site.IPsec, r.RemoteBasePort, r.Link.BasePort(r.Gateway, 0))))
 }
 
-func (s *Site) begins(r *Remote) bool { return Begins(s.Cluster, s.Gateway, r.Cluster, r.Gateway) }
+func (s *LocalGateway) begins(r *Remote) bool {
+	return IsInitiator(s.Cluster, s.Gateway, r.Cluster, r.Gateway)
+}
 
-// Begins reports whether a gateway opens the IPsec connection with a remote one and
+// IsInitiator reports whether a gateway opens the IPsec connection with a remote one and
 // replaces its keys: the one that can reach the other, and of two the first by
 // name. An endpoint that is written counts before those that are found. Both ends come to
 // the same.
-func Begins(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
+func IsInitiator(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
 	switch {
-	case own.Written() != remote.Written():
-		return remote.Written()
-	case own.Finds() != remote.Finds() && !own.Written():
-		return remote.Finds()
-	case !own.Written() && !own.Finds():
+	case own.HasStaticEndpoint() != remote.HasStaticEndpoint():
+		return remote.HasStaticEndpoint()
+	case own.HasDiscoveredEndpoint() != remote.HasDiscoveredEndpoint() && !own.HasStaticEndpoint():
+		return remote.HasDiscoveredEndpoint()
+	case !own.HasStaticEndpoint() && !own.HasDiscoveredEndpoint():
 		return false
 	}
 	return gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)

@@ -24,8 +24,8 @@ type overlay struct {
 	port func(base int, alt bool) int
 }
 
-// outer is where a remote gateway takes the VXLAN of an overlay.
-type outer struct {
+// overlayPeer is where a remote gateway takes the VXLAN of an overlay.
+type overlayPeer struct {
 	*Remote
 	to   netip.Addr   // not valid = not known
 	from []netip.Addr // what it may send from
@@ -47,7 +47,7 @@ func (o *overlay) name(d ovDevice) string {
 }
 
 // build makes the devices, and on them all that leads to the remotes.
-func (o *overlay) build(b *Built, site *Site, remotes []outer) {
+func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 	devices := map[ovDevice]int{} // with their MTU
 	for i := range remotes {
 		r := &remotes[i]
@@ -55,7 +55,7 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 			b.problem(r.path(), NoEndpoint, "a tunnel of driver "+o.driver+" needs its address, and none is known")
 			continue
 		}
-		port := o.port(r.Own, r.Alt)
+		port := o.port(r.LocalBasePort, r.Alternate)
 		for _, a := range append([]netip.Addr{r.to}, r.from...) {
 			d := ovDevice{a.Is6(), port}
 			devices[d] = max(devices[d], r.MTU)
@@ -74,7 +74,7 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 		if d.six {
 			local, family = netip.IPv6Unspecified(), 6
 		}
-		b.device(site, desired.Link{
+		b.device(site, desired.Device{
 			Name: o.name(d), Type: desired.LinkVXLAN, MTU: devices[d], MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
 			VNI: o.vni, Port: d.port, Local: local,
 		}, desired.RuleTunnel)
@@ -92,11 +92,11 @@ func OverlayMAC(cluster, gateway string) string {
 
 // remote makes the way to a remote gateway: next hops for both families, which
 // have its hardware address, and the forwarding of that to its outer address.
-func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
+func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d ovDevice) {
 	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Tunnel{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Epoch: r.Epoch, Alt: r.Alt, Port: d.port, Link: link,
-		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base, r.Alt))),
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: o.driver, Epoch: r.Epoch, Alternate: r.Alternate, Port: d.port, Link: link,
+		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base, r.Alternate))),
 	}
 	hops := slices.Clone(r.Gateway.Addresses)
 	for _, a := range hops {
@@ -124,7 +124,7 @@ func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 
 // admit lets the remote gateway send: from the addresses that it has, what has
 // a source of its cluster inside.
-func (o *overlay) admit(b *Built, r *outer, port int) []string {
+func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	var keys []string
 	from := append([]netip.Addr{r.to}, r.from...)
 	slices.SortFunc(from, netip.Addr.Compare)
@@ -143,7 +143,7 @@ func (o *overlay) admit(b *Built, r *outer, port int) []string {
 }
 
 // count adds an element that counts and gives its key.
-func (o *overlay) count(b *Built, e desired.Element) []string {
+func (o *overlay) count(b *Result, e desired.Element) []string {
 	b.Elements = append(b.Elements, e)
 	return []string{e.Key()}
 }

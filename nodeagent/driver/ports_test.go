@@ -21,7 +21,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		s := site()
 		s.Gateway.Endpoints = []string{"192.0.2.1"}
 		f := &fabric.Fabric{
-			Tunnel: fabric.Tunnel{Driver: drivers[rng.IntN(3)], IPsec: s.IPsec}, Epochs: []int{1, 2}[:1+rng.IntN(2)],
+			Tunnel: fabric.TunnelDefaults{Driver: drivers[rng.IntN(3)], IPsec: s.IPsec}, Epochs: []int{1, 2}[:1+rng.IntN(2)],
 			Clusters: []fabric.Cluster{{Name: s.Cluster, Gateways: []fabric.Gateway{*s.Gateway}}},
 		}
 		s.Keys.Epochs = append(s.Keys.Epochs, fabric.EpochKeys{Epoch: 2, Gateways: s.Keys.Epochs[0].Gateways, Ed25519: s.Keys.Epochs[0].Ed25519})
@@ -30,7 +30,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		for i := range 1 + rng.IntN(4) {
 			name := fmt.Sprintf("r%d", i)
 			c := fabric.Cluster{Name: name}
-			link := fabric.Link{Between: fabric.Pair(s.Cluster, name), Driver: drivers[rng.IntN(3)]}
+			link := fabric.LinkSettings{Between: fabric.SortedPair(s.Cluster, name), Driver: drivers[rng.IntN(3)]}
 			if rng.IntN(2) == 0 {
 				link.Port = 53000
 			}
@@ -39,12 +39,12 @@ func TestPortsOfFirewalls(t *testing.T) {
 			}
 			fabric.SortLinks(f.Links)
 			for lane := range 1 + rng.IntN(3) {
-				g := fabric.Gateway{Name: fmt.Sprint("g", lane), Lane: lane, Port: 51820, Endpoints: []string{"192.0.2.9"}}
+				g := fabric.Gateway{Name: fmt.Sprint("g", lane), Ordinal: lane, Port: 51820, Endpoints: []string{"192.0.2.9"}}
 				c.Gateways = append(c.Gateways, g)
 				for _, epoch := range f.Epochs {
 					r := far("", i)
-					r.Cluster, r.Gateway, r.Link, r.Epoch, r.Alt = name, &g, f.Link(s.Cluster, name), epoch, alt
-					r.Own = r.Link.Base(s.Gateway, 0)
+					r.Cluster, r.Gateway, r.Link, r.Epoch, r.Alternate = name, &g, f.Link(s.Cluster, name), epoch, alt
+					r.LocalBasePort = r.Link.BasePort(s.Gateway, 0)
 					r.Gateway.Addresses, r.Gateway.Keys = far("", 10*i+lane).Gateway.Addresses, far("", 0).Gateway.Keys
 					if remotes[r.Link.Driver] = append(remotes[r.Link.Driver], r); r.Link.Driver != fabric.DriverWireguard {
 						break
@@ -55,7 +55,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		}
 		listens := map[string]bool{}
 		for name, list := range remotes {
-			b := Named(name).Build(s, list)
+			b := ByName(name).Build(s, list)
 			for _, l := range b.Links {
 				switch {
 				case l.Type == desired.LinkIPsec:
@@ -72,7 +72,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		for _, o := range firewall.New(f).Links(s.Cluster, nil) {
 			purpose := firewall.Links
 			if alt && o.Driver != fabric.DriverIPsec {
-				purpose = firewall.Moves
+				purpose = firewall.PurposeMigration
 			}
 			if o.Purpose == purpose && o.Protocol == firewall.UDP {
 				open[fmt.Sprint(o.Driver, o.First)] = true

@@ -11,20 +11,20 @@ type vxlan struct{}
 
 // Traits gives the sizes of the headers: IP, UDP, VXLAN, and Ethernet inside.
 func (vxlan) Traits() Traits {
-	return Traits{Name: fabric.DriverVXLAN, Over4: 20 + 8 + 8 + 14, Over6: 40 + 8 + 8 + 14, Clear: true}
+	return Traits{Name: fabric.DriverVXLAN, Overhead4: 20 + 8 + 8 + 14, Overhead6: 40 + 8 + 8 + 14, Unencrypted: true}
 }
 
 // Build makes an overlay between the endpoints themselves.
-func (vxlan) Build(site Site, remotes []Remote) Built {
-	var b Built
+func (vxlan) Build(site LocalGateway, remotes []Remote) Result {
+	var b Result
 	o := overlay{
 		driver: fabric.DriverVXLAN, prefix: desired.VXLANPrefix, vni: desired.VXLANTunnelID, clear: true,
 		port: fabric.VXLANPort,
 	}
-	all := make([]outer, len(remotes))
+	all := make([]overlayPeer, len(remotes))
 	for i := range remotes {
 		r := &remotes[i]
-		all[i] = outer{Remote: r, to: r.Addr, from: r.Addrs, base: r.Base}
+		all[i] = overlayPeer{Remote: r, to: r.Addr, from: r.Addrs, base: r.RemoteBasePort}
 	}
 	o.build(&b, &site, all)
 	return b

@@ -23,28 +23,28 @@ type wireguard struct{}
 // authentication tag of 16 behind UDP.
 func (wireguard) Traits() Traits {
 	return Traits{
-		Name: fabric.DriverWireguard, Over4: 20 + 8 + 32, Over6: 40 + 8 + 32, Roams: true, Keys: X25519,
+		Name: fabric.DriverWireguard, Overhead4: 20 + 8 + 32, Overhead6: 40 + 8 + 32, Roaming: true, Keys: X25519,
 	}
 }
 
 // wgDevice is the device for one key epoch and the remote gateways of one lane
 // whose links count their ports from the same one.
 type wgDevice struct {
-	epoch, lane, base int
-	alt               bool
-	keys              *fabric.EpochKeys
-	private           fabric.Secret
-	link              string
+	epoch, ordinal, base int
+	alt                  bool
+	keys                 *fabric.EpochKeys
+	private              fabric.Secret
+	link                 string
 }
 
 // portOffset is added to a gateway's port: there it listens for gateways of a
 // lane in an epoch.
 func portOffset(epoch, lane int) int { return fabric.WireguardPort(0, epoch, lane, false) }
 
-func (d *wgDevice) port() int { return fabric.WireguardPort(d.base, d.epoch, d.lane, d.alt) }
+func (d *wgDevice) port() int { return fabric.WireguardPort(d.base, d.epoch, d.ordinal, d.alt) }
 
-// usual reports whether the device is at the default port, as most are.
-func (d *wgDevice) usual() bool { return d.base == fabric.DefaultPort && !d.alt }
+// isDefaultPort reports whether the device is at the default port, as most are.
+func (d *wgDevice) isDefaultPort() bool { return d.base == fabric.DefaultPort && !d.alt }
 
 // PortOffset is what a remote gateway adds to the port that its ports count from,
 // where it listens for a gateway of the lane in an epoch.
@@ -52,8 +52,8 @@ func PortOffset(epoch, lane int) int { return portOffset(epoch, lane) }
 
 // Build makes a device for each epoch, lane and port, with a peer for each
 // gateway of that lane.
-func (wireguard) Build(site Site, remotes []Remote) Built {
-	var b Built
+func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
+	var b Result
 	// None of an epoch without a private key.
 	var devices []wgDevice
 	missing := map[int]bool{}
@@ -68,22 +68,22 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 			b.problem(site.path(), KeyMissing, "no private key of epoch "+strconv.Itoa(r.Epoch)+", so there is no tunnel")
 			continue
 		}
-		d := wgDevice{epoch: r.Epoch, lane: r.Gateway.Lane, base: r.Own, alt: r.Alt, keys: site.Keys.Epoch(r.Epoch), private: private}
+		d := wgDevice{epoch: r.Epoch, ordinal: r.Gateway.Ordinal, base: r.LocalBasePort, alt: r.Alternate, keys: site.Keys.Epoch(r.Epoch), private: private}
 		// For whom the device is: only the epoch where there is one lane. Elsewhere than at the
 		// usual ports the port says it. It depends on nothing that may change while the device
 		// lives.
 		name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
 		switch {
-		case !d.usual():
+		case !d.isDefaultPort():
 			name += "-p" + strconv.Itoa(d.port())
-		case d.lane > 0:
-			name += "-" + strconv.Itoa(d.lane)
+		case d.ordinal > 0:
+			name += "-" + strconv.Itoa(d.ordinal)
 		}
 		d.link = name
 		devices = append(devices, d)
 	}
 	slices.SortFunc(devices, func(x, y wgDevice) int {
-		return cmp.Or(cmp.Compare(x.epoch, y.epoch), cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane), cmp.Compare(x.port(), y.port()))
+		return cmp.Or(cmp.Compare(x.epoch, y.epoch), cmp.Compare(x.base, y.base), cmp.Compare(x.ordinal, y.ordinal), cmp.Compare(x.port(), y.port()))
 	})
 	for i := range devices {
 		d := &devices[i]
@@ -94,10 +94,10 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 			}
 		}
 		priority := desired.RuleTunnel
-		if d.usual() {
-			priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
+		if d.isDefaultPort() {
+			priority = desired.RulePriority + 1 + portOffset(d.epoch, d.ordinal)
 		}
-		b.device(&site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
+		b.device(&site, desired.Device{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
 		b.Wireguards = append(b.Wireguards, desired.Wireguard{
 			Link: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
 		})
@@ -113,10 +113,10 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 }
 
 func (d *wgDevice) serves(r *Remote) bool {
-	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt && r.Epoch == d.epoch
+	return r.Gateway.Ordinal == d.ordinal && r.LocalBasePort == d.base && r.Alternate == d.alt && r.Epoch == d.epoch
 }
 
-func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
+func (b *Result) peer(site *LocalGateway, d *wgDevice, r *Remote) {
 	public := publicKey(X25519, r.Gateway, d.epoch)
 	if public == "" {
 		b.problem(r.path(), PeerKeyMissing, "no public key of epoch "+strconv.Itoa(d.epoch))
@@ -129,15 +129,15 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	var endpoint netip.AddrPort
 	if r.Addr.IsValid() {
-		endpoint = netip.AddrPortFrom(r.Addr, uint16(fabric.WireguardPort(r.Base, d.epoch, site.Gateway.Lane, d.alt)))
+		endpoint = netip.AddrPortFrom(r.Addr, uint16(fabric.WireguardPort(r.RemoteBasePort, d.epoch, site.Gateway.Ordinal, d.alt)))
 	}
 	peer := desired.Peer{
 		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),
-		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), Dial: r.Dial, Origin: r.path(),
+		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), DialCount: r.DialCount, Origin: r.path(),
 	}
 	b.Peers = append(b.Peers, peer)
 	b.Tunnels = append(b.Tunnels, desired.Tunnel{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alt: d.alt, Port: d.port(), Link: d.link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alternate: d.alt, Port: d.port(), Link: d.link,
 		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
 	})
 }

@@ -90,7 +90,7 @@ func New(config Config) *Elector {
 		config: config, started: time.Now(), fenced: true,
 		saved: statefile.New[map[string]string](config.StateDir, HoldersFile),
 	}
-	e.holders = e.saved.Restore(config.Log)
+	e.holders = e.saved.LoadOrZero(config.Log)
 	maps.DeleteFunc(e.holders, func(gateway, node string) bool { return gateway == "" || node == config.Node })
 	return e
 }
@@ -289,7 +289,7 @@ func (e *Elector) notify() {
 	}
 	e.mu.Unlock()
 	if changed {
-		e.saved.Changed()
+		e.saved.MarkDirty()
 		e.config.OnChange(holders)
 	}
 }

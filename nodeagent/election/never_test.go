@@ -69,7 +69,7 @@ func (w *world) view(a *agent) ClusterView {
 	for _, o := range w.agents {
 		n := model.Node{Name: o.name, Labels: edge()}
 		if o.away {
-			n.Away = "it is cordoned"
+			n.UnavailableReason = "it is cordoned"
 		}
 		v.Nodes = append(v.Nodes, n)
 	}

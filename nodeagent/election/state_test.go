@@ -37,7 +37,7 @@ func holding() (State, Lease) {
 func TestStep(t *testing.T) {
 	t.Parallel()
 	away := func(node int, why string) func(*ClusterView) {
-		return func(v *ClusterView) { v.Nodes[node].Away = why }
+		return func(v *ClusterView) { v.Nodes[node].UnavailableReason = why }
 	}
 	held := Lease{Holder: "a", Transitions: 1, Renewed: start, Version: "1"}
 	others := Lease{Holder: "b", Transitions: 1, Renewed: start, Version: "1"}

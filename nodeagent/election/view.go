@@ -36,7 +36,7 @@ func ViewOf(f *fabric.Fabric, cluster, node string, nodes []model.Node) ClusterV
 		return v
 	}
 	for i := range own.Gateways {
-		if g := &own.Gateways[i]; g.Picked() {
+		if g := &own.Gateways[i]; g.HasNodeSelector() {
 			v.Gateways = append(v.Gateways, Gateway{Name: g.Name, Selector: g.NodeSelector})
 			v.addPorts(g.Port)
 		} else {
@@ -69,7 +69,7 @@ func (v *ClusterView) addPorts(base int) {
 // matches reports whether a node is available and has the labels of a gateway's selector.
 func (v ClusterView) matches(node string, g Gateway) bool {
 	i := slices.IndexFunc(v.Nodes, func(n model.Node) bool { return n.Name == node })
-	if i < 0 || v.Nodes[i].Away != "" {
+	if i < 0 || v.Nodes[i].UnavailableReason != "" {
 		return false
 	}
 	for key, value := range g.Selector {
@@ -84,7 +84,7 @@ func (v ClusterView) matches(node string, g Gateway) bool {
 // labels have their holders as nodes. It returns f itself if the cluster has no such gateway.
 func WithHolders(f *fabric.Fabric, cluster string, holders map[string]string) *fabric.Fabric {
 	own := f.Cluster(cluster)
-	if own == nil || !slices.ContainsFunc(own.Gateways, func(g fabric.Gateway) bool { return g.Picked() }) {
+	if own == nil || !slices.ContainsFunc(own.Gateways, func(g fabric.Gateway) bool { return g.HasNodeSelector() }) {
 		return f
 	}
 	out := *f
@@ -92,7 +92,7 @@ func WithHolders(f *fabric.Fabric, cluster string, holders map[string]string) *f
 	c := out.Cluster(cluster)
 	c.Gateways = slices.Clone(c.Gateways)
 	for i := range c.Gateways {
-		if g := &c.Gateways[i]; g.Picked() {
+		if g := &c.Gateways[i]; g.HasNodeSelector() {
 			g.Node = holders[g.Name]
 		}
 	}

@@ -26,7 +26,7 @@ func candidates(addrs ...netip.AddrPort) []model.Candidate {
 
 // world is a network in which a machine searches for one gateway.
 type world struct {
-	m       *Machine
+	m       *Selector
 	now     time.Time
 	answers map[netip.AddrPort]time.Duration // who answers, and how soon
 	works   map[netip.AddrPort]bool          // where the link comes up, 50 ms after it was dialled
@@ -58,12 +58,12 @@ func (w *world) run(limit time.Duration, done func() bool) time.Duration {
 	began := w.now
 	for w.now.Sub(began) < limit {
 		begun := !w.begun.IsZero()
-		w.m.See("b/gw", Seen{Alive: w.alive, At: w.at, Begun: begun, Alone: begun && w.now.Sub(w.begun) > 5*time.Second}, w.now)
+		w.m.UpdateLink("b/gw", LinkState{Alive: w.alive, ObservedAddr: w.at, OnSecondary: begun, SecondaryOnly: begun && w.now.Sub(w.begun) > 5*time.Second}, w.now)
 		asks, next := w.m.Step(w.now)
 		for _, a := range asks {
 			w.asked[a.Addr]++
 			if after, answers := w.answers[a.Addr]; answers {
-				w.coming = append(w.coming, event{w.now.Add(after), func() { w.m.Answered(a, w.now) }})
+				w.coming = append(w.coming, event{w.now.Add(after), func() { w.m.OnReply(a, w.now) }})
 			}
 		}
 		w.dialled()
@@ -94,22 +94,22 @@ func (w *world) pass(next time.Time) time.Time {
 func (w *world) dialled() {
 	way := w.m.RemoteEndpoints()["b/gw"]
 	switch {
-	case !w.works[way.Next]:
+	case !w.works[way.Pending]:
 		w.begun = time.Time{}
 	case w.begun.IsZero():
 		w.begun = w.now
 	}
-	if way.Dial == w.dial && w.at.IsValid() || !way.Addr.IsValid() {
+	if way.DialCount == w.dial && w.at.IsValid() || !way.Addr.IsValid() {
 		return
 	}
-	w.dial, w.at = way.Dial, way.Addr
+	w.dial, w.at = way.DialCount, way.Addr
 	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.fell, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
 }
 
 func (w *world) up() bool { return w.alive }
 
 func TestFirstLeadsNowhere(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.answers[outer], w.works[outer] = 40*time.Millisecond, true
 	w.run(200*time.Millisecond, w.up)
 	if have, want := w.m.Why("b/gw"), "looking: no answer at 10.99.0.1, an answer from 203.0.113.1"; have != want {
@@ -124,7 +124,7 @@ func TestFirstLeadsNowhere(t *testing.T) {
 }
 
 func TestPreferredWins(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.answers[inner], w.works[inner] = 200*time.Millisecond, true
 	w.answers[outer], w.works[outer] = 10*time.Millisecond, true
 	w.run(5*time.Second, w.up)
@@ -136,7 +136,7 @@ func TestPreferredWins(t *testing.T) {
 // TestBetterLater: a preferred candidate that begins to answer is taken, and until
 // then the link is left alone.
 func TestBetterLater(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.answers[outer], w.works[outer] = 10*time.Millisecond, true
 	w.run(5*time.Second, w.up)
 	dials := w.dial
@@ -158,7 +158,7 @@ func TestBetterLater(t *testing.T) {
 
 // TestFollowerStays: the end that does not lead takes what the other chose.
 func TestFollowerStays(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	for _, a := range []netip.AddrPort{inner, outer} {
 		w.answers[a], w.works[a] = 10*time.Millisecond, true
 	}
@@ -179,20 +179,20 @@ func TestFollowerStays(t *testing.T) {
 }
 
 func TestDialsIn(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	w.alive, w.at = true, away
 	w.run(time.Second, func() bool { return false })
 	if have, want := w.m.Why("b/gw"), "it dialled in; not asked yet at 10.99.0.1, not asked yet at 203.0.113.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
-	if kept := w.m.Kept(); len(kept) > 0 {
+	if kept := w.m.Working(); len(kept) > 0 {
 		t.Errorf("kept %v", kept)
 	}
 }
 
 // TestMoves: a name stands for another address; the link is up again within 2 s of its end.
 func TestMoves(t *testing.T) {
-	r := Remote{Name: "b/gw", Candidates: candidates(inner), Leads: true, Asks: true}
+	r := Remote{Name: "b/gw", Candidates: candidates(inner), Improves: true, CanProbe: true}
 	w := newWorld(r, nil)
 	w.works[inner] = true
 	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
@@ -201,7 +201,7 @@ func TestMoves(t *testing.T) {
 	w.alive = false
 	delete(w.works, inner)
 	w.works[third], w.answers[third] = true, 30*time.Millisecond
-	w.run(time.Second, w.m.Unresolved)
+	w.run(time.Second, w.m.ConsumeResolveRequest)
 	r.Candidates = candidates(third)
 	w.m.Set([]Remote{r}, w.now)
 	if took := w.run(10*time.Second, w.up); took > time.Second {
@@ -211,7 +211,7 @@ func TestMoves(t *testing.T) {
 
 // TestAnswersButCarriesNothing: such a candidate is left for the next one.
 func TestAnswersButCarriesNothing(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}, nil)
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.answers[inner], w.answers[outer], w.works[outer] = 10*time.Millisecond, 10*time.Millisecond, true
 	if took := w.run(20*time.Second, w.up); took > 4*time.Second {
 		t.Errorf("up after %s", took)
@@ -222,13 +222,13 @@ func TestAnswersButCarriesNothing(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		t.Run(fmt.Sprintf("asks %t", asks), func(t *testing.T) {
-			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Leads: true, Asks: asks}, nil)
+			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: asks}, nil)
 			w.works[third] = true
 			w.run(time.Minute, w.up)
 			if !w.alive {
 				t.Fatal("the third was never tried")
 			}
-			w = newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Leads: true, Asks: asks}, nil)
+			w = newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: asks}, nil)
 			w.run(time.Hour, func() bool { return false })
 			if w.dial > 150 || w.asked[inner] > 600 {
 				t.Errorf("dialled %d times and asked %d times in an hour", w.dial, w.asked[inner])
@@ -238,13 +238,13 @@ func TestNobodyAnswers(t *testing.T) {
 }
 
 func TestKept(t *testing.T) {
-	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}
+	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}
 	w := newWorld(r, map[string]netip.AddrPort{"b/gw": outer})
 	w.works[outer] = true
 	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
 		t.Errorf("where it was last is dialled after %s", took)
 	}
-	if kept := w.m.Kept()["b/gw"]; kept != outer {
+	if kept := w.m.Working()["b/gw"]; kept != outer {
 		t.Errorf("kept %s", kept)
 	}
 	w = newWorld(r, map[string]netip.AddrPort{"b/gw": away})
@@ -258,9 +258,9 @@ func TestKept(t *testing.T) {
 func TestUpWithoutPlace(t *testing.T) {
 	t.Parallel()
 	m, now := New(nil), time.Unix(1000, 0)
-	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}}, now)
-	m.See("b/gw", Seen{Alive: true, At: inner}, now)
-	m.See("b/gw", Seen{}, now)
+	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}}, now)
+	m.UpdateLink("b/gw", LinkState{Alive: true, ObservedAddr: inner}, now)
+	m.UpdateLink("b/gw", LinkState{}, now)
 	for m.RemoteEndpoints()["b/gw"].Addr != outer {
 		if now = now.Add(100 * time.Millisecond); now.After(time.Unix(1010, 0)) {
 			t.Fatalf("not at the place that answers: %s", m.Why("b/gw"))
@@ -268,11 +268,11 @@ func TestUpWithoutPlace(t *testing.T) {
 		asks, _ := m.Step(now)
 		for _, a := range asks {
 			if a.Addr == outer {
-				m.Answered(a, now)
+				m.OnReply(a, now)
 			}
 		}
 	}
-	m.See("b/gw", Seen{Alive: true}, now)
+	m.UpdateLink("b/gw", LinkState{Alive: true}, now)
 	if have := m.RemoteEndpoints()["b/gw"].Addr; have != outer {
 		t.Errorf("the link is tried at %s again", have)
 	}

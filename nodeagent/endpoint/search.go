@@ -9,12 +9,12 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// search is the state of one remote gateway.
-type search struct {
+// selection is the state of one remote gateway.
+type selection struct {
 	due.Slot
 	Remote
-	seen Seen
-	at   model.RemoteEndpoint
+	seen    LinkState
+	current model.RemoteEndpoint
 
 	since          time.Time // the link is down or up
 	queue          []netip.AddrPort
@@ -22,7 +22,7 @@ type search struct {
 	last           time.Time                    // question
 	answers        map[netip.AddrPort]time.Time // of this search
 	first          time.Time                    // answer
-	bad            map[netip.AddrPort]time.Time // until when one is left out
+	badUntil       map[netip.AddrPort]time.Time // until when one is left out
 	round          int
 	nextUp         time.Time // round
 	taken          time.Time // when a candidate was taken on its answer; zero = none, or it proved
@@ -33,25 +33,25 @@ type search struct {
 	secondaryUntil time.Time // when a secondary tunnel that carries nothing is given up
 }
 
-// begin looks for a gateway that is new. Where it worked last, or where there is
+// newSelection looks for a gateway that is new. Where it worked last, or where there is
 // no choice, the link itself begins at once.
-func begin(r Remote, kept netip.AddrPort, now time.Time) *search {
-	s := &search{Remote: r, asked: map[netip.AddrPort]time.Time{}, bad: map[netip.AddrPort]time.Time{}}
+func newSelection(r Remote, kept netip.AddrPort, now time.Time) *selection {
+	s := &selection{Remote: r, asked: map[netip.AddrPort]time.Time{}, badUntil: map[netip.AddrPort]time.Time{}}
 	switch {
 	case s.rank(kept) < len(r.Candidates):
-		s.at.Addr = kept
-	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.Secondary || !r.Asks):
-		s.at.Addr = r.Candidates[0].Addr
+		s.current.Addr = kept
+	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.NeedsSecondary || !r.CanProbe):
+		s.current.Addr = r.Candidates[0].Addr
 	}
-	s.start(now)
-	if s.at.Addr.IsValid() {
-		s.nextUp = s.nextUp.Add(yield)
+	s.onLinkDown(now)
+	if s.current.Addr.IsValid() {
+		s.nextUp = s.nextUp.Add(followerDelay)
 	}
 	return s
 }
 
 // rank is the place of an address among the candidates; past the last one for any other.
-func (s *search) rank(a netip.AddrPort) int {
+func (s *selection) rank(a netip.AddrPort) int {
 	i := slices.IndexFunc(s.Candidates, func(c model.Candidate) bool { return c.Addr == a })
 	if i < 0 {
 		return len(s.Candidates)
@@ -59,35 +59,35 @@ func (s *search) rank(a netip.AddrPort) int {
 	return i
 }
 
-// start begins to search, as the link went down.
-func (s *search) start(now time.Time) {
+// onLinkDown begins to search, as the link went down.
+func (s *selection) onLinkDown(now time.Time) {
 	s.since, s.round, s.blinds = now, 0, 0
 	s.queue, s.answers, s.taken = nil, map[netip.AddrPort]time.Time{}, time.Time{}
-	s.nextUp, s.blindAt = now, now.Add(blind)
-	if !s.seen.Begun {
-		s.at.Next = netip.AddrPort{}
+	s.nextUp, s.blindAt = now, now.Add(blindInterval)
+	if !s.seen.OnSecondary {
+		s.current.Pending = netip.AddrPort{}
 	}
-	if !s.Leads {
-		s.nextUp = now.Add(yield)
+	if !s.Improves {
+		s.nextUp = now.Add(followerDelay)
 	}
-	if !s.Asks {
-		s.blindAt = now.Add(proof)
+	if !s.CanProbe {
+		s.blindAt = now.Add(trialPeriod)
 	}
 }
 
-// live ends the search.
-func (s *search) live(now time.Time) {
+// onLinkUp ends the search.
+func (s *selection) onLinkUp(now time.Time) {
 	s.since, s.queue, s.taken = now, nil, time.Time{}
 	s.answers = map[netip.AddrPort]time.Time{}
-	clear(s.bad)
+	clear(s.badUntil)
 	s.nextUp = now.Add(firstRetry)
 	if now.Sub(s.bettered) < 2*retryEvery {
 		s.nextUp = now.Add(retryEvery) // perhaps it answers, and carries little
 	}
 }
 
-// wake is when there is something to do.
-func (s *search) wake(now time.Time) time.Time {
+// nextWake is when there is something to do.
+func (s *selection) nextWake(now time.Time) time.Time {
 	at := now.Add(far)
 	sooner := func(t time.Time) {
 		if t.Before(at) {
@@ -98,9 +98,9 @@ func (s *search) wake(now time.Time) time.Time {
 	case len(s.Candidates) == 0:
 		return at
 	case len(s.queue) > 0:
-		sooner(s.last.Add(stagger))
+		sooner(s.last.Add(probeSpacing))
 	case len(s.answers) > 0 && s.taken.IsZero():
-		for _, t := range []time.Time{s.first.Add(s.grace()), s.last.Add(stagger)} {
+		for _, t := range []time.Time{s.first.Add(s.grace()), s.last.Add(probeSpacing)} {
 			if now.Before(t) {
 				sooner(t)
 			}
@@ -111,14 +111,14 @@ func (s *search) wake(now time.Time) time.Time {
 		sooner(s.taken.Add(s.proof()))
 	case !s.seen.Alive:
 		sooner(s.blindAt)
-		if s.Asks {
+		if s.CanProbe {
 			sooner(s.nextUp)
 		}
-	case s.at.Next.IsValid():
-		if s.seen.Alone || !s.seen.Begun {
+	case s.current.Pending.IsValid():
+		if s.seen.SecondaryOnly || !s.seen.OnSecondary {
 			sooner(s.secondaryUntil)
 		}
-	case s.improves():
+	case s.canImprove():
 		sooner(s.nextUp)
 	}
 	if at.Before(now.Add(time.Millisecond)) {
@@ -127,20 +127,20 @@ func (s *search) wake(now time.Time) time.Time {
 	return at
 }
 
-// improves reports whether this end looks for a better place while the link is up.
-func (s *search) improves() bool { return s.Leads && s.rank(s.seen.At) > 0 }
+// canImprove reports whether this end looks for a better place while the link is up.
+func (s *selection) canImprove() bool { return s.Improves && s.rank(s.seen.ObservedAddr) > 0 }
 
 // step does what is due; it gives at most one question.
-func (s *search) step(now time.Time) (netip.AddrPort, bool) {
+func (s *selection) step(now time.Time) (netip.AddrPort, bool) {
 	if len(s.Candidates) == 0 {
 		return netip.AddrPort{}, false
 	}
 	if s.seen.Alive {
-		s.better(now)
+		s.improveWhileUp(now)
 	} else {
-		s.find(now)
+		s.selectWhileDown(now)
 	}
-	if len(s.queue) == 0 || now.Before(s.last.Add(stagger)) {
+	if len(s.queue) == 0 || now.Before(s.last.Add(probeSpacing)) {
 		return netip.AddrPort{}, false
 	}
 	addr := s.queue[0]
@@ -148,154 +148,154 @@ func (s *search) step(now time.Time) (netip.AddrPort, bool) {
 	return addr, true
 }
 
-// find takes the best candidate that answered, or goes on asking.
-func (s *search) find(now time.Time) {
-	if s.at.Next.IsValid() {
-		s.goOver(now)
+// selectWhileDown takes the best candidate that answered, or goes on asking.
+func (s *selection) selectWhileDown(now time.Time) {
+	if s.current.Pending.IsValid() {
+		s.finishSecondary(now)
 	}
 	if !s.taken.IsZero() {
 		if now.Before(s.taken.Add(s.proof())) {
 			return
 		}
-		s.spoil(now)
+		s.markBad(now)
 	}
-	if s.stays(now) {
-		s.answers, s.blindAt, s.round = map[netip.AddrPort]time.Time{}, now.Add(blind), 0
+	if s.shouldStay(now) {
+		s.answers, s.blindAt, s.round = map[netip.AddrPort]time.Time{}, now.Add(blindInterval), 0
 	} else if best, ok := s.best(now, len(s.Candidates)); ok {
-		s.take(best)
+		s.use(best)
 		s.taken = now
 		return
 	}
-	if s.Asks && len(s.queue) == 0 && !now.Before(s.nextUp) {
-		s.ask(now, len(s.Candidates))
+	if s.CanProbe && len(s.queue) == 0 && !now.Before(s.nextUp) {
+		s.enqueueProbes(now, len(s.Candidates))
 		s.nextUp = now.Add(pause(s.round))
 		s.round++
 		s.resolve = true
 	}
 	if !now.Before(s.blindAt) {
-		s.try(now)
+		s.tryBlind(now)
 	}
 }
 
 // proof is how long a candidate that was taken may need to carry probes.
-func (s *search) proof() time.Duration {
-	if s.Secondary {
-		return steady
+func (s *selection) proof() time.Duration {
+	if s.NeedsSecondary {
+		return minStay
 	}
-	return proof
+	return trialPeriod
 }
 
 // grace is how long a better candidate, or the place in use, may answer later than
 // another one.
-func (s *search) grace() time.Duration {
-	if s.Secondary {
+func (s *selection) grace() time.Duration {
+	if s.NeedsSecondary {
 		return graceSecondary
 	}
-	return grace
+	return betterWait
 }
 
-// place is where the link is: that of the secondary tunnel when it carries what is sent.
-func (s *search) place() netip.AddrPort {
-	if s.at.Next.IsValid() && s.seen.Begun {
-		return s.at.Next
+// currentAddr is where the link is: that of the secondary tunnel when it carries what is sent.
+func (s *selection) currentAddr() netip.AddrPort {
+	if s.current.Pending.IsValid() && s.seen.OnSecondary {
+		return s.current.Pending
 	}
-	return s.at.Addr
+	return s.current.Addr
 }
 
-// spoil leaves out the place in use for a while: it answered, and carried nothing.
-func (s *search) spoil(now time.Time) {
-	s.bad[s.place()] = now.Add(spoiled)
+// markBad leaves out the place in use for a while: it answered, and carried nothing.
+func (s *selection) markBad(now time.Time) {
+	s.badUntil[s.currentAddr()] = now.Add(badTTL)
 	s.taken, s.answers, s.nextUp = time.Time{}, map[netip.AddrPort]time.Time{}, now
 }
 
-// stays reports whether a link that seems to be down is left where it is.
-func (s *search) stays(now time.Time) bool {
-	at := s.place()
-	if _, answers := s.answers[at]; !answers || !s.Secondary || now.Before(s.bad[at]) {
+// shouldStay reports whether a link that seems to be down is left where it is.
+func (s *selection) shouldStay(now time.Time) bool {
+	at := s.currentAddr()
+	if _, answers := s.answers[at]; !answers || !s.NeedsSecondary || now.Before(s.badUntil[at]) {
 		return false
 	}
-	if now.Before(s.since.Add(steady)) {
+	if now.Before(s.since.Add(minStay)) {
 		return true
 	}
-	s.spoil(now)
+	s.markBad(now)
 	return false
 }
 
-// try dials candidates in turn although none answered: perhaps only the
+// tryBlind dials candidates in turn although none answered: perhaps only the
 // questions, or the answers, get lost.
-func (s *search) try(now time.Time) {
-	i := s.rank(s.place()) + 1
-	if i >= len(s.Candidates) || s.blinds == 0 && !s.at.Addr.IsValid() {
+func (s *selection) tryBlind(now time.Time) {
+	i := s.rank(s.currentAddr()) + 1
+	if i >= len(s.Candidates) || s.blinds == 0 && !s.current.Addr.IsValid() {
 		i = 0
 	}
-	s.take(s.Candidates[i].Addr)
-	wait := blind << min(s.blinds/max(len(s.Candidates), 1), 4)
+	s.use(s.Candidates[i].Addr)
+	wait := blindInterval << min(s.blinds/max(len(s.Candidates), 1), 4)
 	s.blinds++
 	s.blindAt = now.Add(min(wait, blindMost))
-	if !s.Asks {
-		s.blindAt = now.Add(proof << min(s.blinds/max(len(s.Candidates), 1), 4))
+	if !s.CanProbe {
+		s.blindAt = now.Add(trialPeriod << min(s.blinds/max(len(s.Candidates), 1), 4))
 		s.resolve = true
 	}
 }
 
-// better asks at better places than the one in use, and takes one that answered.
-func (s *search) better(now time.Time) {
-	if s.at.Next.IsValid() {
-		s.goOver(now)
+// improveWhileUp asks at better places than the one in use, and takes one that answered.
+func (s *selection) improveWhileUp(now time.Time) {
+	if s.current.Pending.IsValid() {
+		s.finishSecondary(now)
 		return
 	}
-	if !s.improves() {
+	if !s.canImprove() {
 		return
 	}
-	at := s.rank(s.seen.At)
+	at := s.rank(s.seen.ObservedAddr)
 	if best, ok := s.best(now, at); ok {
 		s.answers = map[netip.AddrPort]time.Time{}
 		s.nextUp = now.Add(retryEvery)
-		if s.Secondary {
-			s.at.Next, s.secondaryUntil, s.queue = best, now.Add(secondaryProof), nil
+		if s.NeedsSecondary {
+			s.current.Pending, s.secondaryUntil, s.queue = best, now.Add(secondaryTrialPeriod), nil
 			return
 		}
-		s.take(best)
+		s.use(best)
 		s.bettered = now
 		return
 	}
 	if len(s.queue) == 0 && !now.Before(s.nextUp) {
 		s.answers = map[netip.AddrPort]time.Time{}
-		s.ask(now, at)
+		s.enqueueProbes(now, at)
 		s.nextUp = now.Add(retryEvery)
 	}
 }
 
-// goOver ends what a secondary tunnel is for: when all goes over that one, the first is
+// finishSecondary ends what a secondary tunnel is for: when all goes over that one, the first is
 // made anew at the same place.
-func (s *search) goOver(now time.Time) {
+func (s *selection) finishSecondary(now time.Time) {
 	switch {
-	case s.seen.Alone:
-		s.take(s.at.Next)
+	case s.seen.SecondaryOnly:
+		s.use(s.current.Pending)
 		s.bettered = now
 		return
-	case s.seen.Begun:
+	case s.seen.OnSecondary:
 		return // what both ends send over is not given up
 	case now.Before(s.secondaryUntil):
 		return
 	}
-	s.at.Next = netip.AddrPort{}
+	s.current.Pending = netip.AddrPort{}
 }
 
 // best gives the most preferred of the first n candidates that answered, once no
 // better one can be expected to.
-func (s *search) best(now time.Time, n int) (netip.AddrPort, bool) {
-	if len(s.answers) == 0 || now.Before(s.last.Add(stagger)) {
+func (s *selection) best(now time.Time, n int) (netip.AddrPort, bool) {
+	if len(s.answers) == 0 || now.Before(s.last.Add(probeSpacing)) {
 		return netip.AddrPort{}, false
 	}
 	waits := now.Before(s.first.Add(s.grace()))
-	if at := s.place(); waits && !s.seen.Alive && s.Secondary && s.rank(at) < n && !now.Before(s.bad[at]) {
+	if at := s.currentAddr(); waits && !s.seen.Alive && s.NeedsSecondary && s.rank(at) < n && !now.Before(s.badUntil[at]) {
 		return netip.AddrPort{}, false // the place in use may answer yet
 	}
 	for _, c := range s.Candidates[:n] {
 		_, answered := s.answers[c.Addr]
 		switch {
-		case now.Before(s.bad[c.Addr]):
+		case now.Before(s.badUntil[c.Addr]):
 		case answered:
 			return c.Addr, true
 		case waits:
@@ -305,22 +305,22 @@ func (s *search) best(now time.Time, n int) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// ask puts the first n candidates into the queue, but those that are left out,
+// enqueueProbes puts the first n candidates into the queue, but those that are left out,
 // unless that is all of them.
-func (s *search) ask(now time.Time, n int) {
+func (s *selection) enqueueProbes(now time.Time, n int) {
 	for _, c := range s.Candidates[:n] {
-		if !now.Before(s.bad[c.Addr]) {
+		if !now.Before(s.badUntil[c.Addr]) {
 			s.queue = append(s.queue, c.Addr)
 		}
 	}
 	if len(s.queue) == 0 {
-		clear(s.bad)
+		clear(s.badUntil)
 	}
 }
 
-// take dials a candidate now.
-func (s *search) take(a netip.AddrPort) {
-	s.at.Addr, s.at.Next = a, netip.AddrPort{}
-	s.at.Dial++
+// use dials a candidate now.
+func (s *selection) use(a netip.AddrPort) {
+	s.current.Addr, s.current.Pending = a, netip.AddrPort{}
+	s.current.DialCount++
 	s.queue = nil
 }

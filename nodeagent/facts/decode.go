@@ -150,7 +150,7 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 // appendObject decodes a node as the API server would: field names with their
 // exact case, unknown ones passed over.
 func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
-	plain(node)
+	untypeDates(node)
 	var tree any
 	if err := node.Decode(&tree); err != nil {
 		return broken(file, node.Line, err)
@@ -167,13 +167,13 @@ func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
 	return nil
 }
 
-// plain makes unquoted dates text, as they are for the API server.
-func plain(node *yaml.Node) {
+// untypeDates makes unquoted dates text, as they are for the API server.
+func untypeDates(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
 		node.Tag = "!!str"
 	}
 	for _, child := range node.Content {
-		plain(child)
+		untypeDates(child)
 	}
 }
 
@@ -217,8 +217,8 @@ func child(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// place matches how yaml.v3 says where something is wrong.
-const place = `^line (\d+): `
+// linePattern matches how yaml.v3 says where something is wrong.
+const linePattern = `^line (\d+): `
 
 func broken(file string, line int, err error) error {
 	summary := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -226,7 +226,7 @@ func broken(file string, line int, err error) error {
 	if errors.As(err, &several) && len(several.Errors) > 0 {
 		summary = several.Errors[0]
 	}
-	if found := regexp.MustCompile(place).FindStringSubmatch(summary); found != nil {
+	if found := regexp.MustCompile(linePattern).FindStringSubmatch(summary); found != nil {
 		line, _ = strconv.Atoi(found[1])
 		summary = summary[len(found[0]):]
 	}

@@ -32,10 +32,10 @@ type State struct {
 	// Err says what is wrong now, with file:line for files; the last good content of
 	// what is broken stays in Facts.
 	Err error
-	// From says in words where Facts come from, and Since when they came from
+	// Source says in words where Facts come from, and Since when they came from
 	// somewhere better last; zero = this is the best.
-	From  string
-	Since time.Time
+	Source        string
+	DegradedSince time.Time
 }
 
 // Open reads the folder once, and the folder reports, to which the agents of the cluster write
@@ -70,9 +70,9 @@ func (s *Folder) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// Watched returns the folders to watch. A change reads them again, and changed is called if
+// WatchDir returns the folders to watch. A change reads them again, and changed is called if
 // the state differs. changed must not block.
-func (s *Folder) Watched(changed func()) []watch.Dir {
+func (s *Folder) WatchDir(changed func()) []watch.Dir {
 	reload := func() {
 		if s.Reload() {
 			changed()

@@ -14,7 +14,7 @@ const maxFile = 64 << 20
 // read looks at every file of the folder and keeps the last good content of the
 // broken ones. A folder that cannot be listed changes nothing.
 func (s *Folder) read() State {
-	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, From: "files"}
+	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, Source: "files"}
 	paths, err := list(s.dir)
 	if err == nil && s.reports != "" {
 		var reports []string

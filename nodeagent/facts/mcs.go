@@ -14,8 +14,8 @@ import (
 
 // ManagedBy with the value Manager is the label of objects that are Hawser's.
 const (
-	ManagedBy = "app.kubernetes.io/managed-by"
-	Manager   = "hawser"
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedByValue = "hawser"
 )
 
 func fromExport(e *mcsv1.ServiceExport) mcs.Export {
@@ -24,9 +24,9 @@ func fromExport(e *mcsv1.ServiceExport) mcs.Export {
 		Created: e.CreationTimestamp.UTC(),
 		Labels:  e.Spec.ExportedLabels, Annotations: e.Spec.ExportedAnnotations,
 	}
-	out.Addrs, out.Hosts = mcs.ReadAddresses(e.Annotations[mcs.AddressesAnnotation])
+	out.Addrs, out.Hosts = mcs.ParseAddresses(e.Annotations[mcs.AddressesAnnotation])
 	for _, c := range e.Status.Conditions {
-		out.Vouched = out.Vouched || c.Type == mcs.Ready && out.Vouches(c.Message)
+		out.AddressesConfirmed = out.AddressesConfirmed || c.Type == mcs.Ready && out.ConfirmsAddresses(c.Message)
 	}
 	return out
 }
@@ -39,7 +39,7 @@ func fromImport(i *mcsv1.ServiceImport) mcs.Import {
 		InternalTrafficPolicy: optional(i.Spec.InternalTrafficPolicy), TrafficDistribution: optional(i.Spec.TrafficDistribution),
 		Labels: maps.Clone(i.Labels), Annotations: i.Annotations,
 	}
-	delete(out.Labels, ManagedBy)
+	delete(out.Labels, ManagedByLabel)
 	for _, p := range i.Spec.Ports {
 		out.Ports = append(out.Ports, mcs.Port{
 			Name: p.Name, Protocol: cmp.Or(string(p.Protocol), "TCP"), Port: int(p.Port), AppProtocol: optional(p.AppProtocol),
@@ -57,8 +57,8 @@ func fromImport(i *mcsv1.ServiceImport) mcs.Import {
 	return out
 }
 
-// offered is what an import would take from a Service.
-func offered(s *corev1.Service) *mcs.Service {
+// exportedSpec is what an import would take from a Service.
+func exportedSpec(s *corev1.Service) *mcs.Service {
 	out := &mcs.Service{
 		Type:     cmp.Or(string(s.Spec.Type), string(corev1.ServiceTypeClusterIP)),
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,

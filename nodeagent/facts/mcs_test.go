@@ -90,7 +90,7 @@ func TestExportsAndImports(t *testing.T) {
 				},
 			},
 		},
-		Imports: []mcs.Import{{Namespace: "sample", Name: "others", Taken: true}, {
+		Imports: []mcs.Import{{Namespace: "sample", Name: "others", Foreign: true}, {
 			Namespace: "sample", Name: "web", Created: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), Type: "ClusterSetIP",
 			IPs: addrs("243.0.128.1"), Families: []int{4}, Labels: map[string]string{"tier": "front"},
 			Ports:    []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "http"}, {Protocol: "TCP", Port: 90}},
@@ -109,18 +109,18 @@ func TestExportsAndImports(t *testing.T) {
 // restart as well.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
-	put := func(table *Table, label string, ips ...string) []mcs.Import {
-		i := &mcsv1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{ManagedBy: label}}}
+	put := func(table *Index, label string, ips ...string) []mcs.Import {
+		i := &mcsv1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{ManagedByLabel: label}}}
 		i.Spec.Type, i.Spec.IPs = "ClusterSetIP", ips
 		table.PutImport(i)
 		return table.Facts().Imports
 	}
-	held := func(list []mcs.Import) string { return fmt.Sprint(list[0].IPs, list[0].Taken) }
+	held := func(list []mcs.Import) string { return fmt.Sprint(list[0].IPs, list[0].Foreign) }
 	table := NewTable(nil)
-	if have := held(put(table, Manager, "243.0.0.7")); have != "[243.0.0.7] false" {
+	if have := held(put(table, ManagedByValue, "243.0.0.7")); have != "[243.0.0.7] false" {
 		t.Fatal(have)
 	}
-	if have := held(put(table, Manager)); have != "[243.0.0.7] false" {
+	if have := held(put(table, ManagedByValue)); have != "[243.0.0.7] false" {
 		t.Errorf("without addresses: %s", have)
 	}
 	if have := held(put(table, "lighthouse", "100.64.0.1")); have != "[243.0.0.7] true" {
@@ -131,7 +131,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	if have := held(put(table, "lighthouse")); have != "[243.0.0.7] true" {
 		t.Errorf("after a restart: %s", have)
 	}
-	if have := held(put(table, Manager, "243.0.0.8")); have != "[243.0.0.8] false" {
+	if have := held(put(table, ManagedByValue, "243.0.0.8")); have != "[243.0.0.8] false" {
 		t.Errorf("ours again: %s", have)
 	}
 	if table.DropImport("sample/web"); len(table.Facts().Imports) > 0 {

@@ -66,7 +66,7 @@ func latest[T any](objects []T, key func(*T) string) []*T {
 }
 
 func fromNode(node *corev1.Node) model.Node {
-	out := model.Node{Name: node.Name, Labels: node.Labels, Away: away(node)}
+	out := model.Node{Name: node.Name, Labels: node.Labels, UnavailableReason: unavailableReason(node)}
 	of := func(sort corev1.NodeAddressType) []netip.Addr {
 		var addrs []string
 		for _, a := range node.Status.Addresses {
@@ -90,9 +90,9 @@ func fromNode(node *corev1.Node) model.Node {
 	return out
 }
 
-// away says why a node should take no gateway now; empty = it may. A node that says nothing
+// unavailableReason says why a node should take no gateway now; empty = it may. A node that says nothing
 // of being ready is taken for it, as those that are written by hand.
-func away(node *corev1.Node) string {
+func unavailableReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
 	}
@@ -180,7 +180,7 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 	slices.Sort(out.Unsupported)
 	for _, at := range service.Status.LoadBalancer.Ingress {
 		if to := cmp.Or(at.IP, at.Hostname); to != "" {
-			out.Balancers = append(out.Balancers, to)
+			out.LoadBalancers = append(out.LoadBalancers, to)
 		}
 	}
 	return out

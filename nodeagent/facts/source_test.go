@@ -90,7 +90,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	changed, done := make(chan struct{}, 16), make(chan error, 1)
 	go func() {
-		watch.Folders(ctx, nil, s.Watched(func() { changed <- struct{}{} })...)
+		watch.Watch(ctx, nil, s.WatchDir(func() { changed <- struct{}{} })...)
 		done <- nil
 	}()
 	await := func(want string) {

@@ -13,32 +13,32 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Table takes objects one by one and gives the facts that they make up. What a
+// Index takes objects one by one and gives the facts that they make up. What a
 // change costs does not grow with what did not change: each object is mapped
 // when it comes, and the lists that it is not in stay the same ones. It is for one
 // goroutine at a time.
-type Table struct {
-	nodes store.Store[model.Node]
+type Index struct {
+	nodes store.Map[model.Node]
 	// boots are the boots of nodes: of the Node, and of the report in its HawserNode. A report
 	// ends with its boot, as the rules in the kernel do, and not with the HawserNode.
 	boots      map[string]boots
 	reports    bool // all HawserNodes came once
-	pods       store.Store[model.Pod]
-	namespaces store.Store[string]
-	imports    store.Store[mcs.Import]
-	services   store.Store[model.Service]
+	pods       store.Map[model.Pod]
+	namespaces store.Map[string]
+	imports    store.Map[mcs.Import]
+	services   store.Map[model.Service]
 	// exports are those that came, and exported those of which somebody looked whether there is
 	// a Service, together with that.
-	exports, exported store.Store[mcs.Export]
-	// offers says of every Service that is known to be there, or not to be (nil), what an import
+	exports, resolvedExports store.Map[mcs.Export]
+	// serviceSpecs says of every Service that is known to be there, or not to be (nil), what an import
 	// would take from it.
-	offers store.Store[*mcs.Service]
+	serviceSpecs store.Map[*mcs.Service]
 }
 
 // NewTable begins with what was known before, nil = nothing. It counts until the
 // object comes, or is said to be gone.
-func NewTable(before *model.Facts) *Table {
-	t := &Table{boots: map[string]boots{}}
+func NewTable(before *model.Facts) *Index {
+	t := &Index{boots: map[string]boots{}}
 	if before == nil {
 		return t
 	}
@@ -50,12 +50,12 @@ func NewTable(before *model.Facts) *Table {
 	}
 	for _, s := range before.Services {
 		t.services.Put(s.Namespace+"/"+s.Name, s)
-		t.offers.Put(s.Namespace+"/"+s.Name, nil)
+		t.serviceSpecs.Put(s.Namespace+"/"+s.Name, nil)
 	}
 	for _, e := range before.Exports {
 		key := e.Namespace + "/" + e.Name
-		t.offers.Put(key, e.Service)
-		t.exported.Put(key, e)
+		t.serviceSpecs.Put(key, e.Service)
+		t.resolvedExports.Put(key, e)
 		e.Service = nil
 		t.exports.Put(key, e)
 	}
@@ -69,27 +69,27 @@ func NewTable(before *model.Facts) *Table {
 }
 
 // Facts gives the facts as they are now. They are shared: do not change them.
-func (t *Table) Facts() model.Facts {
+func (t *Index) Facts() model.Facts {
 	return model.Facts{
-		Nodes: t.nodes.List(), Pods: t.pods.List(), Services: t.services.List(), Exports: t.exported.List(),
+		Nodes: t.nodes.List(), Pods: t.pods.List(), Services: t.services.List(), Exports: t.resolvedExports.List(),
 		Imports: t.imports.List(), Namespaces: t.namespaces.List(),
 	}
 }
 
-// export shows a ServiceExport once somebody looked whether there is a Service: before, it
+// publishExport shows a ServiceExport once somebody looked whether there is a Service: before, it
 // would be said to be wrong for a moment.
-func (t *Table) export(key string) bool {
+func (t *Index) publishExport(key string) bool {
 	e, there := t.exports.Get(key)
-	offer, looked := t.offers.Get(key)
+	offer, looked := t.serviceSpecs.Get(key)
 	if !there || !looked {
-		return t.exported.Delete(key)
+		return t.resolvedExports.Delete(key)
 	}
 	e.Service = offer
-	return t.exported.Put(key, e)
+	return t.resolvedExports.Put(key, e)
 }
 
 // PutNode reports whether the node makes other facts than before; so do the others.
-func (t *Table) PutNode(n *corev1.Node) bool {
+func (t *Index) PutNode(n *corev1.Node) bool {
 	b := t.boots[n.Name]
 	b.node = n.Status.NodeInfo.BootID
 	t.boots[n.Name] = b
@@ -97,15 +97,15 @@ func (t *Table) PutNode(n *corev1.Node) bool {
 }
 
 // DropNode forgets a node.
-func (t *Table) DropNode(name string) bool {
+func (t *Index) DropNode(name string) bool {
 	delete(t.boots, name)
 	return t.nodes.Delete(name)
 }
 
 // KeepNodes forgets those that are not wanted.
-func (t *Table) KeepNodes(wanted func(name string) bool) bool {
+func (t *Index) KeepNodes(wanted func(name string) bool) bool {
 	maps.DeleteFunc(t.boots, func(name string, b boots) bool { return !wanted(name) && b.node != "" })
-	return t.nodes.Keep(wanted)
+	return t.nodes.Retain(wanted)
 }
 
 // boots are boot IDs of a node (/proc/sys/kernel/random/boot_id).
@@ -115,7 +115,7 @@ type boots struct {
 }
 
 // PutReport takes the boot in which a node's agent reported that its rules are in place.
-func (t *Table) PutReport(node, boot string) bool {
+func (t *Index) PutReport(node, boot string) bool {
 	b := t.boots[node]
 	b.reported = boot
 	t.boots[node] = b
@@ -124,7 +124,7 @@ func (t *Table) PutReport(node, boot string) bool {
 }
 
 // HaveReports notes that the reports of all nodes came. Until then a node stays what it was.
-func (t *Table) HaveReports() bool {
+func (t *Index) HaveReports() bool {
 	t.reports = true
 	changed := false
 	for _, n := range t.nodes.List() {
@@ -134,7 +134,7 @@ func (t *Table) HaveReports() bool {
 }
 
 // protect stores a node with whether its rules are in place.
-func (t *Table) protect(n model.Node) bool {
+func (t *Index) protect(n model.Node) bool {
 	b := t.boots[n.Name]
 	was, _ := t.nodes.Get(n.Name)
 	n.Unprotected = was.Unprotected
@@ -145,7 +145,7 @@ func (t *Table) protect(n model.Node) bool {
 }
 
 // PutPod takes a pod; one that ended or has no address counts as gone.
-func (t *Table) PutPod(p *corev1.Pod) bool {
+func (t *Index) PutPod(p *corev1.Pod) bool {
 	mapped, useful := fromPod(p)
 	if !useful {
 		return t.pods.Delete(p.Namespace + "/" + p.Name)
@@ -154,66 +154,66 @@ func (t *Table) PutPod(p *corev1.Pod) bool {
 }
 
 // DropPod forgets a pod by namespace/name.
-func (t *Table) DropPod(key string) bool { return t.pods.Delete(key) }
+func (t *Index) DropPod(key string) bool { return t.pods.Delete(key) }
 
 // KeepPods forgets those that are not wanted, by namespace/name.
-func (t *Table) KeepPods(wanted func(key string) bool) bool { return t.pods.Keep(wanted) }
+func (t *Index) KeepPods(wanted func(key string) bool) bool { return t.pods.Retain(wanted) }
 
 // PutService takes a Service together with all its slices; nil says that there is none.
-func (t *Table) PutService(namespace, name string, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice) bool {
+func (t *Index) PutService(namespace, name string, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice) bool {
 	key := namespace + "/" + name
 	var offer *mcs.Service
 	changed := false
 	if s != nil {
-		offer = offered(s)
+		offer = exportedSpec(s)
 	}
 	if s != nil {
 		changed = t.services.Put(key, fromService(s, endpoints))
 	} else {
 		changed = t.services.Delete(key)
 	}
-	changed = t.offers.Put(key, offer) || changed
-	return t.export(key) || changed
+	changed = t.serviceSpecs.Put(key, offer) || changed
+	return t.publishExport(key) || changed
 }
 
 // KeepServices forgets those that are not wanted, by namespace/name.
-func (t *Table) KeepServices(wanted func(key string) bool) bool {
-	changed := t.services.Keep(wanted)
-	changed = t.offers.Keep(wanted) || changed
-	return t.exported.Keep(wanted) || changed
+func (t *Index) KeepServices(wanted func(key string) bool) bool {
+	changed := t.services.Retain(wanted)
+	changed = t.serviceSpecs.Retain(wanted) || changed
+	return t.resolvedExports.Retain(wanted) || changed
 }
 
 // PutExport takes a ServiceExport. It shows once its Service was looked for.
-func (t *Table) PutExport(e *mcsv1.ServiceExport) bool {
+func (t *Index) PutExport(e *mcsv1.ServiceExport) bool {
 	key := e.Namespace + "/" + e.Name
 	changed := t.exports.Put(key, fromExport(e))
-	return t.export(key) || changed
+	return t.publishExport(key) || changed
 }
 
 // DropExport forgets a ServiceExport by namespace/name.
-func (t *Table) DropExport(key string) bool {
+func (t *Index) DropExport(key string) bool {
 	changed := t.exports.Delete(key)
-	return t.export(key) || changed
+	return t.publishExport(key) || changed
 }
 
 // KeepExports forgets those that are not wanted, by namespace/name.
-func (t *Table) KeepExports(wanted func(key string) bool) bool {
-	changed := t.exports.Keep(wanted)
-	return t.exported.Keep(wanted) || changed
+func (t *Index) KeepExports(wanted func(key string) bool) bool {
+	changed := t.exports.Retain(wanted)
+	return t.resolvedExports.Retain(wanted) || changed
 }
 
 // Exports gives the namespace/name of each ServiceExport, sorted.
-func (t *Table) Exports() []string { return t.exports.Keys() }
+func (t *Index) Exports() []string { return t.exports.Keys() }
 
 // PutImport takes a ServiceImport. What another writer takes out of one, its mark or
 // its addresses, is not forgotten as long as it stands: the addresses are in use.
-func (t *Table) PutImport(i *mcsv1.ServiceImport) bool {
+func (t *Index) PutImport(i *mcsv1.ServiceImport) bool {
 	key := i.Namespace + "/" + i.Name
 	mapped := fromImport(i)
 	before, _ := t.imports.Get(key)
 	switch {
-	case i.Labels[ManagedBy] != Manager:
-		mapped = mcs.Import{Namespace: i.Namespace, Name: i.Name, Created: mapped.Created, IPs: before.IPs, Taken: true}
+	case i.Labels[ManagedByLabel] != ManagedByValue:
+		mapped = mcs.Import{Namespace: i.Namespace, Name: i.Name, Created: mapped.Created, IPs: before.IPs, Foreign: true}
 	case len(mapped.IPs) == 0 && mapped.Type == fabric.ClusterSetIP:
 		mapped.IPs = before.IPs
 	}
@@ -221,16 +221,18 @@ func (t *Table) PutImport(i *mcsv1.ServiceImport) bool {
 }
 
 // DropImport forgets a ServiceImport by namespace/name.
-func (t *Table) DropImport(key string) bool { return t.imports.Delete(key) }
+func (t *Index) DropImport(key string) bool { return t.imports.Delete(key) }
 
 // KeepImports forgets those that are not wanted, by namespace/name.
-func (t *Table) KeepImports(wanted func(key string) bool) bool { return t.imports.Keep(wanted) }
+func (t *Index) KeepImports(wanted func(key string) bool) bool { return t.imports.Retain(wanted) }
 
 // PutNamespace takes the name of a namespace.
-func (t *Table) PutNamespace(name string) bool { return t.namespaces.Put(name, name) }
+func (t *Index) PutNamespace(name string) bool { return t.namespaces.Put(name, name) }
 
 // DropNamespace forgets a namespace.
-func (t *Table) DropNamespace(name string) bool { return t.namespaces.Delete(name) }
+func (t *Index) DropNamespace(name string) bool { return t.namespaces.Delete(name) }
 
 // KeepNamespaces forgets those that are not wanted.
-func (t *Table) KeepNamespaces(wanted func(name string) bool) bool { return t.namespaces.Keep(wanted) }
+func (t *Index) KeepNamespaces(wanted func(name string) bool) bool {
+	return t.namespaces.Retain(wanted)
+}

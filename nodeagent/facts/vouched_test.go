@@ -36,7 +36,7 @@ func TestVouchedRecord(t *testing.T) {
 		if err := json.Unmarshal(raw, &e); err != nil {
 			t.Fatal(err)
 		}
-		if have := fromExport(&e).Vouched; have != tt.want {
+		if have := fromExport(&e).AddressesConfirmed; have != tt.want {
 			t.Errorf("%s: vouched is %v", name, have)
 		}
 	}

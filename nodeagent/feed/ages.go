@@ -15,11 +15,11 @@ const (
 	maxGone = 1024
 )
 
-// ages remembers since when exports of other clusters count. The oldest export of a
+// firstSeen remembers since when exports of other clusters count. The oldest export of a
 // name has its way, so a cluster must not say later that it was there before: what
 // appears in a feed that stood counts from then on. Of a cluster that was never heard
 // nothing is known, and what it says first counts.
-type ages struct {
+type firstSeen struct {
 	now     func() time.Time
 	changed func() // may be nil
 
@@ -27,12 +27,12 @@ type ages struct {
 	since map[string]map[string]time.Time // by cluster and namespace/name
 }
 
-func newAges(now func() time.Time) *ages {
-	return &ages{now: now, since: map[string]map[string]time.Time{}}
+func newAges(now func() time.Time) *firstSeen {
+	return &firstSeen{now: now, since: map[string]map[string]time.Time{}}
 }
 
 // restore begins with what kept gave once.
-func (a *ages) restore(since map[string]map[string]time.Time) {
+func (a *firstSeen) restore(since map[string]map[string]time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for cluster, exports := range since {
@@ -41,7 +41,7 @@ func (a *ages) restore(since map[string]map[string]time.Time) {
 }
 
 // kept gives a copy of all that is remembered.
-func (a *ages) kept() map[string]map[string]time.Time {
+func (a *firstSeen) kept() map[string]map[string]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make(map[string]map[string]time.Time, len(a.since))
@@ -52,7 +52,7 @@ func (a *ages) kept() map[string]map[string]time.Time {
 }
 
 // knows reports whether a cluster was heard before.
-func (a *ages) knows(cluster string) bool {
+func (a *firstSeen) knows(cluster string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.since[cluster] != nil
@@ -60,7 +60,7 @@ func (a *ages) knows(cluster string) bool {
 
 // of gives since when an export counts that says when it was made. With trust it
 // counts as it says, unless it is known to be younger.
-func (a *ages) of(cluster, key string, said time.Time, trust bool) time.Time {
+func (a *firstSeen) of(cluster, key string, said time.Time, trust bool) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since, known := a.since[cluster][key]
@@ -82,7 +82,7 @@ func (a *ages) of(cluster, key string, said time.Time, trust bool) time.Time {
 }
 
 // heard notes that all is here that a cluster said, and forgets what went long ago.
-func (a *ages) heard(cluster string, present map[string]sized) {
+func (a *firstSeen) heard(cluster string, present map[string]sized) {
 	a.mu.Lock()
 	known := a.since[cluster]
 	if known == nil {

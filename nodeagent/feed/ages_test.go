@@ -13,8 +13,8 @@ import (
 type ageRig struct {
 	*testing.T
 	now  time.Time
-	ages *ages
-	box  *inbox
+	ages *firstSeen
+	box  *receiver
 }
 
 func newAgeRig(t *testing.T, known map[string]map[string]time.Time) *ageRig {
@@ -26,7 +26,7 @@ func newAgeRig(t *testing.T, known map[string]map[string]time.Time) *ageRig {
 }
 
 func (r *ageRig) connect(peer Peer) {
-	r.box = &inbox{peer: peer, own: "self", warn: func(why string) { r.Errorf("refused: %s", why) }, ages: r.ages}
+	r.box = &receiver{peer: peer, own: "self", warn: func(why string) { r.Errorf("refused: %s", why) }, ages: r.ages}
 }
 
 // say sends exports, and gives since when each counts.
@@ -44,7 +44,7 @@ func (r *ageRig) say(kind string, created map[string]time.Time) map[string]time.
 		r.Fatal(err)
 	}
 	out := map[string]time.Time{}
-	for _, e := range r.box.heard["b"].Live.Exports {
+	for _, e := range r.box.states["b"].Live.Exports {
 		out[e.Name] = e.Offer.Created
 	}
 	return out

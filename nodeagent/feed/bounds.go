@@ -46,7 +46,7 @@ const (
 )
 
 // cost is about how much memory an export takes, in bytes.
-func cost(e *model.LiveExport) int {
+func cost(e *model.ExportState) int {
 	sum := exportCost + len(e.Namespace) + len(e.Name)
 	for i := range e.Hosts {
 		h := &e.Hosts[i]
@@ -75,7 +75,7 @@ const escaped = 6
 
 // passable reports whether an export that came in can be passed on: encoded anew it
 // may be longer than it was. It is encoded for that only if it may be too long.
-func passable(e *model.LiveExport) bool {
+func passable(e *model.ExportState) bool {
 	if escaped*cost(e) <= maxExport {
 		return true
 	}
@@ -85,7 +85,7 @@ func passable(e *model.LiveExport) bool {
 
 // checkExport reports what no export of a cluster has. Hosts and offers are checked
 // apart.
-func checkExport(e *model.LiveExport) error {
+func checkExport(e *model.ExportState) error {
 	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
 		return errors.New("announces an export whose namespace or name is no DNS label")
 	}
@@ -98,7 +98,7 @@ func checkExport(e *model.LiveExport) error {
 }
 
 // checkHost reports what no endpoint of a cluster has.
-func checkHost(h *model.LiveHost) error {
+func checkHost(h *model.ExportHost) error {
 	switch {
 	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
 		return errors.New("announces a host whose name is no DNS label")
@@ -121,7 +121,7 @@ func checkHost(h *model.LiveHost) error {
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
 // checkTransit reports what no cluster says of its links.
-func checkTransit(p *model.Transit) error {
+func checkTransit(p *model.TransitAdvert) error {
 	if len(p.Edges) > maxEdges {
 		return fmt.Errorf("reports %d links, more than %d", len(p.Edges), maxEdges)
 	}
@@ -134,21 +134,21 @@ func checkTransit(p *model.Transit) error {
 }
 
 // checkPlaces reports what no cluster says of places. Which of them count is for package found.
-func checkPlaces(p *model.Places) error {
-	if len(p.Found) > fabric.MaxLanes || len(p.Seen) > maxSeen {
+func checkPlaces(p *model.EndpointAdvert) error {
+	if len(p.Discovered) > fabric.MaxGateways || len(p.Observed) > maxSeen {
 		return errors.New("reports endpoints of more gateways than there are")
 	}
-	for gateway, all := range p.Found {
+	for gateway, all := range p.Discovered {
 		if !fabric.IsLabel(gateway) || len(all) > maxFound {
 			return errors.New("reports an invalid gateway, or too many endpoints of one")
 		}
 		for _, f := range all {
-			if !fabric.IsSource(f.Source) || f.Port < 0 || f.Port > 65535 {
+			if !fabric.IsEndpointSource(f.Source) || f.Port < 0 || f.Port > 65535 {
 				return errors.New("reports an invalid endpoint")
 			}
 		}
 	}
-	for name := range p.Seen {
+	for name := range p.Observed {
 		cluster, gateway, _ := strings.Cut(name, "/")
 		if !fabric.IsLabel(cluster) || !fabric.IsLabel(gateway) {
 			return errors.New("sees a gateway that is none")

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offering(name string, change func(*mcs.Offer)) model.LiveExport {
+func offering(name string, change func(*mcs.Offer)) model.ExportState {
 	e := ready(name)
 	e.Offer = &mcs.Offer{Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4}}
 	change(e.Offer)
@@ -23,7 +23,7 @@ func offering(name string, change func(*mcs.Offer)) model.LiveExport {
 }
 
 // passOn relays what an inbox heard to a node's inbox, and gives what that heard.
-func passOn(t *testing.T, heard map[string]Heard) map[string]Heard {
+func passOn(t *testing.T, heard map[string]RemoteState) map[string]RemoteState {
 	t.Helper()
 	relay := newTopic()
 	if err := relay.publish(heard); err != nil {
@@ -34,13 +34,13 @@ func passOn(t *testing.T, heard map[string]Heard) map[string]Heard {
 	if err != nil {
 		t.Fatalf("what was taken cannot be packed: %v", err)
 	}
-	node := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("the node refuses what its gateway took: %s", why) }}
+	node := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("the node refuses what its gateway took: %s", why) }}
 	for _, f := range unpack(t, raw) {
 		if _, err := node.apply(f); err != nil {
 			t.Fatalf("the node refuses what its gateway took: %v", err)
 		}
 	}
-	return node.heard
+	return node.states
 }
 
 // TestWhatIsTakenCanBePassedOn: what grows when it is encoded anew, is longer than
@@ -48,12 +48,12 @@ func passOn(t *testing.T, heard map[string]Heard) map[string]Heard {
 func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 200<<10)
-	host := func(change func(*model.LiveHost)) model.LiveExport {
-		h := model.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
+	host := func(change func(*model.ExportHost)) model.ExportState {
+		h := model.ExportHost{Name: "db-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
 		change(&h)
 		return ready("bad", h)
 	}
-	tests := map[string]model.LiveExport{
+	tests := map[string]model.ExportState{
 		"port name":         offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = long }),
 		"port name, short":  offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = "a_b" }),
 		"app protocol":      offering("bad", func(o *mcs.Offer) { o.Ports[0].AppProtocol = "<b>" }),
@@ -63,17 +63,17 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 		"a family twice":    {Namespace: "sample", Name: "bad", Families: []int{4, 4}},
 		"namespace":         {Namespace: "Sample", Name: "bad"},
 		"name":              {Namespace: "sample", Name: "bad.bad"},
-		"host name":         host(func(h *model.LiveHost) { h.Name = "a..b" }),
-		"host label":        host(func(h *model.LiveHost) { h.Label = "a b" }),
-		"host port":         host(func(h *model.LiveHost) { h.Ports = map[string]int{"http": 80} }),
-		"host address":      host(func(h *model.LiveHost) { h.IPs = slices.Repeat(h.IPs, 9) }),
-		"host port, number": host(func(h *model.LiveHost) { h.Ports = map[string]int{"TCP/80": 1 << 20} }),
+		"host name":         host(func(h *model.ExportHost) { h.Name = "a..b" }),
+		"host label":        host(func(h *model.ExportHost) { h.Label = "a b" }),
+		"host port":         host(func(h *model.ExportHost) { h.Ports = map[string]int{"http": 80} }),
+		"host address":      host(func(h *model.ExportHost) { h.IPs = slices.Repeat(h.IPs, 9) }),
+		"host port, number": host(func(h *model.ExportHost) { h.Ports = map[string]int{"TCP/80": 1 << 20} }),
 	}
 	for name, bad := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var warned []string
-			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(why string) { warned = append(warned, why) }}
+			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(why string) { warned = append(warned, why) }}
 			good := offering("good", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
 			for _, f := range []frame{
 				{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{export(t, good)}}}},
@@ -86,10 +86,10 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 			if len(warned) == 0 {
 				t.Error("nothing is told")
 			}
-			if d := cmp.Diff(box.heard, passOn(t, box.heard), byValue); d != "" {
+			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%s", d)
 			}
-			have := box.heard["b"].Live.Exports
+			have := box.states["b"].Live.Exports
 			if i := len(have) - 1; i < 0 || !cmp.Equal(have[i], good, byValue) {
 				t.Errorf("the other export is gone: %+v", have)
 			}
@@ -107,15 +107,15 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
 	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
-	edges := &model.Transit{Edges: make([]model.Edge, 1<<20)}
+	edges := &model.TransitAdvert{Edges: make([]model.TransitEdge, 1<<20)}
 	relay := newTopic()
-	box := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
-	var sent *edition
+	box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
+	var sent *version
 	for round := range 3 {
 		bad := live("bad", ready("one"), huge)
 		bad.Transit = edges
 		good := live("good", ready(fmt.Sprintf("round-%d", round)))
-		err := relay.publish(map[string]Heard{"bad": {Live: bad}, "good": {Live: good}})
+		err := relay.publish(map[string]RemoteState{"bad": {Live: bad}, "good": {Live: good}})
 		if round == 0 && (err == nil || !strings.Contains(err.Error(), "sample/huge") || !strings.Contains(err.Error(), "bad")) {
 			t.Errorf("told is %v", err)
 		}
@@ -130,8 +130,8 @@ func TestOneClusterFailsAlone(t *testing.T) {
 			}
 		}
 		sent = current
-		want := map[string]Heard{"bad": {Live: live("bad", ready("one"))}, "good": {Live: good}}
-		if d := cmp.Diff(want, box.heard, byValue); d != "" {
+		want := map[string]RemoteState{"bad": {Live: live("bad", ready("one"))}, "good": {Live: good}}
+		if d := cmp.Diff(want, box.states, byValue); d != "" {
 			t.Fatalf("round %d (-want +got):\n%s", round, d)
 		}
 	}
@@ -155,16 +155,16 @@ func TestLinksAreBounded(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 			raw := export(t, offering("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} }))
 			u := update{Cluster: "b", Shape: "0123456789abcdef", Transit: json.RawMessage(tt.passing), Exports: []json.RawMessage{raw}}
 			if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err != nil {
 				t.Fatal(err)
 			}
-			if have := box.heard["b"].Live; (have.Transit != nil) != tt.taken || len(have.Exports) != 1 {
+			if have := box.states["b"].Live; (have.Transit != nil) != tt.taken || len(have.Exports) != 1 {
 				t.Errorf("taken: %.200v", have)
 			}
-			if d := cmp.Diff(box.heard, passOn(t, box.heard), byValue); d != "" {
+			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%.2000s", d)
 			}
 		})
@@ -196,7 +196,7 @@ func TestStateIsBoundedInMemory(t *testing.T) {
 	}
 	for name, item := range tests {
 		t.Run(name, func(t *testing.T) {
-			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -225,7 +225,7 @@ func TestStateIsBoundedInMemory(t *testing.T) {
 func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
-	box := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { warned = append(warned, why) }}
+	box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { warned = append(warned, why) }}
 	say := func(kind, cluster, name, more string) {
 		t.Helper()
 		raw := json.RawMessage(fmt.Sprintf(`{"namespace":"n","name":%q%s}`, name, more))
@@ -238,18 +238,18 @@ func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	for i := range 2 * maxCluster / (10000 * hostCost) {
 		say(kindDelta, "bad", fmt.Sprintf("e%d", i), hosts)
 	}
-	if _, heard := box.heard["bad"]; heard || len(warned) == 0 {
+	if _, heard := box.states["bad"]; heard || len(warned) == 0 {
 		t.Errorf("too much of one cluster counts, told was %q", warned)
 	}
 	say(kindDelta, "good", "two", "")
-	if n := len(box.heard["good"].Live.Exports); n != 2 {
+	if n := len(box.states["good"].Live.Exports); n != 2 {
 		t.Errorf("%d exports of the other cluster, want 2", n)
 	}
 	if _, err := box.apply(frame{Kind: kindDelta, Clusters: []update{{Cluster: "bad", Gone: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	say(kindDelta, "bad", "small", "")
-	if n := len(box.heard["bad"].Live.Exports); n != 1 {
+	if n := len(box.states["bad"].Live.Exports); n != 1 {
 		t.Errorf("%d exports of the cluster that began anew, want 1", n)
 	}
 }

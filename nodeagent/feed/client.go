@@ -19,26 +19,26 @@ import (
 type Client struct {
 	config Config
 	wake   bell.Bell
-	ages   *ages
+	ages   *firstSeen
 
 	mu       sync.Mutex
 	identity Identity
-	feeds    map[feedKey]*feed
+	feeds    map[feedKey]*subscription
 }
 
 type feedKey struct{ cluster, gateway, device string }
 
-// feed is one subscription. The Client's mutex guards it.
-type feed struct {
+// subscription is one subscription. The Client's mutex guards it.
+type subscription struct {
 	peer      Peer
-	again     bell.Bell          // the peer is reached again
+	reconnect bell.Bell          // the peer is reached again
 	heardAt   atomic.Int64       // Unix nanoseconds of the last frame or the begin of the session; 0 = connecting
 	cancel    context.CancelFunc // nil = not followed yet
 	connected bool
 	since     time.Time // of connected, or of its loss
 	err       string    // why it is not connected
 	warned    map[string]bool
-	heard     map[string]Heard // never changed in place
+	heard     map[string]RemoteState // never changed in place
 }
 
 // PeerState is the state of one subscription.
@@ -53,17 +53,17 @@ type PeerState struct {
 // NewClient makes a client without peers.
 func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
-	c := &Client{config: config, wake: bell.New(), ages: newAges(time.Now), feeds: map[feedKey]*feed{}}
+	c := &Client{config: config, wake: bell.New(), ages: newAges(time.Now), feeds: map[feedKey]*subscription{}}
 	c.ages.changed = config.OnAges
 	return c
 }
 
-// Ages gives since when the exports of other clusters count, by cluster and
+// FirstSeen gives since when the exports of other clusters count, by cluster and
 // namespace/name, for RestoreAges of the next start.
-func (c *Client) Ages() map[string]map[string]time.Time { return c.ages.kept() }
+func (c *Client) FirstSeen() map[string]map[string]time.Time { return c.ages.kept() }
 
-// RestoreAges begins with what Ages gave before. Call it before Run.
-func (c *Client) RestoreAges(since map[string]map[string]time.Time) { c.ages.restore(since) }
+// RestoreFirstSeen begins with what Ages gave before. Call it before Run.
+func (c *Client) RestoreFirstSeen(since map[string]map[string]time.Time) { c.ages.restore(since) }
 
 // SetIdentity replaces who this agent is; connections that stand are kept.
 func (c *Client) SetIdentity(id Identity) {
@@ -87,7 +87,7 @@ func (c *Client) SetPeers(peers []Peer) {
 		if have != nil && reflect.DeepEqual(have.peer, peer) {
 			continue
 		}
-		fresh := &feed{peer: peer, again: bell.New(), since: time.Now(), warned: map[string]bool{}}
+		fresh := &subscription{peer: peer, reconnect: bell.New(), since: time.Now(), warned: map[string]bool{}}
 		if have != nil {
 			have.stop()
 			fresh.heard = have.heard
@@ -108,7 +108,7 @@ func (c *Client) SetPeers(peers []Peer) {
 	}
 }
 
-func (f *feed) stop() {
+func (f *subscription) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
@@ -117,9 +117,9 @@ func (f *feed) stop() {
 // Snapshot gives what is known of the other clusters, by name; a cluster that
 // is missing was not heard, or not for Timing.Stale. The content is shared: do
 // not change it.
-func (c *Client) Snapshot() map[string]model.Live {
-	out := map[string]model.Live{}
-	for cluster, heard := range c.best(func(*feed) bool { return true }) {
+func (c *Client) Snapshot() map[string]model.ClusterState {
+	out := map[string]model.ClusterState{}
+	for cluster, heard := range c.best(func(*subscription) bool { return true }) {
 		out[cluster] = heard.Live
 	}
 	return out
@@ -128,8 +128,8 @@ func (c *Client) Snapshot() map[string]model.Live {
 // Relay gives what was heard from the gateways of other clusters themselves,
 // for Server.SetRelay. What came from a gateway of this cluster is not in it:
 // two gateways that relay each other's words would keep them alive for ever.
-func (c *Client) Relay() map[string]Heard {
-	return c.best(func(f *feed) bool { return f.peer.Device == "" })
+func (c *Client) Relay() map[string]RemoteState {
+	return c.best(func(f *subscription) bool { return f.peer.Device == "" })
 }
 
 // States gives the state of all subscriptions, sorted by name.
@@ -151,13 +151,13 @@ func (c *Client) States() []PeerState {
 // best picks for each cluster the feed to believe: one that stands before one
 // that is lost, first hand before relayed, then by name, so that the choice
 // does not move without need.
-func (c *Client) best(of func(*feed) bool) map[string]Heard {
+func (c *Client) best(of func(*subscription) bool) map[string]RemoteState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	out, from := map[string]Heard{}, map[string]*feed{}
+	out, from := map[string]RemoteState{}, map[string]*subscription{}
 	for _, f := range c.feeds {
-		if !of(f) || !f.connected && now.Sub(f.since) >= c.config.Timing.Stale {
+		if !of(f) || !f.connected && now.Sub(f.since) >= c.config.Timing.StaleAfter {
 			continue
 		}
 		for cluster, heard := range f.heard {
@@ -170,7 +170,7 @@ func (c *Client) best(of func(*feed) bool) map[string]Heard {
 	return out
 }
 
-func (f *feed) before(heard Heard, other *feed, than Heard) bool {
+func (f *subscription) before(heard RemoteState, other *subscription, than RemoteState) bool {
 	if heard.Stale != than.Stale {
 		return !heard.Stale
 	}
@@ -190,7 +190,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.mu.Lock()
 		changed := false
 		for _, f := range c.feeds {
-			if !f.connected && len(f.heard) > 0 && time.Since(f.since) >= c.config.Timing.Stale {
+			if !f.connected && len(f.heard) > 0 && time.Since(f.since) >= c.config.Timing.StaleAfter {
 				f.heard = nil
 				changed = true
 			}
@@ -199,7 +199,7 @@ func (c *Client) Run(ctx context.Context) error {
 		if changed {
 			c.notify()
 		}
-		return max(c.config.Timing.Stale/30, time.Millisecond)
+		return max(c.config.Timing.StaleAfter/30, time.Millisecond)
 	})
 	return nil
 }
@@ -214,7 +214,7 @@ func (c *Client) begin(ctx context.Context, group *sync.WaitGroup) {
 			f.cancel = cancel
 			group.Go(func() {
 				defer cancel()
-				c.follow(following, f)
+				c.subscribe(following, f)
 			})
 		}
 	}

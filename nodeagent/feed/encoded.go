@@ -15,7 +15,7 @@ import (
 
 // encoded is the state of one cluster, ready to send. It is never changed.
 type encoded struct {
-	heard   Heard // what it was made from
+	heard   RemoteState // what it was made from
 	exports []piece
 	transit json.RawMessage // nil = none
 	places  json.RawMessage // nil = none
@@ -23,7 +23,7 @@ type encoded struct {
 
 // piece is one export. Those of a cluster are sorted by namespace and name.
 type piece struct {
-	export model.LiveExport
+	export model.ExportState
 	raw    json.RawMessage
 }
 
@@ -31,14 +31,14 @@ func (p *piece) key() string { return p.export.Namespace + "/" + p.export.Name }
 
 func (p *piece) compare(other *piece) int { return compareExports(p.export, other.export) }
 
-func compareExports(a, b model.LiveExport) int {
+func compareExports(a, b model.ExportState) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // encode makes what is sent of a cluster. What is as it was before (nil = nothing
 // was) is not encoded again; when all is, it gives what was before. What cannot be
 // sent is left out, and the error names it.
-func encode(before *encoded, heard Heard) (*encoded, error) {
+func encode(before *encoded, heard RemoteState) (*encoded, error) {
 	last := before
 	if last == nil {
 		last = &encoded{}
@@ -51,8 +51,8 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 	if !reflect.DeepEqual(last.heard.Live.Transit, heard.Live.Transit) {
 		out.transit, links = encodeSmall("links", heard.Live.Transit, checkTransit)
 	}
-	if !reflect.DeepEqual(last.heard.Live.Places, heard.Live.Places) {
-		out.places, places = encodeSmall("places", heard.Live.Places, checkPlaces)
+	if !reflect.DeepEqual(last.heard.Live.Endpoints, heard.Live.Endpoints) {
+		out.places, places = encodeSmall("places", heard.Live.Endpoints, checkPlaces)
 	}
 	wrong = errors.Join(wrong, links, places)
 	if before != nil && wrong == nil && out.equal(before) {
@@ -63,20 +63,20 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 
 // sameState reports whether two states are one, which share their exports. Others
 // may still be equal.
-func sameState(a, b Heard) bool {
+func sameState(a, b RemoteState) bool {
 	as, bs := a.Live.Exports, b.Live.Exports
 	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Transit, b.Live.Transit) &&
-		reflect.DeepEqual(a.Live.Places, b.Live.Places) && len(as) == len(bs) && (len(as) == 0 || &as[0] == &bs[0])
+		reflect.DeepEqual(a.Live.Endpoints, b.Live.Endpoints) && len(as) == len(bs) && (len(as) == 0 || &as[0] == &bs[0])
 }
 
 // sameExport compares what is told of an export. Offers are mostly shared with the
 // state before.
-func sameExport(a, b *model.LiveExport) bool {
+func sameExport(a, b *model.ExportState) bool {
 	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && a.Terminating == b.Terminating && slices.Equal(a.Families, b.Families) &&
 		slices.EqualFunc(a.Hosts, b.Hosts, sameHost) && (a.Offer == b.Offer || reflect.DeepEqual(a.Offer, b.Offer))
 }
 
-func sameHost(a, b model.LiveHost) bool {
+func sameHost(a, b model.ExportHost) bool {
 	return a.Name == b.Name && a.Label == b.Label && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
 }
 
@@ -150,7 +150,7 @@ func encodeSmall[T any](what string, said *T, check func(*T) error) (json.RawMes
 
 // encodeExports takes over what is the same in before, and leaves out what cannot be
 // sent.
-func encodeExports(before []piece, exports []model.LiveExport) ([]piece, error) {
+func encodeExports(before []piece, exports []model.ExportState) ([]piece, error) {
 	out := make([]piece, len(exports))
 	for i, e := range exports {
 		out[i].export = e
@@ -175,7 +175,7 @@ func encodeExports(before []piece, exports []model.LiveExport) ([]piece, error) 
 	return out, errors.Join(wrong...)
 }
 
-func encodeExport(e model.LiveExport) (json.RawMessage, error) {
+func encodeExport(e model.ExportState) (json.RawMessage, error) {
 	raw, err := json.Marshal(e)
 	if err == nil && len(raw) > maxExport {
 		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)

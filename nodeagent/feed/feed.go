@@ -56,14 +56,14 @@ type Peer struct {
 	// Device is the link between the nodes of this cluster: the gateway is one of
 	// this cluster and relays what it heard. Empty for gateways of other clusters.
 	Device string
-	// Blocks are the prefixes in which the peer's cluster may announce hosts; empty
+	// AllowedPrefixes are the prefixes in which the peer's cluster may announce hosts; empty
 	// = anywhere. It does not bind a gateway of this cluster, which checked already.
-	Blocks []netip.Prefix
+	AllowedPrefixes []netip.Prefix
 }
 
-// Heard is what was heard of one cluster.
-type Heard struct {
-	Live model.Live
+// RemoteState is what was heard of one cluster.
+type RemoteState struct {
+	Live model.ClusterState
 	// Stale is true when the feed that it came from is lost. It stays for
 	// Timing.Stale, then the cluster counts as not heard.
 	Stale bool
@@ -82,22 +82,22 @@ const StaleTime = 30 * time.Second
 
 // Timing holds the times of the protocol; zero fields take the defaults.
 type Timing struct {
-	Heartbeat  time.Duration // between two frames at most [1s]
-	Silence    time.Duration // without a frame, after which a feed is dropped [3s]
-	Stale      time.Duration // how long a lost feed's data stays [30s]
-	BackoffMin time.Duration // before the first new attempt [200ms]
-	BackoffMax time.Duration // between attempts at most [5s]
-	Handshake  time.Duration // for connecting and proving who one is [5s]
+	Heartbeat    time.Duration // between two frames at most [1s]
+	FrameTimeout time.Duration // without a frame, after which a feed is dropped [3s]
+	StaleAfter   time.Duration // how long a lost feed's data stays [30s]
+	BackoffMin   time.Duration // before the first new attempt [200ms]
+	BackoffMax   time.Duration // between attempts at most [5s]
+	Handshake    time.Duration // for connecting and proving who one is [5s]
 }
 
 func (t Timing) withDefaults() Timing {
 	return Timing{
-		Heartbeat:  cmp.Or(t.Heartbeat, time.Second),
-		Silence:    cmp.Or(t.Silence, 3*time.Second),
-		Stale:      cmp.Or(t.Stale, StaleTime),
-		BackoffMin: cmp.Or(t.BackoffMin, 200*time.Millisecond),
-		BackoffMax: cmp.Or(t.BackoffMax, 5*time.Second),
-		Handshake:  cmp.Or(t.Handshake, 5*time.Second),
+		Heartbeat:    cmp.Or(t.Heartbeat, time.Second),
+		FrameTimeout: cmp.Or(t.FrameTimeout, 3*time.Second),
+		StaleAfter:   cmp.Or(t.StaleAfter, StaleTime),
+		BackoffMin:   cmp.Or(t.BackoffMin, 200*time.Millisecond),
+		BackoffMax:   cmp.Or(t.BackoffMax, 5*time.Second),
+		Handshake:    cmp.Or(t.Handshake, 5*time.Second),
 	}
 }
 

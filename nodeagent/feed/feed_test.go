@@ -17,10 +17,10 @@ func TestPropagation(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	c := startClient(t, a.id, fast, b.peer)
-	host := model.LiveHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
-	for _, state := range []model.Live{
+	host := model.ExportHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
+	for _, state := range []model.ClusterState{
 		live("b"), live("b", ready("one")), live("b", ready("one", host), ready("two")),
-		live("b", model.LiveExport{Namespace: "sample", Name: "one"}, ready("two")), live("b", ready("two")), live("b"),
+		live("b", model.ExportState{Namespace: "sample", Name: "one"}, ready("two")), live("b", ready("two")), live("b"),
 	} {
 		publish(t, s, state)
 		c.awaitLive(t, state)
@@ -43,10 +43,10 @@ func TestLargeState(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	c := startClient(t, a.id, fast, b.peer)
-	var exports []model.LiveExport
+	var exports []model.ExportState
 	for i := range 5000 {
 		addr := netip.AddrFrom4([4]byte{242, 2, byte(i >> 8), byte(i)})
-		host := model.LiveHost{Name: strings.Repeat("h", 60), IPs: []netip.Addr{addr}}
+		host := model.ExportHost{Name: strings.Repeat("h", 60), IPs: []netip.Addr{addr}}
 		exports = append(exports, ready(fmt.Sprintf("svc-%04d", i), host))
 	}
 	publish(t, s, live("b", exports...))
@@ -64,7 +64,7 @@ func TestReconnectAndAge(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	timing := fast
-	timing.Stale = 500 * time.Millisecond
+	timing.StaleAfter = 500 * time.Millisecond
 	c := startClient(t, a.id, timing, b.peer)
 	publish(t, s, live("b", ready("one")))
 	c.awaitLive(t, live("b", ready("one")))
@@ -87,8 +87,8 @@ func TestSilentFeedIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := fast
-	timing.Silence = 200 * time.Millisecond
-	slow := NewServer(Config{Timing: Timing{Heartbeat: time.Hour, Silence: time.Hour}, Log: slog.New(slog.DiscardHandler)})
+	timing.FrameTimeout = 200 * time.Millisecond
+	slow := NewServer(Config{Timing: Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour}, Log: slog.New(slog.DiscardHandler)})
 	slow.SetIdentity(b.id)
 	slow.SetPeers([]Peer{a.peer})
 	slow.SetListen([]Listen{{Addr: b.peer.Addr}})
@@ -100,7 +100,7 @@ func TestSilentFeedIsDropped(t *testing.T) {
 // TestReachedAsksAtOnce: what would wait for an hour is done when the gateway is reached again.
 func TestReachedAsksAtOnce(t *testing.T) {
 	t.Parallel()
-	patient := Timing{Heartbeat: time.Minute, Silence: time.Hour, Stale: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	patient := Timing{Heartbeat: time.Minute, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	c := startClient(t, a.id, patient, b.peer)
 	await(t, "the end of the first call", func() bool { return c.States()[0].Err != "" })
@@ -108,7 +108,7 @@ func TestReachedAsksAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Reached("b", "b-a") // while it waits for the next attempt
+	c.Reconnect("b", "b-a") // while it waits for the next attempt
 	conn, err := silent.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -121,13 +121,13 @@ func TestReachedAsksAtOnce(t *testing.T) {
 	reached := time.Time{}
 	await(t, "an answer", func() bool {
 		if time.Since(reached) > time.Second { // the server may not listen yet
-			c.Reached("b", "b-a") // while it waits for an answer
+			c.Reconnect("b", "b-a") // while it waits for an answer
 			reached = time.Now()
 		}
 		return c.States()[0].Connected
 	})
 	for range 20 {
-		c.Reached("b", "b-a") // while frames are not late
+		c.Reconnect("b", "b-a") // while frames are not late
 		time.Sleep(time.Millisecond)
 	}
 	if n := c.count("feed connected"); n != 1 {
@@ -139,11 +139,11 @@ func TestReachedAsksAtOnce(t *testing.T) {
 func TestReachedLeavesASilentFeed(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := Timing{Heartbeat: 10 * time.Millisecond, Silence: time.Hour, Stale: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
-	startTimed(t, Timing{Heartbeat: time.Hour, Silence: time.Hour}, b, "", a.peer)
+	timing := Timing{Heartbeat: 10 * time.Millisecond, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	startTimed(t, Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour}, b, "", a.peer)
 	c := startClient(t, a.id, timing, b.peer)
 	await(t, "a second connection", func() bool {
-		c.Reached("b", "b-a")
+		c.Reconnect("b", "b-a")
 		return c.count("feed connected") > 1
 	})
 }
@@ -151,18 +151,18 @@ func TestReachedLeavesASilentFeed(t *testing.T) {
 func TestForgedClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	b.peer.Blocks = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/24")}
+	b.peer.AllowedPrefixes = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/24")}
 	s := startServer(t, b, "", a.peer)
-	inside := model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
-	outside := model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
-	view := map[string]Heard{"b": {Live: live("b", ready("one", outside, inside))}, "c": {Live: live("c", ready("one"))}}
+	inside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
+	outside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
+	view := map[string]RemoteState{"b": {Live: live("b", ready("one", outside, inside))}, "c": {Live: live("c", ready("one"))}}
 	if err := s.own.publish(view); err != nil {
 		t.Fatal(err)
 	}
 	c := startClient(t, a.id, fast, b.peer)
 	c.awaitLive(t, live("b", ready("one", inside)))
-	view["c"] = Heard{Live: live("c", ready("two"))}
-	view["b"] = Heard{Live: live("b", ready("one", inside), ready("two", outside))}
+	view["c"] = RemoteState{Live: live("c", ready("two"))}
+	view["b"] = RemoteState{Live: live("b", ready("one", inside), ready("two", outside))}
 	if err := s.own.publish(view); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRelayInsideACluster(t *testing.T) {
 	}
 	own.peer.Device = "lo" // stands for the link between the nodes
 	s := startServer(t, own, "lo")
-	view := map[string]Heard{"b": {Live: live("b", ready("one"))}, "c": {Live: live("c"), Stale: true}}
+	view := map[string]RemoteState{"b": {Live: live("b", ready("one"))}, "c": {Live: live("c"), Stale: true}}
 	if err := s.SetRelay(view); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestRelayInsideACluster(t *testing.T) {
 	if relay := c.Relay(); len(relay) != 0 {
 		t.Errorf("what was relayed would be relayed again: %v", relay)
 	}
-	if err := s.SetRelay(map[string]Heard{"c": {Live: live("c", ready("new"))}}); err != nil {
+	if err := s.SetRelay(map[string]RemoteState{"c": {Live: live("c", ready("new"))}}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitLive(t, live("c", ready("new")))
@@ -220,11 +220,11 @@ func TestRelayInsideACluster(t *testing.T) {
 func TestFreshFeedIsBelievedFirst(t *testing.T) {
 	t.Parallel()
 	c := NewClient(Config{Timing: fast})
-	heard := func(name string, stale bool) map[string]Heard {
-		return map[string]Heard{"z": {Live: live("z", ready(name)), Stale: stale}}
+	heard := func(name string, stale bool) map[string]RemoteState {
+		return map[string]RemoteState{"z": {Live: live("z", ready(name)), Stale: stale}}
 	}
 	add := func(gateway, device string, connected, stale bool) {
-		c.feeds[feedKey{"q", gateway, device}] = &feed{
+		c.feeds[feedKey{"q", gateway, device}] = &subscription{
 			peer: Peer{Gateway: gateway, Device: device}, connected: connected, since: time.Now(), heard: heard(gateway+device, stale),
 		}
 	}

@@ -19,21 +19,21 @@ import (
 // errReached ends what waits for a gateway that can be reached again.
 var errReached = errors.New("the gateway is reached again: asking it anew")
 
-// Reached says that a gateway can be reached again. What was sent to it before got lost, and TCP
+// Reconnect says that a gateway can be reached again. What was sent to it before got lost, and TCP
 // sends again after pauses that double: a connection that is being made, or over which nothing
 // came for longer than heartbeats take, is given up for a new one.
-func (c *Client) Reached(cluster, gateway string) {
+func (c *Client) Reconnect(cluster, gateway string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, f := range c.feeds {
 		if key.cluster == cluster && key.gateway == gateway {
-			f.again.Ring()
+			f.reconnect.Ring()
 		}
 	}
 }
 
-// follow keeps one subscription up until ctx ends.
-func (c *Client) follow(ctx context.Context, f *feed) {
+// subscribe keeps one subscription up until ctx ends.
+func (c *Client) subscribe(ctx context.Context, f *subscription) {
 	wait := c.config.Timing.BackoffMin
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		stood, err := c.session(ctx, f, attempt)
@@ -52,7 +52,7 @@ func (c *Client) follow(ctx context.Context, f *feed) {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
 			wait = min(2*wait, c.config.Timing.BackoffMax)
-		case <-f.again:
+		case <-f.reconnect:
 			wait = c.config.Timing.BackoffMin
 		}
 	}
@@ -60,7 +60,7 @@ func (c *Client) follow(ctx context.Context, f *feed) {
 
 // session connects and takes frames until something breaks. It reports
 // whether the peer let this end in.
-func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool, err error) {
+func (c *Client) session(ctx context.Context, f *subscription, attempt int) (stood bool, err error) {
 	c.mu.Lock()
 	id := c.identity
 	c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 			select {
 			case <-ctx.Done():
 				return
-			case <-f.again:
+			case <-f.reconnect:
 			}
 			if time.Since(time.Unix(0, f.heardAt.Load())) > c.config.Timing.Heartbeat*3/2 {
 				end(errReached)
@@ -100,7 +100,7 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 	}()
 	// A peer whose fabric is older may not know the newest epoch yet.
 	conn, err := c.connect(ctx, f.peer, func(conn *tls.Conn) error {
-		return greet(conn, id, f.peer, possible[attempt%len(possible)])
+		return clientHandshake(conn, id, f.peer, possible[attempt%len(possible)])
 	})
 	if err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 		ticker := time.NewTicker(c.config.Timing.Heartbeat)
 		defer ticker.Stop()
 		for err == nil {
-			_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.Silence))
+			_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 			if _, err = conn.Write(raw); err != nil {
 				return
 			}
@@ -125,7 +125,7 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 			}
 		}
 	})
-	return true, c.take(ctx, conn, f)
+	return true, c.readFrames(ctx, conn, f)
 }
 
 // connect calls the peer and greets it, within the time for it.
@@ -172,12 +172,12 @@ func dial(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn,
 	}
 }
 
-// take applies frames until the feed is silent or broken.
-func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
+// readFrames applies frames until the feed is silent or broken.
+func (c *Client) readFrames(ctx context.Context, conn *tls.Conn, f *subscription) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	defer stop()
 	c.mu.Lock()
-	box := &inbox{peer: f.peer, own: c.identity.Cluster, heard: f.heard, ages: c.ages}
+	box := &receiver{peer: f.peer, own: c.identity.Cluster, states: f.heard, ages: c.ages}
 	c.mu.Unlock()
 	box.warn = func(reason string) { // Once a reason.
 		c.mu.Lock()
@@ -192,7 +192,7 @@ func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 	}
 	for {
 		var content frame
-		_ = conn.SetReadDeadline(time.Now().Add(c.config.Timing.Silence))
+		_ = conn.SetReadDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 		if err := readFrame(conn, maxFrame, &content); err != nil {
 			return err
 		}
@@ -202,13 +202,13 @@ func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 			return err
 		}
 		if box.complete {
-			c.heard(ctx, f, box.heard, changed)
+			c.heard(ctx, f, box.states, changed)
 		}
 	}
 }
 
 // heard makes what came in count. The feed stands from its first whole snapshot.
-func (c *Client) heard(ctx context.Context, f *feed, heard map[string]Heard, changed bool) {
+func (c *Client) heard(ctx context.Context, f *subscription, heard map[string]RemoteState, changed bool) {
 	c.mu.Lock()
 	first := !f.connected
 	// A feed that SetPeers replaced has nothing more to say.
@@ -230,7 +230,7 @@ func (c *Client) heard(ctx context.Context, f *feed, heard map[string]Heard, cha
 }
 
 // lost notes that the feed broke; what it said stays for a while.
-func (c *Client) lost(ctx context.Context, f *feed, err error) {
+func (c *Client) lost(ctx context.Context, f *subscription, err error) {
 	c.mu.Lock()
 	stood := f.connected
 	if stood {
@@ -263,10 +263,10 @@ type session struct {
 
 var errFull = errors.New("too many subscribers that are no nodes of this cluster")
 
-// enter counts the session in; the oldest of the same client gives way when it
+// addSession counts the session in; the oldest of the same client gives way when it
 // has too many, as a client comes back before the server knows that it was gone. A
 // node has no key to prove its name by, so that its address says who it is.
-func (s *Server) enter(open *session) error {
+func (s *Server) addSession(open *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The peers may have changed since the handshake.
@@ -297,7 +297,7 @@ func (s *Server) enter(open *session) error {
 	return nil
 }
 
-func (s *Server) leave(open *session) {
+func (s *Server) removeSession(open *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, open)

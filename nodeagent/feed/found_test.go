@@ -46,20 +46,20 @@ func TestHostilePlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var told []string
-			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(why string) { told = append(told, why) }}
+			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(why string) { told = append(told, why) }}
 			u := update{Cluster: "b", Places: json.RawMessage(tt.places)}
 			if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err != nil {
 				t.Fatal(err)
 			}
-			if have := box.heard["b"].Live.Places; (have != nil) != (tt.told == "") || strings.Join(told, ", ") != tt.told {
+			if have := box.states["b"].Live.Endpoints; (have != nil) != (tt.told == "") || strings.Join(told, ", ") != tt.told {
 				t.Errorf("told %q, taken %.200v", told, have)
 			}
-			if d := cmp.Diff(box.heard, passOn(t, box.heard), byValue); d != "" {
+			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%.2000s", d)
 			}
 		})
 	}
-	box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+	box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 	u := update{Cluster: "b", Places: json.RawMessage(`{"seen":{"g1/a":"everywhere"}}`)}
 	if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err == nil {
 		t.Error("what cannot be read was taken")

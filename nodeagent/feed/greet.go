@@ -34,13 +34,13 @@ func publicKey(public PublicKey) (*ecdh.PublicKey, error) {
 	return key, nil
 }
 
-// greet proves to a server who this end is, and checks that the server is peer.
-func greet(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
+// clientHandshake proves to a server who this end is, and checks that the server is peer.
+func clientHandshake(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	material, err := exporter(conn)
 	if err != nil {
 		return err
 	}
-	c := channel{
+	c := handshakeContext{
 		mode: modePeer, client: name(id.Cluster, id.Gateway), server: name(peer.Cluster, peer.Gateway),
 		epoch: epoch, exporter: material,
 	}
@@ -76,11 +76,11 @@ func greet(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	if _, err := conn.Write(raw); err != nil {
 		return fmt.Errorf("send hello to %s: %w", h.Server, err)
 	}
-	return believe(conn, h, want)
+	return verifyWelcome(conn, h, want)
 }
 
-// believe reads the answer to a hello, and checks the server's proof.
-func believe(r io.Reader, h hello, want []byte) error {
+// verifyWelcome reads the answer to a hello, and checks the server's proof.
+func verifyWelcome(r io.Reader, h hello, want []byte) error {
 	var w welcome
 	if err := readFrame(r, maxHello, &w); err != nil {
 		return fmt.Errorf("wait for welcome of %s: %w", h.Server, err)
@@ -121,7 +121,7 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 	if err != nil {
 		return nil, "", err
 	}
-	c := channel{mode: modePeer, client: name(h.Cluster, h.Gateway), server: own, epoch: h.Epoch, exporter: material}
+	c := handshakeContext{mode: modePeer, client: name(h.Cluster, h.Gateway), server: own, epoch: h.Epoch, exporter: material}
 	if a.node {
 		return a.admitNode(c, h, private)
 	}
@@ -139,7 +139,7 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 
 // admitNode: a node of this cluster has no key. It learns that the gateway is
 // the right one, and may only listen.
-func (a admission) admitNode(c channel, h hello, private *ecdh.PrivateKey) ([]byte, string, error) {
+func (a admission) admitNode(c handshakeContext, h hello, private *ecdh.PrivateKey) ([]byte, string, error) {
 	if h.Cluster != a.id.Cluster || h.Node == "" || h.Gateway != "" {
 		return nil, "", fmt.Errorf("%q is no node of this cluster: %w", clip(name(h.Cluster, h.Node)), errRefused)
 	}

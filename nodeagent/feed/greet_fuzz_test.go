@@ -37,7 +37,7 @@ func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
 		t.Fatal(err)
 	}
 	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: name(peer.Cluster, peer.Gateway), Epoch: 1}
-	c := channel{mode: modePeer, client: name(id.Cluster, id.Gateway), server: h.Server, epoch: 1, exporter: material}
+	c := handshakeContext{mode: modePeer, client: name(id.Cluster, id.Gateway), server: h.Server, epoch: 1, exporter: material}
 	public, err := publicKey(peer.Keys[1])
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func FuzzWelcome(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		err := believe(bytes.NewReader(raw), hello{Server: "b/b-a", Epoch: 1}, want)
+		err := verifyWelcome(bytes.NewReader(raw), hello{Server: "b/b-a", Epoch: 1}, want)
 		var w welcome
 		if parsed := readFrame(bytes.NewReader(raw), maxHello, &w); err == nil && (parsed != nil || w.Protocol != protocol || w.Refused != "" || !bytes.Equal(w.Proof, want)) {
 			t.Fatalf("%+v is believed", w)

@@ -13,14 +13,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// inbox turns the frames of one connection into what was heard. It trusts the
+// receiver turns the frames of one connection into what was heard. It trusts the
 // other end only with what it may speak of.
-type inbox struct {
-	peer  Peer
-	own   string       // this agent's cluster
-	warn  func(string) // told of what was refused
-	heard map[string]Heard
-	ages  *ages // nil = exports are as old as they say
+type receiver struct {
+	peer   Peer
+	own    string       // this agent's cluster
+	warn   func(string) // told of what was refused
+	states map[string]RemoteState
+	ages   *firstSeen // nil = exports are as old as they say
 
 	trust    bool // exports are as old as they say, as nothing else is known
 	begun    bool // a snapshot came
@@ -37,19 +37,19 @@ type staged struct {
 	stale   bool
 	exports map[string]sized
 	shape   string
-	transit *model.Transit
-	places  *model.Places
+	transit *model.TransitAdvert
+	places  *model.EndpointAdvert
 	size    int // bytes of memory
 }
 
 type sized struct {
-	export model.LiveExport
+	export model.ExportState
 	size   int
 }
 
 // apply takes a frame. It reports whether heard changed; an error means that
 // the connection is of no more use.
-func (b *inbox) apply(f frame) (bool, error) {
+func (b *receiver) apply(f frame) (bool, error) {
 	switch {
 	case f.Kind == kindHeartbeat:
 		return false, nil
@@ -58,7 +58,7 @@ func (b *inbox) apply(f frame) (bool, error) {
 		// Gateways of this cluster tell what they remember.
 		b.trust = b.peer.Device != "" || b.ages != nil && !b.ages.knows(b.peer.Cluster)
 		b.staged, b.broken, b.dirty = map[string]staged{}, map[string]bool{}, map[string]bool{}
-		for cluster := range b.heard {
+		for cluster := range b.states {
 			b.dirty[cluster] = true
 		}
 	case f.Kind != kindDelta:
@@ -95,14 +95,14 @@ func (b *inbox) apply(f frame) (bool, error) {
 
 // mayPublish: a gateway of another cluster speaks for its own cluster only; one
 // of this cluster for all others.
-func (b *inbox) mayPublish(cluster string) bool {
+func (b *receiver) mayPublish(cluster string) bool {
 	if b.peer.Device != "" {
 		return cluster != b.own && fabric.IsLabel(cluster)
 	}
 	return cluster == b.peer.Cluster
 }
 
-func (b *inbox) update(u update) error {
+func (b *receiver) update(u update) error {
 	b.dirty[u.Cluster] = true
 	if u.Gone {
 		b.forget(u.Cluster)
@@ -148,7 +148,7 @@ func (b *inbox) update(u update) error {
 	return nil
 }
 
-func (b *inbox) forget(cluster string) {
+func (b *receiver) forget(cluster string) {
 	b.size -= b.staged[cluster].size
 	delete(b.staged, cluster)
 }
@@ -159,7 +159,7 @@ func (s *staged) remove(key string) {
 }
 
 // export takes an export over. One that no cluster can have is left out.
-func (b *inbox) export(cluster string, into *staged, raw json.RawMessage) error {
+func (b *receiver) export(cluster string, into *staged, raw json.RawMessage) error {
 	export, err := b.decode(raw)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (b *inbox) export(cluster string, into *staged, raw json.RawMessage) error 
 
 // decodeSmall reads what a cluster says beside its exports. What no cluster says is as if
 // nothing was said.
-func decodeSmall[T any](b *inbox, raw json.RawMessage, check func(*T) error) (*T, error) {
+func decodeSmall[T any](b *receiver, raw json.RawMessage, check func(*T) error) (*T, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
@@ -208,8 +208,8 @@ func decodeSmall[T any](b *inbox, raw json.RawMessage, check func(*T) error) (*T
 }
 
 // decode reads an export and leaves out the hosts that the peer may not announce.
-func (b *inbox) decode(raw json.RawMessage) (model.LiveExport, error) {
-	var export model.LiveExport
+func (b *receiver) decode(raw json.RawMessage) (model.ExportState, error) {
+	var export model.ExportState
 	if err := json.Unmarshal(raw, &export); err != nil {
 		return export, fmt.Errorf("decode export: %w", err)
 	}
@@ -238,7 +238,7 @@ func (b *inbox) decode(raw json.RawMessage) (model.LiveExport, error) {
 var errOutside = errors.New("announces a host outside its blocks")
 
 // acceptableOffer: no larger than a service makes it, and at addresses of the peer.
-func (b *inbox) acceptableOffer(offer *mcs.Offer) bool {
+func (b *receiver) acceptableOffer(offer *mcs.Offer) bool {
 	if offer == nil {
 		return true
 	}
@@ -254,21 +254,21 @@ func (b *inbox) acceptableOffer(offer *mcs.Offer) bool {
 }
 
 // within reports whether the peer may speak of addresses.
-func (b *inbox) within(addrs []netip.Addr) bool {
+func (b *receiver) within(addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
 			return true
 		}
-		return b.peer.Device == "" && len(b.peer.Blocks) > 0 &&
-			!slices.ContainsFunc(b.peer.Blocks, func(block netip.Prefix) bool { return block.Contains(addr) })
+		return b.peer.Device == "" && len(b.peer.AllowedPrefixes) > 0 &&
+			!slices.ContainsFunc(b.peer.AllowedPrefixes, func(block netip.Prefix) bool { return block.Contains(addr) })
 	})
 }
 
 // commit makes what the frames said true, at once for all clusters.
-func (b *inbox) commit() {
-	next := maps.Clone(b.heard)
+func (b *receiver) commit() {
+	next := maps.Clone(b.states)
 	if next == nil {
-		next = map[string]Heard{}
+		next = map[string]RemoteState{}
 	}
 	for cluster := range b.dirty {
 		have, known := b.staged[cluster]
@@ -276,20 +276,20 @@ func (b *inbox) commit() {
 			delete(next, cluster)
 			continue
 		}
-		live := model.Live{
-			Cluster: cluster, Exports: make([]model.LiveExport, 0, len(have.exports)), Shape: have.shape, Transit: have.transit,
-			Places: have.places,
+		live := model.ClusterState{
+			Cluster: cluster, Exports: make([]model.ExportState, 0, len(have.exports)), Shape: have.shape, Transit: have.transit,
+			Endpoints: have.places,
 		}
 		for _, e := range have.exports {
 			live.Exports = append(live.Exports, e.export)
 		}
 		slices.SortFunc(live.Exports, compareExports)
-		next[cluster] = Heard{Live: live, Stale: have.stale}
+		next[cluster] = RemoteState{Live: live, Stale: have.stale}
 		if b.ages != nil {
 			b.ages.heard(cluster, have.exports)
 		}
 	}
 	b.trust = b.peer.Device != ""
-	b.heard = next
+	b.states = next
 	b.dirty = map[string]bool{}
 }

@@ -30,8 +30,8 @@ func unpack(t *testing.T, raw [][]byte) []frame {
 	return out
 }
 
-func randomView(r *rand.Rand) map[string]Heard {
-	view := map[string]Heard{}
+func randomView(r *rand.Rand) map[string]RemoteState {
+	view := map[string]RemoteState{}
 	for c := range 4 {
 		if r.IntN(4) == 0 {
 			continue
@@ -40,10 +40,10 @@ func randomView(r *rand.Rand) map[string]Heard {
 		state := live(cluster)
 		for e := range 6 {
 			if r.IntN(2) == 0 {
-				state.Exports = append(state.Exports, model.LiveExport{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: r.IntN(2) == 0})
+				state.Exports = append(state.Exports, model.ExportState{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: r.IntN(2) == 0})
 			}
 		}
-		view[cluster] = Heard{Live: state, Stale: r.IntN(5) == 0}
+		view[cluster] = RemoteState{Live: state, Stale: r.IntN(5) == 0}
 	}
 	return view
 }
@@ -54,8 +54,8 @@ func TestDeltasAddUp(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		topic := newTopic()
-		box := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
-		var sent *edition
+		box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
+		var sent *version
 		for range 20 {
 			view := randomView(r)
 			if err := topic.publish(view); err != nil {
@@ -79,10 +79,10 @@ func TestDeltasAddUp(t *testing.T) {
 			if len(want) == 0 {
 				want = nil
 			}
-			if len(box.heard) == 0 {
-				box.heard = nil
+			if len(box.states) == 0 {
+				box.states = nil
 			}
-			if d := cmp.Diff(want, box.heard, byValue); d != "" {
+			if d := cmp.Diff(want, box.states, byValue); d != "" {
 				t.Fatalf("seed %d (-want +got):\n%s", seed, d)
 			}
 		}
@@ -92,7 +92,7 @@ func TestDeltasAddUp(t *testing.T) {
 	}
 }
 
-func export(t *testing.T, e model.LiveExport) json.RawMessage {
+func export(t *testing.T, e model.ExportState) json.RawMessage {
 	t.Helper()
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -103,7 +103,7 @@ func export(t *testing.T, e model.LiveExport) json.RawMessage {
 
 func TestInboxHoldsBackUnfinishedChanges(t *testing.T) {
 	t.Parallel()
-	box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+	box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 	one, two := export(t, ready("one")), export(t, ready("two"))
 	half := frame{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}}
 	if changed, err := box.apply(half); changed || err != nil || box.complete {
@@ -113,7 +113,7 @@ func TestInboxHoldsBackUnfinishedChanges(t *testing.T) {
 	if changed, err := box.apply(rest); !changed || err != nil || !box.complete {
 		t.Fatalf("a whole snapshot does not count: %v, %v", changed, err)
 	}
-	if n := len(box.heard["b"].Live.Exports); n != 2 {
+	if n := len(box.states["b"].Live.Exports); n != 2 {
 		t.Errorf("%d exports, want 2", n)
 	}
 }
@@ -134,7 +134,7 @@ func TestInboxRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 			var err error
 			for _, f := range tt.frames {
 				_, err = box.apply(f)
@@ -181,7 +181,7 @@ func FuzzReadFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		stream := bytes.NewReader(raw)
-		box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+		box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 		for {
 			var content frame
 			if readFrame(stream, maxFrame, &content) != nil {
@@ -190,12 +190,12 @@ func FuzzReadFrame(f *testing.F) {
 			if _, err := box.apply(content); err != nil {
 				return
 			}
-			for cluster, heard := range box.heard {
+			for cluster, heard := range box.states {
 				if cluster != "b" || heard.Live.Cluster != "b" {
 					t.Fatalf("b spoke for %q", cluster)
 				}
 			}
-			if d := cmp.Diff(box.heard, passOn(t, box.heard), byValue, cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(box.states, passOn(t, box.states), byValue, cmpopts.EquateEmpty()); d != "" {
 				t.Fatalf("(-gateway +node):\n%s", d)
 			}
 		}

@@ -42,7 +42,7 @@ func (l *listener) run(ctx context.Context) {
 }
 
 func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
-	index := socket.Index(l.place.Device)
+	index := socket.DeviceIndex(l.place.Device)
 	options := socket.Options{Freebind: true, Device: l.place.Device}
 	config := net.ListenConfig{Control: options.Control}
 	open, err := config.Listen(ctx, socket.Network("tcp", l.place.Addr.Addr()), l.place.Addr.String())
@@ -62,7 +62,7 @@ func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				if socket.Index(l.place.Device) != index {
+				if socket.DeviceIndex(l.place.Device) != index {
 					return
 				}
 			}

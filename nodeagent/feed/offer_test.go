@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offered(name string, change func(*mcs.Offer)) model.LiveExport {
+func offered(name string, change func(*mcs.Offer)) model.ExportState {
 	o := &mcs.Offer{
 		Created: time.Unix(100, 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
 		Addrs: []netip.Addr{netip.MustParseAddr("242.2.192.9")},
@@ -21,7 +21,7 @@ func offered(name string, change func(*mcs.Offer)) model.LiveExport {
 	if change != nil {
 		change(o)
 	}
-	return model.LiveExport{Namespace: "team-a", Name: name, Ready: true, Offer: o}
+	return model.ExportState{Namespace: "team-a", Name: name, Ready: true, Offer: o}
 }
 
 // TestOffersOfPeers: one that no service makes, or at somebody else's address, is
@@ -57,8 +57,8 @@ func TestOffersOfPeers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var told []string
-		box := &inbox{
-			peer: Peer{Cluster: "b", Device: tt.device, Blocks: []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16")}},
+		box := &receiver{
+			peer: Peer{Cluster: "b", Device: tt.device, AllowedPrefixes: []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16")}},
 			warn: func(why string) { told = append(told, why) },
 		}
 		f := frame{Kind: kindSnapshot, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{export(t, offered("api", tt.change))}}}}
@@ -66,7 +66,7 @@ func TestOffersOfPeers(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		have := box.heard["b"].Live.Exports
+		have := box.states["b"].Live.Exports
 		if len(have) != 1 || (have[0].Offer != nil) != (tt.want == "") || strings.Join(told, ",") != tt.want {
 			t.Errorf("%s: %+v, told %q, want %q", tt.name, have, told, tt.want)
 		}
@@ -77,13 +77,13 @@ func TestOffersOfPeers(t *testing.T) {
 func TestOffersAreOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	var told []string
-	box := &inbox{peer: Peer{Cluster: "b"}, own: "a", warn: func(why string) { told = append(told, why) }}
+	box := &receiver{peer: Peer{Cluster: "b"}, own: "a", warn: func(why string) { told = append(told, why) }}
 	raw := []json.RawMessage{export(t, offered("api", nil))}
 	f := frame{Kind: kindSnapshot, Clusters: []update{{Cluster: "c", Exports: raw}, {Cluster: "a", Exports: raw}, {Cluster: "b", Exports: raw}}}
 	if _, err := box.apply(f); err != nil {
 		t.Fatal(err)
 	}
-	if names := slices.Sorted(maps.Keys(box.heard)); !slices.Equal(names, []string{"b"}) || len(told) != 2 {
+	if names := slices.Sorted(maps.Keys(box.states)); !slices.Equal(names, []string{"b"}) || len(told) != 2 {
 		t.Errorf("heard of %v, told %q", names, told)
 	}
 }
@@ -100,7 +100,7 @@ func FuzzOffer(f *testing.F) {
 	f.Add([]byte(`{"namespace":"n","name":"e","offer":{"addrs":["242.2.0.1","::ffff:1.2.3.4"]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		blocks := []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16")}
-		box := &inbox{peer: Peer{Cluster: "b", Blocks: blocks}, warn: func(string) {}}
+		box := &receiver{peer: Peer{Cluster: "b", AllowedPrefixes: blocks}, warn: func(string) {}}
 		e, err := box.decode(raw)
 		if err != nil || e.Offer == nil {
 			return

@@ -14,11 +14,11 @@ const (
 	maxStrangers = 64
 )
 
-// places are for connections that did not prove yet who is at the other end. Each
+// pendingConns are for connections that did not prove yet who is at the other end. Each
 // known address has its own, and the oldest there gives way, so that who opens many
 // and says nothing keeps out neither others nor, for longer than a moment, whoever
 // else is at its address. Addresses that nobody knows share some.
-type places struct {
+type pendingConns struct {
 	known func(netip.Addr) bool
 
 	mu        sync.Mutex
@@ -35,7 +35,7 @@ func source(conn net.Conn) netip.Addr {
 }
 
 // enter takes a place. It reports whether there was one.
-func (p *places) enter(conn net.Conn) bool {
+func (p *pendingConns) enter(conn net.Conn) bool {
 	from := source(conn)
 	known := p.known(from)
 	p.mu.Lock()
@@ -55,13 +55,13 @@ func (p *places) enter(conn net.Conn) bool {
 }
 
 // leave gives the place back, if the connection still has it.
-func (p *places) leave(conn net.Conn) {
+func (p *pendingConns) leave(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(conn, source(conn))
 }
 
-func (p *places) drop(conn net.Conn, from netip.Addr) {
+func (p *pendingConns) drop(conn net.Conn, from netip.Addr) {
 	delete(p.strangers, conn)
 	rest := slices.DeleteFunc(p.taken[from], func(other net.Conn) bool { return other == conn })
 	if p.taken[from] = rest; len(rest) == 0 {

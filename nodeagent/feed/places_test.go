@@ -72,7 +72,7 @@ func TestNodesThatNobodyKnows(t *testing.T) {
 	s := startServer(t, b, "lo")
 	node := netip.AddrFrom4([4]byte{127, 81, 0, 9})
 	s.SetNodes([]netip.Addr{node})
-	relayed := map[string]Heard{"x": {Live: live("x", ready("one"))}}
+	relayed := map[string]RemoteState{"x": {Live: live("x", ready("one"))}}
 	if err := s.SetRelay(relayed); err != nil {
 		t.Fatal(err)
 	}

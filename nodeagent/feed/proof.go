@@ -26,8 +26,8 @@ const (
 	roleServer = "server"
 )
 
-// channel is what a proof speaks of.
-type channel struct {
+// handshakeContext is what a proof speaks of.
+type handshakeContext struct {
 	mode     string // peer | node
 	client   string // cluster/gateway, or cluster/node of a node
 	server   string // cluster/gateway
@@ -43,7 +43,7 @@ const (
 // proof gives the code by which an end shows that it can compute the shared
 // secret: HMAC-SHA256, keyed by HKDF-SHA256 of the X25519 result, over all
 // that the two ends must agree on.
-func (c channel) proof(role string, private *ecdh.PrivateKey, public *ecdh.PublicKey) ([]byte, error) {
+func (c handshakeContext) proof(role string, private *ecdh.PrivateKey, public *ecdh.PublicKey) ([]byte, error) {
 	shared, err := private.ECDH(public) // refuses low-order points
 	if err != nil {
 		return nil, fmt.Errorf("compute shared key with %s: %w", c.server, err)

@@ -26,7 +26,7 @@ var byValue = cmp.Options{
 
 // fast are times for tests: quick, yet slow enough for a busy machine.
 var fast = Timing{
-	Heartbeat: 20 * time.Millisecond, Silence: 2 * time.Second, Stale: time.Minute,
+	Heartbeat: 20 * time.Millisecond, FrameTimeout: 2 * time.Second, StaleAfter: time.Minute,
 	BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Handshake: 5 * time.Second,
 }
 
@@ -154,7 +154,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (c *testClient) awaitLive(t *testing.T, want model.Live) {
+func (c *testClient) awaitLive(t *testing.T, want model.ClusterState) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -170,15 +170,15 @@ func (c *testClient) awaitLive(t *testing.T, want model.Live) {
 	}
 }
 
-func live(cluster string, exports ...model.LiveExport) model.Live {
-	return model.Live{Cluster: cluster, Exports: append([]model.LiveExport{}, exports...)}
+func live(cluster string, exports ...model.ExportState) model.ClusterState {
+	return model.ClusterState{Cluster: cluster, Exports: append([]model.ExportState{}, exports...)}
 }
 
-func ready(name string, hosts ...model.LiveHost) model.LiveExport {
-	return model.LiveExport{Namespace: "sample", Name: name, Ready: true, Hosts: hosts}
+func ready(name string, hosts ...model.ExportHost) model.ExportState {
+	return model.ExportState{Namespace: "sample", Name: name, Ready: true, Hosts: hosts}
 }
 
-func publish(t *testing.T, s *testServer, state model.Live) {
+func publish(t *testing.T, s *testServer, state model.ClusterState) {
 	t.Helper()
 	if err := s.SetLive(state); err != nil {
 		t.Fatal(err)

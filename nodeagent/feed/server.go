@@ -24,7 +24,7 @@ type Server struct {
 	config Config
 	own    *topic // for gateways of other clusters
 	relay  *topic // for nodes of this cluster
-	places *places
+	places *pendingConns
 	wake   bell.Bell
 
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ func NewServer(config Config) *Server {
 		sessions: map[*session]bool{},
 		warned:   map[string]bool{},
 	}
-	s.places = &places{known: s.knows, taken: map[netip.Addr][]net.Conn{}, strangers: map[net.Conn]bool{}}
+	s.places = &pendingConns{known: s.knows, taken: map[netip.Addr][]net.Conn{}, strangers: map[net.Conn]bool{}}
 	return s
 }
 
@@ -119,13 +119,13 @@ func (s *Server) SetListen(listen []Listen) {
 
 // SetLive publishes this cluster's state to the gateways of other clusters. An error
 // tells what was left out, such as an export that is too large to send.
-func (s *Server) SetLive(live model.Live) error {
-	return s.own.publish(map[string]Heard{live.Cluster: {Live: live}})
+func (s *Server) SetLive(live model.ClusterState) error {
+	return s.own.publish(map[string]RemoteState{live.Cluster: {Live: live}})
 }
 
 // SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
 // the nodes of this cluster. An error says what was left out.
-func (s *Server) SetRelay(view map[string]Heard) error { return s.relay.publish(view) }
+func (s *Server) SetRelay(view map[string]RemoteState) error { return s.relay.publish(view) }
 
 // Run serves until ctx ends, and returns when all its goroutines have.
 func (s *Server) Run(ctx context.Context) error {
@@ -180,10 +180,10 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
 		return err
 	}
 	open.cancel = cancel
-	if err := s.enter(open); err != nil {
+	if err := s.addSession(open); err != nil {
 		return err
 	}
-	defer s.leave(open)
+	defer s.removeSession(open)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer func() { _ = raw.Close() }()
@@ -192,7 +192,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
 		// A subscriber may say nothing but heartbeats.
 		for {
 			var f frame
-			_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.Silence))
+			_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.FrameTimeout))
 			if err := readFrame(conn, maxHello, &f); err != nil || f.Kind != kindHeartbeat {
 				return
 			}
@@ -248,7 +248,7 @@ func (s *Server) publishTo(ctx context.Context, conn *tls.Conn, node bool) error
 	}
 	ticker := time.NewTicker(s.config.Timing.Heartbeat)
 	defer ticker.Stop()
-	var sent *edition
+	var sent *version
 	for {
 		current, changed := from.load()
 		frames, err := current.framesSince(sent)
@@ -259,7 +259,7 @@ func (s *Server) publishTo(ctx context.Context, conn *tls.Conn, node bool) error
 			frames = [][]byte{beat}
 		}
 		for _, raw := range frames {
-			_ = conn.SetWriteDeadline(time.Now().Add(s.config.Timing.Silence))
+			_ = conn.SetWriteDeadline(time.Now().Add(s.config.Timing.FrameTimeout))
 			if _, err := conn.Write(raw); err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func dialAs(t *testing.T, g *gateway, peer Peer) *tls.Conn {
 	var conn *tls.Conn
 	await(t, "a connection", func() bool {
 		var err error
-		conn, err = client.connect(context.Background(), peer, func(conn *tls.Conn) error { return greet(conn, g.id, peer, 1) })
+		conn, err = client.connect(context.Background(), peer, func(conn *tls.Conn) error { return clientHandshake(conn, g.id, peer, 1) })
 		return err == nil
 	})
 	t.Cleanup(func() { _ = conn.NetConn().Close() })
@@ -34,7 +34,7 @@ func TestServerDropsBadSubscribers(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	patient := fast
-	patient.Silence = time.Hour // so that only what is tested ends a session
+	patient.FrameTimeout = time.Hour // so that only what is tested ends a session
 	s := startTimed(t, patient, b, "", a.peer)
 	sessions := func() int {
 		s.Server.mu.Lock()
@@ -67,7 +67,7 @@ func TestServerDropsMuteSubscriber(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := fast
-	timing.Silence = 200 * time.Millisecond
+	timing.FrameTimeout = 200 * time.Millisecond
 	startTimed(t, timing, b, "", a.peer)
 	awaitClosed(t, dialAs(t, a, b.peer)) // it sends no heartbeat
 }
@@ -86,7 +86,7 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := fast
-	timing.Silence = 300 * time.Millisecond
+	timing.FrameTimeout = 300 * time.Millisecond
 	s := startTimed(t, timing, b, "", a.peer)
 	conn := dialAs(t, a, b.peer)
 	stop := make(chan struct{})
@@ -107,13 +107,13 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 	await(t, "the session", func() bool { s.Server.mu.Lock(); defer s.Server.mu.Unlock(); return len(s.sessions) == 1 })
 	for i := 0; ; i++ {
 		// Random, so that every state is all new.
-		var hosts []model.LiveHost
+		var hosts []model.ExportHost
 		for range 20000 {
 			var raw [16]byte
 			_, _ = rand.Read(raw[:])
-			hosts = append(hosts, model.LiveHost{IPs: []netip.Addr{netip.AddrFrom16(raw)}})
+			hosts = append(hosts, model.ExportHost{IPs: []netip.Addr{netip.AddrFrom16(raw)}})
 		}
-		var exports []model.LiveExport
+		var exports []model.ExportState
 		for n := range 5 {
 			exports = append(exports, ready("e"+string(rune('a'+n)), hosts[n*4000:(n+1)*4000]...))
 		}
@@ -142,7 +142,7 @@ func TestOversizedExportIsLeftOutAtTheSource(t *testing.T) {
 	before, _ := s.own.load()
 	huge := ready("huge")
 	for range 100000 {
-		huge.Hosts = append(huge.Hosts, model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
+		huge.Hosts = append(huge.Hosts, model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
 	}
 	if err := s.SetLive(live("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
 		t.Errorf("got %v", err)

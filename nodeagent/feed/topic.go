@@ -13,12 +13,12 @@ import (
 // queues up.
 type topic struct {
 	mu      sync.Mutex
-	current *edition
+	current *version
 	changed chan struct{} // closed at the next edition
 }
 
-// edition is one immutable state of a topic.
-type edition struct {
+// version is one immutable state of a topic.
+type version struct {
 	clusters map[string]*encoded
 	snapshot func() ([][]byte, error)
 	// Most subscribers have the edition before: its difference is packed once.
@@ -33,14 +33,14 @@ func newTopic() *topic {
 	return t
 }
 
-func newEdition(clusters map[string]*encoded) *edition {
-	e := &edition{clusters: clusters}
+func newEdition(clusters map[string]*encoded) *version {
+	e := &version{clusters: clusters}
 	e.snapshot = sync.OnceValues(func() ([][]byte, error) { return frames(kindSnapshot, nil, clusters) })
 	return e
 }
 
 // load gives the current edition and a channel that closes with the next one.
-func (t *topic) load() (*edition, <-chan struct{}) {
+func (t *topic) load() (*version, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current, t.changed
@@ -49,7 +49,7 @@ func (t *topic) load() (*edition, <-chan struct{}) {
 // publish makes a new edition when the content differs. The exports of a view stay
 // as they are: a view that shares them with the one before is known to be the same.
 // What cannot be sent of a cluster is left out, and the error names it.
-func (t *topic) publish(view map[string]Heard) error {
+func (t *topic) publish(view map[string]RemoteState) error {
 	before, _ := t.load()
 	clusters := make(map[string]*encoded, len(view))
 	var wrong []error
@@ -74,7 +74,7 @@ func (t *topic) publish(view map[string]Heard) error {
 }
 
 // framesSince gives what a subscriber lacks that has an earlier edition, or none.
-func (e *edition) framesSince(sent *edition) ([][]byte, error) {
+func (e *version) framesSince(sent *version) ([][]byte, error) {
 	switch {
 	case sent == nil:
 		return e.snapshot()

@@ -13,10 +13,10 @@ import (
 
 // manyExports is the state of a cluster as each pass makes it anew: of export i,
 // ready says whether it is.
-func manyExports(count int, ready func(i int) bool) model.Live {
+func manyExports(count int, ready func(i int) bool) model.ClusterState {
 	out := live("b")
 	for i := range count {
-		out.Exports = append(out.Exports, model.LiveExport{
+		out.Exports = append(out.Exports, model.ExportState{
 			Namespace: "sample", Name: fmt.Sprintf("e%05d", i), Ready: ready(i),
 			Offer: &mcs.Offer{
 				Created: time.Unix(int64(i), 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
@@ -31,8 +31,8 @@ func manyExports(count int, ready func(i int) bool) model.Live {
 func TestOnlyWhatChangedIsEncoded(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
-	publish := func(live model.Live) *encoded {
-		if err := topic.publish(map[string]Heard{"b": {Live: live}}); err != nil {
+	publish := func(live model.ClusterState) *encoded {
+		if err := topic.publish(map[string]RemoteState{"b": {Live: live}}); err != nil {
 			t.Fatal(err)
 		}
 		current, _ := topic.load()
@@ -61,14 +61,14 @@ func TestOnlyWhatChangedIsEncoded(t *testing.T) {
 // of it is told.
 func TestEveryFieldIsCompared(t *testing.T) {
 	t.Parallel()
-	var host model.LiveHost
-	checkFields(t, reflect.TypeFor[model.LiveHost](), func(field int) bool {
-		var other model.LiveHost
+	var host model.ExportHost
+	checkFields(t, reflect.TypeFor[model.ExportHost](), func(field int) bool {
+		var other model.ExportHost
 		fill(reflect.ValueOf(&other).Elem().Field(field))
 		return sameHost(host, other)
 	})
-	checkFields(t, reflect.TypeFor[model.LiveExport](), func(field int) bool {
-		var none, other model.LiveExport
+	checkFields(t, reflect.TypeFor[model.ExportState](), func(field int) bool {
+		var none, other model.ExportState
 		fill(reflect.ValueOf(&other).Elem().Field(field))
 		return sameExport(&none, &other)
 	})
@@ -106,29 +106,29 @@ func fill(v reflect.Value) {
 // and in one of five clusters that are relayed as they came.
 func BenchmarkPublish(b *testing.B) {
 	for _, count := range []int{100, 1000, 5000} {
-		states := [2]model.Live{
+		states := [2]model.ClusterState{
 			manyExports(count, func(int) bool { return true }),
 			manyExports(count, func(i int) bool { return i != count/2 }),
 		}
 		for i := range states[0].Exports {
 			states[1].Exports[i].Offer = states[0].Exports[i].Offer // decided once
 		}
-		b.Run(fmt.Sprintf("own/%d", count), func(b *testing.B) { publishing(b, states, map[string]Heard{}) })
+		b.Run(fmt.Sprintf("own/%d", count), func(b *testing.B) { publishing(b, states, map[string]RemoteState{}) })
 		b.Run(fmt.Sprintf("relay/%d", count), func(b *testing.B) {
-			view := map[string]Heard{}
+			view := map[string]RemoteState{}
 			for i := range 4 {
-				view[fmt.Sprint("c", i)] = Heard{Live: manyExports(count, func(int) bool { return true })}
+				view[fmt.Sprint("c", i)] = RemoteState{Live: manyExports(count, func(int) bool { return true })}
 			}
 			publishing(b, states, view)
 		})
 	}
 }
 
-func publishing(b *testing.B, states [2]model.Live, view map[string]Heard) {
+func publishing(b *testing.B, states [2]model.ClusterState, view map[string]RemoteState) {
 	topic := newTopic()
-	var sent *edition
+	var sent *version
 	for i := 0; b.Loop(); i++ {
-		view["b"] = Heard{Live: states[i%2]}
+		view["b"] = RemoteState{Live: states[i%2]}
 		if err := topic.publish(view); err != nil {
 			b.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func beNode(role []string) error {
 		s := NewServer(config)
 		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
 		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
-		if err := s.SetRelay(map[string]Heard{"b": {Live: model.Live{Cluster: "b"}}}); err != nil {
+		if err := s.SetRelay(map[string]RemoteState{"b": {Live: model.ClusterState{Cluster: "b"}}}); err != nil {
 			return err
 		}
 		return s.Run(ctx)

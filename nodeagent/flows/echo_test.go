@@ -56,15 +56,15 @@ func TestRenewAfterEcho(t *testing.T) {
 		t.Fatal("the rig carries nothing")
 	}
 	k := r.keeper()
-	k.SetOwn(Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	for before, own := range []bool{false, true, false, true} {
 		r.echo(port, !own)
 		r.moveA(own)
 		if own {
-			k.Carries("g2", remote)
+			k.LinkTakenOver("g2", remote)
 		} else {
-			k.Left("g2", remote)
+			k.LinkReleased("g2", remote)
 		}
 		if stats := r.a.work(k, time.Now()); stats.Renewed != uint64(before+1) {
 			t.Fatalf("own link %v: stats %+v, want %d flows renewed", own, stats, before+1)
@@ -100,15 +100,15 @@ func TestRenewLostPort(t *testing.T) {
 			}
 		}
 	})
-	lost := func(f Flow) bool { return f.kept() && f.Orig.From.Port() == port && f.otherPort() }
+	lost := func(f Flow) bool { return f.keepsSource() && f.Orig.From.Port() == port && f.otherPort() }
 	_, err := s.client.Write([]byte("again"))
 	r.must(err)
 	if !slices.ContainsFunc(r.a.flows(), lost) {
 		t.Fatalf("the flow kept its port: %+v", r.a.flows())
 	}
 	k := r.keeper()
-	k.SetOwn(Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
-	k.Left("g2", remote)
+	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	k.LinkReleased("g2", remote)
 	if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
 		t.Fatalf("stats %+v, want one flow renewed", stats)
 	}

@@ -78,10 +78,10 @@ type Flow struct {
 	zone uint16
 }
 
-// kept reports whether the flow leaves this node with the source address that it
+// keepsSource reports whether the flow leaves this node with the source address that it
 // came with. A gateway translates what it carries for others, a node does not. The
 // port may be another one: the kernel changes it where a second entry has the first.
-func (f *Flow) kept() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
+func (f *Flow) keepsSource() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
 
 // otherPort reports whether it leaves with another source port.
 func (f *Flow) otherPort() bool { return f.Reply.To.Port() != f.Orig.From.Port() }

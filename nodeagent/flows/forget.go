@@ -18,20 +18,20 @@ const (
 	ended       = 5 * time.Minute // without a packet, at a gateway that is not in use
 )
 
-// departure is a cluster whose traffic another gateway carries now.
-type departure struct {
+// purgeTask is a cluster whose traffic another gateway carries now.
+type purgeTask struct {
 	cluster  string
 	prefixes []netip.Prefix
 	at       time.Time
 	round    int
 }
 
-func (d *departure) due() time.Time { return nextRound(d.at, d.round, forgets[:], forgetLater) }
+func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, forgets[:], forgetLater) }
 
 // quiet is how long a flow must have been without a packet.
-func (d *departure) quiet(now time.Time) time.Duration { return min(now.Sub(d.at)-settle, ended) }
+func (d *purgeTask) quiet(now time.Time) time.Duration { return min(now.Sub(d.at)-settle, ended) }
 
-// forget deletes the entries by which this gateway translated the source of
+// purgeStale deletes the entries by which this gateway translated the source of
 // flows to clusters that others carry now, and that had no packet since. It
 // gives their number.
 //
@@ -45,12 +45,12 @@ func (d *departure) quiet(now time.Time) time.Duration { return min(now.Sub(d.at
 // All others stay. Flows that a node still sends this way had a packet. Flows
 // that came from the cluster hold the choice of a backend, which a deletion could
 // only change for the worse. Flows with their own source cannot take another's.
-func forget(ctx context.Context, now time.Time, left []*departure) (int, error) {
+func purgeStale(ctx context.Context, now time.Time, left []*purgeTask) (int, error) {
 	times, err := readTimeouts()
 	if err != nil {
 		return 0, err
 	}
-	byName, clusters := map[string]*departure{}, newLookup()
+	byName, clusters := map[string]*purgeTask{}, newLookup()
 	for _, d := range left {
 		byName[d.cluster] = d
 		clusters.add(d.cluster, d.prefixes)
@@ -71,7 +71,7 @@ func forget(ctx context.Context, now time.Time, left []*departure) (int, error) 
 // stale reports whether forget deletes a flow to a cluster.
 func stale(f *Flow, times timeouts, quiet time.Duration) bool {
 	idle, told := times.idle(f)
-	return !f.kept() && told && idle >= quiet
+	return !f.keepsSource() && told && idle >= quiet
 }
 
 func removeAll(ctx context.Context, flows []Flow) (n int, err error) {

@@ -33,7 +33,7 @@ func TestForget(t *testing.T) {
 			r.move("b")
 			k := r.keeper()
 			begin := time.Now()
-			k.Left("g2", remote)
+			k.LinkReleased("g2", remote)
 			living := r.openFrom("10.7.1.6:40000")
 			if !living.asks(quick) {
 				t.Fatal("no connection through gateway b")

@@ -18,9 +18,9 @@ const (
 	holdProtocol = 74
 )
 
-// hold drops what comes from the clusters of the turns for the pods. The function
+// blockIngress drops what comes from the clusters of the turns for the pods. The function
 // that it gives ends it; it may be called even after an error.
-func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
+func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err error) {
 	var rules []*netlink.Rule
 	free = func() {
 		for _, r := range rules {
@@ -28,7 +28,7 @@ func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 		}
 	}
 	for _, t := range turns {
-		if t.others {
+		if t.handedOverOnly {
 			continue
 		}
 		for _, from := range t.prefixes {
@@ -53,10 +53,10 @@ func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 	return free, nil
 }
 
-// Release removes the rules that an agent left that was killed while it held
+// RemoveStaleRules removes the rules that an agent left that was killed while it held
 // packets back, and gives them. It works in the network namespace of the thread
 // that it is called on.
-func Release() (removed []string, failed error) {
+func RemoveStaleRules() (removed []string, failed error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		rules, err := netlink.RuleList(family)
 		if err != nil {

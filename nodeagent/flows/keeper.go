@@ -23,14 +23,14 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Keeper keeps the flows of this node over moves of paths: it knocks for those
+// Syncer keeps the flows of this node over moves of paths: it knocks for those
 // that began here, and forgets what this node holds as a gateway out of use. All
 // methods may be called from any goroutine; none blocks but Run.
-type Keeper struct {
+type Syncer struct {
 	config Config
 	mu     sync.Mutex
-	plan   plan
-	own    Own
+	plan   schedule
+	own    LocalPods
 	stats  Stats
 	wake   bell.Bell
 }
@@ -46,47 +46,47 @@ type Stats struct {
 }
 
 // New makes a Keeper; Run makes it work.
-func New(config Config) *Keeper {
-	return &Keeper{config: config, plan: newPlan(), wake: bell.New()}
+func New(config Config) *Syncer {
+	return &Syncer{config: config, plan: newPlan(), wake: bell.New()}
 }
 
-// Moved says that the path of this node to a cluster leads over another node's
+// PathMoved says that the path of this node to a cluster leads over another node's
 // gateway than before; the routes have been changed already. Prefixes are all by
 // which this node reaches the cluster. Moves that come close together are one
 // round. A flow whose route does not lead over the link between nodes gets none.
-func (k *Keeper) Moved(cluster string, prefixes []netip.Prefix) {
+func (k *Syncer) PathMoved(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.moved(now, cluster, prefixes) })
 }
 
-// Left says that this node's own link carried a cluster's traffic and no longer
+// LinkReleased says that this node's own link carried a cluster's traffic and no longer
 // does; the routes have been changed already. To say it again changes nothing.
 // An agent that starts says for each cluster what holds.
-func (k *Keeper) Left(cluster string, prefixes []netip.Prefix) {
+func (k *Syncer) LinkReleased(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.gone(now, cluster, prefixes) })
 }
 
-// Carries says that this node's own link carries a cluster's traffic now, and
+// LinkTakenOver says that this node's own link carries a cluster's traffic now, and
 // that another gateway's did before.
-func (k *Keeper) Carries(cluster string, prefixes []netip.Prefix) {
+func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.come(now, cluster, prefixes) })
 }
 
-// Transits says that this gateway has an own link to a cluster (again), by which
+// LinkAvailable says that this gateway has an own link to a cluster (again), by which
 // goes what other nodes hand to it. Before, it handed that on to another gateway
 // with the source that it came with, and conntrack would go on so.
-func (k *Keeper) Transits(cluster string, prefixes []netip.Prefix) {
+func (k *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.transits(now, cluster, prefixes) })
 }
 
 // SetOwn says which pods run on this node, when it is a gateway.
-func (k *Keeper) SetOwn(own Own) {
+func (k *Syncer) SetOwn(own LocalPods) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.own = own
 }
 
-// Gone says that a cluster left the clusterset.
-func (k *Keeper) Gone(cluster string) {
+// ClusterRemoved says that a cluster left the clusterset.
+func (k *Syncer) ClusterRemoved(cluster string) {
 	k.change(func(time.Time) {
 		delete(k.plan.moves, cluster)
 		delete(k.plan.left, cluster)
@@ -95,7 +95,7 @@ func (k *Keeper) Gone(cluster string) {
 	})
 }
 
-func (k *Keeper) change(do func(now time.Time)) {
+func (k *Syncer) change(do func(now time.Time)) {
 	k.mu.Lock()
 	do(time.Now())
 	k.mu.Unlock()
@@ -103,7 +103,7 @@ func (k *Keeper) change(do func(now time.Time)) {
 }
 
 // Stats gives the counters.
-func (k *Keeper) Stats() Stats {
+func (k *Syncer) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stats
@@ -113,12 +113,12 @@ func (k *Keeper) Stats() Stats {
 // network namespace of the thread that it was called on, which it keeps and gives a
 // lower priority where processors are short: to read conntrack takes some 15 ms of
 // one, without a pause, and those that carry packets and probe links go first.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Syncer) Run(ctx context.Context) error {
 	runtime.LockOSThread() // for good: the thread ends with its priority
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), keeperNice); err != nil {
 		k.config.Log.Warn("priority of the keeper of flows not lowered", "err", err)
 	}
-	if _, err := Release(); err != nil {
+	if _, err := RemoveStaleRules(); err != nil {
 		k.config.Log.Warn("rules of an earlier run are left", "err", err)
 	}
 	k.wake.Loop(ctx, func() time.Duration {
@@ -133,27 +133,27 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) work(ctx context.Context, now time.Time) {
+func (k *Syncer) work(ctx context.Context, now time.Time) {
 	k.mu.Lock()
 	moves, left := k.plan.take(now)
 	turns, own := k.plan.takeTurns(now), k.own
 	k.mu.Unlock()
 	if len(turns) > 0 {
-		k.renew(ctx, turns, own)
+		k.rebuild(ctx, turns, own)
 	}
 	if len(moves) > 0 {
-		k.knock(ctx, now, moves)
+		k.refresh(ctx, now, moves)
 	}
 	if len(left) > 0 {
-		k.forget(ctx, now, left)
+		k.purge(ctx, now, left)
 	}
 }
 
-func (k *Keeper) knock(ctx context.Context, now time.Time, moves []*move) {
-	out, err := knock(ctx, k.config.Device, now, moves)
+func (k *Syncer) refresh(ctx context.Context, now time.Time, moves []*pathMove) {
+	out, err := refresh(ctx, k.config.Device, now, moves)
 	end := time.Now()
 	k.mu.Lock()
-	k.plan.done(end, moves, out.quiet, err)
+	k.plan.finishMoves(end, moves, out.idleFlows, err)
 	k.stats.Rounds++
 	k.stats.Sent += uint64(out.sent)
 	k.stats.Failed += uint64(out.failed)
@@ -171,8 +171,8 @@ func (k *Keeper) knock(ctx context.Context, now time.Time, moves []*move) {
 	}
 }
 
-func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
-	n, err := forget(ctx, now, left)
+func (k *Syncer) purge(ctx context.Context, now time.Time, left []*purgeTask) {
+	n, err := purgeStale(ctx, now, left)
 	k.mu.Lock()
 	k.stats.Forgotten += uint64(n)
 	k.mu.Unlock()
@@ -184,8 +184,8 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 	}
 }
 
-func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
-	n, err := renew(ctx, turns, own)
+func (k *Syncer) rebuild(ctx context.Context, turns []*linkChange, own LocalPods) {
+	n, err := rebuildEntries(ctx, turns, own)
 	k.mu.Lock()
 	k.plan.turned(turns, n > 0)
 	k.stats.Renewed += uint64(n)

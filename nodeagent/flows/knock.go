@@ -12,11 +12,11 @@ import (
 // outcome is what a round did.
 type outcome struct {
 	sent, failed, left int
-	quiet              map[string]int // flows without a packet since the move, by cluster
+	idleFlows          map[string]int // flows without a packet since the move, by cluster
 }
 
-// knock does one round.
-func knock(ctx context.Context, device string, now time.Time, moves []*move) (outcome, error) {
+// refresh does one round.
+func refresh(ctx context.Context, device string, now time.Time, moves []*pathMove) (outcome, error) {
 	flows, out, err := find(ctx, now, moves)
 	if err != nil || len(flows) == 0 {
 		return out, err
@@ -49,13 +49,13 @@ func knock(ctx context.Context, device string, now time.Time, moves []*move) (ou
 }
 
 // find reads conntrack and gives the flows to knock for, the most important first.
-func find(ctx context.Context, now time.Time, moves []*move) ([]Flow, outcome, error) {
-	out := outcome{quiet: map[string]int{}}
+func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcome, error) {
+	out := outcome{idleFlows: map[string]int{}}
 	times, err := readTimeouts()
 	if err != nil {
 		return nil, out, err
 	}
-	byName, clusters := map[string]*move{}, newLookup()
+	byName, clusters := map[string]*pathMove{}, newLookup()
 	for _, m := range moves {
 		byName[m.cluster] = m
 		clusters.add(m.cluster, m.prefixes)
@@ -65,15 +65,15 @@ func find(ctx context.Context, now time.Time, moves []*move) ([]Flow, outcome, e
 		name, ok := clusters.find(f.Reply.From.Addr())
 		// What this node translates itself, or was handed by another one, is carried by
 		// it as the gateway.
-		if !ok || !f.kept() || f.Mark != 0 || !f.mayPush() {
+		if !ok || !f.keepsSource() || f.Mark != 0 || !f.mayPush() {
 			return
 		}
 		m := byName[name]
 		idle, told := times.idle(f)
-		if !m.wants(now, idle, told) {
+		if !m.needsRefresh(now, idle, told) {
 			return
 		}
-		out.quiet[name]++
+		out.idleFlows[name]++
 		rank := rank(f)
 		ranks[rank] = append(ranks[rank], *f)
 	})

@@ -25,7 +25,7 @@ func TestKnock(t *testing.T) {
 			}
 			before := r.node.flows()
 			k := r.keeper()
-			k.Moved("g2", remote)
+			k.PathMoved("g2", remote)
 			if stats := r.node.work(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
 				t.Fatalf("stats %+v, want one knock", stats)
 			}

@@ -20,11 +20,11 @@ const (
 	sizeUDP  = 8
 )
 
-// build makes the knock: a TCP ACK without data, or an empty UDP datagram. Its
+// buildRefresh makes the knock: a TCP ACK without data, or an empty UDP datagram. Its
 // sequence number is zero and so, but for one chance in four billion, outside
 // the window of both ends: the ICMP time exceeded that may come back with it
 // names no byte that the client sent, and its TCP ignores it (RFC 5927, 4.1).
-func build(protocol uint8, t Tuple, ttl uint8) []byte {
+func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 	size := sizeTCP
 	if protocol == unix.IPPROTO_UDP {
 		size = sizeUDP

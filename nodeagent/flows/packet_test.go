@@ -20,7 +20,7 @@ func TestBuild(t *testing.T) {
 		for name, protocol := range map[string]uint8{"TCP": unix.IPPROTO_TCP, "UDP": unix.IPPROTO_UDP} {
 			t.Run(family+" "+name, func(t *testing.T) {
 				t.Parallel()
-				packet := build(protocol, tuple, hops)
+				packet := buildRefresh(protocol, tuple, hops)
 				segment := head(t, packet, protocol, tuple)
 				if sum := checksum(pseudo(protocol, tuple, len(segment)), segment); sum != 0 {
 					t.Errorf("checksum of the segment leaves %#x", sum)
@@ -73,7 +73,7 @@ func TestChecksumUDP(t *testing.T) {
 	t.Parallel()
 	to := netip.MustParseAddrPort("242.2.0.32:80")
 	for port := range 1 << 16 {
-		packet := build(unix.IPPROTO_UDP, Tuple{netip.AddrPortFrom(netip.MustParseAddr("10.7.1.5"), uint16(port)), to}, hops)
+		packet := buildRefresh(unix.IPPROTO_UDP, Tuple{netip.AddrPortFrom(netip.MustParseAddr("10.7.1.5"), uint16(port)), to}, hops)
 		if binary.BigEndian.Uint16(packet[sizeIPv4+6:]) == 0 {
 			t.Fatalf("port %d: no checksum", port)
 		}

@@ -23,8 +23,8 @@ const settle = 2 * time.Second
 // the former way just then, or a route was written late.
 var looks = [...]time.Duration{0, time.Second, 5 * time.Second}
 
-// move is a cluster whose path moved.
-type move struct {
+// pathMove is a cluster whose path moved.
+type pathMove struct {
 	cluster  string
 	prefixes []netip.Prefix
 	at       time.Time
@@ -32,7 +32,7 @@ type move struct {
 }
 
 // due is when its next round is.
-func (m *move) due() time.Time { return nextRound(m.at, m.round, rounds[:], later) }
+func (m *pathMove) due() time.Time { return nextRound(m.at, m.round, rounds[:], later) }
 
 // nextRound is when a round is of what began at a time: the first ones as listed, and then
 // each so much later than the one before.
@@ -41,52 +41,52 @@ func nextRound(begin time.Time, round int, first []time.Duration, later time.Dur
 	return begin.Add(first[min(round, last)] + time.Duration(max(round-last, 0))*later)
 }
 
-// wants reports whether a flow to the cluster needs a knock in this round: any
+// needsRefresh reports whether a flow to the cluster needs a knock in this round: any
 // in the first, later only one that had no packet since the move. A flow that
 // had one, in whatever direction, is known to the new gateway.
-func (m *move) wants(now time.Time, idle time.Duration, told bool) bool {
+func (m *pathMove) needsRefresh(now time.Time, idle time.Duration, told bool) bool {
 	return m.round == 0 || !told || idle >= now.Sub(m.at)-settle
 }
 
-// plan holds the moves that may still need knocks, and what is to be forgotten.
-type plan struct {
-	moves map[string]*move
-	left  map[string]*departure
-	turns map[string]*turn
+// schedule holds the moves that may still need knocks, and what is to be forgotten.
+type schedule struct {
+	moves map[string]*pathMove
+	left  map[string]*purgeTask
+	turns map[string]*linkChange
 }
 
-func newPlan() plan {
-	return plan{moves: map[string]*move{}, left: map[string]*departure{}, turns: map[string]*turn{}}
+func newPlan() schedule {
+	return schedule{moves: map[string]*pathMove{}, left: map[string]*purgeTask{}, turns: map[string]*linkChange{}}
 }
 
 // moved starts the rounds of a cluster again.
-func (p plan) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
-	p.moves[cluster] = &move{cluster: cluster, prefixes: prefixes, at: now}
+func (p schedule) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
+	p.moves[cluster] = &pathMove{cluster: cluster, prefixes: prefixes, at: now}
 }
 
 // gone notes that this gateway carries a cluster's traffic no more.
-func (p plan) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
+func (p schedule) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if p.left[cluster] == nil {
-		p.left[cluster] = &departure{cluster: cluster, prefixes: prefixes, at: now}
-		p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, at: now}
+		p.left[cluster] = &purgeTask{cluster: cluster, prefixes: prefixes, at: now}
+		p.turns[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, at: now}
 	}
 }
 
 // come notes that it carries the traffic now.
-func (p plan) come(now time.Time, cluster string, prefixes []netip.Prefix) {
+func (p schedule) come(now time.Time, cluster string, prefixes []netip.Prefix) {
 	delete(p.left, cluster)
-	p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, own: true, at: now}
+	p.turns[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, at: now}
 }
 
 // transits notes that this gateway's own link is there for what others hand to it.
-func (p plan) transits(now time.Time, cluster string, prefixes []netip.Prefix) {
-	if t := p.turns[cluster]; t == nil || !t.own || !t.fresh() {
-		p.turns[cluster+" transit"] = &turn{cluster: cluster, prefixes: prefixes, own: true, others: true, at: now}
+func (p schedule) transits(now time.Time, cluster string, prefixes []netip.Prefix) {
+	if t := p.turns[cluster]; t == nil || !t.nowOwn || !t.isFirst() {
+		p.turns[cluster+" transit"] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, handedOverOnly: true, at: now}
 	}
 }
 
 // next is when there is something to do; false when nothing is left.
-func (p plan) next() (at time.Time, ok bool) {
+func (p schedule) next() (at time.Time, ok bool) {
 	earlier := func(due time.Time) {
 		if !ok || due.Before(at) {
 			at, ok = due, true
@@ -105,7 +105,7 @@ func (p plan) next() (at time.Time, ok bool) {
 }
 
 // take gives the moves whose round is due, and the departures to forget now.
-func (p plan) take(now time.Time) (moves []*move, left []*departure) {
+func (p schedule) take(now time.Time) (moves []*pathMove, left []*purgeTask) {
 	for _, m := range p.moves {
 		if !m.due().After(now) {
 			moves = append(moves, m)
@@ -121,7 +121,7 @@ func (p plan) take(now time.Time) (moves []*move, left []*departure) {
 }
 
 // takeTurns gives the turns whose flows are to be looked at.
-func (p plan) takeTurns(now time.Time) (due []*turn) {
+func (p schedule) takeTurns(now time.Time) (due []*linkChange) {
 	for _, t := range p.turns {
 		if !t.due().After(now) {
 			due = append(due, t)
@@ -132,12 +132,12 @@ func (p plan) takeTurns(now time.Time) (due []*turn) {
 
 // turned counts a pass over the flows of turns. After one that found something they
 // are looked at again at once. A turn that was followed by another one is over.
-func (p plan) turned(taken []*turn, found bool) {
+func (p schedule) turned(taken []*linkChange, found bool) {
 	for name, t := range p.turns {
 		if !slices.Contains(taken, t) {
 			continue
 		}
-		if t.passes++; found && t.passes < mostPasses && !t.others {
+		if t.passes++; found && t.passes < mostPasses && !t.handedOverOnly {
 			continue
 		}
 		t.passes = 0
@@ -147,10 +147,10 @@ func (p plan) turned(taken []*turn, found bool) {
 	}
 }
 
-// done counts a round, and ends those moves for which no flow was quiet: what is
+// finishMoves counts a round, and ends those moves for which no flow was quiet: what is
 // not quiet needs no knock any more, and what begins later begins at the new
 // gateway. A move that was begun again meanwhile is left alone.
-func (p plan) done(now time.Time, taken []*move, quiet map[string]int, err error) {
+func (p schedule) finishMoves(now time.Time, taken []*pathMove, quiet map[string]int, err error) {
 	for _, m := range taken {
 		if p.moves[m.cluster] != m {
 			continue

@@ -9,7 +9,7 @@ import (
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // at steps a plan to its next due time and gives it as an offset from begin.
-func at(t *testing.T, p plan) time.Duration {
+func at(t *testing.T, p schedule) time.Duration {
 	t.Helper()
 	due, ok := p.next()
 	if !ok {
@@ -35,13 +35,13 @@ func TestRounds(t *testing.T) {
 		if len(moves) != 1 {
 			t.Fatalf("%d moves due at %s", len(moves), due)
 		}
-		p.done(now, moves, map[string]int{"g2": 1}, nil)
+		p.finishMoves(now, moves, map[string]int{"g2": 1}, nil)
 	}
 	moves, _ := p.take(begin.Add(at(t, p)))
-	p.done(begin.Add(last), moves, nil, errors.New("no memory"))
+	p.finishMoves(begin.Add(last), moves, nil, errors.New("no memory"))
 	at(t, p) // a round that failed is not the last
 	moves, _ = p.take(begin.Add(24 * time.Hour))
-	p.done(begin.Add(24*time.Hour), moves, nil, nil)
+	p.finishMoves(begin.Add(24*time.Hour), moves, nil, nil)
 	if due, ok := p.next(); ok {
 		t.Errorf("a round at %s though nothing is quiet", due)
 	}
@@ -53,7 +53,7 @@ func TestFirstRoundStays(t *testing.T) {
 	p := newPlan()
 	p.moved(begin, "g2", remote)
 	moves, _ := p.take(begin)
-	p.done(begin, moves, nil, nil)
+	p.finishMoves(begin, moves, nil, nil)
 	if due := at(t, p); due != time.Second {
 		t.Errorf("second round at %s", due)
 	}
@@ -65,7 +65,7 @@ func TestMovedAgain(t *testing.T) {
 	p.moved(begin, "g2", remote)
 	moves, _ := p.take(begin)
 	p.moved(begin.Add(time.Second), "g2", remote)
-	p.done(begin.Add(2*time.Second), moves, nil, nil)
+	p.finishMoves(begin.Add(2*time.Second), moves, nil, nil)
 	if due := at(t, p); due != time.Second {
 		t.Errorf("the move during a round is due at %s, want its own time", due)
 	}
@@ -73,18 +73,18 @@ func TestMovedAgain(t *testing.T) {
 
 func TestWants(t *testing.T) {
 	t.Parallel()
-	m := &move{at: begin, round: 0}
+	m := &pathMove{at: begin, round: 0}
 	now := begin.Add(25 * time.Second)
-	if !m.wants(now, 0, true) {
+	if !m.needsRefresh(now, 0, true) {
 		t.Error("the first round leaves out a busy flow")
 	}
 	m.round = 3
 	for idle, want := range map[time.Duration]bool{0: false, 20 * time.Second: false, 24 * time.Second: true, time.Hour: true} {
-		if got := m.wants(now, idle, true); got != want {
+		if got := m.needsRefresh(now, idle, true); got != want {
 			t.Errorf("25 s after the move a flow without a packet for %s: %v", idle, got)
 		}
 	}
-	if !m.wants(now, 0, false) {
+	if !m.needsRefresh(now, 0, false) {
 		t.Error("a flow of unknown age is left out")
 	}
 }
@@ -125,7 +125,7 @@ func TestDepartures(t *testing.T) {
 }
 
 // takeTurn takes a turn at each of the times at which its flows are looked at.
-func takeTurn(t *testing.T, p plan, begin time.Time, own bool) {
+func takeTurn(t *testing.T, p schedule, begin time.Time, own bool) {
 	t.Helper()
 	for look, after := range looks {
 		if turns := p.takeTurns(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
@@ -133,7 +133,7 @@ func takeTurn(t *testing.T, p plan, begin time.Time, own bool) {
 		}
 		for pass := range mostPasses {
 			turns := p.takeTurns(begin.Add(after))
-			if len(turns) != 1 || turns[0].own != own || turns[0].look != look || turns[0].fresh() != (look+pass == 0) {
+			if len(turns) != 1 || turns[0].nowOwn != own || turns[0].look != look || turns[0].isFirst() != (look+pass == 0) {
 				t.Fatalf("look %d, pass %d: turns %v", look, pass, turns)
 			}
 			p.turned(turns, true)
@@ -152,19 +152,19 @@ func TestTurnAgain(t *testing.T) {
 	p.turned(p.takeTurns(begin), false)
 	p.transits(begin, "g2", remote)
 	others := p.takeTurns(begin)
-	if len(others) != 1 || !others[0].others {
+	if len(others) != 1 || !others[0].handedOverOnly {
 		t.Errorf("what others hand over waits for the next look: %v", others)
 	}
 	p.gone(begin.Add(time.Second/2), "g2", remote)
 	late := begin.Add(time.Second / 2)
 	p.turned(others, true)
 	turns := p.takeTurns(late)
-	if len(turns) != 1 || turns[0].own || !turns[0].fresh() {
+	if len(turns) != 1 || turns[0].nowOwn || !turns[0].isFirst() {
 		t.Errorf("turns %v, want the new one", turns)
 	}
 	p.come(late, "g2", remote)
 	p.turned(turns, true)
-	if again := p.takeTurns(late); len(again) != 1 || !again[0].own || !again[0].fresh() {
+	if again := p.takeTurns(late); len(again) != 1 || !again[0].nowOwn || !again[0].isFirst() {
 		t.Errorf("turns %v, want the newest", again)
 	}
 }

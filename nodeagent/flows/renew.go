@@ -10,39 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own says what a gateway must know of the pods on its own node.
-type Own struct {
+// LocalPods says what a gateway must know of the pods on its own node.
+type LocalPods struct {
 	// Pods are the prefixes (or single addresses) of the pods on this node, and where that
 	// is not known of all pods of the cluster: flows that another node handed over say so.
 	// Flows of pods that are not named are still known when a service address was
 	// translated here.
 	Pods []netip.Prefix
-	// Kept are sources that enter a tunnel as they are (flat clusters).
-	Kept []netip.Prefix
+	// KeepSource are sources that enter a tunnel as they are (flat clusters).
+	KeepSource []netip.Prefix
 }
 
-// turn is a cluster for which this gateway's own link began to carry, or ended.
-type turn struct {
+// linkChange is a cluster for which this gateway's own link began to carry, or ended.
+type linkChange struct {
 	cluster  string
 	prefixes []netip.Prefix
-	own      bool
-	// others is true when only what other nodes hand to this gateway turned.
-	others bool
-	at     time.Time
-	look   int // how often its flows were looked at
-	passes int // of this look
+	nowOwn   bool
+	// handedOverOnly is true when only what other nodes hand to this gateway turned.
+	handedOverOnly bool
+	at             time.Time
+	look           int // how often its flows were looked at
+	passes         int // of this look
 }
 
 // due is when its flows are looked at next.
-func (t *turn) due() time.Time { return t.at.Add(looks[t.look]) }
+func (t *linkChange) due() time.Time { return t.at.Add(looks[t.look]) }
 
-// fresh reports whether nothing was begun anew for it yet.
-func (t *turn) fresh() bool { return t.look == 0 && t.passes == 0 }
+// isFirst reports whether nothing was begun anew for it yet.
+func (t *linkChange) isFirst() bool { return t.look == 0 && t.passes == 0 }
 
 // mostPasses bounds how often one look reads conntrack: until a pass finds nothing.
 const mostPasses = 3
 
-// renew is for the pods on a gateway's own node. Their flows have one entry for
+// rebuildEntries is for the pods on a gateway's own node. Their flows have one entry for
 // what every node translates and for what a gateway translates, and the kernel
 // decides both with the first packet. When the path changes between this
 // gateway's own link and another gateway, the entry still says the old thing.
@@ -72,12 +72,12 @@ const mostPasses = 3
 //
 // It makes one pass, and gives the number of flows that were begun anew. Turns that
 // others followed meanwhile are not carried on with (plan.turned).
-func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
-	found, err := findWrong(ctx, turns, own)
+func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (int, error) {
+	found, err := findStale(ctx, turns, own)
 	if err != nil {
 		return 0, err
 	}
-	if _, err = removeAll(ctx, found.halves); err != nil || len(found.wrong) == 0 {
+	if _, err = removeAll(ctx, found.halfOpen); err != nil || len(found.stale) == 0 {
 		return 0, err // an echo alone takes nothing from a flow that has what it needs
 	}
 	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -90,20 +90,20 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 	}
 	out := raw{v4, v6}
 	defer out.close()
-	free, err := hold(turns, own.Pods)
+	free, err := blockIngress(turns, own.Pods)
 	defer free()
 	if err != nil {
 		return 0, err
 	}
-	if _, err = removeAll(ctx, found.echoes); err != nil {
+	if _, err = removeAll(ctx, found.crossed); err != nil {
 		return 0, err
 	}
 	n := 0
-	for i := range found.wrong {
+	for i := range found.stale {
 		if ctx.Err() != nil {
 			return n, ctx.Err()
 		}
-		w := &found.wrong[i]
+		w := &found.stale[i]
 		failed := remove(&w.Flow)
 		if failed == nil && w.local && w.mayPush() {
 			failed = out.send(&w.Flow, w.ttl)
@@ -133,7 +133,7 @@ func (r *raw) send(f *Flow, ttl uint8) error {
 	if f.Orig.To.Addr().Is6() {
 		fd, to = r.v6, &unix.SockaddrInet6{Addr: f.Orig.To.Addr().As16()}
 	}
-	if err := unix.Sendto(fd, build(f.Protocol, f.Orig, ttl), 0, to); err != nil {
+	if err := unix.Sendto(fd, buildRefresh(f.Protocol, f.Orig, ttl), 0, to); err != nil {
 		return fmt.Errorf("knock for %s -> %s: %w", f.Orig.From, f.Orig.To, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func (r *rig) moveA(own bool) {
 // gateway's, or to it; the pod only listens.
 func TestRenew(t *testing.T) {
 	t.Parallel()
-	own := Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}}
+	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}}
 	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
 		for _, network := range []string{"tcp4", "udp4", "tcp6"} {
 			t.Run(name+" "+network, func(t *testing.T) {
@@ -73,9 +73,9 @@ func TestRenew(t *testing.T) {
 				k := r.keeper()
 				k.SetOwn(own)
 				if first {
-					k.Left("g2", remote)
+					k.LinkReleased("g2", remote)
 				} else {
-					k.Carries("g2", remote)
+					k.LinkTakenOver("g2", remote)
 				}
 				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
 					t.Fatalf("stats %+v, want one flow renewed", stats)
@@ -131,7 +131,7 @@ func (r *rig) backend() *talk {
 // TestRenewBackend turns the path of a connection to a backend on a gateway.
 func TestRenewBackend(t *testing.T) {
 	t.Parallel()
-	own := Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
+	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
 	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
 		for _, renews := range []bool{true, false} {
 			for _, speaker := range []string{"client", "server"} {
@@ -152,9 +152,9 @@ func TestRenewBackend(t *testing.T) {
 						keeper := r.keeper()
 						keeper.SetOwn(own)
 						if first {
-							keeper.Left("g2", remote)
+							keeper.LinkReleased("g2", remote)
 						} else {
-							keeper.Carries("g2", remote)
+							keeper.LinkTakenOver("g2", remote)
 						}
 						if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
 							t.Fatalf("stats %+v, want one flow renewed", stats)
@@ -196,7 +196,7 @@ func TestHold(t *testing.T) {
 	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
 	s.IP("rule add priority 7298 from 10.1.0.0/16 lookup main")
 	s.Inside(func() {
-		_, err := hold([]*turn{{cluster: "g2", prefixes: remote}}, pods)
+		_, err := blockIngress([]*linkChange{{cluster: "g2", prefixes: remote}}, pods)
 		if err != nil {
 			t.Error(err)
 		}
@@ -207,7 +207,7 @@ func TestHold(t *testing.T) {
 		}
 	}
 	s.Inside(func() {
-		removed, err := Release()
+		removed, err := RemoveStaleRules()
 		if want := "7298 from 242.2.0.0/16 to 10.7.1.0/24"; err != nil || !slices.Contains(removed, want) || len(removed) != 2 {
 			t.Errorf("removed %q and %v, want %s and the same of IPv6", removed, err, want)
 		}
@@ -242,16 +242,16 @@ func TestWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if _, got := (&turn{own: tt.own}).wrong(tt.flow, tt.local, tt.keeps); got != tt.want {
+			if _, got := (&linkChange{nowOwn: tt.own}).checkStale(tt.flow, tt.local, tt.keeps); got != tt.want {
 				t.Errorf("wrong %v, want %v", got, tt.want)
 			}
 		})
 	}
-	others := &turn{own: true, others: true}
-	if _, wrong := others.wrong(kept, true, false); wrong {
+	others := &linkChange{nowOwn: true, handedOverOnly: true}
+	if _, wrong := others.checkStale(kept, true, false); wrong {
 		t.Error("a turn of others takes a pod of this node")
 	}
-	if _, wrong := others.wrong(kept, false, false); !wrong {
+	if _, wrong := others.checkStale(kept, false, false); !wrong {
 		t.Error("a turn of others leaves another node's pod")
 	}
 }
@@ -277,8 +277,8 @@ func TestTransits(t *testing.T) {
 		t.Fatal("goes on by itself")
 	}
 	keeper := r.keeper()
-	keeper.SetOwn(Own{})
-	keeper.Transits("g2", remote)
+	keeper.SetOwn(LocalPods{})
+	keeper.LinkAvailable("g2", remote)
 	if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
 		t.Fatalf("stats %+v, want one flow renewed", stats)
 	}
@@ -291,9 +291,9 @@ func TestTransits(t *testing.T) {
 // handed it to, and had the pod's own address already: they made an entry without a translation.
 func TestTransitsAnswers(t *testing.T) {
 	t.Parallel()
-	for name, turn := range map[string]func(*Keeper){
-		"transit": func(k *Keeper) { k.Transits("g2", remote) },
-		"carries": func(k *Keeper) { k.Carries("g2", remote) },
+	for name, turn := range map[string]func(*Syncer){
+		"transit": func(k *Syncer) { k.LinkAvailable("g2", remote) },
+		"carries": func(k *Syncer) { k.LinkTakenOver("g2", remote) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +317,7 @@ func TestTransitsAnswers(t *testing.T) {
 				t.Fatal("goes on by itself")
 			}
 			keeper := r.keeper()
-			keeper.SetOwn(Own{})
+			keeper.SetOwn(LocalPods{})
 			turn(keeper)
 			if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
 				t.Fatalf("stats %+v, want one flow renewed", stats)
@@ -368,7 +368,7 @@ func TestHalfOpen(t *testing.T) {
 		t.Fatal("goes on by itself")
 	}
 	keeper := r.keeper()
-	keeper.Carries("g2", remote)
+	keeper.LinkTakenOver("g2", remote)
 	r.a.work(keeper, time.Now())
 	if !k.hears() {
 		t.Error("the connection does not go on")

@@ -280,7 +280,7 @@ func (s *session) told(text string) bool {
 }
 
 // keeper gives one that works in a namespace.
-func (r *rig) keeper() *Keeper {
+func (r *rig) keeper() *Syncer {
 	return New(Config{Device: "hw-vx0", Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -296,7 +296,7 @@ func (s *space) flows() (out []Flow) {
 }
 
 // work lets a keeper work once, at a time.
-func (s *space) work(k *Keeper, now time.Time) Stats {
+func (s *space) work(k *Syncer, now time.Time) Stats {
 	s.t.Helper()
 	s.Inside(func() { k.work(s.t.Context(), now) })
 	return k.Stats()

@@ -67,7 +67,7 @@ func (s *sender) send(f *Flow) error {
 	}
 	to := &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: s.index, Halen: 6}
 	copy(to.Addr[:], mac)
-	if err := unix.Sendto(s.fd, build(f.Protocol, out, hops), 0, to); err != nil {
+	if err := unix.Sendto(s.fd, buildRefresh(f.Protocol, out, hops), 0, to); err != nil {
 		return fmt.Errorf("send on %s: %w", s.device, err)
 	}
 	return nil

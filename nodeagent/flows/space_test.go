@@ -43,7 +43,7 @@ func tunnel(a *space, nameA string, b *space, nameB string) {
 }
 
 // run starts a keeper in the namespace. It ends with the test.
-func (s *space) run(ctx context.Context, k *Keeper) {
+func (s *space) run(ctx context.Context, k *Syncer) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

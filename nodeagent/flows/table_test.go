@@ -85,7 +85,7 @@ func TestMany(t *testing.T) {
 		t.Fatalf("the node has %d entries, want %d", n, all)
 	}
 	k := r.keeper()
-	k.Moved("g2", remote)
+	k.PathMoved("g2", remote)
 	begin := time.Now()
 	stats := r.node.work(k, begin)
 	t.Logf("%d knocks took %s", stats.Sent, time.Since(begin))
@@ -112,7 +112,7 @@ func TestElsewhere(t *testing.T) {
 	for _, route := range []string{"route replace 242.2.0.0/16 dev pod0", "route replace blackhole 242.2.0.0/16"} {
 		r.node.IP("route del 242.2.0.0/16", route)
 		k := r.keeper()
-		k.Moved("g2", remote)
+		k.PathMoved("g2", remote)
 		if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 || stats.Rounds != 1 {
 			t.Errorf("%s: stats %+v, want a round without a knock", route, stats)
 		}
@@ -127,7 +127,7 @@ func TestRun(t *testing.T) {
 	r.move("b")
 	k := r.keeper()
 	r.node.run(context.Background(), k)
-	k.Moved("g2", remote)
+	k.PathMoved("g2", remote)
 	s.push("through b")
 	if !s.hears("through b", quick) {
 		t.Error("nobody knocked")
@@ -141,7 +141,7 @@ func BenchmarkList(b *testing.B) {
 	if n := s.count(); n < 100_000 {
 		b.Fatalf("only %d entries", n)
 	}
-	moves := []*move{{cluster: "g2", prefixes: remote}}
+	moves := []*pathMove{{cluster: "g2", prefixes: remote}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Inside(func() {
@@ -165,7 +165,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if got, ok := parse(raw); ok {
-			build(got.Protocol, Tuple{got.Reply.To, got.Reply.From}, hops)
+			buildRefresh(got.Protocol, Tuple{got.Reply.To, got.Reply.From}, hops)
 			got.name()
 		}
 	})

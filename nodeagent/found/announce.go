@@ -14,35 +14,35 @@ import (
 // mostSeen is how many of the places count where others see one gateway.
 const mostSeen = 2
 
-// Seen is from where this node receives what gateways of other clusters send, by
+// ObservedAddrs is from where this node receives what gateways of other clusters send, by
 // cluster/gateway.
-type Seen map[string]netip.AddrPort
+type ObservedAddrs map[string]netip.AddrPort
 
-// Announce gives what a cluster tells others of places: where its own gateways are reached,
+// BuildAdvert gives what a cluster tells others of places: where its own gateways are reached,
 // as far as that is found, and from where this node receives what those of others send, if
 // they want to know; nil = nothing. resolved are the addresses of names (model.Local), and
 // live is what others say, by cluster.
-func Announce(f *fabric.Fabric, own string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.Live, seen Seen) *model.Places {
+func BuildAdvert(f *fabric.Fabric, own string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState, seen ObservedAddrs) *model.EndpointAdvert {
 	c := f.Cluster(own)
 	if c == nil {
 		return nil
 	}
-	out := &model.Places{}
+	out := &model.EndpointAdvert{}
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
-		var all []model.Found
+		var all []model.DiscoveredEndpoint
 		for _, source := range g.Endpoints {
 			for _, a := range placesOf(c, g, source, facts, resolved, live) {
 				if len(all) < mostFound {
-					all = append(all, model.Found{Source: source, Addr: a.Addr(), Port: int(a.Port())})
+					all = append(all, model.DiscoveredEndpoint{Source: source, Addr: a.Addr(), Port: int(a.Port())})
 				}
 			}
 		}
 		if len(all) > 0 {
-			if out.Found == nil {
-				out.Found = map[string][]model.Found{}
+			if out.Discovered == nil {
+				out.Discovered = map[string][]model.DiscoveredEndpoint{}
 			}
-			out.Found[g.Name] = all
+			out.Discovered[g.Name] = all
 		}
 	}
 	for name, at := range seen {
@@ -51,27 +51,27 @@ func Announce(f *fabric.Fabric, own string, facts model.Facts, resolved map[stri
 		if other == nil || cluster == own {
 			continue
 		}
-		if g := other.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceSeen) {
-			if out.Seen == nil {
-				out.Seen = map[string]netip.AddrPort{}
+		if g := other.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceObserved) {
+			if out.Observed == nil {
+				out.Observed = map[string]netip.AddrPort{}
 			}
-			out.Seen[name] = at
+			out.Observed[name] = at
 		}
 	}
-	if out.Found == nil && out.Seen == nil {
+	if out.Discovered == nil && out.Observed == nil {
 		return nil
 	}
 	return out
 }
 
 // placesOf gives where a gateway of this cluster is by a source. Port 0 is its own.
-func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.Live) []netip.AddrPort {
-	if source == fabric.SourceSeen {
-		return seenAt(c.Name+"/"+g.Name, live)
+func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState) []netip.AddrPort {
+	if source == fabric.SourceObserved {
+		return mostObserved(c.Name+"/"+g.Name, live)
 	}
 	service := facts.GatewayService(g)
 	if source == fabric.SourceLoadBalancer && service != nil {
-		return at(service.Balanced(resolved), 0)
+		return at(service.LoadBalancerAddrs(resolved), 0)
 	}
 	i := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
 	if i < 0 {
@@ -100,16 +100,16 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 	return nil
 }
 
-// Names gives the names among the load balancers of a cluster's gateways, in lower case, to
+// LoadBalancerNames gives the names among the load balancers of a cluster's gateways, in lower case, to
 // be looked up.
-func Names(own *fabric.Cluster, facts model.Facts) []string {
+func LoadBalancerNames(own *fabric.Cluster, facts model.Facts) []string {
 	var out []string
 	for i := range own.Gateways {
 		s := facts.GatewayService(&own.Gateways[i])
 		if s == nil {
 			continue
 		}
-		for _, text := range s.Balancers {
+		for _, text := range s.LoadBalancers {
 			if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(strings.ToLower(text)) {
 				out = append(out, strings.ToLower(text))
 			}
@@ -126,12 +126,12 @@ func at(addrs []netip.Addr, port int) []netip.AddrPort {
 	return out
 }
 
-// seenAt gives where other clusters see a gateway, those that most of them do first.
-func seenAt(name string, live map[string]model.Live) []netip.AddrPort {
+// mostObserved gives where other clusters see a gateway, those that most of them do first.
+func mostObserved(name string, live map[string]model.ClusterState) []netip.AddrPort {
 	count := map[netip.AddrPort]int{}
 	for _, l := range live {
-		if l.Places != nil && l.Places.Seen[name].IsValid() {
-			count[l.Places.Seen[name]]++
+		if l.Endpoints != nil && l.Endpoints.Observed[name].IsValid() {
+			count[l.Endpoints.Observed[name]]++
 		}
 	}
 	out := slices.SortedFunc(maps.Keys(count), func(a, b netip.AddrPort) int {

@@ -55,25 +55,25 @@ func addrs(text string) []netip.Addr {
 }
 
 // foundOf reads endpoints such as "seen 203.0.113.1:6000, node:ExternalIP 203.0.113.2".
-func foundOf(text string) []model.Found {
-	var out []model.Found
+func foundOf(text string) []model.DiscoveredEndpoint {
+	var out []model.DiscoveredEndpoint
 	for one := range strings.SplitSeq(text, ", ") {
 		source, at, _ := strings.Cut(one, " ")
 		if at == "" {
 			continue
 		}
 		if a, err := netip.ParseAddr(at); err == nil {
-			out = append(out, model.Found{Source: source, Addr: a})
+			out = append(out, model.DiscoveredEndpoint{Source: source, Addr: a})
 			continue
 		}
 		place := netip.MustParseAddrPort(at)
-		out = append(out, model.Found{Source: source, Addr: place.Addr(), Port: int(place.Port())})
+		out = append(out, model.DiscoveredEndpoint{Source: source, Addr: place.Addr(), Port: int(place.Port())})
 	}
 	return out
 }
 
-func said(cluster, gateway, text string) map[string]model.Live {
-	return map[string]model.Live{cluster: {Cluster: cluster, Places: &model.Places{Found: map[string][]model.Found{gateway: foundOf(text)}}}}
+func said(cluster, gateway, text string) map[string]model.ClusterState {
+	return map[string]model.ClusterState{cluster: {Cluster: cluster, Endpoints: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{gateway: foundOf(text)}}}}
 }
 
 // TestFit: which endpoints count that another cluster announces, and what is said of others.
@@ -115,7 +115,7 @@ func TestFit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b, _ := Book{}.Follow(world(), "g1", nodes(), said("g2", tt.gateway, tt.said), time.Unix(1000, 0))
+			b, _ := Registry{}.Update(world(), "g1", nodes(), said("g2", tt.gateway, tt.said), time.Unix(1000, 0))
 			if d := cmp.Diff(foundOf(tt.want), b.Endpoints()["g2/"+tt.gateway], compare); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
@@ -129,7 +129,7 @@ func TestFit(t *testing.T) {
 // TestOwnWords: a cluster speaks of its own gateways alone.
 func TestOwnWords(t *testing.T) {
 	t.Parallel()
-	b, _ := Book{}.Follow(world(), "g1", nodes(), said("g3", "a", "seen 203.0.113.1"), time.Unix(1000, 0))
+	b, _ := Registry{}.Update(world(), "g1", nodes(), said("g3", "a", "seen 203.0.113.1"), time.Unix(1000, 0))
 	if len(b.Endpoints()) != 0 || len(b.Refused["g3"]) != 1 {
 		t.Errorf("%+v", b)
 	}
@@ -141,17 +141,17 @@ func TestLast(t *testing.T) {
 	t.Parallel()
 	f, now := world(), time.Unix(1000, 0)
 	want := foundOf("seen 203.0.113.1")
-	b, _ := Book{}.Follow(f, "g1", nodes(), said("g2", "a", "seen 203.0.113.1"), now)
-	for _, live := range []map[string]model.Live{nil, {"g2": {Cluster: "g2"}}, said("g2", "a", ""), said("g2", "a", "seen 127.0.0.1")} {
-		if b, _ = b.Follow(f, "g1", nodes(), live, now); !cmp.Equal(b.Endpoints()["g2/a"], want, compare) {
+	b, _ := Registry{}.Update(f, "g1", nodes(), said("g2", "a", "seen 203.0.113.1"), now)
+	for _, live := range []map[string]model.ClusterState{nil, {"g2": {Cluster: "g2"}}, said("g2", "a", ""), said("g2", "a", "seen 127.0.0.1")} {
+		if b, _ = b.Update(f, "g1", nodes(), live, now); !cmp.Equal(b.Endpoints()["g2/a"], want, compare) {
 			t.Errorf("after %v: %+v", live, b)
 		}
 	}
-	if b = Restore(b.Kept()); !cmp.Equal(b.Endpoints()["g2/a"], want, compare) {
+	if b = Restore(b.Saved()); !cmp.Equal(b.Endpoints()["g2/a"], want, compare) {
 		t.Errorf("after a restart: %+v", b)
 	}
 	f.Clusters[1].Gateways[0].Endpoints = []string{"192.0.2.9"}
-	if b, _ = b.Follow(f, "g1", nodes(), nil, now); len(b.Endpoints()) != 0 {
+	if b, _ = b.Update(f, "g1", nodes(), nil, now); len(b.Endpoints()) != 0 {
 		t.Errorf("found for a gateway that is written: %+v", b)
 	}
 }
@@ -159,11 +159,11 @@ func TestLast(t *testing.T) {
 // TestHaste: however often a cluster announces another address, few of them are asked.
 func TestHaste(t *testing.T) {
 	t.Parallel()
-	f, now, b := world(), time.Unix(1000, 0), Book{}
+	f, now, b := world(), time.Unix(1000, 0), Registry{}
 	changes, last := 0, ""
 	for i := range 600 { // ten minutes, a new address each second
 		var again time.Duration
-		b, again = b.Follow(f, "g1", nodes(), said("g2", "a", "seen "+netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}).String()), now)
+		b, again = b.Update(f, "g1", nodes(), said("g2", "a", "seen "+netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}).String()), now)
 		at := b.Endpoints()["g2/a"][0].Addr.String()
 		if at != last {
 			changes++
@@ -178,7 +178,7 @@ func TestHaste(t *testing.T) {
 	}
 	// Once it is calm for long, changes count at once again.
 	now = now.Add(burst * refill)
-	b, again := b.Follow(f, "g1", nodes(), said("g2", "a", "seen 203.0.113.200"), now)
+	b, again := b.Update(f, "g1", nodes(), said("g2", "a", "seen 203.0.113.200"), now)
 	if b.Endpoints()["g2/a"][0].Addr.String() != "203.0.113.200" || again != 0 {
 		t.Errorf("after a calm: %+v, %s", b, again)
 	}
@@ -188,8 +188,8 @@ func TestHaste(t *testing.T) {
 func TestSameBook(t *testing.T) {
 	t.Parallel()
 	f, now, live := world(), time.Unix(1000, 0), said("g2", "a", "seen 203.0.113.1, seen 127.0.0.1")
-	first, _ := Book{}.Follow(f, "g1", nodes(), live, now)
-	second, _ := first.Follow(f, "g1", nodes(), live, now.Add(time.Hour))
+	first, _ := Registry{}.Update(f, "g1", nodes(), live, now)
+	second, _ := first.Update(f, "g1", nodes(), live, now.Add(time.Hour))
 	if d := cmp.Diff(first, second, compare); d != "" {
 		t.Error(d)
 	}
@@ -198,40 +198,40 @@ func TestSameBook(t *testing.T) {
 // TestAnnounce: what a cluster reports about its own gateways, and of others that want to know.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
-	see := func(at ...string) map[string]model.Live {
-		out := map[string]model.Live{}
+	see := func(at ...string) map[string]model.ClusterState {
+		out := map[string]model.ClusterState{}
 		for i, text := range at {
 			name := "g" + string(rune('2'+i))
-			out[name] = model.Live{Cluster: name, Places: &model.Places{Seen: map[string]netip.AddrPort{"g1/x": netip.MustParseAddrPort(text)}}}
+			out[name] = model.ClusterState{Cluster: name, Endpoints: &model.EndpointAdvert{Observed: map[string]netip.AddrPort{"g1/x": netip.MustParseAddrPort(text)}}}
 		}
 		return out
 	}
 	tests := []struct {
 		name, node string
-		live       map[string]model.Live
-		seen       Seen
+		live       map[string]model.ClusterState
+		seen       ObservedAddrs
 		endpoints  []string
 		services   []model.Service
 		resolved   map[string][]netip.Addr
-		want       *model.Places
+		want       *model.EndpointAdvert
 	}{
-		{name: "its node", node: "n1", want: &model.Places{Found: map[string][]model.Found{
+		{name: "its node", node: "n1", want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{
 			"x": foundOf("node:ExternalIP 203.0.113.9, node:ExternalIP 2001:db8::9, node:InternalIP 172.18.0.2")}}},
-		{name: "another node", node: "n2", want: &model.Places{Found: map[string][]model.Found{"x": foundOf("node:InternalIP 172.18.0.3")}}},
+		{name: "another node", node: "n2", want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{"x": foundOf("node:InternalIP 172.18.0.3")}}},
 		{name: "nobody holds it"},
 		{name: "most see it there", live: see("198.51.100.1:4000", "198.51.100.7:5000", "198.51.100.7:5000", "198.51.100.3:4000"),
-			want: &model.Places{Found: map[string][]model.Found{"x": foundOf("seen 198.51.100.7:5000, seen 198.51.100.1:4000")}}},
+			want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{"x": foundOf("seen 198.51.100.7:5000, seen 198.51.100.1:4000")}}},
 		{name: "a load balancer", endpoints: []string{"service:LoadBalancer"}, services: service("198.51.100.80", "LB.example.com", "other.example.com"),
 			resolved: map[string][]netip.Addr{"dns:lb.example.com": addrs("198.51.100.81 198.51.100.82")},
-			want: &model.Places{Found: map[string][]model.Found{
+			want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{
 				"x": foundOf("service:LoadBalancer 198.51.100.80, service:LoadBalancer 198.51.100.81, service:LoadBalancer 198.51.100.82")}}},
 		{name: "a load balancer that is not there yet", endpoints: []string{"service:LoadBalancer"}, services: service()},
 		{name: "ports of all nodes", node: "n2", endpoints: []string{"service:NodePort"}, services: service(),
-			want: &model.Places{Found: map[string][]model.Found{
+			want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{
 				"x": foundOf("service:NodePort 172.18.0.3, service:NodePort 203.0.113.9, service:NodePort 2001:db8::9")}}},
 		{name: "ports without a Service", node: "n2", endpoints: []string{"service:NodePort"}},
-		{name: "who wants to know", seen: Seen{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000"), "g2/b": netip.MustParseAddrPort("198.51.100.2:4000")},
-			want: &model.Places{Seen: map[string]netip.AddrPort{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000")}}},
+		{name: "who wants to know", seen: ObservedAddrs{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000"), "g2/b": netip.MustParseAddrPort("198.51.100.2:4000")},
+			want: &model.EndpointAdvert{Observed: map[string]netip.AddrPort{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000")}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,18 +241,18 @@ func TestAnnounce(t *testing.T) {
 			if tt.endpoints != nil {
 				f.Clusters[0].Gateways[0].Endpoints = tt.endpoints
 			}
-			got := Announce(f, "g1", model.Facts{Nodes: nodes(), Services: tt.services}, tt.resolved, tt.live, tt.seen)
+			got := BuildAdvert(f, "g1", model.Facts{Nodes: nodes(), Services: tt.services}, tt.resolved, tt.live, tt.seen)
 			if d := cmp.Diff(tt.want, got, compare); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})
 	}
-	if got := Announce(world(), "elsewhere", model.Facts{}, nil, nil, nil); got != nil {
+	if got := BuildAdvert(world(), "elsewhere", model.Facts{}, nil, nil, nil); got != nil {
 		t.Errorf("of no cluster: %+v", got)
 	}
 }
 
 func service(balancers ...string) []model.Service {
-	return []model.Service{{Namespace: "shop", Name: "hawser-gateway-x", Balancers: []string{"192.0.2.66"}},
-		{Namespace: "hawser-system", Name: "hawser-gateway-x", Balancers: balancers}}
+	return []model.Service{{Namespace: "shop", Name: "hawser-gateway-x", LoadBalancers: []string{"192.0.2.66"}},
+		{Namespace: "hawser-system", Name: "hawser-gateway-x", LoadBalancers: balancers}}
 }

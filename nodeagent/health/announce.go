@@ -11,8 +11,8 @@ func (p *Prober) condition() condition {
 	switch {
 	case p.gateway == "":
 		return condition{rank: Good}
-	case mates == Alone:
-		return condition{rank: Alone, why: "this gateway reaches no other node of its cluster"}
+	case mates == Isolated:
+		return condition{rank: Isolated, why: "this gateway reaches no other node of its cluster"}
 	case p.draining:
 		return condition{rank: Draining, why: "this gateway is draining"}
 	case !p.ready:
@@ -23,19 +23,19 @@ func (p *Prober) condition() condition {
 	return condition{rank: Good}
 }
 
-// wordFor is what this gateway says of a link: its own view, not what it
+// advertFor is what this gateway says of a link: its own view, not what it
 // heard, or two ends would hold each other down.
-func (p *Prober) wordFor(t *target, now time.Time) word {
-	return word{rank: min(t.view(now), p.condition().rank), uses: p.uses(t.Peer), takes: p.takes}
+func (p *Prober) advertFor(t *target, now time.Time) linkAdvert {
+	return linkAdvert{rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.takes}
 }
 
-func (p *Prober) shownOf(t *target, now time.Time) shown {
-	other := t.other()
-	return shown{state: t.state, rank: t.rank(now, p.condition()), uses: other.uses, takes: p.takes && other.takes}
+func (p *Prober) shownOf(t *target, now time.Time) reported {
+	other := t.effectiveAdvert()
+	return reported{state: t.state, rank: t.rank(now, p.condition()), uses: other.inUse, takes: p.takes && other.acceptsTransit}
 }
 
-// notice reports whether something that others learn of changed.
-func (p *Prober) notice(t *target, now time.Time) bool {
+// detectChange reports whether something that others learn of changed.
+func (p *Prober) detectChange(t *target, now time.Time) bool {
 	current := p.shownOf(t, now)
 	if t.shown == current {
 		return false
@@ -45,9 +45,9 @@ func (p *Prober) notice(t *target, now time.Time) bool {
 	return true
 }
 
-// announce reports what changed: the gateways of other clusters by a poke, and the
+// publishChanges reports what changed: the gateways of other clusters by a poke, and the
 // nodes of this cluster that asked of late by a push of the reach list.
-func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
+func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 	p.stale, p.announced = false, now
 	standby := 0
 	entries := make([]entry, 0, len(p.tunnels))
@@ -55,9 +55,9 @@ func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
 		if !p.inUse(t) {
 			standby++
 		}
-		p.tell(t, now)
-		p.notice(t, now)
-		if e := (entry{t.hash, word{t.shown.rank, t.shown.uses, t.shown.takes}}); e.word != (word{}) {
+		p.updatePeer(t, now)
+		p.detectChange(t, now)
+		if e := (entry{t.hash, linkAdvert{t.shown.rank, t.shown.uses, t.shown.takes}}); e.linkAdvert != (linkAdvert{}) {
 			entries = append(entries, e)
 		}
 	}
@@ -65,8 +65,8 @@ func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
 	p.stretch = stretchFor(standby, p.settings.Interval)
 	list := newReachList(entries)
 	if list.generation != p.reach.generation {
-		p.reach = list.after(p.reach)
-		out = p.push(out, now)
+		p.reach = list.withDelta(p.reach)
+		out = p.pushLinkStates(out, now)
 	}
 	return out
 }
@@ -77,28 +77,28 @@ func stretchFor(standby int, interval time.Duration) int {
 	return int(min(max((perSecond+standbyRate-1)/standbyRate, 1), maxStretch))
 }
 
-// tell makes a poke when the other end heard something else last.
-func (p *Prober) tell(t *target, now time.Time) {
-	current := p.wordFor(t, now)
-	if t.said == current {
+// updatePeer makes a poke when the other end heard something else last.
+func (p *Prober) updatePeer(t *target, now time.Time) {
+	current := p.advertFor(t, now)
+	if t.sentAdvert == current {
 		return
 	}
-	t.said = current
+	t.sentAdvert = current
 	p.pokeSoon(t, now)
 }
 
 // pokeSoon plans a poke: at once, unless there was one a moment ago.
 func (p *Prober) pokeSoon(t *target, now time.Time) {
-	t.poke = poke{nonce: nonce(), at: now, sent: t.poke.sent}
+	t.poke = triggeredUpdate{nonce: nonce(), at: now, sent: t.poke.sent}
 	if again := t.poke.sent.Add(p.settings.Interval / 10); again.After(now) {
 		t.poke.at = again
 	}
 	p.replan(t, now)
 }
 
-// asker is a node of this cluster that probed this gateway. What it is told
+// subscriber is a node of this cluster that probed this gateway. What it is told
 // goes out as another reply to its last probe, so that it knows that to be ours.
-type asker struct {
+type subscriber struct {
 	to         netip.AddrPort
 	at         Listen
 	sequence   uint32
@@ -109,13 +109,13 @@ type asker struct {
 }
 
 // askers are the nodes of this cluster that ask, by address.
-type askers map[netip.Addr]*asker
+type askers map[netip.Addr]*subscriber
 
 // maxAskers bounds the nodes that are told of changes at once; others hear of
 // them in the reply to their next probe.
 const maxAskers = 4096
 
-func (a askers) note(now asker) {
+func (a askers) note(now subscriber) {
 	from := now.to.Addr()
 	if a[from] != nil || len(a) < maxAskers {
 		a[from] = &now
@@ -129,8 +129,8 @@ func (a askers) told(from netip.Addr, generation uint64) {
 	}
 }
 
-// push sends the reach list to all that asked of late, and forgets the others.
-func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
+// pushLinkStates sends the reach list to all that asked of late, and forgets the others.
+func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 	for from, a := range p.askers {
 		budget := p.nodes[from]
 		if budget == nil || now.Sub(a.seen) > 10*p.settings.Interval+time.Second {
@@ -139,7 +139,7 @@ func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
 		}
 		head := message{
 			reply: true, push: true, sequence: a.sequence, nonce: a.nonce,
-			from: p.self, to: a.hash, word: word{rank: p.condition().rank},
+			from: p.self, to: a.hash, linkAdvert: linkAdvert{rank: p.condition().rank},
 		}
 		for _, m := range p.reach.replies(a.generation, head) {
 			if !p.allow(budget, now) {
@@ -153,15 +153,15 @@ func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
 	return out
 }
 
-// Leave gives the snapshot with some gateways ranked Draining at best, as they
+// WithRemoved gives the snapshot with some gateways ranked Draining at best, as they
 // left the fabric and only linger.
-func (s Snapshot) Leave(gateways []Peer) Snapshot {
+func (s Snapshot) WithRemoved(gateways []GatewayID) Snapshot {
 	s.leaving = gateways
 	return s
 }
 
-// lowered gives the rank of a link whose gateways may be about to leave.
-func (s *Snapshot) lowered(rank Rank, local, remote Peer) Rank {
+// capRank gives the rank of a link whose gateways may be about to leave.
+func (s *Snapshot) capRank(rank Rank, local, remote GatewayID) Rank {
 	for _, p := range s.leaving {
 		if p == local || p == remote {
 			return min(rank, Draining)
@@ -170,10 +170,10 @@ func (s *Snapshot) lowered(rank Rank, local, remote Peer) Rank {
 	return rank
 }
 
-// SnapshotOf makes a snapshot of links, as a prober of the gateway named by self
+// NewSnapshot makes a snapshot of links, as a prober of the gateway named by self
 // would give it; on other nodes the gateway's name is empty.
-func SnapshotOf(self Peer, links []Link) Snapshot {
-	byPeer := make(map[Peer][]int, len(links))
+func NewSnapshot(self GatewayID, links []Link) Snapshot {
+	byPeer := make(map[GatewayID][]int, len(links))
 	for i, link := range links {
 		byPeer[link.Target.Peer] = append(byPeer[link.Target.Peer], i)
 	}

@@ -36,8 +36,8 @@ func newLonely(n int, s Settings) *lonely {
 	return l
 }
 
-func peerOf(i int) Peer {
-	return Peer{Cluster: "c" + remoteAddr(i).String(), Gateway: "g"}
+func peerOf(i int) GatewayID {
+	return GatewayID{Cluster: "c" + remoteAddr(i).String(), Gateway: "g"}
 }
 
 // run lets invented time pass.
@@ -56,7 +56,7 @@ func (l *lonely) run(d time.Duration) {
 
 func (l *lonely) reply(o outgoing) {
 	m, _ := decode(o.Raw)
-	m.reply, m.from, m.to, m.word = true, m.to, m.from, word{rank: Good, uses: l.uses[o.To.Addr()]}
+	m.reply, m.from, m.to, m.linkAdvert = true, m.to, m.from, linkAdvert{rank: Good, inUse: l.uses[o.To.Addr()]}
 	l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
 }
 
@@ -98,9 +98,9 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	t.Parallel()
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
-	l.SetUse(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
+	l.SetActiveLinks(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
-	says := message{from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
+	says := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, inUse: true}}
 	says.token = l.byFlow[flow{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
 	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
 	clear(l.sent)
@@ -161,8 +161,8 @@ func TestPokesAreBounded(t *testing.T) {
 		t.Errorf("%d pokes in 2 s", n)
 	}
 	for _, o := range l.sorted {
-		if o.said.rank != Draining || o.poke.nonce != 0 {
-			t.Fatalf("%v was not told: %+v", o.Peer, o.said)
+		if o.sentAdvert.rank != Draining || o.poke.nonce != 0 {
+			t.Fatalf("%v was not told: %+v", o.Peer, o.sentAdvert)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestAskersAreBounded(t *testing.T) {
 	l := newLonely(1, calm)
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	ask := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
 	var nodes [][]netip.Addr
 	for i := range maxAskers + 100 {
 		nodes = append(nodes, []netip.Addr{remoteAddr(i)})
@@ -214,7 +214,7 @@ func TestAskersAreBounded(t *testing.T) {
 		t.Errorf("%d nodes were told", n)
 	}
 	l.run(10 * time.Second)
-	l.mates = mates{} // nobody asks, and yet it is not alone
+	l.mates = isolationDetector{} // nobody asks, and yet it is not alone
 	if n := pushed(); n != 0 || len(l.askers) != 0 {
 		t.Errorf("%d nodes were told that have not asked for long", n)
 	}
@@ -223,7 +223,7 @@ func TestAskersAreBounded(t *testing.T) {
 func FuzzReceive(f *testing.F) {
 	l := newLonely(2, calm)
 	l.run(time.Second)
-	f.Add((&message{from: peerOf(0).hash(), to: l.self, word: word{rank: Unsteady, uses: true}}).encode(), true)
+	f.Add((&message{from: peerOf(0).hash(), to: l.self, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}}).encode(), true)
 	f.Add((&message{to: l.self, generation: 1}).encode(), false)
 	f.Add((&message{reply: true, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
 	f.Fuzz(func(t *testing.T, raw []byte, tunnel bool) {
@@ -264,7 +264,7 @@ func BenchmarkAnnounce(b *testing.B) {
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
 	for b.Loop() {
-		l.announce(nil, l.now)
+		l.publishChanges(nil, l.now)
 	}
 }
 
@@ -277,17 +277,17 @@ func TestOvertakenPoke(t *testing.T) {
 	a.SetDraining(true)
 	m.run(10 * time.Millisecond)
 	heard := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
-	if heard.remote.rank != Draining {
-		t.Fatalf("b heard %v", heard.remote)
+	if heard.peerAdvert.rank != Draining {
+		t.Fatalf("b heard %v", heard.peerAdvert)
 	}
-	old := message{nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}, token: heard.token}
+	old := message{nonce: 1, from: a.self, to: b.self, linkAdvert: linkAdvert{rank: Good, inUse: true}, token: heard.token}
 	m.send([]outgoing{{From: Listen{Addr: a.tunnel}, To: netip.AddrPortFrom(b.tunnel, 4804), Raw: old.encode()}})
 	m.run(2 * time.Millisecond)
-	if heard.remote.rank != Good {
+	if heard.peerAdvert.rank != Good {
 		t.Fatal("the old word did not arrive")
 	}
 	m.run(calm.Interval / 3)
-	if heard.remote.rank != Draining {
+	if heard.peerAdvert.rank != Draining {
 		t.Error("b still believes the old word")
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Choice is the link that carries the traffic of a pair of clusters. Its Down
+// ActiveLink is the link that carries the traffic of a pair of clusters. Its Down
 // is set when its rank is Down.
-type Choice struct {
+type ActiveLink struct {
 	model.Path
 	Rank Rank
 	Why  string // such as "best of 9", "follows g1", "best of those that live", "nothing lives"
@@ -28,15 +28,15 @@ func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank 
 	return path, rank, ok
 }
 
-// Paths chooses the link to every neighbour in the table, for all nodes of one
+// ChooseLinks chooses the link to every neighbour in the table, for all nodes of one
 // cluster. Of two clusters the one with the lower name chooses by the table,
 // and the other follows what it hears the first one use, so that both ends agree
 // even when they do not see the same.
-func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
+func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLink {
 	if t.find(cluster) < 0 {
 		return nil
 	}
-	paths := make(map[string]Choice, len(t.sides))
+	paths := make(map[string]ActiveLink, len(t.sides))
 	for i := range t.sides {
 		remote := t.sides[i].cluster
 		if remote == cluster || !t.net.Linked(cluster, remote) {
@@ -53,10 +53,10 @@ func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
 	return paths
 }
 
-// Transit gives, for each neighbour, the link of one gateway of this cluster that
+// GatewayLinks gives, for each neighbour, the link of one gateway of this cluster that
 // takes what others hand to it: one that is Down when none lives, as the probes of
 // agents that are dead go unanswered, and their tunnels carry on.
-func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]model.Path {
+func GatewayLinks(t *Preferences, cluster, gateway string, s Snapshot) map[string]model.Path {
 	paths := map[string]model.Path{}
 	for i := range t.sides {
 		remote := t.sides[i].cluster
@@ -80,19 +80,19 @@ type view struct {
 	cluster, remote string
 }
 
-func (v *view) peer(p model.Path) Peer { return Peer{Cluster: v.remote, Gateway: p.Remote} }
+func (v *view) peer(p model.Path) GatewayID { return GatewayID{Cluster: v.remote, Gateway: p.Remote} }
 
 func (v *view) rank(p model.Path) Rank {
 	rank := v.snapshot.Rank(p.Local, v.peer(p))
-	return v.snapshot.lowered(rank, Peer{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
+	return v.snapshot.capRank(rank, GatewayID{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
 }
 
 // choose takes the best link of an order, or of those that the leading cluster uses.
-func (v *view) choose(order []model.Path) Choice {
+func (v *view) choose(order []model.Path) ActiveLink {
 	if v.cluster > v.remote {
 		var used []model.Path
 		for _, p := range order {
-			if v.snapshot.Uses(p.Local, v.peer(p)) {
+			if v.snapshot.PeerUses(p.Local, v.peer(p)) {
 				used = append(used, p)
 			}
 		}
@@ -103,7 +103,7 @@ func (v *view) choose(order []model.Path) Choice {
 	p, rank, ok := Pick(order, v.rank)
 	switch {
 	case !ok:
-		return Choice{Path: model.Path{Down: true}}
+		return ActiveLink{Path: model.Path{Down: true}}
 	case rank == Down:
 		return v.choice(p, rank, "nothing lives")
 	case rank == Good && p == order[0]:
@@ -112,7 +112,7 @@ func (v *view) choose(order []model.Path) Choice {
 	return v.choice(p, rank, "best of those that live")
 }
 
-func (v *view) choice(p model.Path, rank Rank, why string) Choice {
+func (v *view) choice(p model.Path, rank Rank, why string) ActiveLink {
 	p.Down = rank == Down
-	return Choice{Path: p, Rank: rank, Why: why}
+	return ActiveLink{Path: p, Rank: rank, Why: why}
 }

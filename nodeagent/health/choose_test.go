@@ -21,7 +21,7 @@ func TestPick(t *testing.T) {
 		{"the first of the best", []Rank{Draining, Good, Good}, "2", Good},
 		{"the first of all", []Rank{Good, Good, Good}, "1", Good},
 		{"nothing is good", []Rank{Down, Draining, Unsteady}, "3", Unsteady},
-		{"alone is better than down", []Rank{Down, Alone, Down}, "2", Alone},
+		{"alone is better than down", []Rank{Down, Isolated, Down}, "2", Isolated},
 		{"all are down", []Rank{Down, Down, Down}, "1", Down},
 	}
 	for _, tt := range tests {
@@ -39,12 +39,12 @@ func TestPick(t *testing.T) {
 }
 
 // snapshotOf is what gateway a1 of cluster a sees: its own links by rank.
-func snapshotOf(self Peer, links map[Peer]Rank) Snapshot {
+func snapshotOf(self GatewayID, links map[GatewayID]Rank) Snapshot {
 	var out []Link
 	for peer, rank := range links {
 		out = append(out, Link{Target: Target{Peer: peer}, Rank: rank})
 	}
-	return SnapshotOf(self, out)
+	return NewSnapshot(self, out)
 }
 
 func TestPathsAndTransit(t *testing.T) {
@@ -56,21 +56,21 @@ func TestPathsAndTransit(t *testing.T) {
 	}}, nil)
 	order := table.Order("a", "b")
 	ofA1 := order[slices.IndexFunc(order, func(p model.Path) bool { return p.Local == "a1" })]
-	self := Peer{"a", "a1"}
+	self := GatewayID{"a", "a1"}
 	tests := []struct {
 		name    string
-		links   map[Peer]Rank
-		want    Choice
+		links   map[GatewayID]Rank
+		want    ActiveLink
 		transit model.Path
 	}{
-		{"one is good", map[Peer]Rank{{"b", "b2"}: Good, {"b", "b1"}: Unsteady},
-			Choice{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of those that live"},
+		{"one is good", map[GatewayID]Rank{{"b", "b2"}: Good, {"b", "b1"}: Unsteady},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of those that live"},
 			model.Path{Local: "a1", Remote: "b2"}},
-		{"one is left", map[Peer]Rank{{"b", "b1"}: Draining},
-			Choice{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of those that live"},
+		{"one is left", map[GatewayID]Rank{{"b", "b1"}: Draining},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of those that live"},
 			model.Path{Local: "a1", Remote: "b1"}},
-		{"none", map[Peer]Rank{{"b", "b1"}: Down},
-			Choice{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
+		{"none", map[GatewayID]Rank{{"b", "b1"}: Down},
+			ActiveLink{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
 			model.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
 	}
 	for _, tt := range tests {
@@ -78,15 +78,15 @@ func TestPathsAndTransit(t *testing.T) {
 			t.Parallel()
 			s := snapshotOf(self, tt.links)
 			// The first choice is Good when it is one of a1's and both are.
-			if have := Paths(table, "a", s); len(have) != 1 || have["b"].Path != tt.want.Path || have["b"].Rank != tt.want.Rank {
+			if have := ChooseLinks(table, "a", s); len(have) != 1 || have["b"].Path != tt.want.Path || have["b"].Rank != tt.want.Rank {
 				t.Errorf("got %v, want %v", have, tt.want)
 			}
-			if have := Transit(table, "a", "a1", s); have["b"] != tt.transit {
+			if have := GatewayLinks(table, "a", "a1", s); have["b"] != tt.transit {
 				t.Errorf("transit is %v, want %v", have, tt.transit)
 			}
 		})
 	}
-	if Paths(table, "x", Snapshot{}) != nil || len(Transit(table, "x", "a1", Snapshot{})) != 0 {
+	if ChooseLinks(table, "x", Snapshot{}) != nil || len(GatewayLinks(table, "x", "a1", Snapshot{})) != 0 {
 		t.Error("a cluster that is not in the fabric has paths")
 	}
 }
@@ -97,15 +97,15 @@ func BenchmarkPaths(b *testing.B) {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%03d", i), 3))
 	}
 	table := NewTable(f, nil)
-	links := map[Peer]Rank{}
+	links := map[GatewayID]Rank{}
 	for _, c := range f.Clusters {
 		for _, g := range c.Gateways {
-			links[Peer{c.Name, g.Name}] = Good
+			links[GatewayID{c.Name, g.Name}] = Good
 		}
 	}
-	s := snapshotOf(Peer{"c500", "c500-gw0"}, links)
+	s := snapshotOf(GatewayID{"c500", "c500-gw0"}, links)
 	for b.Loop() {
-		if len(Paths(table, "c500", s)) != 999 {
+		if len(ChooseLinks(table, "c500", s)) != 999 {
 			b.Fatal("paths are missing")
 		}
 	}

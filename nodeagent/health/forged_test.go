@@ -9,8 +9,8 @@ import (
 
 // forge sends a probe that says something, as if it came from another gateway, every
 // millisecond for a while.
-func (m *sim) forge(as, to *simNode, says word, d time.Duration) {
-	probe := message{poke: true, nonce: 1, from: as.self, to: to.self, word: says}
+func (m *sim) forge(as, to *simNode, says linkAdvert, d time.Duration) {
+	probe := message{poke: true, nonce: 1, from: as.self, to: to.self, linkAdvert: says}
 	for end := m.now.Add(d); m.now.Before(end); m.run(time.Millisecond) {
 		m.send([]outgoing{{From: Listen{Addr: as.tunnel}, To: netip.AddrPortFrom(to.tunnel, 4804), Raw: probe.encode()}})
 	}
@@ -20,7 +20,7 @@ func (m *sim) forge(as, to *simNode, says word, d time.Duration) {
 // was told. Otherwise the sender is asked, so that the truth is known a round trip later.
 func TestForgedWords(t *testing.T) {
 	t.Parallel()
-	for _, says := range []word{{rank: Down}, {rank: Alone, uses: true}, {rank: Draining}} {
+	for _, says := range []linkAdvert{{rank: Down}, {rank: Isolated, inUse: true}, {rank: Draining}} {
 		m := newSim(t, calm, 2, 2)
 		before := m.agreed("a", "b")
 		a, b := m.node("a", before.Local), m.node("b", before.Remote)
@@ -31,7 +31,7 @@ func TestForgedWords(t *testing.T) {
 		sent := m.sent
 		m.forge(a, b, says, time.Second)
 		forged := 1000
-		if link.remote.rank != Good {
+		if link.peerAdvert.rank != Good {
 			t.Errorf("%v from somebody else is believed", says)
 		}
 		if after := m.agreed("a", "b"); after != before {
@@ -49,7 +49,7 @@ func TestForgedWords(t *testing.T) {
 		// The real one is still heard at once.
 		a.SetDraining(true)
 		m.run(3*m.delay + 10*time.Millisecond)
-		if link.remote.rank != Draining {
+		if link.peerAdvert.rank != Draining {
 			t.Errorf("%v is not heard any more after forged probes", a.name)
 		}
 	}
@@ -69,8 +69,8 @@ func TestOlderAgentIsAsked(t *testing.T) {
 	}
 	a.SetDraining(true)
 	m.run(4*m.delay + 10*time.Millisecond)
-	if link.remote.rank != Draining {
-		t.Errorf("b heard %v", link.remote)
+	if link.peerAdvert.rank != Draining {
+		t.Errorf("b heard %v", link.peerAdvert)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestFloodStarvesNobody(t *testing.T) {
 		return len(l.receive(l.now, at, netip.AddrPortFrom(from, 4804), m.encode()))
 	}
 	honest := func(i int) message {
-		return message{from: peerOf(i).hash(), token: l.byFlow[flow{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
+		return message{from: peerOf(i).hash(), token: l.byFlow[flow{at: tunnel, from: remoteAddr(i)}].token, linkAdvert: linkAdvert{rank: Good}}
 	}
 	heap := func() int64 {
 		runtime.GC()
@@ -101,14 +101,14 @@ func TestFloodStarvesNobody(t *testing.T) {
 		for i := range 30000 {
 			stranger := remoteAddr(1<<21 + round*30000 + i)
 			answers(tunnel, stranger, message{from: peerOf(0).hash()}) // a stranger
-			answers(inside, stranger, message{from: Peer{"a", ""}.hash()})
+			answers(inside, stranger, message{from: GatewayID{"a", ""}.hash()})
 			answers(tunnel, remoteAddr(0), message{from: peerOf(0).hash()}) // at a peer's address
 			answers(tunnel, remoteAddr(1), honest(1))                       // another peer
 		}
 		if answers(tunnel, remoteAddr(0), honest(0)) != 1 || answers(tunnel, remoteAddr(2), honest(2)) != 1 {
 			t.Fatal("a peer got no answer")
 		}
-		if answers(inside, node, message{from: Peer{"a", ""}.hash()}) != 1 {
+		if answers(inside, node, message{from: GatewayID{"a", ""}.hash()}) != 1 {
 			t.Fatal("a node of this cluster got no answer")
 		}
 		l.now = l.now.Add(time.Second)
@@ -131,13 +131,13 @@ func TestStrangersAreNoMates(t *testing.T) {
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
 	l.SetNodes([][]netip.Addr{{node}})
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	ask := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
 	l.receive(l.now, at, netip.AddrPortFrom(node, 4804), ask.encode())
 	for range 20 {
 		l.receive(l.now, at, netip.AddrPortFrom(stranger, 4804), ask.encode())
 		l.run(100 * time.Millisecond)
 	}
-	if !l.mates.alone {
+	if !l.mates.isolated {
 		t.Error("a stranger passes for the cluster")
 	}
 	if _, told := l.askers[stranger]; told || len(l.askers) != 1 {

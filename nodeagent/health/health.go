@@ -16,19 +16,19 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Peer names a gateway.
-type Peer struct {
+// GatewayID names a gateway.
+type GatewayID struct {
 	Cluster string `json:"Cluster"`
 	Gateway string `json:"Gateway"`
 }
 
 // String gives cluster/gateway.
-func (p Peer) String() string { return p.Cluster + "/" + p.Gateway }
+func (p GatewayID) String() string { return p.Cluster + "/" + p.Gateway }
 
 // Target is one gateway to probe. Two targets are the same when all fields are
 // equal; a target that stays in the set keeps its state.
 type Target struct {
-	Peer Peer `json:"Peer"`
+	Peer GatewayID `json:"Peer"`
 	// Source is the local address of the probes: the own tunnel address for a
 	// gateway of another cluster, the node's own address for one of this cluster.
 	Source netip.Addr `json:"Source"`
@@ -41,7 +41,7 @@ type Target struct {
 
 // Listen is a place where probes are answered: the own tunnel address, or the
 // node's own address with the device as in Target.
-type Listen = socket.Place
+type Listen = socket.Bind
 
 // Settings can change at run time.
 type Settings struct {
@@ -78,31 +78,31 @@ type Link struct {
 	// empty when nothing does.
 	Rank Rank   `json:"Rank"`
 	Why  string `json:"Why"`
-	// Falls counts how often the link died within the last minute. A link that
+	// Flaps counts how often the link died within the last minute. A link that
 	// fell too often is Unsteady until Held, which is zero otherwise.
-	Falls int       `json:"Falls"`
+	Flaps int       `json:"Falls"`
 	Held  time.Time `json:"Held"`
 	// Standby is true while neither end uses the link, so that it may be probed
 	// less often.
 	Standby bool `json:"Standby"`
 	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
 	LeastRTT time.Duration `json:"LeastRTT"`
-	// Initial is true for a target of the first set that has not answered yet and
+	// AssumedUp is true for a target of the first set that has not answered yet and
 	// is not dead yet: an agent that starts takes its links as alive until they
 	// prove dead, so that a restart moves nothing. New tunnels have to prove alive.
-	Initial bool `json:"Initial"`
+	AssumedUp bool `json:"Initial"`
 
 	// What the gateway at the other end says: of its own links, when it is one of
 	// this cluster (nil = nothing yet), and of this link.
-	reach   map[uint64]word
-	granted bool // as Initial, but until it spoke
-	uses    bool
-	takes   bool // so do both ends
+	linkStates map[uint64]linkAdvert
+	granted    bool // as Initial, but until it spoke
+	peerUses   bool
+	transitOK  bool // so do both ends
 }
 
 // Alive reports whether the link may carry traffic.
 func (l Link) Alive() bool {
-	return l.State == status.Connected || l.State == status.Connecting && l.Initial
+	return l.State == status.Connected || l.State == status.Connecting && l.AssumedUp
 }
 
 // Snapshot is the state of all links at one moment, sorted by peer, source and address.
@@ -111,63 +111,65 @@ type Snapshot struct {
 	// Stats counts what came in since the start.
 	Stats Stats
 
-	self    Peer
-	byPeer  map[Peer][]int // indexes in Links
-	leaving []Peer
+	self    GatewayID
+	byPeer  map[GatewayID][]int // indexes in Links
+	leaving []GatewayID
 }
 
 // Rank says how fit a link is from a gateway of this cluster to one of another:
 // by own probes when it is the gateway of this node, otherwise by what that
 // gateway said.
-func (s Snapshot) Rank(local string, remote Peer) Rank { return s.word(local, remote).rank }
+func (s Snapshot) Rank(local string, remote GatewayID) Rank { return s.advert(local, remote).rank }
 
-// Uses reports whether the cluster of the remote gateway says that it uses the
+// PeerUses reports whether the cluster of the remote gateway says that it uses the
 // link from a gateway of this cluster to it.
-func (s Snapshot) Uses(local string, remote Peer) bool { return s.word(local, remote).uses }
+func (s Snapshot) PeerUses(local string, remote GatewayID) bool { return s.advert(local, remote).inUse }
 
-// Takes reports whether both ends of a link take what clusters passed on.
-func (s Snapshot) Takes(local string, remote Peer) bool { return s.word(local, remote).takes }
+// AcceptsTransit reports whether both ends of a link take what clusters passed on.
+func (s Snapshot) AcceptsTransit(local string, remote GatewayID) bool {
+	return s.advert(local, remote).acceptsTransit
+}
 
-// Known reports whether nothing is taken for granted: each link was answered or is dead, and
+// Complete reports whether nothing is taken for granted: each link was answered or is dead, and
 // each gateway of this cluster that lives said which it has.
-func (s Snapshot) Known() bool {
+func (s Snapshot) Complete() bool {
 	for i := range s.Links {
 		l := &s.Links[i]
-		if l.Initial || l.Target.Device != "" && l.Alive() && l.reach == nil {
+		if l.AssumedUp || l.Target.Device != "" && l.Alive() && l.linkStates == nil {
 			return false
 		}
 	}
 	return len(s.Links) > 0
 }
 
-// word gives the best of what is known, as two gateways may have two links.
-func (s Snapshot) word(local string, remote Peer) word {
-	var out word
+// advert gives the best of what is known, as two gateways may have two links.
+func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
+	var out linkAdvert
 	if local == s.self.Gateway {
 		for _, i := range s.byPeer[remote] {
 			link := &s.Links[i]
-			out = word{rank: max(out.rank, link.Rank), uses: out.uses || link.uses, takes: out.takes || link.takes}
+			out = linkAdvert{rank: max(out.rank, link.Rank), inUse: out.inUse || link.peerUses, acceptsTransit: out.acceptsTransit || link.transitOK}
 		}
 		return out
 	}
 	hash := remote.hash()
-	for _, i := range s.byPeer[Peer{Cluster: s.self.Cluster, Gateway: local}] {
+	for _, i := range s.byPeer[GatewayID{Cluster: s.self.Cluster, Gateway: local}] {
 		w := s.Links[i].says(hash)
-		out = word{rank: max(out.rank, w.rank), uses: out.uses || w.uses, takes: out.takes || w.takes}
+		out = linkAdvert{rank: max(out.rank, w.rank), inUse: out.inUse || w.inUse, acceptsTransit: out.acceptsTransit || w.acceptsTransit}
 	}
 	return out
 }
 
 // says gives what the gateway at the other end said of its link to a remote
 // one. What it did not say yet is taken for granted, as for Initial.
-func (l *Link) says(hash uint64) word {
+func (l *Link) says(hash uint64) linkAdvert {
 	switch {
 	case !l.Alive():
-		return word{}
-	case l.reach == nil && l.granted:
-		return word{rank: Good}
+		return linkAdvert{}
+	case l.linkStates == nil && l.granted:
+		return linkAdvert{rank: Good}
 	}
-	return l.reach[hash]
+	return l.linkStates[hash]
 }
 
 // Stats counts packets since the start of the prober.
@@ -184,7 +186,7 @@ type Stats struct {
 
 // recorded is a Snapshot as JSON has it.
 type recorded struct {
-	Self  Peer           `json:"self"`
+	Self  GatewayID      `json:"self"`
 	Links []recordedLink `json:"links"`
 }
 
@@ -209,12 +211,12 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
 	for i := range s.Links {
 		l := &s.Links[i]
-		r := recordedLink{Link: *l, Spoke: l.reach != nil, Granted: l.granted, Uses: l.uses, Takes: l.takes}
-		for hash, w := range l.reach {
+		r := recordedLink{Link: *l, Spoke: l.linkStates != nil, Granted: l.granted, Uses: l.peerUses, Takes: l.transitOK}
+		for hash, w := range l.linkStates {
 			if r.Reach == nil {
-				r.Reach = make(map[uint64]recordedWord, len(l.reach))
+				r.Reach = make(map[uint64]recordedWord, len(l.linkStates))
 			}
-			r.Reach[hash] = recordedWord{Rank: w.rank, Uses: w.uses, Takes: w.takes}
+			r.Reach[hash] = recordedWord{Rank: w.rank, Uses: w.inUse, Takes: w.acceptsTransit}
 		}
 		out.Links[i] = r
 	}
@@ -230,26 +232,26 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	links := make([]Link, len(in.Links))
 	for i, r := range in.Links {
 		l := r.Link
-		l.granted, l.uses, l.takes = r.Granted, r.Uses, r.Takes
+		l.granted, l.peerUses, l.transitOK = r.Granted, r.Uses, r.Takes
 		if r.Spoke {
-			l.reach = make(map[uint64]word, len(r.Reach))
+			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
 		}
 		for hash, w := range r.Reach {
-			l.reach[hash] = word{rank: w.Rank, uses: w.Uses, takes: w.Takes}
+			l.linkStates[hash] = linkAdvert{rank: w.Rank, inUse: w.Uses, acceptsTransit: w.Takes}
 		}
 		links[i] = l
 	}
-	*s = SnapshotOf(in.Self, links)
+	*s = NewSnapshot(in.Self, links)
 	return nil
 }
 
-// Over gives this snapshot with what another one knows of the links that both have.
-func (s Snapshot) Over(known Snapshot) Snapshot {
+// Merge gives this snapshot with what another one knows of the links that both have.
+func (s Snapshot) Merge(known Snapshot) Snapshot {
 	links := slices.Clone(s.Links)
 	for i := range links {
 		if k := slices.IndexFunc(known.Links, func(l Link) bool { return l.Target == links[i].Target }); k >= 0 {
 			links[i] = known.Links[k]
 		}
 	}
-	return SnapshotOf(s.self, links)
+	return NewSnapshot(s.self, links)
 }

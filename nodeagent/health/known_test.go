@@ -18,15 +18,15 @@ func TestKnown(t *testing.T) {
 			}
 			n := m.node("a", name)
 			m.start(n, calm)
-			if n.Snapshot().Known() {
+			if n.Snapshot().Complete() {
 				t.Errorf("%s: all is known at the start", name)
 			}
 			m.run(2 * calm.Interval)
-			if dead == "" != n.Snapshot().Known() {
-				t.Errorf("%s: all is known %t after two intervals, where %q is dead", name, n.Snapshot().Known(), dead)
+			if dead == "" != n.Snapshot().Complete() {
+				t.Errorf("%s: all is known %t after two intervals, where %q is dead", name, n.Snapshot().Complete(), dead)
 			}
 			m.run(4 * calm.Interval)
-			if !n.Snapshot().Known() {
+			if !n.Snapshot().Complete() {
 				t.Errorf("%s: something is not known, where %q is dead: %+v", name, dead, n.Snapshot().Links)
 			}
 		}

@@ -17,7 +17,7 @@ var (
 
 // detect runs many faults of one kind and gives the longest time until the last
 // node of both clusters had moved.
-func detect(t *testing.T, s Settings, rounds int, fault func(m *sim, c Choice) (heal func())) (worst time.Duration) {
+func detect(t *testing.T, s Settings, rounds int, fault func(m *sim, c ActiveLink) (heal func())) (worst time.Duration) {
 	t.Helper()
 	for round := range rounds {
 		m := newSim(t, s, 3, 3)
@@ -46,30 +46,30 @@ func detect(t *testing.T, s Settings, rounds int, fault func(m *sim, c Choice) (
 
 func TestDetection(t *testing.T) {
 	t.Parallel()
-	faults := map[string]func(m *sim, c Choice) func(){
-		"power off here": func(m *sim, c Choice) func() {
+	faults := map[string]func(m *sim, c ActiveLink) func(){
+		"power off here": func(m *sim, c ActiveLink) func() {
 			m.node("a", c.Local).off = true
 			return nil
 		},
-		"power off there": func(m *sim, c Choice) func() {
+		"power off there": func(m *sim, c ActiveLink) func() {
 			m.node("b", c.Remote).off = true
 			return nil
 		},
-		"cut link": func(m *sim, c Choice) func() {
+		"cut link": func(m *sim, c ActiveLink) func() {
 			return m.cut(func(from, to string) bool {
 				return from == c.Local && to == c.Remote || from == c.Remote && to == c.Local
 			})
 		},
-		"one way loss to there": func(m *sim, c Choice) func() {
+		"one way loss to there": func(m *sim, c ActiveLink) func() {
 			return m.cut(func(from, to string) bool { return from == c.Local && to == c.Remote })
 		},
-		"one way loss to here": func(m *sim, c Choice) func() {
+		"one way loss to here": func(m *sim, c ActiveLink) func() {
 			return m.cut(func(from, to string) bool { return from == c.Remote && to == c.Local })
 		},
-		"tunnels lost": func(m *sim, c Choice) func() {
+		"tunnels lost": func(m *sim, c ActiveLink) func() {
 			return m.cut(func(from, to string) bool { return from == c.Local || to == c.Local })
 		},
-		"cut off from its cluster": func(m *sim, c Choice) func() {
+		"cut off from its cluster": func(m *sim, c ActiveLink) func() {
 			gateway := m.node("b", c.Remote)
 			m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && (from == gateway || to == gateway) }
 			// Its own choice differs from the others': it is on its own.
@@ -205,8 +205,8 @@ func TestNewTunnels(t *testing.T) {
 		p := New(Config{Cluster: "a", Gateway: "gw0", Port: 4804, Settings: calm, Wake: bell.New()})
 		p.SetReady(stood)
 		p.SetTargets([]Target{
-			{Peer: Peer{"a", "gw1"}, Source: netip.MustParseAddr("10.1.0.1"), Addr: netip.MustParseAddr("10.1.0.2"), Device: vxlan},
-			{Peer: Peer{"b", "gw0"}, Source: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.1.1")},
+			{Peer: GatewayID{"a", "gw1"}, Source: netip.MustParseAddr("10.1.0.1"), Addr: netip.MustParseAddr("10.1.0.2"), Device: vxlan},
+			{Peer: GatewayID{"b", "gw0"}, Source: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.1.1")},
 		})
 		p.SetReady(true)
 		for _, l := range p.Snapshot().Links {
@@ -226,7 +226,7 @@ func TestLonelyCluster(t *testing.T) {
 	m.node("b", "b-gw0").off = true
 	m.run(2 * time.Second)
 	c := m.agreed("a", "b")
-	if c.Remote != "b-gw1" || c.Rank != Alone || c.Down {
+	if c.Remote != "b-gw1" || c.Rank != Isolated || c.Down {
 		t.Errorf("got %+v", c)
 	}
 	one := newSim(t, calm, 1, 1)
@@ -271,7 +271,7 @@ func TestPlannedSilence(t *testing.T) {
 	if c := m.agreed("a", "b"); c.Remote != first {
 		t.Fatalf("the gateway that came back is not used: %+v", c)
 	}
-	if !goes.mates.alone {
+	if !goes.mates.isolated {
 		t.Error("a gateway whose mate did not say that it goes is not alone")
 	}
 }
@@ -320,7 +320,7 @@ func TestFlapping(t *testing.T) {
 	}
 	links := m.node("a", before.Local).Snapshot().Links
 	i := slices.IndexFunc(links, func(l Link) bool { return l.Target.Peer.Gateway == before.Remote })
-	if l := links[i]; l.Rank != Unsteady || l.Falls != 5 || !strings.Contains(l.Why, "falls in 60 s, held until 12:0") || l.Held.Before(m.now) {
+	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Why, "falls in 60 s, held until 12:0") || l.Held.Before(m.now) {
 		t.Errorf("the link is %+v", l)
 	}
 	heal := m.cut(func(from, to string) bool { return from == before.Local && to == before.Remote })
@@ -347,7 +347,7 @@ func TestNothingLives(t *testing.T) {
 	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "nothing lives" {
 		t.Errorf("got %+v", c)
 	}
-	if have := Transit(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {
+	if have := GatewayLinks(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {
 		t.Errorf("transit is %v", have)
 	}
 	heal()
@@ -356,7 +356,7 @@ func TestNothingLives(t *testing.T) {
 		t.Errorf("healed: %+v", c)
 	}
 	gateway := m.node("a", "a-gw0")
-	if have := Transit(m.table, "a", "a-gw0", gateway.Snapshot()); have["b"].Local != "a-gw0" || have["b"].Down {
+	if have := GatewayLinks(m.table, "a", "a-gw0", gateway.Snapshot()); have["b"].Local != "a-gw0" || have["b"].Down {
 		t.Errorf("transit is %v", have)
 	}
 }

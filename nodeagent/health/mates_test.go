@@ -11,37 +11,37 @@ func TestMatesSettle(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 250 * time.Millisecond, Misses: 3}
 	now := time.Unix(1_000_000, 0)
-	m := mates{others: 2}
+	m := isolationDetector{others: 2}
 	hear := func(after time.Duration) bool {
 		now = now.Add(after)
-		return m.hear(now, s)
+		return m.onPacket(now, s)
 	}
-	if hear(0) || m.alone {
+	if hear(0) || m.isolated {
 		t.Fatal("alone at first")
 	}
 	if now = now.Add(silence(s)); !m.judge(now, s) {
 		t.Fatal("not alone when nobody was heard for as long as a death takes")
 	}
-	if m.rank() != Alone || !hear(0) || m.rank() != Draining {
+	if m.rank() != Isolated || !hear(0) || m.rank() != Draining {
 		t.Fatalf("%v when the first is heard again", m.rank())
 	}
 	heard := time.Duration(0)
-	for ; heard < settle-250*time.Millisecond; heard += 250 * time.Millisecond {
-		if hear(250 * time.Millisecond); !m.alone {
+	for ; heard < isolationRecovery-250*time.Millisecond; heard += 250 * time.Millisecond {
+		if hear(250 * time.Millisecond); !m.isolated {
 			t.Fatalf("used again after %v", heard)
 		}
 	}
-	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Alone {
+	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Isolated {
 		t.Fatalf("%v when nobody is heard any more", m.rank())
 	}
 	if hear(silence(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
 	}
-	for heard = 0; m.alone && heard < 2*settle; heard += 250 * time.Millisecond {
+	for heard = 0; m.isolated && heard < 2*isolationRecovery; heard += 250 * time.Millisecond {
 		hear(250 * time.Millisecond)
 	}
-	if heard < settle || m.alone {
-		t.Fatalf("alone = %v after %v of hearing without a break, want no after %v", m.alone, heard, settle)
+	if heard < isolationRecovery || m.isolated {
+		t.Fatalf("alone = %v after %v of hearing without a break, want no after %v", m.isolated, heard, isolationRecovery)
 	}
 	if hear(time.Millisecond) {
 		t.Fatal("told twice")
@@ -57,7 +57,7 @@ func TestAllWereAlone(t *testing.T) {
 	m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && inside(from, to) }
 	m.run(time.Second)
 	m.lost = nil
-	m.run(settle / 2)
+	m.run(isolationRecovery / 2)
 	before := m.agreed("a", "b")
 	if before.Rank != Draining {
 		t.Fatalf("%+v a moment after the gateways heard nobody", before)
@@ -76,9 +76,9 @@ func TestAllWereAlone(t *testing.T) {
 // that hears its cluster again, but does not reach all of it yet.
 func TestReturnsBehindUnsteady(t *testing.T) {
 	t.Parallel()
-	m := mates{others: 2, alone: true}
-	m.hear(epoch, calm)
-	if r := m.rank(); r >= Unsteady || r <= Alone {
+	m := isolationDetector{others: 2, isolated: true}
+	m.onPacket(epoch, calm)
+	if r := m.rank(); r >= Unsteady || r <= Isolated {
 		t.Errorf("a gateway that returns is %v", r)
 	}
 }

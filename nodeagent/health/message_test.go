@@ -10,10 +10,10 @@ import (
 func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	tests := []message{
-		{sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, word: word{rank: Unsteady, uses: true}, poke: true},
-		{sequence: 1, nonce: 2, from: 4, to: 5, token: 3, word: word{rank: Good, takes: true}},
-		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, push: true, reach: []entry{{hash: 1}, {1<<64 - 1, word{rank: Good, uses: true}}}},
-		{reply: true, pages: 1, base: 7, word: word{rank: Alone}},
+		{sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}, poke: true},
+		{sequence: 1, nonce: 2, from: 4, to: 5, token: 3, linkAdvert: linkAdvert{rank: Good, acceptsTransit: true}},
+		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, push: true, reach: []entry{{hash: 1}, {1<<64 - 1, linkAdvert{rank: Good, inUse: true}}}},
+		{reply: true, pages: 1, base: 7, linkAdvert: linkAdvert{rank: Isolated}},
 		{reply: true, pages: 1, reach: make([]entry, maxPage)},
 	}
 	for _, want := range tests {
@@ -32,8 +32,8 @@ func TestMessageRoundTrip(t *testing.T) {
 // it refuses itself is in its own tests.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
-	probe, advert := &wire.Probe{Answer: true}, &wire.Advert{}
-	good := &wire.Message{Probe: probe, Advert: advert, List: &wire.List{Pages: 1, Entries: []wire.Entry{{ID: 9}}}}
+	probe, advert := &wire.Probe{Reply: true}, &wire.Advert{}
+	good := &wire.Message{Probe: probe, Advert: advert, List: &wire.LinkStateList{Pages: 1, Entries: []wire.Entry{{ID: 9}}}}
 	if _, err := decode(good.Encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -41,15 +41,15 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":     {},
 		"no word":     {Probe: probe},
 		"no probe":    {Advert: advert},
-		"another's":   {Tunnels: &wire.Tunnels{Ask: true}},
-		"about sizes": {Size: &wire.Size{Bytes: 100}},
+		"another's":   {Tunnels: &wire.TunnelReport{WantReply: true}},
+		"about sizes": {Size: &wire.SizeProbe{Bytes: 100}},
 	}
 	for name, w := range tests {
 		if m, err := decode(w.Encode()); err == nil {
 			t.Errorf("%s: got %+v", name, m)
 		}
 	}
-	far := &wire.Message{Probe: probe, Advert: &wire.Advert{Word: wire.Word{Rank: 7}}}
+	far := &wire.Message{Probe: probe, Advert: &wire.Advert{LinkAdvert: wire.LinkAdvert{Rank: 7}}}
 	if m, err := decode(far.Encode()); err != nil || m.rank != Good {
 		t.Errorf("a rank that does not exist yet is %v, %v", m.rank, err)
 	}
@@ -57,7 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add((&message{sequence: 1}).encode())
-	f.Add((&message{reply: true, pages: 2, page: 1, reach: []entry{{hash: 1, word: word{rank: Good, uses: true}}, {hash: 2}}}).encode())
+	f.Add((&message{reply: true, pages: 2, page: 1, reach: []entry{{hash: 1, linkAdvert: linkAdvert{rank: Good, inUse: true}}, {hash: 2}}}).encode())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := decode(raw)
 		if err != nil {

@@ -15,10 +15,10 @@ func TestAside(t *testing.T) {
 	a := New(Config{Cluster: "a", Gateway: "gw", Settings: testSettings})
 	b := New(Config{Cluster: "b", Gateway: "gw", Settings: testSettings})
 	a.clock, b.clock = func() time.Time { return now }, func() time.Time { return now }
-	a.SetTargets([]Target{{Peer: Peer{"b", "gw"}, Source: here, Addr: there}})
-	b.SetTargets([]Target{{Peer: Peer{"a", "gw"}, Source: there, Addr: here}})
+	a.SetTargets([]Target{{Peer: GatewayID{"b", "gw"}, Source: here, Addr: there}})
+	b.SetTargets([]Target{{Peer: GatewayID{"a", "gw"}, Source: there, Addr: here}})
 	answers := 0
-	question := a.OffPath(Peer{"b", "gw"}, func() { answers++ })
+	question := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { answers++ })
 	replies := b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), question)
 	if len(replies) != 1 {
 		t.Fatalf("%d replies", len(replies))
@@ -41,12 +41,12 @@ func TestAside(t *testing.T) {
 	}
 	for _, p := range []*Prober{a, b} {
 		for _, l := range p.Snapshot().Links {
-			if !l.Answered.IsZero() || l.reach != nil {
+			if !l.Answered.IsZero() || l.linkStates != nil {
 				t.Errorf("link %+v", l)
 			}
 		}
 	}
-	late := a.OffPath(Peer{"b", "gw"}, func() { answers++ })
+	late := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { answers++ })
 	replies = b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), late)
 	now = now.Add(2 * offPathTime)
 	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)

@@ -29,32 +29,32 @@ type Prober struct {
 	settings Settings
 	listen   []Listen
 	targets  map[Target]*target
-	sorted   []*target      // by peer, source and address
-	tunnels  []*target      // those of other clusters, by hash
-	byPeer   map[Peer][]int // indexes in sorted; replaced, never changed
+	sorted   []*target           // by peer, source and address
+	tunnels  []*target           // those of other clusters, by hash
+	byPeer   map[GatewayID][]int // indexes in sorted; replaced, never changed
 	byFlow   map[flow]*target
 	schedule due.Queue[*target]
 	until    time.Time // when the schedule is looked at next
 	moved    bool      // targets or listen changed, so sockets may have to
 	started  bool      // a first set of targets was given
 	stats    Stats
-	pokes    transport.Bucket
-	asks     transport.Bucket                 // those pokes that only ask
-	nodes    map[netip.Addr]*transport.Bucket // answers to the nodes of this cluster, by address
+	pokes    transport.RateLimiter
+	asks     transport.RateLimiter                 // those pokes that only ask
+	nodes    map[netip.Addr]*transport.RateLimiter // answers to the nodes of this cluster, by address
 	// strangers are all others that probe.
-	strangers transport.Bucket
+	strangers transport.RateLimiter
 
-	use       map[string]model.Path
-	ready     bool
-	draining  bool
-	takes     bool // this gateway takes what clusters passed on
-	mates     mates
-	stretch   int       // intervals between two probes of a standby link
-	stale     bool      // what others were told of this gateway may have changed
-	announced time.Time // when they were told last
-	reach     reachList
-	askers    askers
-	offPaths  map[uint64]offPath // by nonce
+	activeLinks map[string]model.Path
+	ready       bool
+	draining    bool
+	takes       bool // this gateway takes what clusters passed on
+	mates       isolationDetector
+	stretch     int       // intervals between two probes of a standby link
+	stale       bool      // what others were told of this gateway may have changed
+	announced   time.Time // when they were told last
+	reach       reachList
+	askers      askers
+	offPaths    map[uint64]offPath // by nonce
 }
 
 // New makes a prober without targets.
@@ -63,7 +63,7 @@ func New(config Config) *Prober {
 		config:   config,
 		clock:    time.Now,
 		gateway:  config.Gateway,
-		self:     Peer{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
+		self:     GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
 		settings: config.Settings.sane(),
 		wake:     config.Wake,
 		targets:  map[Target]*target{},
@@ -109,7 +109,7 @@ func (p *Prober) SetTargets(targets []Target) {
 		p.started = p.started || len(targets) > 0
 		if changed {
 			p.sort()
-			p.mates.leaving = p.leavers()
+			p.mates.leaving = p.drainingSiblings()
 		}
 		return changed
 	})
@@ -119,10 +119,10 @@ func (p *Prober) SetTargets(targets []Target) {
 func (p *Prober) sort() {
 	p.moved = true
 	p.sorted = slices.SortedFunc(maps.Values(p.targets), compareTargets)
-	p.tunnels, p.byPeer = nil, make(map[Peer][]int, len(p.sorted))
+	p.tunnels, p.byPeer = nil, make(map[GatewayID][]int, len(p.sorted))
 	for i, t := range p.sorted {
 		p.byPeer[t.Peer] = append(p.byPeer[t.Peer], i)
-		if t.tunnel() {
+		if t.isRemote() {
 			p.tunnels = append(p.tunnels, t)
 		}
 	}
@@ -134,7 +134,7 @@ func (p *Prober) add(want Target, now time.Time) {
 	t := newTarget(want, now, !p.started && (p.ready || want.Device != ""))
 	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 	t.plan(now, p.settings)
-	t.said = p.wordFor(t, now)
+	t.sentAdvert = p.advertFor(t, now)
 	t.shown = p.shownOf(t, now)
 	p.targets[want], p.byFlow[want.flow()] = t, t
 	p.schedule.Set(t, t.wake)
@@ -175,7 +175,7 @@ func (p *Prober) change(do func(now time.Time) bool) {
 func (p *Prober) SetGateway(gateway string) {
 	p.change(func(time.Time) bool {
 		changed := p.gateway != gateway
-		p.gateway, p.self = gateway, Peer{Cluster: p.config.Cluster, Gateway: gateway}.hash()
+		p.gateway, p.self = gateway, GatewayID{Cluster: p.config.Cluster, Gateway: gateway}.hash()
 		return changed
 	})
 }
@@ -185,11 +185,11 @@ func (p *Prober) SetGateway(gateway string) {
 // when there are none it never does.
 func (p *Prober) SetNodes(others [][]netip.Addr) {
 	p.change(func(time.Time) bool {
-		nodes := map[netip.Addr]*transport.Bucket{}
+		nodes := map[netip.Addr]*transport.RateLimiter{}
 		for _, addrs := range others {
 			for _, addr := range addrs {
 				if nodes[addr] = p.nodes[addr]; nodes[addr] == nil {
-					nodes[addr] = &transport.Bucket{}
+					nodes[addr] = &transport.RateLimiter{}
 				}
 			}
 		}
@@ -246,8 +246,8 @@ func (p *Prober) SetDraining(draining bool) {
 	})
 }
 
-// SetTakes says whether this gateway takes what clusters pass on to each other.
-func (p *Prober) SetTakes(takes bool) {
+// SetAcceptsTransit says whether this gateway takes what clusters pass on to each other.
+func (p *Prober) SetAcceptsTransit(takes bool) {
 	p.change(func(time.Time) bool {
 		changed := p.takes != takes
 		p.takes = takes
@@ -255,19 +255,19 @@ func (p *Prober) SetTakes(takes bool) {
 	})
 }
 
-// SetUse says which link to each remote cluster this node uses now. The links of
+// SetActiveLinks says which link to each remote cluster this node uses now. The links of
 // this gateway among them are told to the other end, and probed at the full rate.
-func (p *Prober) SetUse(use map[string]model.Path) {
+func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	p.mu.Lock()
-	same := maps.Equal(p.use, use)
+	same := maps.Equal(p.activeLinks, use)
 	p.mu.Unlock()
 	if same {
 		return
 	}
 	p.change(func(now time.Time) bool {
-		p.use = maps.Clone(use)
+		p.activeLinks = maps.Clone(use)
 		for _, t := range p.sorted {
-			p.hurry(t, now)
+			p.probeSooner(t, now)
 		}
 		return false
 	})
@@ -282,10 +282,10 @@ func (p *Prober) Snapshot() Snapshot {
 	links := make([]Link, len(p.sorted))
 	for i, t := range p.sorted {
 		links[i] = t.link(now, p.settings, own)
-		links[i].Standby = t.tunnel() && !p.inUse(t)
+		links[i].Standby = t.isRemote() && !p.inUse(t)
 	}
 	return Snapshot{
-		Links: links, Stats: p.stats, self: Peer{Cluster: p.config.Cluster, Gateway: p.gateway}, byPeer: p.byPeer,
+		Links: links, Stats: p.stats, self: GatewayID{Cluster: p.config.Cluster, Gateway: p.gateway}, byPeer: p.byPeer,
 	}
 }
 

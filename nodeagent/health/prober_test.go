@@ -27,7 +27,7 @@ type rig struct {
 // carry gives a transport of one prober.
 func carry(p *Prober) *transport.Transport {
 	return transport.New(transport.Config{
-		Port: p.config.Port, Log: slog.New(slog.DiscardHandler), Wake: p.wake, Machines: []transport.Machine{p},
+		Port: p.config.Port, Log: slog.New(slog.DiscardHandler), Wake: p.wake, Machines: []transport.Protocol{p},
 	})
 }
 
@@ -101,7 +101,7 @@ func port(t *testing.T) uint16 {
 	return uint16(conn.LocalAddr().(*net.UDPAddr).Port)
 }
 
-func to(from, peer *rig, name Peer) Target {
+func to(from, peer *rig, name GatewayID) Target {
 	return Target{Peer: name, Source: from.addr, Addr: peer.addr}
 }
 
@@ -109,13 +109,13 @@ func TestProberFollowsALink(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(1), p), start(t, "b", "b1", loopback(2), p)
-	target := to(a, b, Peer{"b", "b1"})
+	target := to(a, b, GatewayID{"b", "b1"})
 	a.SetTargets([]Target{target})
 	s := a.await(t, "the connection", state(status.Connected))
 	if link := s.Links[0]; link.RTT == nil || link.RTT.Min <= 0 && link.RTT.Max <= 0 || link.Since.IsZero() {
 		t.Errorf("link is %+v", link)
 	}
-	if s.Rank("a1", Peer{"b", "b1"}) == Down || s.Rank("a1", Peer{"b", "b2"}) > Down || s.Rank("a2", Peer{"b", "b1"}) > Down {
+	if s.Rank("a1", GatewayID{"b", "b1"}) == Down || s.Rank("a1", GatewayID{"b", "b2"}) > Down || s.Rank("a2", GatewayID{"b", "b1"}) > Down {
 		t.Error("the snapshot does not tell what is alive")
 	}
 	a.SetTargets([]Target{target})
@@ -124,7 +124,7 @@ func TestProberFollowsALink(t *testing.T) {
 	}
 	b.stop()
 	s = a.await(t, "the loss", state(status.Disconnected))
-	if s.Rank("a1", Peer{"b", "b1"}) > Down {
+	if s.Rank("a1", GatewayID{"b", "b1"}) > Down {
 		t.Error("a dead link is alive")
 	}
 	start(t, "b", "b1", loopback(2), p)
@@ -142,8 +142,8 @@ func TestProberFirstAndLaterTargets(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a := start(t, "a", "a1", loopback(11), p)
-	first := Target{Peer: Peer{"b", "b1"}, Source: a.addr, Addr: loopback(12)}
-	later := Target{Peer: Peer{"c", "c1"}, Source: a.addr, Addr: loopback(13)}
+	first := Target{Peer: GatewayID{"b", "b1"}, Source: a.addr, Addr: loopback(12)}
+	later := Target{Peer: GatewayID{"c", "c1"}, Source: a.addr, Addr: loopback(13)}
 	a.SetTargets([]Target{first})
 	if a.Snapshot().Rank("a1", first.Peer) == Down {
 		t.Error("a link of the first set must count as alive until it proves dead")
@@ -160,7 +160,7 @@ func TestProberIgnoresStrangers(t *testing.T) {
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(21), p), start(t, "b", "b1", loopback(22), p)
 	// b is not who a takes it for, so it must not answer.
-	a.SetTargets([]Target{to(a, b, Peer{"b", "b2"})})
+	a.SetTargets([]Target{to(a, b, GatewayID{"b", "b2"})})
 	a.await(t, "the loss", state(status.Disconnected))
 	b.await(t, "the count of foreign probes", func(s Snapshot) bool { return s.Stats.Foreign > 0 && s.Stats.Replied == 0 })
 	conn, err := net.Dial("udp4", netip.AddrPortFrom(b.addr, p).String())
@@ -171,7 +171,7 @@ func TestProberIgnoresStrangers(t *testing.T) {
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	stranger := message{reply: true, sequence: 1, from: Peer{"a", "a1"}.hash(), to: Peer{"b", "b1"}.hash()}
+	stranger := message{reply: true, sequence: 1, from: GatewayID{"a", "a1"}.hash(), to: GatewayID{"b", "b1"}.hash()}
 	if _, err := conn.Write(stranger.encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestThousandTargets(t *testing.T) {
 	for _, place := range listen {
 		for i := range 20 {
 			source := netip.AddrFrom4([4]byte{127, 73, 3, byte(i)})
-			targets = append(targets, Target{Peer: Peer{"b", "b1"}, Source: source, Addr: place.Addr})
+			targets = append(targets, Target{Peer: GatewayID{"b", "b1"}, Source: source, Addr: place.Addr})
 		}
 	}
 	a.SetTargets(targets)

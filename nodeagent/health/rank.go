@@ -14,7 +14,7 @@ type Rank uint8
 // The ranks, from the worst to the best.
 const (
 	Down     Rank = iota // no probe gets through
-	Alone                // it works, but one of its gateways reaches no other node of its cluster
+	Isolated             // it works, but one of its gateways reaches no other node of its cluster
 	Draining             // it works, but one of its gateways is to be left, or is not ready yet
 	Unsteady             // it works, but fell too often of late
 	Good
@@ -25,7 +25,7 @@ func (r Rank) String() string {
 	switch r {
 	case Down:
 		return "down"
-	case Alone:
+	case Isolated:
 		return "alone"
 	case Draining:
 		return "draining"
@@ -35,12 +35,12 @@ func (r Rank) String() string {
 	return "good"
 }
 
-// view is what the own probes say of the link.
-func (t *target) view(now time.Time) Rank {
+// ownRank is what the own probes say of the link.
+func (t *target) ownRank(now time.Time) Rank {
 	switch {
 	case !t.alive():
 		return Down
-	case t.damper.holds(now):
+	case t.damper.isActive(now):
 		return Unsteady
 	}
 	return Good
@@ -49,10 +49,10 @@ func (t *target) view(now time.Time) Rank {
 // rank is what counts: the lowest of the own view, the own condition and what
 // the other end says.
 func (t *target) rank(now time.Time, own condition) Rank {
-	if !t.tunnel() {
-		return t.view(now)
+	if !t.isRemote() {
+		return t.ownRank(now)
 	}
-	return min(t.view(now), own.rank, t.other().rank)
+	return min(t.ownRank(now), own.rank, t.effectiveAdvert().rank)
 }
 
 func (t *target) why(now time.Time, own condition) string {
@@ -64,12 +64,12 @@ func (t *target) why(now time.Time, own condition) string {
 		return "no answer yet"
 	case !t.alive():
 		return "no answer"
-	case t.view(now) == rank:
+	case t.ownRank(now) == rank:
 		return t.damper.why()
 	case own.rank == rank:
 		return own.why
 	}
-	return "the other end says " + t.other().rank.String()
+	return "the other end says " + t.effectiveAdvert().rank.String()
 }
 
 // A link that fell fallsAllowed times within fallsWithin is held back as
@@ -80,29 +80,29 @@ const (
 	holdFor      = 30 * time.Second
 )
 
-// damper remembers the falls of a link.
-type damper struct {
+// flapDamper remembers the falls of a link.
+type flapDamper struct {
 	falls [8]time.Time // the last ones, as a ring
 	next  int
 	held  time.Time // Unsteady until then; zero = never was
 	many  int       // falls that led to it
 }
 
-func (d *damper) fall(now time.Time) {
+func (d *flapDamper) fall(now time.Time) {
 	d.falls[d.next%len(d.falls)] = now
 	d.next++
 	d.hold(now)
 }
 
 // hold begins the time anew: after a fall, and when the link comes back.
-func (d *damper) hold(now time.Time) {
+func (d *flapDamper) hold(now time.Time) {
 	if many := d.count(now); many >= fallsAllowed {
 		d.held, d.many = now.Add(holdFor), many
 	}
 }
 
 // count counts the falls of the last minute; more than it remembers do not matter.
-func (d *damper) count(now time.Time) int {
+func (d *flapDamper) count(now time.Time) int {
 	many := 0
 	for _, at := range d.falls {
 		if !at.IsZero() && now.Sub(at) < fallsWithin {
@@ -112,8 +112,8 @@ func (d *damper) count(now time.Time) int {
 	return many
 }
 
-func (d *damper) holds(now time.Time) bool { return now.Before(d.held) }
+func (d *flapDamper) isActive(now time.Time) bool { return now.Before(d.held) }
 
-func (d *damper) why() string {
+func (d *flapDamper) why() string {
 	return fmt.Sprintf("%d falls in 60 s, held until %s", d.many, d.held.UTC().Format(time.TimeOnly))
 }

@@ -36,8 +36,8 @@ func newReachList(entries []entry) reachList {
 	return reachList{entries: entries, generation: max(sum, 1)}
 }
 
-// after notes what differs from the list before.
-func (r reachList) after(before reachList) reachList {
+// withDelta notes what differs from the list before.
+func (r reachList) withDelta(before reachList) reachList {
 	var changes []entry
 	old := before.entries
 	for _, e := range r.entries {
@@ -60,10 +60,10 @@ func (r reachList) after(before reachList) reachList {
 	return r
 }
 
-func reachMap(entries []entry) map[uint64]word {
-	out := make(map[uint64]word, len(entries))
+func reachMap(entries []entry) map[uint64]linkAdvert {
+	out := make(map[uint64]linkAdvert, len(entries))
 	for _, e := range entries {
-		out[e.hash] = e.word
+		out[e.hash] = e.linkAdvert
 	}
 	return out
 }
@@ -92,18 +92,18 @@ func (r reachList) replies(has uint64, head message) []message {
 	return out
 }
 
-// heard is the reach list of a gateway as a node of its cluster has it. The map
+// receivedList is the reach list of a gateway as a node of its cluster has it. The map
 // is replaced, never changed: snapshots share it.
-type heard struct {
-	reach      map[uint64]word // nil = nothing heard yet
+type receivedList struct {
+	reach      map[uint64]linkAdvert // nil = nothing heard yet
 	generation uint64
 	gathering  uint64    // the generation whose pages are coming
 	got        [][]entry // nil = not here yet
 }
 
-// take notes a page or a list of changes. fresh means that the list is now
+// addPage notes a page or a list of changes. fresh means that the list is now
 // another one; lost that it is a change of a list that this node does not have.
-func (h *heard) take(m *message) (fresh, lost bool) {
+func (h *receivedList) addPage(m *message) (fresh, lost bool) {
 	if m.pages == 0 || m.generation == h.generation {
 		return false, false
 	}
@@ -119,22 +119,22 @@ func (h *heard) take(m *message) (fresh, lost bool) {
 	if slices.ContainsFunc(h.got, func(page []entry) bool { return page == nil }) {
 		return false, false
 	}
-	*h = heard{reach: reachMap(slices.Concat(h.got...)), generation: m.generation}
+	*h = receivedList{reach: reachMap(slices.Concat(h.got...)), generation: m.generation}
 	return true, false
 }
 
-func (h *heard) change(m *message) (fresh, lost bool) {
+func (h *receivedList) change(m *message) (fresh, lost bool) {
 	if m.base != h.generation || len(h.reach) > maxPage*maxPages {
 		return false, true
 	}
 	reach := maps.Clone(h.reach)
 	for _, e := range m.reach {
-		if e.word == (word{}) {
+		if e.linkAdvert == (linkAdvert{}) {
 			delete(reach, e.hash)
 		} else {
-			reach[e.hash] = e.word
+			reach[e.hash] = e.linkAdvert
 		}
 	}
-	*h = heard{reach: reach, generation: m.generation}
+	*h = receivedList{reach: reach, generation: m.generation}
 	return true, false
 }

@@ -11,7 +11,7 @@ import (
 func listOf(n uint64) []entry {
 	var out []entry
 	for i := range n {
-		out = append(out, entry{i * 7, word{rank: Good}}, entry{i * 7, word{rank: Good}})
+		out = append(out, entry{i * 7, linkAdvert{rank: Good}}, entry{i * 7, linkAdvert{rank: Good}})
 	}
 	return out
 }
@@ -24,18 +24,18 @@ func TestReachPages(t *testing.T) {
 		t.Fatalf("%d pages", len(cut))
 	}
 	stale := newReachList(listOf(3)).replies(0, message{reply: true})[0]
-	var h heard
+	var h receivedList
 	// Out of order, one twice, and one of an older list before the others.
-	h.take(&stale)
+	h.addPage(&stale)
 	for _, i := range []int{2, 0, 0, 3, 1} {
-		if fresh, lost := h.take(&cut[i]); fresh != (i == 1) || lost {
+		if fresh, lost := h.addPage(&cut[i]); fresh != (i == 1) || lost {
 			t.Fatalf("page %d: fresh is %v, lost is %v", i, fresh, lost)
 		}
 	}
-	if len(h.reach) != len(list.entries) || slices.ContainsFunc(list.entries, func(e entry) bool { return h.reach[e.hash] != e.word }) {
+	if len(h.reach) != len(list.entries) || slices.ContainsFunc(list.entries, func(e entry) bool { return h.reach[e.hash] != e.linkAdvert }) {
 		t.Errorf("%d of %d arrived", len(h.reach), len(list.entries))
 	}
-	if fresh, _ := h.take(&cut[0]); fresh {
+	if fresh, _ := h.addPage(&cut[0]); fresh {
 		t.Error("the same list is news")
 	}
 	empty := newReachList(nil)
@@ -47,7 +47,7 @@ func TestReachPages(t *testing.T) {
 	if newReachList(listOf(9)).generation != newReachList(again).generation {
 		t.Error("the same list has two generations")
 	}
-	again[3].uses = true
+	again[3].inUse = true
 	if newReachList(listOf(9)).generation == newReachList(again).generation {
 		t.Error("who uses a link is part of the list")
 	}
@@ -58,13 +58,13 @@ func TestReachPages(t *testing.T) {
 func TestReachChanges(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 5))
-	now, list := map[uint64]word{}, newReachList(nil)
-	var h heard
+	now, list := map[uint64]linkAdvert{}, newReachList(nil)
+	var h receivedList
 	deltas, losses := 0, 0
 	for round := range 800 {
 		for range r.IntN(4) {
 			hash := r.Uint64N(400)
-			if w := (word{rank: Rank(r.IntN(5)), uses: r.IntN(2) == 0}); w == (word{}) {
+			if w := (linkAdvert{rank: Rank(r.IntN(5)), inUse: r.IntN(2) == 0}); w == (linkAdvert{}) {
 				delete(now, hash)
 			} else {
 				now[hash] = w
@@ -75,7 +75,7 @@ func TestReachChanges(t *testing.T) {
 			entries = append(entries, entry{hash, w})
 		}
 		if next := newReachList(entries); next.generation != list.generation {
-			list = next.after(list)
+			list = next.withDelta(list)
 		}
 		if r.IntN(10) == 0 {
 			continue // lost
@@ -89,7 +89,7 @@ func TestReachChanges(t *testing.T) {
 			if m.base != 0 {
 				deltas++
 			}
-			if _, lost := h.take(&m); lost {
+			if _, lost := h.addPage(&m); lost {
 				losses++
 			}
 		}
@@ -101,9 +101,9 @@ func TestReachChanges(t *testing.T) {
 	if deltas < 400 || losses != 0 {
 		t.Errorf("%d changes alone, %d of them not understood", deltas, losses)
 	}
-	foreign := message{reply: true, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{rank: Good, uses: true}}}}
+	foreign := message{reply: true, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, linkAdvert{rank: Good, inUse: true}}}}
 	before := h
-	if fresh, lost := h.take(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
+	if fresh, lost := h.addPage(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
 		t.Error("a change of a list that the node does not have was taken")
 	}
 }

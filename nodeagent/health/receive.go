@@ -15,8 +15,8 @@ type incoming struct {
 }
 
 // Receive takes a message that came to a place, and gives the answers to it.
-func (p *Prober) Receive(now time.Time, came transport.Incoming) (out []outgoing) {
-	m, ok := heardIn(came.Message)
+func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) {
+	m, ok := decodeMessage(came.Message)
 	if !ok {
 		return nil
 	}
@@ -24,9 +24,9 @@ func (p *Prober) Receive(now time.Time, came transport.Incoming) (out []outgoing
 	changed := false
 	p.mu.Lock()
 	if m.reply {
-		changed = p.reply(now, in)
+		changed = p.onReply(now, in)
 	} else {
-		out, changed = p.answer(now, in)
+		out, changed = p.onProbe(now, in)
 	}
 	first, any := p.schedule.First()
 	early := p.stale || any && first.wake.Before(p.until)
@@ -40,9 +40,9 @@ func (p *Prober) Receive(now time.Time, came transport.Incoming) (out []outgoing
 	return out
 }
 
-// reply takes a reply. Its target is found by the addresses that it came from
+// onReply takes a reply. Its target is found by the addresses that it came from
 // and to, and it must bring the nonce of a probe.
-func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
+func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	if p.asked(now, m.message) {
 		return false
 	}
@@ -53,7 +53,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	}
 	genuine := m.poke && t.poke.nonce == m.nonce && m.nonce != 0
 	if !m.poke {
-		_, genuine = t.accepts(m.message)
+		_, genuine = t.matchProbe(m.message)
 	}
 	if !genuine {
 		return false
@@ -63,58 +63,58 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	case m.poke && t.poke.again:
 		t.poke.nonce = 0
 	case m.poke:
-		t.poke = poke{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.poke.sent}
+		t.poke = triggeredUpdate{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.poke.sent}
 	default:
-		if matched, _ := t.answer(now, m.message, p.settings); matched {
+		if matched, _ := t.onReply(now, m.message, p.settings); matched {
 			p.stats.Answered++
 		}
 	}
-	t.prove(now, p.settings)
-	if t.tunnel() {
-		t.hear(m.word)
+	t.onPacketWhileDead(now, p.settings)
+	if t.isRemote() {
+		t.setPeerAdvert(m.linkAdvert)
 		t.theirs = m.token
 	} else {
-		back := p.mate(now, t, m.rank)
+		back := p.onSiblingReply(now, t, m.rank)
 		p.stale = p.stale || back
-		fresh, lost := t.heard.take(m.message)
+		fresh, lost := t.heard.addPage(m.message)
 		if lost {
 			p.pokeSoon(t, now)
 		}
 		changed = fresh || back
 	}
-	changed = p.notice(t, now) || changed
-	p.hurry(t, now)
+	changed = p.detectChange(t, now) || changed
+	p.probeSooner(t, now)
 	p.replan(t, now)
 	return changed
 }
 
-// answer makes the reply to a probe for this gateway. Only who asks over the
+// onProbe makes the reply to a probe for this gateway. Only who asks over the
 // link between the nodes of this cluster is told what it reaches.
-func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool) {
+func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed bool) {
 	if p.gateway == "" || m.to != p.self {
 		p.stats.Foreign++
 		return nil, false
 	}
 	head := message{
 		reply: true, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
-		from: m.to, to: m.message.from, word: word{rank: p.condition().rank},
+		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
 	}
 	replies, budget := []message{head}, &p.strangers
 	if m.at.Device != "" {
 		replies = p.reach.replies(m.generation, head)
 		if own := p.nodes[m.from.Addr()]; own != nil {
 			budget = own
-			changed = p.mates.hear(now, p.settings)
+			changed = p.mates.onPacket(now, p.settings)
 			p.stale = p.stale || changed
-			p.remember(m, now)
+			p.subscribe(m, now)
 		}
 	} else if t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
 		budget = &t.unproven
 		if m.token == t.token {
 			budget = &t.answers
 		}
-		changed = p.told(t, m, now)
-		replies[0].word, replies[0].token = p.wordFor(t, now), t.token
+		changed = p.onPeerAdvert(t, m, now)
+		replies[0].linkAdvert, replies[0].token = p.advertFor(t, now), t.token
 	}
 	for i := range replies {
 		if !p.allow(budget, now) {
@@ -126,29 +126,29 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 	return out, changed
 }
 
-// told takes what the other end says in a probe. Anybody can send one with its
+// onPeerAdvert takes what the other end says in a probe. Anybody can send one with its
 // address, so that without the token the other end is asked instead.
-func (p *Prober) told(t *target, m incoming, now time.Time) (changed bool) {
-	if t.prove(now, p.settings) {
+func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed bool) {
+	if t.onPacketWhileDead(now, p.settings) {
 		p.replan(t, now)
 	}
 	if m.token == t.token {
-		t.hear(m.word)
-		changed = p.notice(t, now)
-		p.hurry(t, now)
-	} else if t.other() != m.word && t.poke.nonce == 0 && p.asks.Take(now, askRate) {
+		t.setPeerAdvert(m.linkAdvert)
+		changed = p.detectChange(t, now)
+		p.probeSooner(t, now)
+	} else if t.effectiveAdvert() != m.linkAdvert && t.poke.nonce == 0 && p.asks.Allow(now, askRate) {
 		p.pokeSoon(t, now)
 	}
 	return changed
 }
 
-// remember keeps who asked, for a push.
-func (p *Prober) remember(m incoming, now time.Time) {
+// subscribe keeps who asked, for a push.
+func (p *Prober) subscribe(m incoming, now time.Time) {
 	if m.poke {
 		p.askers.told(m.from.Addr(), p.reach.generation)
 		return
 	}
-	p.askers.note(asker{
+	p.askers.note(subscriber{
 		to: m.from, at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
 		generation: p.reach.generation, seen: now,
 	})
@@ -162,8 +162,8 @@ const replyRate = 2000
 
 // allow takes a token of a source's budget, or counts a probe that stays without an
 // answer.
-func (p *Prober) allow(budget *transport.Bucket, now time.Time) bool {
-	if !budget.Take(now, replyRate) {
+func (p *Prober) allow(budget *transport.RateLimiter, now time.Time) bool {
+	if !budget.Allow(now, replyRate) {
 		p.stats.Limited++
 		return false
 	}

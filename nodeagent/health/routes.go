@@ -5,17 +5,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Route is how the traffic to a cluster goes: over the clusters in Over, the next
+// ClusterPath is how the traffic to a cluster goes: over the clusters in Over, the next
 // one first and the cluster itself last. One that it names alone is a neighbour.
-type Route struct {
-	Over []string
+type ClusterPath struct {
+	Hops []string
 	Rank Rank // the lowest of its links
-	// Former says that the route is one of the shape that the clusters leave.
-	Former bool
+	// FormerShape says that the route is one of the shape that the clusters leave.
+	FormerShape bool
 }
 
-// Links is what is known of the links between clusters.
-type Links struct {
+// LinkRanks is what is known of the links between clusters.
+type LinkRanks struct {
 	// Own ranks the link to a neighbour, for this cluster's own traffic.
 	Own func(neighbour string) Rank
 	// Transit ranks the link of any two clusters for what is passed on: it is Down
@@ -23,45 +23,45 @@ type Links struct {
 	Transit func(a, b string) Rank
 }
 
-// Routes gives the best route to each cluster that can be reached: the one with the
+// ClusterPaths gives the best route to each cluster that can be reached: the one with the
 // highest rank, of those the shortest, and of those the one with the least sum of
 // the links' hashes, which is the same one in both directions. Routes of the shape
 // that the clusters leave count only where the new one has none yet. It depends on
 // its arguments alone.
-func Routes(net project.Net, from string, links Links) map[string]Route {
-	out := map[string]Route{}
+func ClusterPaths(net project.Topology, from string, links LinkRanks) map[string]ClusterPath {
+	out := map[string]ClusterPath{}
 	for _, g := range []*fabric.Graph{net.Now, net.Before} {
 		if g == nil {
 			continue
 		}
 		former := g != net.Now
 		for rank := Good; rank > Down; rank-- {
-			direct(out, g, from, links, Route{Rank: rank, Former: former})
-			over(out, g, from, links, Route{Rank: rank, Former: former})
+			direct(out, g, from, links, ClusterPath{Rank: rank, FormerShape: former})
+			addTransit(out, g, from, links, ClusterPath{Rank: rank, FormerShape: former})
 		}
 	}
 	return out
 }
 
 // direct adds the neighbours that need nobody else.
-func direct(out map[string]Route, g *fabric.Graph, from string, links Links, w Route) {
+func direct(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, w ClusterPath) {
 	for _, to := range g.Neighbours(from) {
 		if _, found := out[to]; !found && links.Own(to) >= w.Rank {
-			w.Over = []string{to}
+			w.Hops = []string{to}
 			out[to] = w
 		}
 	}
 }
 
-// over adds the clusters that others pass on to.
-func over(out map[string]Route, g *fabric.Graph, from string, links Links, w Route) {
+// addTransit adds the clusters that others pass on to.
+func addTransit(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, w ClusterPath) {
 	if !passed(g, from, out) {
 		return
 	}
 	routes := g.Paths(from, func(a, b string) bool { return links.Transit(a, b) >= w.Rank })
 	for to, names := range routes {
 		if _, found := out[to]; !found && len(names) > 1 {
-			w.Over = names
+			w.Hops = names
 			out[to] = w
 		}
 	}
@@ -69,10 +69,10 @@ func over(out map[string]Route, g *fabric.Graph, from string, links Links, w Rou
 
 // passed reports whether anybody passes on, and somebody is not found yet: most
 // often one look at good links finds all.
-func passed(g *fabric.Graph, from string, found map[string]Route) bool {
+func passed(g *fabric.Graph, from string, found map[string]ClusterPath) bool {
 	passes := false
 	for _, n := range g.Neighbours(from) {
-		passes = passes || g.Passes(n)
+		passes = passes || g.ForwardsTransit(n)
 	}
 	return passes && len(found) < g.Len()-1
 }

@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) project.Net {
+func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) project.Topology {
 	f := &fabric.Fabric{Shape: shape}
 	for _, c := range clusters {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: c})
@@ -30,16 +30,16 @@ func (r ranked) rank(a, b string) Rank {
 	return Good
 }
 
-func (r ranked) links(from string) Links {
-	return Links{Own: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
+func (r ranked) links(from string) LinkRanks {
+	return LinkRanks{Own: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
 }
 
-func routesText(routes map[string]Route) string {
+func routesText(routes map[string]ClusterPath) string {
 	var out []string
 	for _, to := range slices.Sorted(maps.Keys(routes)) {
 		w := routes[to]
-		text := strings.Join(w.Over, ">") + " " + w.Rank.String()
-		if w.Former {
+		text := strings.Join(w.Hops, ">") + " " + w.Rank.String()
+		if w.FormerShape {
 			text += " former"
 		}
 		out = append(out, text)
@@ -55,7 +55,7 @@ func TestWays(t *testing.T) {
 	mesh := fabric.Shape{}
 	tests := []struct {
 		name   string
-		net    project.Net
+		net    project.Topology
 		from   string
 		ranks  ranked
 		wanted string
@@ -78,7 +78,7 @@ func TestWays(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := routesText(Routes(tt.net, tt.from, tt.ranks.links(tt.from))); have != tt.wanted {
+			if have := routesText(ClusterPaths(tt.net, tt.from, tt.ranks.links(tt.from))); have != tt.wanted {
 				t.Errorf("routes: %s, want %s", have, tt.wanted)
 			}
 		})
@@ -89,13 +89,13 @@ func TestWays(t *testing.T) {
 func TestWaysNeedBothEnds(t *testing.T) {
 	t.Parallel()
 	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
-	links := Links{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
-	if have := routesText(Routes(net, "a", links)); have != "h good" {
+	links := LinkRanks{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
+	if have := routesText(ClusterPaths(net, "a", links)); have != "h good" {
 		t.Errorf("routes: %s", have)
 	}
 }
 
-func randomNet(r *rand.Rand) ([]string, project.Net, ranked) {
+func randomNet(r *rand.Rand) ([]string, project.Topology, ranked) {
 	var clusters []string
 	for i := range 3 + r.IntN(7) {
 		clusters = append(clusters, fmt.Sprintf("c%d", i))
@@ -125,18 +125,18 @@ func TestWaysAreTheSameInBothDirections(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 7))
 	for range 400 {
 		clusters, net, ranks := randomNet(r)
-		routes := map[string]map[string]Route{}
+		routes := map[string]map[string]ClusterPath{}
 		for _, from := range clusters {
-			routes[from] = Routes(net, from, ranks.links(from))
+			routes[from] = ClusterPaths(net, from, ranks.links(from))
 		}
 		for _, from := range clusters {
 			for to, way := range routes[from] {
-				back := slices.Concat([]string{from}, way.Over)
+				back := slices.Concat([]string{from}, way.Hops)
 				slices.Reverse(back)
-				if other := routes[to][from]; !slices.Equal(other.Over, back[1:]) || other.Rank != way.Rank {
+				if other := routes[to][from]; !slices.Equal(other.Hops, back[1:]) || other.Rank != way.Rank {
 					t.Fatalf("%s to %s: %v, and back %v", from, to, way, other)
 				}
-				for at, hop := from, way.Over; len(hop) > 0; at, hop = hop[0], hop[1:] {
+				for at, hop := from, way.Hops; len(hop) > 0; at, hop = hop[0], hop[1:] {
 					if !net.Linked(at, hop[0]) || len(hop) > 1 && !net.Passes(hop[0]) || ranks.rank(at, hop[0]) < way.Rank {
 						t.Fatalf("%s to %s: %v takes %s to %s", from, to, way, at, hop[0])
 					}
@@ -154,17 +154,17 @@ func TestWaysMoveOnlyWhoHasTo(t *testing.T) {
 		clusters, net, ranks := randomNet(r)
 		a, b := clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))]
 		for _, from := range clusters {
-			before := Routes(net, from, ranks.links(from))
+			before := ClusterPaths(net, from, ranks.links(from))
 			dead := maps.Clone(ranks)
 			dead[min(a, b)+" "+max(a, b)] = Down
-			after := Routes(net, from, dead.links(from))
+			after := ClusterPaths(net, from, dead.links(from))
 			for to, way := range before {
-				over := slices.Concat([]string{from}, way.Over)
+				over := slices.Concat([]string{from}, way.Hops)
 				uses := slices.ContainsFunc(over, func(c string) bool {
 					i := slices.Index(over, c)
 					return i > 0 && (over[i-1] == a && c == b || over[i-1] == b && c == a)
 				})
-				if !uses && !slices.Equal(after[to].Over, way.Over) {
+				if !uses && !slices.Equal(after[to].Hops, way.Hops) {
 					t.Fatalf("%s to %s moved from %v to %v as %s-%s died", from, to, way, after[to], a, b)
 				}
 			}

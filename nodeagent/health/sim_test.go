@@ -22,7 +22,7 @@ type sim struct {
 	t      *testing.T
 	now    time.Time
 	fabric *fabric.Fabric
-	table  *Table
+	table  *Preferences
 	delay  time.Duration
 	nodes  []*simNode
 	byAddr map[netip.Addr]*simNode
@@ -36,13 +36,13 @@ type sim struct {
 // simNode is one agent.
 type simNode struct {
 	*Prober
-	name    Peer // the gateway, or the node's name
+	name    GatewayID // the gateway, or the node's name
 	tunnel  netip.Addr
 	addr    netip.Addr
 	next    time.Time
 	off     bool
 	changed bool
-	paths   map[string]Choice
+	paths   map[string]ActiveLink
 	moves   []move
 }
 
@@ -50,7 +50,7 @@ type simNode struct {
 type move struct {
 	at      time.Time
 	cluster string
-	choice  Choice
+	choice  ActiveLink
 }
 
 type packet struct {
@@ -88,7 +88,7 @@ func newSim(t *testing.T, s Settings, gateways ...int) *sim {
 	for i, c := range m.fabric.Clusters {
 		for j := range len(c.Gateways) + 1 {
 			n := &simNode{
-				name: Peer{c.Name, "worker"}, next: m.now,
+				name: GatewayID{c.Name, "worker"}, next: m.now,
 				tunnel: netip.AddrFrom4([4]byte{10, 0, byte(i), byte(j)}), addr: netip.AddrFrom4([4]byte{10, 1, byte(i), byte(j)}),
 			}
 			if j < len(c.Gateways) {
@@ -190,7 +190,7 @@ func (m *sim) turn(n *simNode) {
 }
 
 func (m *sim) choose(n *simNode) {
-	paths := Paths(m.table, n.name.Cluster, n.Snapshot())
+	paths := ChooseLinks(m.table, n.name.Cluster, n.Snapshot())
 	use := map[string]model.Path{}
 	for cluster, c := range paths {
 		if c.Path != n.paths[cluster].Path {
@@ -199,7 +199,7 @@ func (m *sim) choose(n *simNode) {
 		use[cluster] = c.Path
 	}
 	n.paths = paths
-	n.SetUse(use)
+	n.SetActiveLinks(use)
 }
 
 func (m *sim) send(packets []outgoing) {
@@ -230,7 +230,7 @@ func decode(raw []byte) (message, error) {
 	if err != nil {
 		return message{}, err
 	}
-	m, ok := heardIn(w)
+	m, ok := decodeMessage(w)
 	if !ok {
 		return m, errors.New("nothing for health")
 	}
@@ -243,11 +243,11 @@ func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []by
 	if err != nil {
 		return nil
 	}
-	return p.Receive(now, transport.Incoming{At: at, From: from, Message: w})
+	return p.Receive(now, transport.Packet{At: at, From: from, Message: w})
 }
 
 func (m *sim) node(cluster, gateway string) *simNode {
-	i := slices.IndexFunc(m.nodes, func(n *simNode) bool { return n.name == Peer{cluster, gateway} })
+	i := slices.IndexFunc(m.nodes, func(n *simNode) bool { return n.name == GatewayID{cluster, gateway} })
 	if i < 0 {
 		m.t.Fatalf("no node %s/%s", cluster, gateway)
 	}
@@ -256,14 +256,14 @@ func (m *sim) node(cluster, gateway string) *simNode {
 
 // agreed gives the one choice that all living nodes of both clusters have, as a
 // sees it, and fails when they differ.
-func (m *sim) agreed(a, b string) Choice {
+func (m *sim) agreed(a, b string) ActiveLink {
 	m.t.Helper()
-	var found *Choice
+	var found *ActiveLink
 	for _, n := range m.nodes {
 		if n.off || n.name.Cluster != a && n.name.Cluster != b {
 			continue
 		}
-		var c Choice
+		var c ActiveLink
 		if n.name.Cluster == a {
 			c = n.paths[b]
 		} else if c = n.paths[a]; true {

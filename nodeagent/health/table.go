@@ -12,14 +12,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Table says for each pair of clusters which of their links is the first choice
+// Preferences says for each pair of clusters which of their links is the first choice
 // and in what order the others follow. It depends on the names of clusters and
 // gateways alone, so every node of both clusters has the same one. Among the
 // first choices no gateway has more than its fair share and a quarter, rounded up.
 // A Table does not change and may be used by any number of goroutines.
-type Table struct {
+type Preferences struct {
 	names []string // as the fabric gave them: clusters and gateways, for Same
-	net   project.Net
+	net   project.Topology
 	sides []side // by cluster
 	first []link // of each pair of sides, see index
 }
@@ -42,8 +42,8 @@ const headroom = 25
 // NewTable makes the table of a fabric, and of the shape that its clusters leave,
 // or nil. Its cost grows with the square of the number of clusters, so keep it as
 // long as Same says so.
-func NewTable(f *fabric.Fabric, before *fabric.Shape) *Table {
-	t := &Table{names: appendNames(nil, f), net: project.NewNet(f, before)}
+func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
+	t := &Preferences{names: appendNames(nil, f), net: project.NewNet(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
 			t.sides = append(t.sides, newSide(&f.Clusters[i]))
@@ -55,7 +55,7 @@ func NewTable(f *fabric.Fabric, before *fabric.Shape) *Table {
 }
 
 // Net gives the shape that the table is for.
-func (t *Table) Net() project.Net { return t.net }
+func (t *Preferences) Net() project.Topology { return t.net }
 
 func newSide(c *fabric.Cluster) side {
 	s := side{cluster: c.Name}
@@ -83,7 +83,7 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 }
 
 // Same reports whether NewTable would give this table as well. It is cheap.
-func (t *Table) Same(f *fabric.Fabric, before *fabric.Shape) bool {
+func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if !t.net.Same(f, before) {
 		return false
 	}
@@ -115,7 +115,7 @@ func (t *Table) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 // highest score whose two gateways are both below their bound. The pairs come in
 // an order that depends on their own names only, so that a cluster that is added
 // changes nothing but what its own pairs displace.
-func (t *Table) assign() {
+func (t *Preferences) assign() {
 	n := len(t.sides)
 	t.first = make([]link, n*(n-1)/2)
 	load, bound := make([][]int, n), make([]int, n)
@@ -156,7 +156,7 @@ func shareBound(pairs, gateways int) int {
 // pairs gives all pairs of sides that are linked, in the order in which they
 // choose, and how many each side has. The key of a pair is a part of its hash and
 // the indexes of both, as plain numbers sort several times faster than structures.
-func (t *Table) pairs(width int) (keys []uint64, degree []int) {
+func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 	n := len(t.sides)
 	mesh := t.net.Mesh()
 	low := uint64(1)<<(2*width) - 1
@@ -183,10 +183,10 @@ func (t *Table) pairs(width int) (keys []uint64, degree []int) {
 func scoreOf(low, high uint64) uint64 { return spread.Mix(low + bits.RotateLeft64(high, 32)) }
 
 // index finds the pair of the sides i < j in first.
-func (t *Table) index(i, j int) int { return i*(2*len(t.sides)-i-1)/2 + j - i - 1 }
+func (t *Preferences) index(i, j int) int { return i*(2*len(t.sides)-i-1)/2 + j - i - 1 }
 
 // find gives the index of a cluster; -1 when it has no gateway or does not exist.
-func (t *Table) find(cluster string) int {
+func (t *Preferences) find(cluster string) int {
 	i, found := slices.BinarySearchFunc(t.sides, cluster, func(s side, name string) int {
 		return strings.Compare(s.cluster, name)
 	})
@@ -198,7 +198,7 @@ func (t *Table) find(cluster string) int {
 
 // First gives the first choice of a pair, seen from local. It is false when a
 // side has no gateway, or the two have no link.
-func (t *Table) First(local, remote string) (model.Path, bool) {
+func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	i, j := t.find(local), t.find(remote)
 	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
 		return model.Path{}, false
@@ -212,7 +212,7 @@ func (t *Table) First(local, remote string) (model.Path, bool) {
 
 // Order gives all links of a pair of clusters, best first, seen from local: the
 // first choice, then the others by score. It is nil when a side has no gateway.
-func (t *Table) Order(local, remote string) []model.Path {
+func (t *Preferences) Order(local, remote string) []model.Path {
 	first, ok := t.First(local, remote)
 	if !ok {
 		return nil
@@ -243,6 +243,6 @@ func (t *Table) Order(local, remote string) []model.Path {
 }
 
 // links counts the links of a pair of clusters.
-func (t *Table) links(local, remote string) int {
+func (t *Preferences) links(local, remote string) int {
 	return len(t.sides[t.find(local)].gateways) * len(t.sides[t.find(remote)].gateways)
 }

@@ -23,36 +23,36 @@ type target struct {
 	initial bool // of the first set, and neither answered nor dead yet
 	granted bool // of the first set, and never dead: what it did not say yet is taken for granted
 
-	sequence uint64    // of the last probe; its low 32 bits go over the wire
-	answered uint64    // of the last probe that was answered, 0 = none
-	row      int       // answers in a row up to that one
-	final    time.Time // when the probe was sent whose loss makes the link dead; zero = not yet
-	excused  bool      // the verdict came late and was put off once
-	last     time.Duration
-	probes   [window]probe
-	summed   summed
-	damper   damper
+	sequence     uint64    // of the last probe; its low 32 bits go over the wire
+	answered     uint64    // of the last probe that was answered, 0 = none
+	streak       int       // answers in a row up to that one
+	deathProbeAt time.Time // when the probe was sent whose loss makes the link dead; zero = not yet
+	excused      bool      // the verdict came late and was put off once
+	last         time.Duration
+	probes       [window]probe
+	summed       summed
+	damper       flapDamper
 
-	shown  shown // what was last reported
-	remote word  // what the other end says
-	known  bool  // it said something since the link lives
-	said   word  // what this end said when it last poked
-	poke   poke
+	shown       reported   // what was last reported
+	peerAdvert  linkAdvert // what the other end says
+	advertFresh bool       // it said something since the link lives
+	sentAdvert  linkAdvert // what this end said when it last poked
+	poke        triggeredUpdate
 
-	token    uint64           // what a probe of the other end must bring to be believed
-	theirs   uint64           // what the other end wants to be brought; 0 = not known
-	answers  transport.Bucket // to probes that bring the token
-	unproven transport.Bucket // to those that come from its address only
+	token    uint64                // what a probe of the other end must bring to be believed
+	theirs   uint64                // what the other end wants to be brought; 0 = not known
+	answers  transport.RateLimiter // to probes that bring the token
+	unproven transport.RateLimiter // to those that come from its address only
 
-	heard   heard // of gateways of the own cluster
-	leaving bool  // one of them that said that it drains
+	heard   receivedList // of gateways of the own cluster
+	leaving bool         // one of them that said that it drains
 }
 
-// poke is a probe out of turn that tells the other end at once what changed. It
+// triggeredUpdate is a probe out of turn that tells the other end at once what changed. It
 // is repeated until answered, a few times; after that the probes in turn do. An
 // answered one is followed by another, as a reply that was made before the change
 // may have overtaken it.
-type poke struct {
+type triggeredUpdate struct {
 	nonce uint64 // 0 = nothing to tell
 	tries int
 	again bool      // one was answered
@@ -60,8 +60,8 @@ type poke struct {
 	sent  time.Time // of the last one
 }
 
-// shown is what others learn of when it changes.
-type shown struct {
+// reported is what others learn of when it changes.
+type reported struct {
 	state string
 	rank  Rank
 	uses  bool
@@ -78,16 +78,16 @@ func newTarget(t Target, now time.Time, first bool) *target {
 	}
 }
 
-// tunnel reports whether the target is a gateway of another cluster.
-func (t *target) tunnel() bool { return t.Device == "" }
+// isRemote reports whether the target is a gateway of another cluster.
+func (t *target) isRemote() bool { return t.Device == "" }
 
 // unknownPatience is how long to wait for the very first answer of a link at
 // least, as its round trip is not known yet.
 const unknownPatience = 300 * time.Millisecond
 
-// patience is how long the last probe before the verdict may take: longer than
+// replyTimeout is how long the last probe before the verdict may take: longer than
 // the round trip, but not a whole interval.
-func (t *target) patience(s Settings) time.Duration {
+func (t *target) replyTimeout(s Settings) time.Duration {
 	if least := t.least(); least > 0 {
 		return max(s.Interval/4, 2*least)
 	}
@@ -100,41 +100,41 @@ func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
 	t.summed.valid = false
 	t.probes[t.sequence%window] = probe{nonce: nonce, at: now}
 	if t.sequence-t.answered == uint64(max(s.Misses, 1)) {
-		t.final = now
+		t.deathProbeAt = now
 	}
 	return uint32(t.sequence)
 }
 
-// judge makes the link dead when as many probes as allowed went unanswered in a
+// checkDead makes the link dead when as many probes as allowed went unanswered in a
 // row, and the last of them had its time. It reports whether that happened.
-func (t *target) judge(now time.Time, s Settings) bool {
-	if t.final.IsZero() || t.state == status.Disconnected {
+func (t *target) checkDead(now time.Time, s Settings) bool {
+	if t.deathProbeAt.IsZero() || t.state == status.Disconnected {
 		return false
 	}
-	late := now.Sub(t.final) - t.patience(s)
+	late := now.Sub(t.deathProbeAt) - t.replyTimeout(s)
 	if late < 0 {
 		return false
 	}
 	if late > s.Interval/4 && !t.excused {
 		// This process did not run for a while, so the answer may be here unread.
 		t.excused = true
-		t.final = now.Add(s.Interval/8 - t.patience(s))
+		t.deathProbeAt = now.Add(s.Interval/8 - t.replyTimeout(s))
 		return false
 	}
-	if t.tunnel() && t.state == status.Connected {
+	if t.isRemote() && t.state == status.Connected {
 		t.damper.fall(now)
 	}
 	t.set(status.Disconnected, now)
-	t.granted, t.known, t.row = false, false, 0
-	t.heard = heard{}
+	t.granted, t.advertFresh, t.streak = false, false, 0
+	t.heard = receivedList{}
 	return true
 }
 
-// answer notes a reply to a probe. It reports whether the reply matches one, and
+// onReply notes a reply to a probe. It reports whether the reply matches one, and
 // whether the state changed. A dead link needs as many answers in a row to come
 // back as it needed misses to die, so that a bad line does not flap.
-func (t *target) answer(now time.Time, m *message, s Settings) (matched, changed bool) {
-	number, ok := t.accepts(m)
+func (t *target) onReply(now time.Time, m *message, s Settings) (matched, changed bool) {
+	number, ok := t.matchProbe(m)
 	if !ok || t.probes[number%window].done {
 		return false, false
 	}
@@ -142,9 +142,9 @@ func (t *target) answer(now time.Time, m *message, s Settings) (matched, changed
 	slot.done, slot.rtt = true, max(now.Sub(slot.at), 1)
 	t.last, t.summed.valid = slot.rtt, false
 	if number > t.answered {
-		t.follow(number, now, s)
+		t.advanceAnswered(number, now, s)
 	}
-	back := t.state == status.Disconnected && t.row >= max(s.Misses, 1)
+	back := t.state == status.Disconnected && t.streak >= max(s.Misses, 1)
 	if back || t.state == status.Connecting {
 		if back {
 			t.damper.hold(now)
@@ -155,25 +155,25 @@ func (t *target) answer(now time.Time, m *message, s Settings) (matched, changed
 	return true, false
 }
 
-// follow moves the mark of the last answered probe.
-func (t *target) follow(number uint64, now time.Time, s Settings) {
+// advanceAnswered moves the mark of the last answered probe.
+func (t *target) advanceAnswered(number uint64, now time.Time, s Settings) {
 	if number == t.answered+1 {
-		t.row++
+		t.streak++
 	} else {
-		t.row = 1
+		t.streak = 1
 	}
-	t.answered, t.final, t.excused = number, time.Time{}, false
+	t.answered, t.deathProbeAt, t.excused = number, time.Time{}, false
 	if misses := uint64(max(s.Misses, 1)); t.sequence-number >= misses {
-		t.final = now
+		t.deathProbeAt = now
 		if misses < window {
-			t.final = t.probes[(number+misses)%window].at
+			t.deathProbeAt = t.probes[(number+misses)%window].at
 		}
 	}
 }
 
-// prove brings the next probe of a dead link forward when something came over it, in either
+// onPacketWhileDead brings the next probe of a dead link forward when something came over it, in either
 // direction: it follows a quarter of an interval after the one before. It reports whether it did.
-func (t *target) prove(now time.Time, s Settings) bool {
+func (t *target) onPacketWhileDead(now time.Time, s Settings) bool {
 	return t.state == status.Disconnected && t.sooner(now, s.Interval/4)
 }
 
@@ -191,8 +191,8 @@ func (t *target) sooner(now time.Time, after time.Duration) bool {
 	return true
 }
 
-// accepts finds the probe of the window that a reply belongs to.
-func (t *target) accepts(m *message) (number uint64, ok bool) {
+// matchProbe finds the probe of the window that a reply belongs to.
+func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 	back := uint64(uint32(t.sequence) - m.sequence)
 	if back >= window || back >= t.sequence {
 		return 0, false
@@ -210,37 +210,37 @@ func (t *target) alive() bool {
 	return t.state == status.Connected || t.state == status.Connecting && t.initial
 }
 
-// hear notes what the other end says. It reports whether that is new.
-func (t *target) hear(w word) bool {
-	fresh := t.remote != w
-	t.remote, t.known = w, true
+// setPeerAdvert notes what the other end says. It reports whether that is new.
+func (t *target) setPeerAdvert(w linkAdvert) bool {
+	fresh := t.peerAdvert != w
+	t.peerAdvert, t.advertFresh = w, true
 	return fresh
 }
 
-// other is what counts of what the other end said: nothing once the link is dead.
-func (t *target) other() word {
-	if !t.known {
-		return word{rank: Good}
+// effectiveAdvert is what counts of what the other end said: nothing once the link is dead.
+func (t *target) effectiveAdvert() linkAdvert {
+	if !t.advertFresh {
+		return linkAdvert{rank: Good}
 	}
-	return t.remote
+	return t.peerAdvert
 }
 
-// unsettled reports whether the next answers decide something, so that they
+// needsFullRate reports whether the next answers decide something, so that they
 // must come at the full rate: a new link, one that missed an answer, or one that
 // comes back.
-func (t *target) unsettled(now time.Time, s Settings) bool {
+func (t *target) needsFullRate(now time.Time, s Settings) bool {
 	switch {
 	case t.state == status.Connecting:
 		return true
 	case t.state == status.Disconnected:
-		return t.row > 0 && t.sequence-t.answered <= uint64(max(s.Misses, 1))
+		return t.streak > 0 && t.sequence-t.answered <= uint64(max(s.Misses, 1))
 	}
 	return t.overdue(now, s)
 }
 
 // overdue reports whether a probe waits for its answer longer than one should take.
 func (t *target) overdue(now time.Time, s Settings) bool {
-	return t.sequence > t.answered && now.Sub(t.probes[(t.answered+1)%window].at) >= t.patience(s)
+	return t.sequence > t.answered && now.Sub(t.probes[(t.answered+1)%window].at) >= t.replyTimeout(s)
 }
 
 // plan sets when there is something to do next.
@@ -252,14 +252,14 @@ func (t *target) plan(now time.Time, s Settings) {
 		}
 	}
 	if t.state != status.Disconnected {
-		if !t.final.IsZero() {
-			sooner(t.final.Add(t.patience(s)))
+		if !t.deathProbeAt.IsZero() {
+			sooner(t.deathProbeAt.Add(t.replyTimeout(s)))
 		}
 		if waits := t.probes[(t.answered+1)%window].at; t.every > 1 && t.sequence > t.answered {
-			sooner(waits.Add(t.patience(s)))
+			sooner(waits.Add(t.replyTimeout(s)))
 		}
 	}
-	if t.damper.holds(now) {
+	if t.damper.isActive(now) {
 		sooner(t.damper.held)
 	}
 	if t.poke.nonce != 0 {
@@ -277,11 +277,11 @@ type condition struct {
 // link gives what is known of the target.
 func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
-		Target: t.Target, State: t.state, Since: t.since, Initial: t.initial,
-		Falls: t.damper.count(now), LeastRTT: t.least(),
-		reach: t.heard.reach, granted: t.granted, uses: t.other().uses, takes: own.takes && t.other().takes,
+		Target: t.Target, State: t.state, Since: t.since, AssumedUp: t.initial,
+		Flaps: t.damper.count(now), LeastRTT: t.least(),
+		linkStates: t.heard.reach, granted: t.granted, peerUses: t.effectiveAdvert().inUse, transitOK: own.takes && t.effectiveAdvert().acceptsTransit,
 	}
-	if t.damper.holds(now) {
+	if t.damper.isActive(now) {
 		out.Held = t.damper.held
 	}
 	if t.answered > 0 && t.sequence-t.answered < window {
@@ -302,11 +302,11 @@ type offPath struct {
 	answered func()
 }
 
-// OffPath makes a probe of a gateway that somebody else sends, over another link than the
+// NewOffPathProbe makes a probe of a gateway that somebody else sends, over another link than the
 // link to it takes. It says nothing of the link, here or at the other end, which
 // answers by its own way. answered is called at most once, under a lock: it must
 // neither block nor call the prober.
-func (p *Prober) OffPath(to Peer, answered func()) []byte {
+func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock()

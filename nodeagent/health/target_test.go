@@ -16,12 +16,12 @@ var testSettings = Settings{Interval: 10 * time.Millisecond, Misses: 3}
 func run(t *target, begin time.Time, script string) (states []string) {
 	now := begin
 	for i, c := range script {
-		t.judge(now, testSettings)
+		t.checkDead(now, testSettings)
 		sequence := t.probe(now, uint64(i+1), testSettings)
 		if c == '.' {
-			t.answer(now.Add(time.Millisecond), &message{sequence: sequence, nonce: uint64(i + 1)}, testSettings)
+			t.onReply(now.Add(time.Millisecond), &message{sequence: sequence, nonce: uint64(i + 1)}, testSettings)
 		}
-		t.judge(now.Add(3*time.Millisecond), testSettings)
+		t.checkDead(now.Add(3*time.Millisecond), testSettings)
 		now = now.Add(10 * time.Millisecond)
 		states = append(states, t.state[:4])
 	}
@@ -77,7 +77,7 @@ func TestVerdict(t *testing.T) {
 			one, now := newTarget(Target{}, epoch, true), epoch
 			if tt.rtt > 0 {
 				sequence := one.probe(now.Add(-time.Second), 1, s)
-				one.answer(now.Add(-time.Second+tt.rtt), &message{sequence: sequence, nonce: 1}, s)
+				one.onReply(now.Add(-time.Second+tt.rtt), &message{sequence: sequence, nonce: 1}, s)
 			}
 			final := now.Add(2 * s.Interval)
 			for i := range 6 {
@@ -89,10 +89,10 @@ func TestVerdict(t *testing.T) {
 			if one.plan(final, s); !one.wake.Equal(final.Add(tt.patience)) {
 				t.Errorf("looks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
 			}
-			if one.judge(final.Add(tt.patience-1), s) {
+			if one.checkDead(final.Add(tt.patience-1), s) {
 				t.Error("dead too early")
 			}
-			if !one.judge(final.Add(tt.patience), s) || one.state != status.Disconnected {
+			if !one.checkDead(final.Add(tt.patience), s) || one.state != status.Disconnected {
 				t.Error("not dead")
 			}
 		})
@@ -107,12 +107,12 @@ func TestLongWay(t *testing.T) {
 	const behind = 8 // intervals that an answer takes
 	for i := range 200 {
 		now := epoch.Add(time.Duration(i) * testSettings.Interval)
-		if one.judge(now, testSettings) {
+		if one.checkDead(now, testSettings) {
 			t.Fatalf("dead at probe %d", i)
 		}
 		one.probe(now, uint64(i), testSettings)
 		if i >= behind {
-			one.answer(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
+			one.onReply(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
 		}
 	}
 	if one.state != status.Connected || one.least() != behind*testSettings.Interval {
@@ -128,20 +128,20 @@ func TestStarvedProcess(t *testing.T) {
 	run(one, epoch, "..xx")
 	one.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
 	late := epoch.Add(time.Second)
-	if one.judge(late, testSettings) {
+	if one.checkDead(late, testSettings) {
 		t.Fatal("dead before the answers were read")
 	}
-	if one.judge(late.Add(time.Millisecond), testSettings) {
+	if one.checkDead(late.Add(time.Millisecond), testSettings) {
 		t.Fatal("the time to read them is too short")
 	}
-	if !one.judge(late.Add(5*time.Millisecond), testSettings) {
+	if !one.checkDead(late.Add(5*time.Millisecond), testSettings) {
 		t.Error("put off more than once")
 	}
 	two := newTarget(Target{}, epoch, true)
 	run(two, epoch, "..xx")
 	sequence := two.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
-	two.judge(late, testSettings)
-	if matched, _ := two.answer(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || two.judge(late.Add(time.Minute), testSettings) {
+	two.checkDead(late, testSettings)
+	if matched, _ := two.onReply(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || two.checkDead(late.Add(time.Minute), testSettings) {
 		t.Error("dead in spite of the answer")
 	}
 }
@@ -177,7 +177,7 @@ func TestDamping(t *testing.T) {
 	}
 	fall(at(67))
 	rise(at(68))
-	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Falls != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 falls") {
+	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 falls") {
 		t.Errorf("after one more fall: %+v", l)
 	}
 	fall(at(200))
@@ -200,7 +200,7 @@ func TestTargetMeasures(t *testing.T) {
 	for i, rtt := range []time.Duration{2, 4, 4, 4, 5, 5, 7, 9} {
 		now := epoch.Add(time.Duration(i) * 10 * time.Millisecond)
 		sequence := one.probe(now, 1, testSettings)
-		one.answer(now.Add(rtt*time.Millisecond), &message{sequence: sequence, nonce: 1}, testSettings)
+		one.onReply(now.Add(rtt*time.Millisecond), &message{sequence: sequence, nonce: 1}, testSettings)
 	}
 	one.probe(epoch.Add(80*time.Millisecond), 1, testSettings) // lost
 	one.probe(epoch.Add(190*time.Millisecond), 1, testSettings)
@@ -226,15 +226,15 @@ func TestTargetTakesOnlyItsOwnAnswers(t *testing.T) {
 		{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - window, nonce: 7},
 	}
 	for _, m := range foreign {
-		if matched, _ := one.answer(epoch, &m, testSettings); matched {
+		if matched, _ := one.onReply(epoch, &m, testSettings); matched {
 			t.Errorf("%+v was taken", m)
 		}
 	}
 	m := message{sequence: 1, nonce: 7}
-	if matched, changed := one.answer(epoch, &m, testSettings); !matched || !changed {
+	if matched, changed := one.onReply(epoch, &m, testSettings); !matched || !changed {
 		t.Error("the answer was not taken")
 	}
-	if matched, _ := one.answer(epoch, &m, testSettings); matched {
+	if matched, _ := one.onReply(epoch, &m, testSettings); matched {
 		t.Error("the same answer was taken twice")
 	}
 }

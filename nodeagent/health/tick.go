@@ -29,9 +29,9 @@ const (
 	askRate = pokeRate / 4
 )
 
-// Places gives every socket that listening and probing need. Unless forced, it
+// Sockets gives every socket that listening and probing need. Unless forced, it
 // gives nil when they are the same as before.
-func (p *Prober) Places(force bool) map[Listen]bool {
+func (p *Prober) Sockets(force bool) map[Listen]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.moved && !force {
@@ -59,7 +59,7 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	}
 	out, news := p.steps(out, now)
 	if p.stale && now.Sub(p.announced) >= p.gap() {
-		out = p.announce(out, now)
+		out = p.publishChanges(out, now)
 		out, _ = p.steps(out, now) // the pokes
 	}
 	changed = changed || news
@@ -82,7 +82,7 @@ func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 	changed := false
 	for t, ok := p.schedule.Next(now); ok; t, ok = p.schedule.Next(now) {
 		out = p.step(out, t, now)
-		changed = p.notice(t, now) || changed
+		changed = p.detectChange(t, now) || changed
 	}
 	return out, changed
 }
@@ -101,7 +101,7 @@ func (p *Prober) rest(now time.Time) time.Duration {
 
 // step does what is due for one target.
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
-	t.judge(now, p.settings)
+	t.checkDead(now, p.settings)
 	if t.every > 1 && t.state != status.Disconnected && t.overdue(now, p.settings) {
 		t.next = now // a link in standby missed an answer: find out soon
 	}
@@ -134,7 +134,7 @@ func (p *Prober) Sent(sent, failed uint64) {
 func nonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
-	if !p.pokes.Take(now, pokeRate) {
+	if !p.pokes.Allow(now, pokeRate) {
 		t.poke.at = now.Add(10 * time.Millisecond)
 		return out
 	}
@@ -152,7 +152,7 @@ func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 // probe is what every probe of a target has in common.
 func (p *Prober) probe(t *target, now time.Time) message {
 	return message{
-		from: p.self, to: t.hash, generation: t.heard.generation, token: t.theirs, word: p.wordFor(t, now),
+		from: p.self, to: t.hash, generation: t.heard.generation, token: t.theirs, linkAdvert: p.advertFor(t, now),
 	}
 }
 
@@ -184,23 +184,23 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 
 // rate is how many intervals may lie between two probes of a target.
 func (p *Prober) rate(t *target, now time.Time) int {
-	if !t.tunnel() || p.inUse(t) || t.unsettled(now, p.settings) {
+	if !t.isRemote() || p.inUse(t) || t.needsFullRate(now, p.settings) {
 		return 1
 	}
 	return p.stretch
 }
 
 // inUse reports whether an end uses the link.
-func (p *Prober) inUse(t *target) bool { return p.uses(t.Peer) || t.other().uses }
+func (p *Prober) inUse(t *target) bool { return p.uses(t.Peer) || t.effectiveAdvert().inUse }
 
 // uses reports whether this node uses the own link to a remote gateway.
-func (p *Prober) uses(remote Peer) bool {
-	path, used := p.use[remote.Cluster]
+func (p *Prober) uses(remote GatewayID) bool {
+	path, used := p.activeLinks[remote.Cluster]
 	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
 }
 
-// hurry brings the next probe forward when the full rate is due now.
-func (p *Prober) hurry(t *target, now time.Time) {
+// probeSooner brings the next probe forward when the full rate is due now.
+func (p *Prober) probeSooner(t *target, now time.Time) {
 	if t.every == 1 || p.rate(t, now) > 1 {
 		return
 	}

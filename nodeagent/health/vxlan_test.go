@@ -39,7 +39,7 @@ func beNode(role []string) error {
 		return beGateway(ctx, config, here, netip.MustParseAddr(other))
 	}
 	p := New(config)
-	p.SetTargets([]Target{{Peer: Peer{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
+	p.SetTargets([]Target{{Peer: GatewayID{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
 	done := make(chan error, 1)
 	go func() { done <- carry(p).Run(ctx) }()
 	for {
@@ -48,7 +48,7 @@ func beNode(role []string) error {
 			return <-done
 		case <-changed:
 			s := p.Snapshot()
-			fmt.Println(s.Links[0].State, "b1", s.Rank("gw", Peer{"g2", "b1"}), "c1", s.Rank("gw", Peer{"g3", "c1"}))
+			fmt.Println(s.Links[0].State, "b1", s.Rank("gw", GatewayID{"g2", "b1"}), "c1", s.Rank("gw", GatewayID{"g3", "c1"}))
 		}
 	}
 }
@@ -67,8 +67,8 @@ func beGateway(ctx context.Context, config Config, here, node netip.Addr) error 
 	p.SetReady(true)
 	p.SetNodes([][]netip.Addr{{node}})
 	p.SetTargets([]Target{
-		{Peer: Peer{"g2", "b1"}, Source: loopback(1), Addr: loopback(2)},
-		{Peer: Peer{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
+		{Peer: GatewayID{"g2", "b1"}, Source: loopback(1), Addr: loopback(2)},
+		{Peer: GatewayID{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
 	})
 	done := make(chan error, 2)
 	go func() { done <- carry(b).Run(ctx) }()

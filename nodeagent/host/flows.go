@@ -10,39 +10,39 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// keeper is what mover asks of flows.Keeper.
-type keeper interface {
-	SetOwn(flows.Own)
-	Gone(cluster string)
-	Carries(cluster string, prefixes []netip.Prefix)
-	Left(cluster string, prefixes []netip.Prefix)
-	Moved(cluster string, prefixes []netip.Prefix)
-	Transits(cluster string, prefixes []netip.Prefix)
+// flowSyncer is what mover asks of flows.Keeper.
+type flowSyncer interface {
+	SetOwn(flows.LocalPods)
+	ClusterRemoved(cluster string)
+	LinkTakenOver(cluster string, prefixes []netip.Prefix)
+	LinkReleased(cluster string, prefixes []netip.Prefix)
+	PathMoved(cluster string, prefixes []netip.Prefix)
+	LinkAvailable(cluster string, prefixes []netip.Prefix)
 }
 
-// Routed follows routes that were written, of that input: the flows of this node go where
+// RoutesWritten follows routes that were written, of that input: the flows of this node go where
 // they lead now.
-func (h *Host) Routed(in project.Input) {
+func (h *Host) RoutesWritten(in project.Input) {
 	if in.Fabric != nil {
 		h.moves.follow(in)
 	}
 }
 
-// mover tells the keeper of flows what moved, once the routes are written. Only
+// pathTracker tells the keeper of flows what moved, once the routes are written. Only
 // the engine's goroutine uses it.
-type mover struct {
-	keeper keeper
-	told   map[string]string // node whose gateway carries the traffic, by remote cluster; nil = nothing yet
-	own    map[string]bool   // remote clusters to which this gateway has a link
+type pathTracker struct {
+	keeper   flowSyncer
+	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil = nothing yet
+	own      map[string]bool   // remote clusters to which this gateway has a link
 }
 
 // follow takes over the links that the routes lead through now.
-func (m *mover) follow(in project.Input) {
+func (m *pathTracker) follow(in project.Input) {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {
 		return
 	}
-	var out flows.Own
+	var out flows.LocalPods
 	for _, n := range in.Facts.Nodes {
 		if n.Name == in.Node {
 			out.Pods = n.PodCIDRs
@@ -51,11 +51,11 @@ func (m *mover) follow(in project.Input) {
 	if len(out.Pods) == 0 {
 		out.Pods = own.PodCIDRs
 	}
-	out.Kept = round.Visible(own, own.PodCIDRs)
+	out.KeepSource = round.Visible(own, own.PodCIDRs)
 	m.keeper.SetOwn(out)
-	for remote := range m.told {
+	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
-			m.keeper.Gone(remote)
+			m.keeper.ClusterRemoved(remote)
 		}
 	}
 	gateway := own.GatewayOn(in.Node) != nil
@@ -69,34 +69,34 @@ func (m *mover) follow(in project.Input) {
 			m.tell(c, in.Node, told[remote], gateway)
 		}
 	}
-	m.told = told
+	m.carriers = told
 	// Links of this gateway that appeared: what other nodes handed to it meanwhile went on to
 	// another gateway.
-	have := make(map[string]bool, len(in.Transit))
-	for remote := range in.Transit {
+	have := make(map[string]bool, len(in.GatewayPaths))
+	for remote := range in.GatewayPaths {
 		have[remote] = true
 		if c := in.Fabric.Cluster(remote); c != nil && !m.own[remote] {
-			m.keeper.Transits(remote, reachedBy(c))
+			m.keeper.LinkAvailable(remote, reachedBy(c))
 		}
 	}
 	m.own = have
 }
 
-func (m *mover) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {
-	before, known := m.told[remote.Name]
+func (m *pathTracker) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {
+	before, known := m.carriers[remote.Name]
 	if known && before == carrier {
 		return
 	}
 	prefixes := reachedBy(remote)
 	switch {
 	case carrier == self:
-		m.keeper.Carries(remote.Name, prefixes)
+		m.keeper.LinkTakenOver(remote.Name, prefixes)
 		return
 	case before == self, gateway && !known:
-		m.keeper.Left(remote.Name, prefixes)
+		m.keeper.LinkReleased(remote.Name, prefixes)
 	}
 	if known {
-		m.keeper.Moved(remote.Name, prefixes)
+		m.keeper.PathMoved(remote.Name, prefixes)
 	}
 }
 

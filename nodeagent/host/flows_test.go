@@ -15,14 +15,18 @@ import (
 // told is a keeper that writes down what it is told.
 type told struct{ calls []string }
 
-func (t *told) SetOwn(flows.Own)    {}
-func (t *told) Gone(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
-func (t *told) Carries(cluster string, _ []netip.Prefix) {
+func (t *told) SetOwn(flows.LocalPods)        {}
+func (t *told) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
+func (t *told) LinkTakenOver(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "carries "+cluster)
 }
-func (t *told) Left(cluster string, _ []netip.Prefix)  { t.calls = append(t.calls, "left "+cluster) }
-func (t *told) Moved(cluster string, _ []netip.Prefix) { t.calls = append(t.calls, "moved "+cluster) }
-func (t *told) Transits(cluster string, _ []netip.Prefix) {
+func (t *told) LinkReleased(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "left "+cluster)
+}
+func (t *told) PathMoved(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "moved "+cluster)
+}
+func (t *told) LinkAvailable(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "transits "+cluster)
 }
 
@@ -71,7 +75,7 @@ func TestMover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			heard := &told{}
-			m := mover{keeper: heard}
+			m := pathTracker{keeper: heard}
 			look := func(gateways []fabric.Gateway, local string, want []string) {
 				t.Helper()
 				heard.calls = nil

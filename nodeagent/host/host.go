@@ -33,16 +33,16 @@ import (
 
 // Config is what a Host needs for its whole life. No function of it may block.
 type Config struct {
-	Cluster, Node string
-	StateDir      string
-	VICI          string // socket of a charon that the host runs; empty = our own is started when IPsec is used
-	ProcSys       string // where the kernel's settings can be written [/proc/sys]
-	Log           *slog.Logger
-	Look          func()             // asks for a round
-	Drift         bell.Bell          // is rung when the kernel's state changed
-	Wanted        func() *round.Node // what the last round brought; nil = there was none
-	Tunnel        func(link string)  // a tunnel device has a process of its own
-	Replaced      func(link string)  // a tunnel process ended or hung, and was replaced
+	Cluster, Node    string
+	StateDir         string
+	VICI             string // socket of a charon that the host runs; empty = our own is started when IPsec is used
+	ProcSys          string // where the kernel's settings can be written [/proc/sys]
+	Log              *slog.Logger
+	TriggerRound     func()                    // asks for a round
+	Drift            bell.Bell                 // is rung when the kernel's state changed
+	Wanted           func() *round.DesiredNode // what the last round brought; nil = there was none
+	OnTunnelProcess  func(link string)         // a tunnel device has a process of its own
+	OnTunnelReplaced func(link string)         // a tunnel process ended or hung, and was replaced
 }
 
 // Host is the machine. Its methods may be called from any goroutine, but for those of
@@ -53,10 +53,10 @@ type Host struct {
 	ruleset   *kernel.Ruleset
 	charon    *ipsec.Charon
 	secured   *ipsec.Supervisor
-	keeper    *flows.Keeper
+	keeper    *flows.Syncer
 
-	moves    mover
-	counting *bool // the kernel can count connections; nil = not found out
+	moves              pathTracker
+	connLimitSupported *bool // the kernel can count connections; nil = not found out
 }
 
 // Open opens the kernel of this network namespace. It changes nothing.
@@ -69,13 +69,13 @@ func Open(config Config) (*Host, error) {
 		config:    config,
 		namespace: namespace,
 		ruleset:   kernel.NewRuleset(kernel.NFTOptions{}, config.Drift),
-		keeper:    flows.New(flows.Config{Device: desired.NodeLink, Log: config.Log}),
+		keeper:    flows.New(flows.Config{Device: desired.NodeDevice, Log: config.Log}),
 		charon: &ipsec.Charon{
 			Dir: filepath.Join(config.StateDir, "ipsec"), ExternalSocket: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: config.Log,
 		},
 	}
 	h.moves.keeper = h.keeper
-	h.secured = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.Look, Wanted: func() []desired.IPsec {
+	h.secured = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Wanted: func() []desired.IPsec {
 		if n := config.Wanted(); n != nil {
 			return n.IPsecs
 		}
@@ -127,10 +127,10 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 			return names
 		},
 		LogDir: h.config.StateDir,
-		Seen:   h.config.Tunnel,
+		Seen:   h.config.OnTunnelProcess,
 		Replaced: func(name string) {
-			h.config.Replaced(name)
-			h.config.Look()
+			h.config.OnTunnelReplaced(name)
+			h.config.TriggerRound()
 		},
 	}
 }
@@ -139,8 +139,8 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 // is missing. gateway says whether this node is one, and holds whether it has tunnels of a
 // driver, also of one that the fabric says nothing of any more. found is false where the
 // node's own address is on no interface.
-func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds func(driver string) bool) (local model.Local, found bool) {
-	local = model.Local{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
+func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds func(driver string) bool) (local model.HostState, found bool) {
+	local = model.HostState{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
 	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || holds(fabric.DriverIPsec) {
 		// Where there is no IPsec, and none is on its way out, nobody asks it.
 		local.KernelESP = h.charon.InKernel()
@@ -208,15 +208,15 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 	if f.Limits.Connections == 0 {
 		return false
 	}
-	if h.counting == nil {
+	if h.connLimitSupported == nil {
 		counts, err := h.namespace.CountsConnections(context.Background())
 		if err != nil {
 			h.config.Log.Warn("there is no quota of connections for now", "err", err)
 			return true
 		}
-		h.counting = &counts
+		h.connLimitSupported = &counts
 	}
-	return !*h.counting
+	return !*h.connLimitSupported
 }
 
 // Addresses gives all addresses of this host.
@@ -238,12 +238,12 @@ func BootID() string {
 func (h *Host) NoIPv6() bool { return kernel.NoIPv6() }
 
 // Meters reads the counters of tunnels.
-func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.Meter, error) {
-	return h.namespace.Meters(ctx, tunnels)
+func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.TunnelCounters, error) {
+	return h.namespace.TunnelCounters(ctx, tunnels)
 }
 
-// Secured gives the state of the IPsec connections.
-func (h *Host) Secured() map[string]ipsec.State { return h.secured.States() }
+// IPsecStates gives the state of the IPsec connections.
+func (h *Host) IPsecStates() map[string]ipsec.State { return h.secured.States() }
 
 // Dropped gives what the node's rules dropped, of each reason.
 func (h *Host) Dropped() []status.Dropped {
@@ -270,25 +270,25 @@ func (h *Host) Conntrack() *status.Conntrack {
 	return &status.Conntrack{Entries: entries, Limit: limit}
 }
 
-// TunnelsStand reports whether an agent before this one left tunnels, over which
+// TunnelsExist reports whether an agent before this one left tunnels, over which
 // the traffic goes on: then this gateway is as ready as it was, and a restart
 // moves nothing.
-func TunnelsStand() bool {
+func TunnelsExist() bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
 		return desired.IsTunnel(l.Name)
 	})
 }
 
-// TakesTransit reports whether a node has what takes packets that clusters passed on.
-func TakesTransit(n *round.Node) bool {
-	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Link) bool {
-		return strings.HasPrefix(l.Name, desired.PassPrefix)
+// AcceptsTransit reports whether a node has what takes packets that clusters passed on.
+func AcceptsTransit(n *round.DesiredNode) bool {
+	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Device) bool {
+		return strings.HasPrefix(l.Name, desired.TransitPrefix)
 	})
 }
 
 // Release takes away what the agent held in the kernel besides the stages, and names it.
-func Release() ([]string, error) { return flows.Release() }
+func Release() ([]string, error) { return flows.RemoveStaleRules() }
 
 // StateFiles names what the host leaves in the state folder, as patterns.
 func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Tunnel is what status reports about the tunnels to one remote gateway.
-type Tunnel struct {
+// TunnelStatus is what status reports about the tunnels to one remote gateway.
+type TunnelStatus struct {
 	Driver   string
 	Epoch    int
 	MTU      int // bytes
@@ -23,21 +23,21 @@ type Tunnel struct {
 
 // Tunnels reads the tunnels to each remote gateway. The one that is used says what
 // it is; all of them add to the bytes.
-func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
+func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
 	if n == nil {
 		return nil
 	}
-	meters, err := h.namespace.Meters(context.Background(), n.Tunnels)
+	meters, err := h.namespace.TunnelCounters(context.Background(), n.Tunnels)
 	if err != nil {
 		h.config.Log.Debug("counters not read", "err", err)
 	}
 	secured := h.secured.States()
-	out := map[health.Peer]Tunnel{}
+	out := map[health.GatewayID]TunnelStatus{}
 	for i, c := range n.Tunnels {
-		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
+		peer := health.GatewayID{Cluster: c.Cluster, Gateway: c.Gateway}
 		state, known := out[peer]
 		if !known {
-			state = Tunnel{Driver: driverText(c, meters[i]), Epoch: c.Epoch, MTU: c.MTU, Endpoint: meters[i].Endpoint}
+			state = TunnelStatus{Driver: driverText(c, meters[i]), Epoch: c.Epoch, MTU: c.MTU, Endpoint: meters[i].Endpoint}
 			if c.Driver == fabric.DriverIPsec {
 				s := secured[c.Connection()]
 				state.Driver = "ipsec (userspace)"
@@ -49,7 +49,7 @@ func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
 				}
 				if s.Up {
 					state.Security = &status.Security{
-						Cipher: s.Cipher, InUDP: s.InUDP, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
+						Cipher: s.Cipher, InUDP: s.UDPEncap, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
 					}
 				}
 			}
@@ -62,12 +62,12 @@ func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
 }
 
 // driverText names a driver, with what a person should know of it.
-func driverText(c desired.Tunnel, m kernel.Meter) string {
+func driverText(c desired.Tunnel, m kernel.TunnelCounters) string {
 	switch {
 	case c.Clear:
 		return c.Driver + " (clear)"
-	case m.Holder != "":
-		return c.Driver + " (" + m.Holder + ")"
+	case m.Mode != "":
+		return c.Driver + " (" + m.Mode + ")"
 	}
 	return c.Driver
 }

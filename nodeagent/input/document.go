@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// document is an input file of which the last good version stays in force: in
+// cachedDocument is an input file of which the last good version stays in force: in
 // memory while the agent runs, and in the state folder for the next start.
-type document[T any] struct {
+type cachedDocument[T any] struct {
 	name   string // for status
 	backup string // path of the last good copy
 	// read gives the document, and what lies beside it to prove where it is from.
@@ -35,7 +35,7 @@ type document[T any] struct {
 // refresh reads the document again. It reports whether value changed, and a
 // trouble that did not stop it (the backup could not be written). An input that
 // cannot be used leaves value as it was.
-func (d *document[T]) refresh() (changed bool, trouble error) {
+func (d *cachedDocument[T]) refresh() (changed bool, trouble error) {
 	raw, proof, err := d.read()
 	if err == nil {
 		err = d.admit(raw, proof)
@@ -58,7 +58,7 @@ func (d *document[T]) refresh() (changed bool, trouble error) {
 
 // save writes the last good copy unless it is on disk already: what could not be
 // written is tried again at every refresh.
-func (d *document[T]) save() error {
+func (d *cachedDocument[T]) save() error {
 	if d.saved || d.raw == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (d *document[T]) save() error {
 }
 
 // fallBack keeps what is in force, or starts from the last good copy.
-func (d *document[T]) fallBack(cause error) (changed bool) {
+func (d *cachedDocument[T]) fallBack(cause error) (changed bool) {
 	d.state = status.InputState{Name: d.name, From: d.state.From, Error: cause.Error()}
 	var refusal *trust.Refusal
 	if errors.As(cause, &refusal) {

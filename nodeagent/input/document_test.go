@@ -14,8 +14,8 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "in"), filepath.Join(dir, "backup")
-	open := func() *document[string] {
-		return &document[string]{
+	open := func() *cachedDocument[string] {
+		return &cachedDocument[string]{
 			name: "fabric", backup: backup,
 			read:  func() ([]byte, []byte, error) { raw, err := os.ReadFile(path); return raw, nil, err },
 			admit: func(_, _ []byte) error { return nil },
@@ -33,7 +33,7 @@ func TestDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(d *document[string], changed bool, want, from string, ok bool) {
+	check := func(d *cachedDocument[string], changed bool, want, from string, ok bool) {
 		t.Helper()
 		got, err := d.refresh()
 		if err != nil {
@@ -77,7 +77,7 @@ func TestDocument(t *testing.T) {
 func TestDocumentWithoutDisk(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "missing")
-	d := document[string]{
+	d := cachedDocument[string]{
 		name: "fabric", backup: filepath.Join(folder, "copy"),
 		read:   func() ([]byte, []byte, error) { return []byte("one"), nil, nil },
 		admit:  func(_, _ []byte) error { return nil },

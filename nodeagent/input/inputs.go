@@ -78,9 +78,9 @@ type Inputs struct {
 	mu          sync.Mutex
 	signers     signers
 	refused     map[string]string // the reasons that were logged last, by input
-	fabric      document[compiled]
-	keys        document[*fabric.Keys]
-	own         ownKeys      // the last good ones
+	fabric      cachedDocument[compiled]
+	keys        cachedDocument[*fabric.Keys]
+	own         localKeys    // the last good ones
 	held        *fabric.Keys // both together
 	saved       *model.Facts // last good copy, used until all files were read once
 	trouble     error        // a last good copy that could not be written
@@ -111,7 +111,7 @@ func Open(config Config) (*Inputs, error) {
 		}
 	}
 	in.fabric = fabricDocument(config, &in.signers)
-	in.keys = document[*fabric.Keys]{
+	in.keys = cachedDocument[*fabric.Keys]{
 		name:   "keys",
 		backup: filepath.Join(config.StateDir, keysFile),
 		read: func() (raw, proof []byte, err error) {
@@ -144,8 +144,8 @@ func (in *Inputs) openFacts() error {
 	return nil
 }
 
-// known gives the facts in force.
-func (in *Inputs) known() facts.State {
+// factsSnapshot gives the facts in force.
+func (in *Inputs) factsSnapshot() facts.State {
 	if in.api != nil {
 		return in.api.Current()
 	}
@@ -178,14 +178,14 @@ func (in *Inputs) Refresh() {
 		} else if in.keys.state.OK {
 			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
 		}
-		in.held = in.own.over(in.keys.value, gateway)
+		in.held = in.own.overlay(in.keys.value, gateway)
 	}
 	if fabricChanged && in.fabric.have {
-		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
+		in.resolver.setEndpointNames(in.fabric.value.Fabric, in.config.Cluster)
 	}
 	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.withHolders.factsFor) {
 		in.withHolders.factsFor = f
-		in.api.Follow(f)
+		in.api.SetFabric(f)
 	}
 	// Once each, as it may be an attack: the status tells only of what lasts.
 	for _, s := range []status.InputState{in.fabric.state, in.keys.state} {
@@ -238,7 +238,7 @@ func (in *Inputs) ElectionView() (election.ClusterView, bool) {
 	if !in.fabric.have {
 		return election.ClusterView{}, false
 	}
-	return election.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.known().Facts.Nodes), true
+	return election.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.factsSnapshot().Facts.Nodes), true
 }
 
 func (in *Inputs) gateway() *fabric.Gateway {
@@ -276,11 +276,11 @@ type Current struct {
 	Facts  model.Facts
 }
 
-// Now gives what is in force; not ok while something that is needed was never good.
-func (in *Inputs) Now() (Current, bool) {
+// Current gives what is in force; not ok while something that is needed was never good.
+func (in *Inputs) Current() (Current, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	known := in.known()
+	known := in.factsSnapshot()
 	if in.saved != nil && !known.Loaded {
 		known.Facts, known.Loaded = *in.saved, true
 	}
@@ -296,11 +296,11 @@ func (in *Inputs) Now() (Current, bool) {
 // writes it.
 func (in *Inputs) Resolved() map[string][]netip.Addr { return in.resolver.snapshot() }
 
-// Also has names looked up that no endpoint has, in lower case.
-func (in *Inputs) Also(names []string) { in.resolver.also(names) }
+// ResolveNames has names looked up that no endpoint has, in lower case.
+func (in *Inputs) ResolveNames(names []string) { in.resolver.setExtraNames(names) }
 
 // Resolve looks all names up now, as a gateway is not where it was.
-func (in *Inputs) Resolve() { in.resolver.again() }
+func (in *Inputs) Resolve() { in.resolver.resolveNow() }
 
 // API gives the Kubernetes API that facts come from, and its client; both are nil where
 // there is none.
@@ -310,8 +310,8 @@ func (in *Inputs) API() (*kube.Source, *kube.Client) { return in.api, in.client 
 // cluster.
 func StateFiles() []string { return []string{fabricFile, keysFile, factsFile} }
 
-// Missing says what keeps the agent from its first pass.
-func (in *Inputs) Missing() error {
+// NotReadyReason says what keeps the agent from its first pass.
+func (in *Inputs) NotReadyReason() error {
 	var errs []error
 	for _, s := range in.States() {
 		if s.Error != "" {
@@ -325,16 +325,16 @@ func (in *Inputs) Missing() error {
 func (in *Inputs) States() []status.InputState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	known := in.known()
-	facts := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
+	known := in.factsSnapshot()
+	facts := status.InputState{Name: "facts", OK: known.Err == nil, From: known.Source}
 	switch {
 	case known.Err != nil:
 		facts.Error = known.Err.Error()
 	case !known.Loaded && in.saved == nil:
 		facts.OK, facts.Error = false, "not everything was read yet"
 	}
-	if !known.Since.IsZero() {
-		facts.Since = &known.Since
+	if !known.DegradedSince.IsZero() {
+		facts.Since = &known.DegradedSince
 	}
 	if in.saved != nil {
 		facts.From = "last good copy"

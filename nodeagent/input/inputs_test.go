@@ -60,7 +60,7 @@ func runInputs(t *testing.T, in *Inputs) {
 func awaitInputs(t *testing.T, in *Inputs, what string, good func(Current, bool, status.InputState) bool) {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		now, ok := in.Now()
+		now, ok := in.Current()
 		var facts status.InputState
 		for _, s := range in.States() {
 			if s.Name == "facts" {
@@ -91,7 +91,7 @@ func TestStartWithoutTheAPI(t *testing.T) {
 		_, err := os.Stat(filepath.Join(state, factsFile))
 		return has("203.0.113.2")(c, ok, s) && s.OK && s.From == "kubernetes API" && s.Since == nil && err == nil
 	})
-	server.Away(true)
+	server.SetUnreachable(true)
 	away := func(s status.InputState) bool { return !s.OK && s.From == "last good copy" && s.Since != nil }
 	again := apiInputs(t, server, state)
 	awaitInputs(t, again, "facts of the state folder", func(c Current, ok bool, s status.InputState) bool {
@@ -101,7 +101,7 @@ func TestStartWithoutTheAPI(t *testing.T) {
 		return !ok && away(s)
 	})
 	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 203.0.113.9}]}")
-	server.Away(false)
+	server.SetUnreachable(false)
 	awaitInputs(t, again, "the API again", has("203.0.113.9"))
 }
 
@@ -118,15 +118,15 @@ func TestSetHolders(t *testing.T) {
 		t.Errorf("election view %+v, %t", view, ok)
 	}
 	in.saved = &model.Facts{}
-	if _, ok := in.Now(); ok {
+	if _, ok := in.Current(); ok {
 		t.Error("inputs are complete before the holders are known")
 	}
 	in.SetHolders(map[string]string{"edge-1": "w1"})
-	now, ok := in.Now()
+	now, ok := in.Current()
 	if !ok || now.Fabric.Cluster("g1").GatewayOn("w1") == nil || in.gateway() == nil {
 		t.Errorf("complete: %t, this node is not the gateway that it holds", ok)
 	}
-	if again, _ := in.Now(); again.Fabric != now.Fabric {
+	if again, _ := in.Current(); again.Fabric != now.Fabric {
 		t.Error("the same fabric and holders are another fabric")
 	}
 	in.SetHolders(nil)

@@ -52,14 +52,14 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 	return fabric.DecodeKeys(doc)
 }
 
-// ownKeys are the private keys that this host brought itself; nil = none.
-type ownKeys struct {
+// localKeys are the private keys that this host brought itself; nil = none.
+type localKeys struct {
 	wireguard, ike *fabric.Secret
 }
 
 // readOwnKeys reads them from files in the keys folder: <gateway>.key holds that of
 // WireGuard, <gateway>.ike.key that of IKE.
-func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
+func readOwnKeys(dir, gateway string) (own localKeys, err error) {
 	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
 		return own, fmt.Errorf("read private key of gateway %s: %w", gateway, err)
 	}
@@ -69,11 +69,11 @@ func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
 	return own, nil
 }
 
-// over gives the keys with the gateway's own ones where the fabric has their public
+// overlay gives the keys with the gateway's own ones where the fabric has their public
 // halves, or no other key is known: so a file may be there before the commit that names it,
 // and after the one that no longer does.
-func (own ownKeys) over(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
-	if keys == nil || own == (ownKeys{}) {
+func (own localKeys) overlay(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
+	if keys == nil || own == (localKeys{}) {
 		return keys
 	}
 	out := *keys

@@ -14,8 +14,8 @@ import (
 
 // fabricDocument is the fabric as one cluster reads it. What would take everything from the
 // cluster without saying that this is meant is refused.
-func fabricDocument(config Config, s *signers) document[compiled] {
-	return document[compiled]{
+func fabricDocument(config Config, s *signers) cachedDocument[compiled] {
+	return cachedDocument[compiled]{
 		name:   "fabric",
 		backup: filepath.Join(config.StateDir, fabricFile),
 		read: func() (raw, proof []byte, err error) {
@@ -38,31 +38,31 @@ func fabricDocument(config Config, s *signers) document[compiled] {
 	}
 }
 
-// Mounted is the fabric alone, read as an agent reads it: only what pinned signers signed
+// FabricWatcher is the fabric alone, read as an agent reads it: only what pinned signers signed
 // counts, and the last good one stays. The methods may be called from any goroutine.
-type Mounted struct {
+type FabricWatcher struct {
 	config Config
 
 	mu      sync.Mutex
 	signers signers
-	fabric  document[compiled]
+	fabric  cachedDocument[compiled]
 }
 
 // OpenMounted makes a Mounted of Cluster, FabricDir, Trust, StateDir and Log of a Config;
 // nothing is read before Run.
-func OpenMounted(config Config) *Mounted {
-	m := &Mounted{config: config, signers: newSigners(config)}
+func OpenMounted(config Config) *FabricWatcher {
+	m := &FabricWatcher{config: config, signers: newSigners(config)}
 	m.fabric = fabricDocument(config, &m.signers)
 	return m
 }
 
 // Run reads the fabric again whenever it changes, until ctx ends.
-func (m *Mounted) Run(ctx context.Context) {
+func (m *FabricWatcher) Run(ctx context.Context) {
 	m.reread()
-	watch.Folders(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)
+	watch.Watch(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)
 }
 
-func (m *Mounted) reread() {
+func (m *FabricWatcher) reread() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.fabric.state.Refused
@@ -77,7 +77,7 @@ func (m *Mounted) reread() {
 
 // Current gives the fabric in force and its digest, and why it is not the one that is mounted;
 // nil = it is. The fabric is nil while there was no good one, and the same one until it changes.
-func (m *Mounted) Current() (f *fabric.Fabric, digest string, err error) {
+func (m *FabricWatcher) Current() (f *fabric.Fabric, digest string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if text := m.fabric.state.Error; text != "" {

@@ -19,10 +19,10 @@ func (in *Inputs) Run(ctx context.Context) error {
 	reread()
 	dirs := folders(in.config, reread)
 	if in.folder != nil {
-		dirs = append(dirs, in.folder.Watched(reread)...)
+		dirs = append(dirs, in.folder.WatchDir(reread)...)
 	}
 	var wait sync.WaitGroup
-	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
+	wait.Go(func() { watch.Watch(ctx, in.logPolling, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
 	wait.Go(func() {
 		for {
@@ -91,8 +91,8 @@ func folders(config Config, changed func()) (dirs []watch.Dir) {
 	return dirs
 }
 
-// polls says that folders are read again and again, as they cannot be watched.
-func (in *Inputs) polls(err error) {
+// logPolling says that folders are read again and again, as they cannot be watched.
+func (in *Inputs) logPolling(err error) {
 	in.log.Warn("folders are polled", "err", err)
 }
 

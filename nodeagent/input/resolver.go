@@ -36,8 +36,8 @@ type resolver struct {
 	wake  bell.Bell
 }
 
-// want sets the names to look up; new ones are looked up at once.
-func (r *resolver) want(f *fabric.Fabric, own string) {
+// setEndpointNames sets the names to look up; new ones are looked up at once.
+func (r *resolver) setEndpointNames(f *fabric.Fabric, own string) {
 	var names []string
 	for _, c := range f.Clusters {
 		if c.Name == own {
@@ -62,8 +62,8 @@ func (r *resolver) want(f *fabric.Fabric, own string) {
 	}
 }
 
-// also sets names to look up besides.
-func (r *resolver) also(names []string) {
+// setExtraNames sets names to look up besides.
+func (r *resolver) setExtraNames(names []string) {
 	r.mu.Lock()
 	same := slices.Equal(names, r.more)
 	r.more = names
@@ -80,8 +80,8 @@ func (r *resolver) snapshot() map[string][]netip.Addr {
 	return maps.Clone(r.known)
 }
 
-// again looks all names up now, as a gateway is not where it was.
-func (r *resolver) again() { r.wake.Ring() }
+// resolveNow looks all names up now, as a gateway is not where it was.
+func (r *resolver) resolveNow() { r.wake.Ring() }
 
 // run looks names up until ctx ends.
 func (r *resolver) run(ctx context.Context) {
@@ -94,7 +94,7 @@ func (r *resolver) run(ctx context.Context) {
 		var group errgroup.Group
 		group.SetLimit(resolveAtOnce)
 		for _, name := range names {
-			group.Go(func() error { r.one(ctx, name); return nil })
+			group.Go(func() error { r.resolveName(ctx, name); return nil })
 		}
 		_ = group.Wait() // every function gives nil
 		select {
@@ -106,7 +106,7 @@ func (r *resolver) run(ctx context.Context) {
 	}
 }
 
-func (r *resolver) one(ctx context.Context, name string) {
+func (r *resolver) resolveName(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	// The library reads this file every 5 s only.

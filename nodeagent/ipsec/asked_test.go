@@ -17,7 +17,7 @@ func TestAsked(t *testing.T) {
 	answered := make(chan struct{}, 1000)
 	eventually(t, "an answer", func() bool {
 		a.inside(t, func() error {
-			return s.AskIKE(netip.AddrPortFrom(b.outer, 14500), func() { answered <- struct{}{} })
+			return s.ProbeIKE(netip.AddrPortFrom(b.outer, 14500), func() { answered <- struct{}{} })
 		})
 		return len(answered) > 0
 	})

@@ -63,12 +63,12 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 		"esp_proposals": proposals, "rekey_time": "0s", "life_time": "0s", "rand_time": "0s",
 		"dpd_action": "clear", "start_action": "none", "close_action": "none",
 	}
-	if c.Begins {
+	if c.Initiator {
 		tunnel["start_action"], tunnel["rekey_time"] = "start", seconds(c.Rekey)
 		tunnel["rand_time"] = seconds(c.Rekey / 10)
 	}
 	if kernel {
-		tunnel["if_id_in"], tunnel["if_id_out"] = strconv.Itoa(desired.IPsecID), strconv.Itoa(desired.IPsecID)
+		tunnel["if_id_in"], tunnel["if_id_out"] = strconv.Itoa(desired.IPsecIfID), strconv.Itoa(desired.IPsecIfID)
 	}
 	s := vici.Section{
 		"version": "2", "mobike": "no", "unique": "replace", "send_cert": "never", "send_certreq": "no",
@@ -84,7 +84,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 		s["remote_addrs"], s["remote_port"] = []string{c.Remote.Addr().String()}, strconv.Itoa(int(c.Remote.Port()))
 	}
 	switch {
-	case c.Begins:
+	case c.Initiator:
 		s["rekey_time"] = seconds(ikeRekey * c.Rekey)
 	case c.Remote.IsValid():
 		// The other end may begin from any of its addresses; its key says who it is.

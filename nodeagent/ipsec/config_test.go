@@ -19,7 +19,7 @@ func sample() desired.IPsec {
 	return desired.IPsec{
 		Name: "hawser-b", Remote: netip.MustParseAddrPort("203.0.113.2:4500"), LocalPort: 4500, LocalID: "a", RemoteID: "b",
 		PrivateKey: fabric.Secret{1}, PublicKey: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-		LocalAddr: netip.MustParseAddr("241.0.0.1"), RemoteAddr: netip.MustParseAddr("241.0.0.2"), Begins: true,
+		LocalAddr: netip.MustParseAddr("241.0.0.1"), RemoteAddr: netip.MustParseAddr("241.0.0.2"), Initiator: true,
 		Encapsulation: fabric.EncapsulationAuto, Proposals: []string{fabric.ProposalAESGCM}, Rekey: time.Hour,
 	}
 }
@@ -42,7 +42,7 @@ func TestSection(t *testing.T) {
 			t.Errorf("%q, want %q", have, want)
 		}
 	}
-	c.Begins, c.Remote = false, netip.AddrPort{}
+	c.Initiator, c.Remote = false, netip.AddrPort{}
 	if s, err = section(&c, "child", false); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (k *Connections) Normalize(want, have desired.IPsec) desired.IPsec {
 		want.Remote = netip.AddrPortFrom(want.Remote.Addr(), have.Remote.Port())
 	}
 	want.LocalPort = have.LocalPort
-	want.PrivateKey, want.PublicKey, want.Begins = have.PrivateKey, have.PublicKey, have.Begins
+	want.PrivateKey, want.PublicKey, want.Initiator = have.PrivateKey, have.PublicKey, have.Initiator
 	want.Encapsulation, want.Proposals, want.Rekey = have.Encapsulation, have.Proposals, have.Rekey
 	return want
 }
@@ -174,7 +174,7 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	before, known := k.loaded[c.Key]
 	k.loaded[c.Key] = c.Want
 	switch {
-	case c.Op == diff.Create || c.Want.Begins:
+	case c.Op == diff.Create || c.Want.Initiator:
 		return nil // charon itself begins anew with what changed
 	case known && onlyMoved(before, c.Want):
 		return nil // the other end begins, wherever that is; what there is may live

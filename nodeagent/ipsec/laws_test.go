@@ -21,7 +21,7 @@ func TestLaws(t *testing.T) {
 	e.outer, e.inner, o.outer, o.inner = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("241.0.0.1"), netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("241.0.0.2")
 	e.start(t)
 	waits := e.to(o)
-	waits.Name, waits.Remote, waits.Begins, waits.RemoteID = "hawser-c", netip.AddrPort{}, false, "c.test"
+	waits.Name, waits.Remote, waits.Initiator, waits.RemoteID = "hawser-c", netip.AddrPort{}, false, "c.test"
 	foreign := func(t *testing.T) {
 		e.call(t, "load-conn", vici.Section{"home": vici.Section{
 			"remote_addrs": []string{"198.51.100.1"}, "local": vici.Section{"auth": "pubkey"}, "remote": vici.Section{"auth": "pubkey"},
@@ -70,7 +70,7 @@ func vary(c desired.IPsec) []desired.IPsec {
 	change(func(c *desired.IPsec) { c.PublicKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" })
 	change(func(c *desired.IPsec) { c.LocalAddr = c.LocalAddr.Next() })
 	change(func(c *desired.IPsec) { c.RemoteAddr = netip.MustParseAddr("fd00::1") })
-	change(func(c *desired.IPsec) { c.Begins = !c.Begins })
+	change(func(c *desired.IPsec) { c.Initiator = !c.Initiator })
 	change(func(c *desired.IPsec) { c.Encapsulation = fabric.EncapsulationUDP })
 	change(func(c *desired.IPsec) { c.Proposals = []string{fabric.ProposalChaCha20} })
 	change(func(c *desired.IPsec) { c.Rekey = 2 * time.Hour })

@@ -108,7 +108,7 @@ func TestTunnel(t *testing.T) {
 			a.converge(t, a.to(b))
 			a.reaches(t, b)
 			s := a.states(t)[desired.IPsecPrefix+"b"]
-			if !s.Up || s.Cipher != "AES_GCM_16-256" || !s.InUDP || s.Endpoint != netip.AddrPortFrom(b.outer, 14500) {
+			if !s.Up || s.Cipher != "AES_GCM_16-256" || !s.UDPEncap || s.Endpoint != netip.AddrPortFrom(b.outer, 14500) {
 				t.Errorf("state %+v", s)
 			}
 			for _, e := range []*end{a, b} {

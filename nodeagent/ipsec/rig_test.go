@@ -142,7 +142,7 @@ func (e *end) to(o *end) desired.IPsec {
 		Name: desired.IPsecPrefix + o.id, Remote: netip.AddrPortFrom(o.outer, 14500), LocalPort: 14500,
 		LocalID: e.id + ".test", RemoteID: o.id + ".test", PrivateKey: e.seed,
 		PublicKey: base64.StdEncoding.EncodeToString(public(o.seed)), LocalAddr: e.inner, RemoteAddr: o.inner,
-		Begins: e.id < o.id, Encapsulation: fabric.EncapsulationAuto,
+		Initiator: e.id < o.id, Encapsulation: fabric.EncapsulationAuto,
 		Proposals: []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, Rekey: time.Hour,
 	}
 }

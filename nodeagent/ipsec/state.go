@@ -18,7 +18,7 @@ type State struct {
 	Since      time.Time      // of Up
 	Endpoint   netip.AddrPort // of the other gateway
 	Cipher     string         // AES_GCM_16-256
-	InUDP      bool           // ESP is in UDP
+	UDPEncap   bool           // ESP is in UDP
 	SPIIn      string         // hexadecimal
 	SPIOut     string
 	Rekeys     int // replacements of the keys of ESP that the agent saw, since it is up
@@ -68,7 +68,7 @@ func stateOf(ike vici.Section) State {
 		switch state := child.Text("state"); {
 		case (state == "INSTALLED" || state == "REKEYING" || state == "UPDATING") && id > newest:
 			newest = id
-			s.Up, s.InUDP = true, child.Text("encap") == "yes"
+			s.Up, s.UDPEncap = true, child.Text("encap") == "yes"
 			s.SPIIn, s.SPIOut = child.Text("spi-in"), child.Text("spi-out")
 			s.Cipher = cipher(child.Text("encr-alg"), child.Text("encr-keysize"))
 		case state == "CREATED" || state == "ROUTED" || state == "INSTALLING" || state == "RETRYING":

@@ -176,7 +176,7 @@ func (w *Supervisor) initiate(ctx context.Context, client *vici.Client, c *desir
 		w.down[c.Name] = now
 		return nil // charon initiates a connection when it is loaded
 	}
-	if !c.Remote.IsValid() || !c.Begins && now.Sub(since) < responderInitiateAfter {
+	if !c.Remote.IsValid() || !c.Initiator && now.Sub(since) < responderInitiateAfter {
 		return nil
 	}
 	_, err := client.Call(ctx, "initiate", vici.Section{

@@ -64,7 +64,7 @@ func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr
 		}
 		for _, hop := range hops {
 			name := names[hop.LinkIndex]
-			if name != "" && !strings.HasPrefix(name, desired.LinkPrefix) && hop.Gw == nil && hop.Via == nil && ownRoute(r, to, hop.LinkIndex, addrs) {
+			if name != "" && !strings.HasPrefix(name, desired.DevicePrefix) && hop.Gw == nil && hop.Via == nil && ownRoute(r, to, hop.LinkIndex, addrs) {
 				out = append(out, model.Network{Prefix: to.Masked(), Link: name})
 			}
 		}

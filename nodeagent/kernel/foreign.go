@@ -23,7 +23,7 @@ func OnLink(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	}
 	ours := map[int]bool{}
 	for _, l := range links {
-		ours[l.Attrs().Index] = strings.HasPrefix(l.Attrs().Name, desired.LinkPrefix)
+		ours[l.Attrs().Index] = strings.HasPrefix(l.Attrs().Name, desired.DevicePrefix)
 	}
 	routes, err := routesIn(netlink.FAMILY_ALL, unix.RT_TABLE_MAIN)
 	if err != nil {
@@ -84,7 +84,7 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 // mayTake reports whether a rule certainly matches unmarked packets from a pod to a remote
 // prefix, of any protocol.
 func mayTake(r netlink.Rule, remote, pods []netip.Prefix) bool {
-	if r.OifName != "" || r.IifName == "lo" || strings.HasPrefix(r.IifName, desired.LinkPrefix) || r.Tos != 0 || r.IPProto != 0 ||
+	if r.OifName != "" || r.IifName == "lo" || strings.HasPrefix(r.IifName, desired.DevicePrefix) || r.Tos != 0 || r.IPProto != 0 ||
 		r.Sport != nil || r.Dport != nil || r.UIDRange != nil || r.TunID != 0 || r.Goto >= 0 {
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 
 // tunnelLinks are VXLAN devices to other clusters, one for each outer family. Both
 // have the same VNI and port.
-func tunnelLinks() (four, six desired.Link) {
-	four = desired.Link{
+func tunnelLinks() (four, six desired.Device) {
+	four = desired.Device{
 		Name: "hw-vt4-51884", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:01", VNI: 74, Port: 51884,
 		Local: netip.IPv4Unspecified(),
 	}
@@ -25,13 +25,13 @@ func TestTunnelLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	four, six := tunnelLinks()
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), nil) },
-		convergetest.Samples[desired.Link]{
-			Want: []desired.Link{four, six},
-			Vary: func(l desired.Link) []desired.Link {
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil) },
+		convergetest.Samples[desired.Device]{
+			Want: []desired.Device{four, six},
+			Vary: func(l desired.Device) []desired.Device {
 				port, local := l, l
 				port.Port, local.Local = 4999, l.Local.Next()
-				return []desired.Link{port, local}
+				return []desired.Device{port, local}
 			},
 			Tamper: map[string]func(*testing.T){
 				"deleted": w.hand("link del hw-vt6-51884"),
@@ -49,7 +49,7 @@ func TestForwardLaws(t *testing.T) {
 	w := newWorld(t)
 	four, six := tunnelLinks()
 	w.make(t, nodeLink(), four, six)
-	forward := func(link desired.Link, mac, to string) desired.Forward {
+	forward := func(link desired.Device, mac, to string) desired.Forward {
 		return desired.Forward{Link: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
 	}
 	fdb := func(commands ...string) func(*testing.T) {

@@ -28,14 +28,14 @@ type ESP interface {
 	Managed() bool
 }
 
-func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
+func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 	if k.esp == nil {
 		return fmt.Errorf("add ipsec link %s: no daemon", want.Name)
 	}
 	if k.esp.InKernel() {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.Group = want.Name, linkGroup
-		if err := k.ns.route.LinkAdd(&netlink.Xfrmi{LinkAttrs: attrs, Ifid: desired.IPsecID}); err != nil {
+		if err := k.ns.route.LinkAdd(&netlink.Xfrmi{LinkAttrs: attrs, Ifid: desired.IPsecIfID}); err != nil {
 			return fmt.Errorf("add xfrm interface %s: %w", want.Name, exists(err))
 		}
 	}
@@ -59,13 +59,13 @@ func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
 const ipsecQueue = 5000
 
 // taken reports whether a link that is there already is in the way of a new one.
-func (k *Links) taken(want desired.Link) bool {
+func (k *Devices) taken(want desired.Device) bool {
 	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
 // releaseIPsec ends the daemon, with which a TUN device goes; the device of one
 // that is not ours loses our marks. It reports whether the link is left to be deleted.
-func (k *Links) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
+func (k *Devices) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
 	if k.esp == nil {
 		return true, nil
 	}

@@ -35,21 +35,21 @@ func newCharon(t *testing.T, w *world) *ipsec.Charon {
 	return c
 }
 
-func ipsecLink() desired.Link {
-	return desired.Link{Name: desired.IPsecLink, Type: desired.LinkIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
+func ipsecLink() desired.Device {
+	return desired.Device{Name: desired.IPsecLink, Type: desired.LinkIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
 }
 
 func TestIPsecLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	charon := newCharon(t, w)
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), nil).WithESP(charon) },
-		convergetest.Samples[desired.Link]{
-			Want: []desired.Link{ipsecLink()},
-			Vary: func(l desired.Link) []desired.Link {
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil).WithESP(charon) },
+		convergetest.Samples[desired.Device]{
+			Want: []desired.Device{ipsecLink()},
+			Vary: func(l desired.Device) []desired.Device {
 				mtu, down, port, ike := l, l, l, l
 				mtu.MTU, down.Up, port.Port, ike.IKEPort = 1300, false, 14501, 1501
-				return []desired.Link{mtu, down, port, ike}
+				return []desired.Device{mtu, down, port, ike}
 			},
 			Tamper: map[string]func(*testing.T){
 				"deleted": w.hand("link del " + desired.IPsecLink),
@@ -60,7 +60,7 @@ func TestIPsecLinkLaws(t *testing.T) {
 					}
 				},
 			},
-			Conflict: func(t *testing.T) (desired.Link, func() error) {
+			Conflict: func(t *testing.T) (desired.Device, func() error) {
 				w.ip(t, "link add "+desired.IPsecLink+" type vxlan id 7 dstport 7007")
 				return ipsecLink(), w.shows("-d link show "+desired.IPsecLink, "vxlan id 7 ")
 			},
@@ -77,11 +77,11 @@ func TestHostsCharon(t *testing.T) {
 	}
 	host := &ipsec.Charon{ExternalSocket: own.Socket(), Kernel: own.Kernel}
 	kind := NewLinks(w.ns, nil).WithESP(host)
-	e := converge.Engine[[]desired.Link]{
-		Stages:       []converge.Stage[[]desired.Link]{converge.NewStage(kind, func(l []desired.Link) []desired.Link { return l }, nil)},
-		Decommission: func([]desired.Link) bool { return true },
+	e := converge.Engine[[]desired.Device]{
+		Stages:       []converge.Stage[[]desired.Device]{converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil)},
+		Decommission: func([]desired.Device) bool { return true },
 	}
-	want := []desired.Link{ipsecLink()}
+	want := []desired.Device{ipsecLink()}
 	for i, changes := range []int{1, 0} {
 		if r := e.Once(t.Context(), want, ""); !r.Clean() || len(r.Changed) != changes {
 			t.Errorf("pass %d: failed %v, changed %v", i, r.Failed, r.Changed)

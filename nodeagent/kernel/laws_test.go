@@ -16,14 +16,14 @@ func TestLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	processes := launcher(t)
-	six := desired.Link{
+	six := desired.Device{
 		Name: "hw-vx6", Type: desired.LinkVXLAN, MTU: 1400, Up: true, MAC: "02:11:22:33:44:66", VNI: 74, Port: 4804,
 		Local: netip.MustParseAddr("2001:db8::1"),
 	}
 	wg := tunnelLink()
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), processes) },
-		convergetest.Samples[desired.Link]{
-			Want: []desired.Link{nodeLink(), six, wg},
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), processes) },
+		convergetest.Samples[desired.Device]{
+			Want: []desired.Device{nodeLink(), six, wg},
 			Vary: varyLink,
 			Tamper: map[string]func(*testing.T){
 				"vxlan deleted":     w.hand("link del hw-vx0"),
@@ -41,7 +41,7 @@ func TestLinkLaws(t *testing.T) {
 					"link add other type vxlan id 99 dstport 4999")(t)
 				return all(w.shows("link show", "hw-f0"), w.shows("link show", "f1"), w.shows("link show", "other"))
 			},
-			Conflict: func(t *testing.T) (desired.Link, func() error) {
+			Conflict: func(t *testing.T) (desired.Device, func() error) {
 				w.ip(t, "link add hw-vx7 type vxlan id 7 dstport 7007")
 				l := nodeLink()
 				l.Name = "hw-vx7"
@@ -50,15 +50,15 @@ func TestLinkLaws(t *testing.T) {
 		})
 }
 
-func varyLink(l desired.Link) []desired.Link {
+func varyLink(l desired.Device) []desired.Device {
 	mtu, down := l, l
 	mtu.MTU, down.Up = 1280, false
 	if l.Type == desired.LinkWireguard {
-		return []desired.Link{mtu, down}
+		return []desired.Device{mtu, down}
 	}
 	mac, vni, port, local := l, l, l, l
 	mac.MAC, vni.VNI, port.Port, local.Local = "02:aa:aa:aa:aa:aa", 99, 4999, l.Local.Next()
-	return []desired.Link{mtu, down, mac, vni, port, local}
+	return []desired.Device{mtu, down, mac, vni, port, local}
 }
 
 func TestAddressLaws(t *testing.T) {

@@ -24,8 +24,8 @@ type Userspace interface {
 	Alive(name string) bool
 }
 
-// Links is the kind of network devices. Ours have the prefix hw- and the alias hawser.
-type Links struct {
+// Devices is the kind of network devices. Ours have the prefix hw- and the alias hawser.
+type Devices struct {
 	ns        *Namespace
 	userspace Userspace
 	esp       ESP
@@ -33,21 +33,21 @@ type Links struct {
 
 // NewLinks makes the kind. Userspace holds WireGuard devices where the kernel
 // has no WireGuard; nil means that those then fail.
-func NewLinks(ns *Namespace, userspace Userspace) *Links {
-	return &Links{ns: ns, userspace: userspace}
+func NewLinks(ns *Namespace, userspace Userspace) *Devices {
+	return &Devices{ns: ns, userspace: userspace}
 }
 
 // WithESP has the kind make links of IPsec too.
-func (k *Links) WithESP(esp ESP) *Links {
+func (k *Devices) WithESP(esp ESP) *Devices {
 	k.esp = esp
 	return k
 }
 
 // Name is "link".
-func (*Links) Name() string { return "link" }
+func (*Devices) Name() string { return "link" }
 
 // Observe gives our links.
-func (k *Links) Observe(ctx context.Context) ([]desired.Link, error) {
+func (k *Devices) Observe(ctx context.Context) ([]desired.Device, error) {
 	if err := ended(ctx, "list links"); err != nil {
 		return nil, err
 	}
@@ -55,16 +55,16 @@ func (k *Links) Observe(ctx context.Context) ([]desired.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]desired.Link, len(list))
+	out := make([]desired.Device, len(list))
 	for i, l := range list {
 		out[i] = k.read(l)
 	}
 	return out, nil
 }
 
-func (k *Links) read(l netlink.Link) desired.Link {
+func (k *Devices) read(l netlink.Link) desired.Device {
 	a := l.Attrs()
-	out := desired.Link{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	out := desired.Device{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
 	if a.Name == desired.IPsecLink {
 		// One without its daemon, or of the other sort than this kernel calls for, is of a type
 		// of its own, which has it replaced.
@@ -95,7 +95,7 @@ func (k *Links) read(l netlink.Link) desired.Link {
 
 // Normalize leaves to the kernel what is not asked for, hardware address and MTU, and
 // to the host the ports of its own daemon.
-func (k *Links) Normalize(want, have desired.Link) desired.Link {
+func (k *Devices) Normalize(want, have desired.Device) desired.Device {
 	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Managed() {
 		want.Port, want.IKEPort = have.Port, have.IKEPort
 	}
@@ -109,8 +109,8 @@ func (k *Links) Normalize(want, have desired.Link) desired.Link {
 }
 
 // Apply creates, changes and removes links.
-func (k *Links) Apply(ctx context.Context, changes []diff.Change[desired.Link]) error {
-	return converge.Each(ctx, changes, func(c diff.Change[desired.Link]) error {
+func (k *Devices) Apply(ctx context.Context, changes []diff.Change[desired.Device]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Device]) error {
 		switch c.Op {
 		case diff.Create:
 			return k.create(ctx, c.Want)
@@ -127,7 +127,7 @@ func (k *Links) Apply(ctx context.Context, changes []diff.Change[desired.Link]) 
 	})
 }
 
-func (k *Links) create(ctx context.Context, want desired.Link) error {
+func (k *Devices) create(ctx context.Context, want desired.Device) error {
 	_, err := k.ns.route.LinkByName(want.Name)
 	if err == nil && k.taken(want) {
 		return converge.ErrConflict
@@ -151,7 +151,7 @@ func (k *Links) create(ctx context.Context, want desired.Link) error {
 	return k.update(want)
 }
 
-func (k *Links) createVXLAN(want desired.Link) error {
+func (k *Devices) createVXLAN(want desired.Device) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.Group = want.Name, want.MTU, linkGroup
 	if want.MAC != "" {
@@ -170,7 +170,7 @@ func (k *Links) createVXLAN(want desired.Link) error {
 	return nil
 }
 
-func (k *Links) createWireguard(ctx context.Context, want desired.Link) error {
+func (k *Devices) createWireguard(ctx context.Context, want desired.Device) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Group = want.Name, linkGroup
 	err := k.ns.route.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
@@ -196,7 +196,7 @@ const wireguardQueue = 2000
 // widen sets how many packets a TUN device holds for its process. What it has by
 // itself, 500, is a fraction of a second: too little for a moment in which the
 // process does not run.
-func (k *Links) widen(name string, packets int) error {
+func (k *Devices) widen(name string, packets int) error {
 	l, err := k.ns.route.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find tun device %s: %w", name, err)
@@ -208,7 +208,7 @@ func (k *Links) widen(name string, packets int) error {
 }
 
 // update brings the changeable attributes of an existing link to want.
-func (k *Links) update(want desired.Link) error {
+func (k *Devices) update(want desired.Device) error {
 	l, err := k.ns.link(want.Name)
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (k *Links) update(want desired.Link) error {
 	return nil
 }
 
-func (k *Links) remove(ctx context.Context, name string) error {
+func (k *Devices) remove(ctx context.Context, name string) error {
 	if name == desired.IPsecLink {
 		if left, err := k.releaseIPsec(ctx, name); err != nil || !left {
 			return err

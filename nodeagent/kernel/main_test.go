@@ -118,14 +118,14 @@ func all(checks ...func() error) func() error {
 
 // make creates links of ours. They go before the namespace does: a tunnel
 // process would keep it alive.
-func (w *world) make(t testing.TB, links ...desired.Link) {
+func (w *world) make(t testing.TB, links ...desired.Device) {
 	t.Helper()
 	kind := NewLinks(w.ns, launcher(t))
-	e := converge.Engine[[]desired.Link]{
-		Stages: []converge.Stage[[]desired.Link]{
-			converge.NewStage(kind, func(l []desired.Link) []desired.Link { return l }, nil),
+	e := converge.Engine[[]desired.Device]{
+		Stages: []converge.Stage[[]desired.Device]{
+			converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil),
 		},
-		Decommission: func([]desired.Link) bool { return true },
+		Decommission: func([]desired.Device) bool { return true },
 	}
 	t.Cleanup(func() {
 		if r := e.Once(context.Background(), nil, ""); !r.Clean() {
@@ -144,8 +144,8 @@ func launcher(t testing.TB) userspacewg.Launcher {
 	return userspacewg.Launcher{LogDir: t.TempDir()}
 }
 
-func nodeLink() desired.Link {
-	return desired.Link{
+func nodeLink() desired.Device {
+	return desired.Device{
 		Name: "hw-vx0", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55", VNI: 73, Port: 4803,
 		Local: netip.MustParseAddr("192.0.2.1"),
 	}
@@ -153,8 +153,8 @@ func nodeLink() desired.Link {
 
 // tunnelLink has a name of its own each time: the sockets of userspace devices
 // are in one folder for all namespaces.
-func tunnelLink() desired.Link {
-	return desired.Link{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
+func tunnelLink() desired.Device {
+	return desired.Device{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
 }
 
 func random() string {

@@ -15,19 +15,19 @@ import (
 	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
-// Meter is what the kernel, or a tunnel's process, knows of a tunnel now.
-type Meter struct {
+// TunnelCounters is what the kernel, or a tunnel's process, knows of a tunnel now.
+type TunnelCounters struct {
 	Endpoint string // address:port in use; empty when none is known
-	Holder   string // of a WireGuard device that answers: kernel or userspace
+	Mode     string // of a WireGuard device that answers: kernel or userspace
 	RxBytes  int64
 	TxBytes  int64
 }
 
-// Meters reads what counts the bytes of tunnels, in their order. Devices that do
+// TunnelCounters reads what counts the bytes of tunnels, in their order. Devices that do
 // not answer leave theirs at zero. Other than the kinds it may be used by any
 // goroutine.
-func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Meter, error) {
-	counts := map[string]Meter{}
+func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunnel) ([]TunnelCounters, error) {
+	counts := map[string]TunnelCounters{}
 	var errs []error
 	read := map[string]bool{}
 	elements := false
@@ -52,7 +52,7 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 			return nil
 		}))
 	}
-	out := make([]Meter, len(tunnels))
+	out := make([]TunnelCounters, len(tunnels))
 	for i, c := range tunnels {
 		if c.Endpoint.IsValid() {
 			out[i].Endpoint = c.Endpoint.String()
@@ -64,7 +64,7 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 		for _, key := range c.Sent {
 			from := counts[key]
 			m.TxBytes += from.TxBytes
-			m.Holder = from.Holder
+			m.Mode = from.Mode
 			if from.Endpoint != "" {
 				m.Endpoint = from.Endpoint
 			}
@@ -74,7 +74,7 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 }
 
 // peerMeters reads the peers of a WireGuard device.
-func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[string]Meter) error {
+func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[string]TunnelCounters) error {
 	d, err := ns.wg.Device(ctx, link)
 	if errors.Is(err, userspacewg.ErrNoAnswer) {
 		return nil
@@ -87,7 +87,7 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 		holder = "kernel"
 	}
 	for _, p := range d.Peers {
-		m := Meter{Holder: holder, RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes}
+		m := TunnelCounters{Mode: holder, RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes}
 		if p.Endpoint != nil {
 			m.Endpoint = p.Endpoint.String()
 		}
@@ -127,12 +127,12 @@ func nftCountDrops(conn *nftables.Conn, counts map[string]uint64) error {
 
 // nftCountElements reads one set. If the ruleset changes meanwhile, some counters may be
 // missing: they are only shown.
-func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]Meter) error {
+func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]TunnelCounters) error {
 	err := conn.Elements(set.name(), func(e nftables.Element) error {
 		if e.Counter != nil {
 			n := int64(e.Counter.Bytes)
 			key := desired.Element{Set: set.Set.Name, Family: set.Family, ID: set.keyText(nftFromElement(e))}.Key()
-			counts[key] = Meter{RxBytes: n, TxBytes: n}
+			counts[key] = TunnelCounters{RxBytes: n, TxBytes: n}
 		}
 		return nil
 	})

@@ -118,7 +118,7 @@ func (ns *Namespace) links() ([]netlink.Link, error) {
 
 func isOurs(l netlink.Link) bool {
 	a := l.Attrs()
-	if !strings.HasPrefix(a.Name, desired.LinkPrefix) && a.Name != desired.IPsecLink {
+	if !strings.HasPrefix(a.Name, desired.DevicePrefix) && a.Name != desired.IPsecLink {
 		return false
 	}
 	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup

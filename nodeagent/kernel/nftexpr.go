@@ -38,12 +38,12 @@ func nftFamilies() [2]nftFamily {
 		{
 			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16,
 			etherType: unix.ETH_P_IP, icmp: unix.IPPROTO_ICMP, echo: 8, redirect: 5, ctSrc: unix.NFT_CT_SRC_IP, ctDst: unix.NFT_CT_DST_IP,
-			self: desired.SetSelf4, carryIn: desired.SetCarry4In, turnIn: desired.SetTurn4In,
+			self: desired.SetSelf4, carryIn: desired.SetCarry4In, turnIn: desired.SetSplitHorizon4,
 		},
 		{
 			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24,
 			etherType: unix.ETH_P_IPV6, icmp: unix.IPPROTO_ICMPV6, echo: 128, redirect: 137, ctSrc: unix.NFT_CT_SRC_IP6, ctDst: unix.NFT_CT_DST_IP6,
-			self: desired.SetSelf6, carryIn: desired.SetCarry6In, turnIn: desired.SetTurn6In,
+			self: desired.SetSelf6, carryIn: desired.SetCarry6In, turnIn: desired.SetSplitHorizon6,
 		},
 	}
 }
@@ -150,7 +150,7 @@ func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ours(key, desired
 // ours matches links of ours whose names do not begin with but. The name is loaded
 // once: of all that a rule does this costs most.
 func (r *nftRule) ours(key expr.MetaKey, but string) *nftRule {
-	return r.link(key, desired.LinkPrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
+	return r.link(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
 }
 
 func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {

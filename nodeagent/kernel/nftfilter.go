@@ -24,9 +24,9 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
 	// What clusters pass on comes out of tunnels only: its outer addresses are those of tunnels,
 	// which mean nothing outside.
-	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.PassPort) }
+	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.TransitPort) }
 	input.rules = []*nftRule{
-		port().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).drop(),
+		port().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).drop(),
 		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
 		nftOnlyESP(expr.MetaKeyIIFNAME),
 	}
@@ -34,7 +34,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 		outgoing.rules = append(outgoing.rules,
 			// This host sends no redirects into tunnels: transit packets may leave by the device
 			// they came from, and their path is the topology's.
-			nftNew().icmpType(f, f.redirect).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop(),
+			nftNew().icmpType(f, f.redirect).link(expr.MetaKeyOIFNAME, desired.DevicePrefix).drop(),
 			// VXLAN to other clusters is counted.
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
@@ -42,7 +42,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 		input.rules = append(input.rules,
 			// Where a peer of WireGuard was until a moment ago.
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
-				in(desired.SetFormer, f).dropAs(desired.DropFormer),
+				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f),
 			// What a remote gateway sends through ESP and is no VXLAN: for all else the filter
@@ -56,13 +56,13 @@ func nftFilterChains(t desired.Table) []nftChain {
 		pools := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
 		outgoing.rules = append(outgoing.rules, nftReject(pools)...)
 	}
-	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("revoked"))
+	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("revoked"))
 	for _, f := range nftFamilies() {
 		input.rules = append(input.rules, nftNew().family(f).daddr(f).in(desired.SetDNS, f).jump("resolver"))
 	}
 	input.rules = append(input.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
-		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"),
+		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("local"),
 	)
 	for _, f := range nftFamilies() {
 		input.rules = append(input.rules, nftNew().notLink(expr.MetaKeyIIFNAME, "lo\x00").family(f).
@@ -89,7 +89,7 @@ func nftResolver() nftChain {
 	accept := func(r *nftRule) *nftRule { return r.verdict(expr.VerdictReturn, "") }
 	c := nftChain{name: "resolver", rules: []*nftRule{
 		accept(nftNew().link(expr.MetaKeyIIFNAME, "lo\x00")),
-		accept(nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink)),
+		accept(nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice)),
 	}}
 	for _, f := range nftFamilies() {
 		for _, set := range []string{desired.SetPods, desired.SetNodes} {
@@ -117,7 +117,7 @@ func nftNodes() nftChain {
 			c.rules = append(c.rules, nftSpoofed(f, inner))
 		}
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN),
-			nftNew().transport(8+4, 3, nftReg).equal(0, 0, desired.PassID).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
+			nftNew().transport(8+4, 3, nftReg).equal(0, 0, desired.TransitVNI).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
 	}
 	for _, inner := range families {
 		c.rules = append(c.rules, nftNew().holds(inner).verdict(expr.VerdictReturn, ""))
@@ -154,16 +154,16 @@ func nftSpoofed(f, inner nftFamily) *nftRule {
 // rule that looks at a link's name costs more than most others, and each packet passes.
 func nftForwardChains() []nftChain {
 	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
-		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("outside"),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("handover"),
+		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("outside"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("handover"),
 	}}
 	outside := nftChain{name: "outside", rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodeLink).notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("transit"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodeDevice).notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("transit"),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
 	}}
 	handover := nftChain{name: "handover", rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.MateLink).drop(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
 		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("within"),
 		// What conntrack cannot place passes no NAT, and would leave with an
 		// address that means something else at the far end.
@@ -198,13 +198,13 @@ func nftForwardChains() []nftChain {
 		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
 	}
 	within.rules = append(within.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("refuse"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("refuse"),
 		nftAnswers().goTo("refuse"),
-		nftNew().dropAs(desired.DropStranger),
+		nftNew().dropAs(desired.DropUnknownSource),
 	)
 	refused.rules = append(refused.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("answer"),
-		nftNew().dropAs(desired.DropStranger),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("answer"),
+		nftNew().dropAs(desired.DropUnknownSource),
 	)
 	handover.rules = append(handover.rules, nftAnswers().goTo("revoked"))
 	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
@@ -238,12 +238,12 @@ func nftReject(begin func() *nftRule) []*nftRule {
 // hand over, or that were sent to a clusterset IP, are for another cluster in any case.
 func nftLeaving() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).accept(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).accept(),
 	}}
 	c := nftChain{name: "connected", rules: []*nftRule{
 		// VXLAN inside ESP, between addresses inside the tunnels.
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.LinkPrefix).dropAs(desired.DropLeak),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
@@ -260,7 +260,7 @@ func nftLeaving() []nftChain {
 // source here belongs to a network of the node: the answer would go to that network, in the
 // clear.
 func nftFromConnected(f nftFamily) *nftRule {
-	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).dropAs(desired.DropConnected)
+	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropConnected)
 }
 
 // nftUnsolicited stops what the server of a remote export sends first to a pod of a
@@ -269,7 +269,7 @@ func nftFromConnected(f nftFamily) *nftRule {
 // other nodes goes on, as their node may know.
 func nftUnsolicited(f nftFamily) *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
-		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetFronts, f).drop()
+		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetMultiPod, f).drop()
 }
 
 // nftLocal is what a gateway itself takes from a tunnel, of other gateways.
@@ -358,22 +358,22 @@ func nftInbound() nftChain {
 func nftReturnOnly() nftChain {
 	c := nftChain{name: "return_only", rules: []*nftRule{
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
-		nftNew().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnasked),
+		nftNew().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnsolicited),
 	}}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
-			nftNew().family(f).service(f).in(desired.SetServed, f).dropAs(desired.DropUnasked),
+			nftNew().family(f).service(f).in(desired.SetServed, f).dropAs(desired.DropUnsolicited),
 			nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),
 		)
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnasked))
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnsolicited))
 	return c
 }
 
 func nftMSS() nftChain {
 	c := nftChain{name: "mss", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityMSS)}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-		c.rules = append(c.rules, nftNew().tcpFlags(nftSyn, expr.CmpOpNeq).link(key, desired.LinkPrefix).jump("clamp"))
+		c.rules = append(c.rules, nftNew().tcpFlags(nftSyn, expr.CmpOpNeq).link(key, desired.DevicePrefix).jump("clamp"))
 	}
 	return c
 }

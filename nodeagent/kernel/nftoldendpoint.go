@@ -25,9 +25,9 @@ func (ns *Namespace) dropFromEndpoints(places []netip.AddrPort) error {
 	err := ns.nftCommit(func(b *nftables.Batch) {
 		// A place that is there already keeps its end. Each part of a key fills whole words.
 		for _, p := range places {
-			set := nftables.SetName{Table: nftTable(), Name: desired.SetFormer + "4"}
+			set := nftables.SetName{Table: nftTable(), Name: desired.SetOldEndpoints + "4"}
 			if p.Addr().Is6() {
-				set.Name = desired.SetFormer + "6"
+				set.Name = desired.SetOldEndpoints + "6"
 			}
 			key := append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0)
 			b.AddElements(set, 0, []nftables.Element{{Key: key, Timeout: nftFormerFor}})

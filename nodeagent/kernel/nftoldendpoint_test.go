@@ -56,12 +56,12 @@ func TestFormer(t *testing.T) {
 						t.Fatal(err)
 					}
 				})
-				return have[0].Endpoint, kind.answering[have[0].Key()], counts[desired.DropPrefix+desired.DropFormer]
+				return have[0].Endpoint, kind.answering[have[0].Key()], counts[desired.DropPrefix+desired.DropOldEndpoint]
 			}
 			await(t, "a session", func() bool { _, answers, _ := look(); return answers })
 			want.Endpoint = there
 			// Where the machine stands still for a second it is forgotten where the peer was.
-			for want.Dial = 1; ; want.Dial++ {
+			for want.DialCount = 1; ; want.DialCount++ {
 				_, _, before := look()
 				if r := e.Once(t.Context(), []desired.Peer{want}, ""); !r.Clean() || len(r.Changed) != 1 {
 					t.Fatal(r.Changed, r.Failed)
@@ -75,7 +75,7 @@ func TestFormer(t *testing.T) {
 				if at == there {
 					break
 				}
-				if want.Dial == 10 {
+				if want.DialCount == 10 {
 					t.Fatalf("packets from %s call the peer back there", at)
 				}
 			}

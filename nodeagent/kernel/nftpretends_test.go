@@ -22,7 +22,7 @@ func TestNftPretends(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.elements(nftNodesBandC()...)
-	l.plainOnly(t, "4803", append(nftShapes(), nftShape{"VNI of the link between gateways", nftWithByte(6, desired.PassID), false}))
+	l.plainOnly(t, "4803", append(nftShapes(), nftShape{"VNI of the link between gateways", nftWithByte(6, desired.TransitVNI), false}))
 	l.drops("vxlan", 4)
 }
 
@@ -39,7 +39,7 @@ func TestNftTransitSource(t *testing.T) {
 			if !l.takes(outer[0], outer[1], "4803", frame) {
 				t.Errorf("%s with %s: the VNI of nodes is not accepted", outer[0], inner)
 			}
-			if taken := l.takes(outer[0], outer[1], "4803", nftWithByte(6, desired.PassID)(frame)); taken != gateway {
+			if taken := l.takes(outer[0], outer[1], "4803", nftWithByte(6, desired.TransitVNI)(frame)); taken != gateway {
 				t.Errorf("%s with %s: the VNI of gateways is accepted: %t, want %t", outer[0], inner, taken, gateway)
 			}
 		}

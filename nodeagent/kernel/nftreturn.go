@@ -33,10 +33,10 @@ func nftReturnChains() []nftChain {
 	// A mark that somebody else gave is not touched.
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
 	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome), rules: []*nftRule{
-		nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("begun"),
+		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("begun"),
 		// What is left of it comes from a gateway that this one handed the flow on to.
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).jump("handed"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).accept(),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("handed"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.SiblingDevice).accept(),
 	}}
 	begun, handed := nftChain{name: "begun"}, nftChain{name: "handed"}
 	for _, f := range nftFamilies() {
@@ -63,7 +63,7 @@ func nftReturnChains() []nftChain {
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
 				Mask: nftHostOrder(^uint32(desired.HomeDigits)), Xor: nftHostOrder(0),
 			}).
-			equal(nftHostOrder(desired.MarkHome)...).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).
+			equal(nftHostOrder(desired.MarkHome)...).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
 	return append(nftBypassChains(), handed, begun, home, clean)

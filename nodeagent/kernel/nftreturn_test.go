@@ -30,7 +30,7 @@ func (n *nftNS) homes(number int, via, via6 string) {
 		if six {
 			family, via = "-6", via6
 		}
-		for _, link := range []string{"hw-wg1", desired.NodeLink} {
+		for _, link := range []string{"hw-wg1", desired.NodeDevice} {
 			lines = append(lines, family+" rule add pref 7289 iif "+link+" fwmark 0x70000000/0xf0000000 goto 33000")
 		}
 		lines = append(lines, family+" route add default via "+via+" dev hw-vx0 table 7401")
@@ -56,7 +56,7 @@ func TestNftHome(t *testing.T) {
 	worker := nftNewNS(t)
 	worker.up("lo")
 	worker.sysctl("ipv6/conf/default/accept_dad", "0")
-	nftJoinNS(worker, desired.NodeLink, l.node, desired.NodeLink)
+	nftJoinNS(worker, desired.NodeDevice, l.node, desired.NodeDevice)
 	worker.ip("address add 192.0.2.2/24 dev hw-vx0", "address add fe80::2/64 dev hw-vx0 nodad",
 		"address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo nodad", "address add "+nftPod+"/32 dev lo",
 		"route add 242.0.0.0/8 via 192.0.2.1", "route add fd00:42::/32 via fe80::1 dev hw-vx0")
@@ -65,8 +65,8 @@ func TestNftHome(t *testing.T) {
 	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
 	l.remote.serve("udp", nftRemote+":9000")
 
-	id := desired.HomeID(worker.link(desired.NodeLink).Attrs().HardwareAddr.String())
-	mark := strconv.FormatUint(uint64(desired.HomeMark(0x123)), 10)
+	id := desired.HomeID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
+	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48"}
 	home := append(own, "homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
 	l.elements(home...)
@@ -101,7 +101,7 @@ func TestNftHomeThroughTwo(t *testing.T) {
 		port := "port" + strconv.Itoa(i)
 		ns.up("lo")
 		ns.sysctl("ipv6/conf/default/accept_dad", "0")
-		nftJoinNS(ns, desired.NodeLink, l.node, port)
+		nftJoinNS(ns, desired.NodeDevice, l.node, port)
 		l.node.ip("link set " + port + " master hw-vx0")
 		last := strconv.Itoa(i + 2)
 		ns.ip("address add 192.0.2."+last+"/24 dev hw-vx0", "address add fe80::"+last+"/64 dev hw-vx0 nodad",
@@ -115,8 +115,8 @@ func TestNftHomeThroughTwo(t *testing.T) {
 		"route add "+server+" via 192.0.2.3", "-6 route add "+server6+" via fe80::3 dev hw-vx0",
 		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
 	l.node.homes(0x123, "192.0.2.2", "fe80::2")
-	id := desired.HomeID(worker.link(desired.NodeLink).Attrs().HardwareAddr.String())
-	mark := strconv.FormatUint(uint64(desired.HomeMark(0x123)), 10)
+	id := desired.HomeID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
+	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
 		"homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
 	l.sees(worker, "tcp", client+":0", server+":9000")

@@ -116,7 +116,7 @@ func nftNATChains(t desired.Table) []nftChain {
 	// Clusterset IPs and exports are for what our own links bring and for pods; a
 	// host beside the nodes gets none of them.
 	prerouting := nftChain{name: "prerouting", base: nftBase("nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT), rules: []*nftRule{
-		nftNew().link(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("arriving"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("arriving"),
 	}}
 	arriving := nftChain{name: "arriving", rules: []*nftRule{
 		nftNew().jump("services"),
@@ -149,10 +149,10 @@ func nftNATChains(t desired.Table) []nftChain {
 		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
 	egress.rules = append(egress.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("share"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("share"),
 		nftNew().add(&expr.Fib{Register: nftReg, FlagSADDR: true, ResultADDRTYPE: true}).
 			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("share"),
-		nftNew().dropAs(desired.DropStranger),
+		nftNew().dropAs(desired.DropUnknownSource),
 	)
 	return append([]nftChain{
 		services,
@@ -222,7 +222,7 @@ func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
 		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
-		nftNew().family(f).saddr(f).in(desired.SetOwn, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
+		nftNew().family(f).saddr(f).in(desired.SetKeepSource, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
 		// As in nftKeepSource; nft lists the port, and cannot write it itself.
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),

@@ -19,7 +19,7 @@ const nftPriorityRaw = -300
 func nftTransitNoTrackChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
-		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.PassPort).tunnel(key))
+		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.TransitPort).tunnel(key))
 	}
 	// Of node and node only: anybody else may have the port, and an address that is translated.
 	between := func(f nftFamily) *nftRule {
@@ -31,13 +31,13 @@ func nftTransitNoTrackChains() []nftChain {
 	for _, f := range nftFamilies() {
 		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
 	}
-	in.rules = append(in.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("passed_inside"))
+	in.rules = append(in.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("passed_inside"))
 	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
 	inside := nftChain{name: "passed_inside", rules: []*nftRule{outer(expr.MetaKeyIIFNAME)}}
 	for _, f := range nftFamilies() {
 		inside.rules = append(inside.rules,
-			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.PassPrefix).daddr(f).in(desired.SetThrough, f)),
-			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.MateLink).daddr(f).notIn(desired.SetTunnels, f)),
+			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.TransitPrefix).daddr(f).in(desired.SetNoTrack, f)),
+			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.SiblingDevice).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}
 	return []nftChain{inside, in, out}
@@ -52,9 +52,9 @@ func nftTransitForward() nftChain {
 			add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpNeq).accept()
 	}
 	return nftChain{name: "transit", rules: []*nftRule{
-		pass(desired.PassPrefix, desired.PassPrefix),
-		pass(desired.PassPrefix, desired.MateLink),
-		pass(desired.MateLink, desired.PassPrefix),
+		pass(desired.TransitPrefix, desired.TransitPrefix),
+		pass(desired.TransitPrefix, desired.SiblingDevice),
+		pass(desired.SiblingDevice, desired.TransitPrefix),
 		nftNew().dropAs(desired.DropTransit),
 	}}
 }

@@ -22,7 +22,7 @@ func nodeState(t testing.TB) desired.State {
 	_, public := newKey(t)
 	return desired.State{
 		Sysctls:    []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
-		Links:      []desired.Link{nodeLink(), wg},
+		Links:      []desired.Device{nodeLink(), wg},
 		Wireguards: []desired.Wireguard{{Link: wg.Name, PrivateKey: private, ListenPort: 51820}},
 		Peers: []desired.Peer{{
 			Link: wg.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.9:51820"), Keepalive: 25,
@@ -46,7 +46,7 @@ func nodeEngine(t testing.TB, ns *Namespace, found string) *converge.Engine[desi
 	return &converge.Engine[d]{
 		Stages: []converge.Stage[d]{
 			converge.NewStage(NewSysctls(ns, found), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
-			converge.NewStage(NewLinks(ns, launcher(t)), func(s d) []desired.Link { return s.Links }, nil),
+			converge.NewStage(NewLinks(ns, launcher(t)), func(s d) []desired.Device { return s.Links }, nil),
 			converge.NewStage(NewWireguards(ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
 			converge.NewStage(NewPeers(ns), func(s d) []desired.Peer { return s.Peers }, nil),
 			converge.NewStage(NewAddresses(ns), func(s d) []desired.Address { return s.Addresses }, nil),
@@ -211,7 +211,7 @@ func TestSysctlName(t *testing.T) {
 func TestSysctlsElsewhere(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "found.json")).Below(root)
+	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "found.json")).WithRoot(root)
 	if err := os.WriteFile(filepath.Join(root, "ip_forward"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -86,10 +86,10 @@ func readPeer(link string, p wgtypes.Peer) desired.Peer {
 // there or when none is asked for, unless it was decided since to go elsewhere; and
 // ignores the order of allowed IPs.
 func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
-	if want.Dial <= k.lastDial[want.Key()] || !want.Endpoint.IsValid() {
-		want.Dial = have.Dial
+	if want.DialCount <= k.lastDial[want.Key()] || !want.Endpoint.IsValid() {
+		want.DialCount = have.DialCount
 	}
-	if !want.Endpoint.IsValid() || want.Dial == have.Dial && have.Endpoint.IsValid() && k.answering[have.Key()] {
+	if !want.Endpoint.IsValid() || want.DialCount == have.DialCount && have.Endpoint.IsValid() && k.answering[have.Key()] {
 		want.Endpoint = have.Endpoint
 	}
 	if !slices.IsSortedFunc(want.AllowedIPs, netip.Prefix.Compare) {
@@ -144,7 +144,7 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 // resetForRedial makes a peer without a session that is dialled a new one: WireGuard begins
 // no handshake within 5 s of the last (REKEY_TIMEOUT), wherever that went.
 func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
-	if c.Op != diff.Update || c.Want.Dial == 0 || k.answering[c.Key] {
+	if c.Op != diff.Update || c.Want.DialCount == 0 || k.answering[c.Key] {
 		return []wgtypes.PeerConfig{config}
 	}
 	config.UpdateOnly = false
@@ -156,7 +156,7 @@ func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerC
 // new place (package scout) may have taken it there for a moment already, so the place
 // before that counts too.
 func (k *Peers) previousEndpoints(c diff.Change[desired.Peer]) []netip.AddrPort {
-	if c.Op != diff.Update || c.Want.Dial == 0 || !k.answering[c.Key] {
+	if c.Op != diff.Update || c.Want.DialCount == 0 || !k.answering[c.Key] {
 		return nil
 	}
 	at := k.endpoints[c.Key]
@@ -168,8 +168,8 @@ func (k *Peers) recordDial(c diff.Change[desired.Peer]) {
 	switch {
 	case c.Op == diff.Delete:
 		delete(k.lastDial, c.Key)
-	case c.Want.Dial > 0:
-		k.lastDial[c.Key] = c.Want.Dial
+	case c.Want.DialCount > 0:
+		k.lastDial[c.Key] = c.Want.DialCount
 	}
 }
 

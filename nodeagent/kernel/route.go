@@ -73,7 +73,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 }
 
 func ourTable(n int) bool {
-	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableHomes && n <= desired.TableHomes+desired.MostHomes
+	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableReturnBase && n <= desired.TableReturnBase+desired.MaxReturnNodes
 }
 
 // metrics that the kernel gives to a route without one.

@@ -64,7 +64,7 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 
 // alter marks a rule by what is not in its key.
 func alter(r *desired.Rule) {
-	if r.Priority == desired.RuleTunnel || r.Priority == desired.RuleHome {
+	if r.Priority == desired.RuleTunnel || r.Priority == desired.RuleReturn {
 		r.Table, r.Goto = 0, 0
 	} else {
 		r.IIF = altered
@@ -156,7 +156,7 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 func (k *Rules) remove(have desired.Rule) error {
 	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})
 	switch {
-	case have.Priority == desired.RuleTunnel, have.Priority == desired.RuleHome:
+	case have.Priority == desired.RuleTunnel, have.Priority == desired.RuleReturn:
 		match.IifName = have.IIF
 	case have.Priority >= desired.RuleHomes && have.Priority <= desired.RuleHomesEnd && have.Mask != 0:
 		match.Mark, match.Mask = have.Mark, &have.Mask

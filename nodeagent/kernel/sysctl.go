@@ -39,10 +39,10 @@ func NewSysctls(ns *Namespace, path string) *Sysctls {
 	}
 }
 
-// Below has the settings read and written in another folder than DefaultSysctls: a
+// WithRoot has the settings read and written in another folder than DefaultSysctls: a
 // container that is not privileged sees that one read-only, but may have the
 // host's net/ mounted elsewhere. Empty = DefaultSysctls.
-func (k *Sysctls) Below(root string) *Sysctls {
+func (k *Sysctls) WithRoot(root string) *Sysctls {
 	k.root = cmp.Or(root, DefaultSysctls)
 	return k
 }
@@ -96,16 +96,16 @@ func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysct
 		case diff.Delete:
 			return k.restore(found, c.Key)
 		case diff.Create:
-			return k.take(found, c.Want)
+			return k.set(found, c.Want)
 		default:
 			return k.write(c.Want.Name, c.Want.Value)
 		}
 	})
 }
 
-// take remembers what is there and writes the wanted value, even when it could
+// set remembers what is there and writes the wanted value, even when it could
 // not be remembered: a node without forwarding is worse than a value lost.
-func (k *Sysctls) take(found map[string]string, want desired.Sysctl) error {
+func (k *Sysctls) set(found map[string]string, want desired.Sysctl) error {
 	value, err := k.read(want.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return converge.ErrBlocked{On: "sysctl " + want.Name}

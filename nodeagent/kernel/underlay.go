@@ -62,7 +62,7 @@ func heldAddresses() (map[netip.Addr]netlink.Link, error) {
 	}
 	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
-		if !strings.HasPrefix(l.Attrs().Name, desired.LinkPrefix) {
+		if !strings.HasPrefix(l.Attrs().Name, desired.DevicePrefix) {
 			byIndex[l.Attrs().Index] = l
 		}
 	}

@@ -82,7 +82,7 @@ func TestWireguardLaws(t *testing.T) {
 func TestPortsExchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var links []desired.Link
+	var links []desired.Device
 	for range 3 {
 		links = append(links, tunnelLink())
 	}

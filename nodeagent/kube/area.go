@@ -10,23 +10,23 @@ import (
 	"hawser.dev/hawser/nodeagent/store"
 )
 
-// area is what is known of the Services of one namespace that count. A Service
+// namespaceServices is what is known of the Services of one namespace that count. A Service
 // and its slices come in two watches; facts hear of them when both have told all,
 // so that no Service is without endpoints only because its slices come later.
-type area struct {
+type namespaceServices struct {
 	namespace string
-	table     *facts.Table
+	table     *facts.Index
 	names     map[string]bool
 
-	found    store.Store[*corev1.Service]
-	slicesOf map[string]*store.Store[*discoveryv1.EndpointSlice] // by the name of the service
-	owner    store.Store[string]                                 // the name of the service, by slice
+	found    store.Map[*corev1.Service]
+	slicesOf map[string]*store.Map[*discoveryv1.EndpointSlice] // by the name of the service
+	owner    store.Map[string]                                 // the name of the service, by slice
 
 	haveServices, haveSlices bool
 }
 
-// show puts one Service into facts, as far as it counts.
-func (a *area) show(name string) bool {
+// publish puts one Service into facts, as far as it counts.
+func (a *namespaceServices) publish(name string) bool {
 	if !a.haveServices || !a.haveSlices || !a.names[name] {
 		return false
 	}
@@ -34,41 +34,41 @@ func (a *area) show(name string) bool {
 	return a.table.PutService(a.namespace, name, service, a.slicesOf[name].List())
 }
 
-func (a *area) showAll() bool {
+func (a *namespaceServices) showAll() bool {
 	changed := false
 	for name := range a.names {
-		changed = a.show(name) || changed
+		changed = a.publish(name) || changed
 	}
 	return changed
 }
 
-// services is the sink of the Services.
-func (a *area) services() sink {
-	return sink{
-		take: func(object any) bool {
+// serviceHandler is the sink of the Services.
+func (a *namespaceServices) serviceHandler() eventHandler {
+	return eventHandler{
+		onUpdate: func(object any) bool {
 			o := object.(*corev1.Service)
-			return a.names[o.Name] && a.found.Put(keyOf(o), o) && a.show(o.Name)
+			return a.names[o.Name] && a.found.Put(keyOf(o), o) && a.publish(o.Name)
 		},
-		lose: func(key string) bool {
+		onDelete: func(key string) bool {
 			_, name, _ := strings.Cut(key, "/")
-			return a.found.Delete(key) && a.show(name)
+			return a.found.Delete(key) && a.publish(name)
 		},
-		keep: a.found.Keep,
-		told: func() bool {
+		retain: a.found.Retain,
+		onSynced: func() bool {
 			a.haveServices = true
 			return a.showAll()
 		},
 	}
 }
 
-// endpointSlices is the sink of the EndpointSlices.
-func (a *area) endpointSlices() sink {
+// sliceHandler is the sink of the EndpointSlices.
+func (a *namespaceServices) sliceHandler() eventHandler {
 	forget := func(key string) bool {
 		of, known := a.owner.Get(key)
-		return known && a.owner.Delete(key) && a.slicesOf[of].Delete(key) && a.show(of)
+		return known && a.owner.Delete(key) && a.slicesOf[of].Delete(key) && a.publish(of)
 	}
-	return sink{
-		take: func(object any) bool {
+	return eventHandler{
+		onUpdate: func(object any) bool {
 			o := object.(*discoveryv1.EndpointSlice)
 			key, now := keyOf(o), o.Labels[discoveryv1.LabelServiceName]
 			changed := false
@@ -79,10 +79,10 @@ func (a *area) endpointSlices() sink {
 				a.owner.Put(key, now)
 				a.slicesOf[now].Put(key, o)
 			}
-			return a.show(now) || changed
+			return a.publish(now) || changed
 		},
-		lose: forget,
-		keep: func(wanted func(string) bool) bool {
+		onDelete: forget,
+		retain: func(wanted func(string) bool) bool {
 			changed := false
 			for _, key := range a.owner.Keys() {
 				if !wanted(key) {
@@ -91,7 +91,7 @@ func (a *area) endpointSlices() sink {
 			}
 			return changed
 		},
-		told: func() bool {
+		onSynced: func() bool {
 			a.haveSlices = true
 			return a.showAll()
 		},

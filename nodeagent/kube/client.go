@@ -63,7 +63,7 @@ type Client struct {
 	Host string
 
 	core, discovery rest.Interface
-	lines           *lines
+	lines           *connTracker
 }
 
 // Open makes a client. The server need not be there.
@@ -75,7 +75,7 @@ func Open(c Config) (*Client, error) {
 	config.UserAgent = c.UserAgent
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	config.WarningHandler = rest.NoWarnings{}
-	out := &Client{Host: config.Host, lines: &lines{open: map[*line]struct{}{}}}
+	out := &Client{Host: config.Host, lines: &connTracker{open: map[*trackedConn]struct{}{}}}
 	config.Dial = out.lines.dial
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -21,13 +21,13 @@ func TestServiceOfGateway(t *testing.T) {
 	server.Put(t, of("hawser-gateway-a", "{ip: 198.51.100.1}"))
 	server.Put(t, of("hawser-gateway-b", "{ip: 198.51.100.2}"))
 	r := start(t, server, nil)
-	r.Follow(testFabric(func(f *fabric.Fabric) {
+	r.SetFabric(testFabric(func(f *fabric.Fabric) {
 		f.Clusters[0].Gateways[0].Endpoints = []string{"192.0.2.1", fabric.SourceLoadBalancer}
 		f.Clusters[0].Gateways = append(f.Clusters[0].Gateways, fabric.Gateway{Name: "b", Node: "other", Endpoints: []string{"192.0.2.2"}})
 	}))
 	has := func(want ...string) func(facts.State) bool {
 		return func(s facts.State) bool {
-			return len(s.Facts.Services) == 1 && s.Facts.Services[0].Name == "hawser-gateway-a" && slices.Equal(s.Facts.Services[0].Balancers, want)
+			return len(s.Facts.Services) == 1 && s.Facts.Services[0].Name == "hawser-gateway-a" && slices.Equal(s.Facts.Services[0].LoadBalancers, want)
 		}
 	}
 	r.await(t, "the address", has("198.51.100.1"))

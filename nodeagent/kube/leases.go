@@ -25,8 +25,8 @@ import (
 var LeaseKind = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 const (
-	// Namespace is the namespace of everything that Hawser has in a cluster.
-	Namespace = "hawser-system"
+	// SystemNamespace is the namespace of everything that Hawser has in a cluster.
+	SystemNamespace = "hawser-system"
 	// leaseWatchTimeout bounds one watch of the Leases.
 	leaseWatchTimeout = 5 * time.Minute
 	leaseRetryPeriod  = time.Second
@@ -46,7 +46,7 @@ type LeaseStore struct {
 // NewLeaseStore returns a store that watches the Leases while needed returns true.
 func NewLeaseStore(c *Client, needed func() bool) *LeaseStore {
 	return &LeaseStore{
-		client: c.Dynamic.Resource(LeaseKind).Namespace(Namespace), needed: needed,
+		client: c.Dynamic.Resource(LeaseKind).Namespace(SystemNamespace), needed: needed,
 		objects: map[string]*unstructured.Unstructured{},
 	}
 }

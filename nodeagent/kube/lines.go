@@ -17,29 +17,29 @@ import (
 // answer is given up, long before HTTP/2 notices (45 s): an address of this host or a
 // way to the server may have gone without a sign.
 const (
-	dialTimeout = 10 * time.Second
-	deadTime    = 10 * time.Second
-	askAfter    = 5 * time.Second
-	askEvery    = 2 * time.Second
+	dialTimeout       = 10 * time.Second
+	deadTime          = 10 * time.Second
+	keepAliveIdle     = 5 * time.Second
+	keepAliveInterval = 2 * time.Second
 )
 
-// lines are the connections to the API server that are open.
-type lines struct {
+// connTracker are the connections to the API server that are open.
+type connTracker struct {
 	mu   sync.Mutex
-	open map[*line]struct{}
+	open map[*trackedConn]struct{}
 }
 
-type line struct {
+type trackedConn struct {
 	net.Conn
-	of *lines
+	of *connTracker
 }
 
-func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (l *connTracker) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	// TCP_USER_TIMEOUT bounds both what waits for its acknowledgement and, in place of their
 	// number, questions without an answer (tcp(7)).
 	conn, err := (&net.Dialer{
 		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval},
 		ControlContext: func(_ context.Context, _, address string, raw syscall.RawConn) error {
 			var failed error
 			err := raw.Control(func(fd uintptr) {
@@ -54,7 +54,7 @@ func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	out := &line{Conn: conn, of: l}
+	out := &trackedConn{Conn: conn, of: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[out] = struct{}{}
@@ -62,19 +62,19 @@ func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // Close ends the connection and forgets it.
-func (l *line) Close() error {
+func (l *trackedConn) Close() error {
 	l.of.mu.Lock()
 	delete(l.of.open, l)
 	l.of.mu.Unlock()
 	return l.Conn.Close()
 }
 
-// Leave ends the connections to the server whose own address is none of this host's any
+// CloseStaleConns ends the connections to the server whose own address is none of this host's any
 // more, and gives how many there were. Nothing arrives on them, and without this it
 // takes ten seconds and more until they are found dead: just when the server has to tell
 // that the node has another address.
-func (c *Client) Leave(held func(netip.Addr) bool) int {
-	var gone []*line
+func (c *Client) CloseStaleConns(held func(netip.Addr) bool) int {
+	var gone []*trackedConn
 	c.lines.mu.Lock()
 	for l := range c.lines.open {
 		if tcp, ok := l.LocalAddr().(*net.TCPAddr); ok && !held(tcp.AddrPort().Addr().Unmap().WithZone("")) {

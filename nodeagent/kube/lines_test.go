@@ -18,13 +18,13 @@ func TestLeave(t *testing.T) {
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
 	r := start(t, server, nil)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	r.await(t, "the server", serves("sample", "web", "10.7.0.1"))
 	var own []netip.Addr
-	if n := r.client.Leave(func(a netip.Addr) bool { own = append(own, a); return true }); n != 0 || len(own) == 0 || !own[0].IsLoopback() {
+	if n := r.client.CloseStaleConns(func(a netip.Addr) bool { own = append(own, a); return true }); n != 0 || len(own) == 0 || !own[0].IsLoopback() {
 		t.Fatalf("left %d of the connections from %v", n, own)
 	}
-	if n := r.client.Leave(func(netip.Addr) bool { return false }); n != len(own) {
+	if n := r.client.CloseStaleConns(func(netip.Addr) bool { return false }); n != len(own) {
 		t.Errorf("left %d of the connections from %v", n, own)
 	}
 	server.Put(t, slice("sample", "web", "a", "10.7.0.2"))
@@ -40,12 +40,12 @@ func TestSilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	conn, err := (&lines{open: map[*line]struct{}{}}).dial(t.Context(), "tcp", listener.Addr().String())
+	conn, err := (&connTracker{open: map[*trackedConn]struct{}{}}).dial(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	raw, err := conn.(*line).Conn.(*net.TCPConn).SyscallConn()
+	raw, err := conn.(*trackedConn).Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

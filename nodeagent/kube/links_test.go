@@ -50,7 +50,7 @@ func TestSteady(t *testing.T) {
 		{"another link in its place", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.RemoteCluster = "g4" }), 0, true},
 		{"a link less", linked(10_000, 0), NodeStatus{}, 0, true},
 	} {
-		if write := !cmp.Equal(tt.written, steady(tt.written, tt.want, tt.since)); write != tt.write {
+		if write := !cmp.Equal(tt.written, suppressNoise(tt.written, tt.want, tt.since)); write != tt.write {
 			t.Errorf("%s: written is %t, want %t", tt.name, write, tt.write)
 		}
 	}
@@ -63,7 +63,7 @@ func TestQuiet(t *testing.T) {
 	server := kubetest.New(t)
 	r, said := reporting(t, server, linked(10_000, 0))
 	looks := 0
-	r.say = func() NodeStatus {
+	r.nodeStatus = func() NodeStatus {
 		said.set(func(s *NodeStatus) {
 			looks++
 			s.LinkStates = slices.Clone(s.LinkStates)
@@ -166,8 +166,8 @@ func TestNodes(t *testing.T) {
 			t.Errorf("asked %s", asked)
 		}
 	}
-	server.Away(true)
+	server.SetUnreachable(true)
 	eventually(t, "word that the server is away", func() bool { told, err := n.Current(); return err != nil && len(told) == 1 })
-	server.Away(false)
+	server.SetUnreachable(false)
 	eventually(t, "the server", func() bool { _, err := n.Current(); return err == nil })
 }

@@ -52,8 +52,8 @@ func (s scope) restrict(options *metav1.ListOptions) {
 	}
 }
 
-// needs is what a node's facts must hold.
-type needs struct {
+// watchRequirements is what a node's facts must hold.
+type watchRequirements struct {
 	labels     map[string]bool            // keys of labels that pick the nodes of gateways
 	services   map[string]bool            // namespace/name of declared exports, and those that lead to gateways
 	pods       map[string]map[string]bool // label selectors by namespace
@@ -64,13 +64,13 @@ type needs struct {
 // needsOf says what matters on a node. Only gateways choose egress addresses, so
 // only they look at pods; only they write into the cluster, so only they need to
 // know its namespaces and, without dynamic exports, its ServiceExports.
-func needsOf(f *fabric.Fabric, cluster, node string) needs {
+func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	own := f.Cluster(cluster)
 	if own == nil {
-		return needs{}
+		return watchRequirements{}
 	}
 	gateway := own.GatewayOn(node) != nil
-	n := needs{
+	n := watchRequirements{
 		labels: map[string]bool{}, services: map[string]bool{}, pods: map[string]map[string]bool{},
 		mcs: gateway || f.DynamicExports != nil, namespaces: gateway || f.DynamicExports != nil,
 	}
@@ -78,12 +78,12 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 		for key := range g.NodeSelector {
 			n.labels[key] = true
 		}
-		if g.Fronted() {
-			n.services[Namespace+"/"+fabric.ServiceOf(g.Name)] = true
+		if g.HasService() {
+			n.services[SystemNamespace+"/"+fabric.ServiceOf(g.Name)] = true
 		}
 	}
 	for _, e := range f.Exports {
-		if e.Part(cluster) != nil {
+		if e.ClusterPart(cluster) != nil {
 			n.services[e.Namespace+"/"+e.Name] = true
 		}
 	}
@@ -101,7 +101,7 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 
 // scopes gives the watches that fill the needs, where the cluster has these
 // ServiceExports (namespace/name).
-func (n needs) scopes(exports []string) map[scope]bool {
+func (n watchRequirements) scopes(exports []string) map[scope]bool {
 	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true, {resource: hawserNodes}: true}
 	for namespace, rules := range n.pods {
 		all := slices.Sorted(maps.Keys(rules))
@@ -126,7 +126,7 @@ func (n needs) scopes(exports []string) map[scope]bool {
 }
 
 // names gives the Services that count by namespace.
-func (n needs) names(exports []string) map[string]map[string]bool {
+func (n watchRequirements) names(exports []string) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	add := func(key string) {
 		namespace, name, _ := strings.Cut(key, "/")

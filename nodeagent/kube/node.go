@@ -137,13 +137,13 @@ const (
 // Reporter keeps the HawserNode of this node as the agent says. It is no part of
 // what the agent does: when the server is away it tries again, and nothing waits.
 type Reporter struct {
-	store   reportStore
-	node    string
-	log     *slog.Logger
-	say     func() NodeStatus
-	every   time.Duration
-	written *NodeStatus
-	at      time.Time // of written
+	store      reportStore
+	node       string
+	log        *slog.Logger
+	nodeStatus func() NodeStatus
+	every      time.Duration
+	written    *NodeStatus
+	at         time.Time // of written
 
 	mu  sync.Mutex
 	err error // of the last write
@@ -153,13 +153,13 @@ type Reporter struct {
 func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
 	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventsSeconds, eventsAtOnce)
 	store := &apiReport{client: client, node: node, events: &events{client: client, node: node, rate: rate}}
-	return &Reporter{store: store, node: node, log: log, say: say, every: reportEvery}
+	return &Reporter{store: store, node: node, log: log, nodeStatus: say, every: reportEvery}
 }
 
 // NewFileReporter returns a reporter that writes the HawserNode as a file of dir, where there
 // is no Kubernetes API.
 func NewFileReporter(dir, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
-	return &Reporter{store: fileReport{dir: dir, node: node}, node: node, log: log, say: say, every: reportEvery}
+	return &Reporter{store: fileReport{dir: dir, node: node}, node: node, log: log, nodeStatus: say, every: reportEvery}
 }
 
 // reportStore stores the HawserNode of one node.
@@ -174,7 +174,7 @@ type reportStore interface {
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	next, failed := min(reportFirst, r.every), time.Duration(0)
-	for slept(ctx, next) {
+	for sleep(ctx, next) {
 		err := r.once(ctx)
 		r.note(ctx, err)
 		next = r.every
@@ -191,8 +191,8 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// slept waits, and reports false when ctx ends first.
-func slept(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -231,7 +231,7 @@ func (r *Reporter) Err() error {
 func (r *Reporter) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	want := r.say()
+	want := r.nodeStatus()
 	want.LastError = clip(want.LastError, maxErrorText)
 	if r.written == nil {
 		before, err := r.store.read(ctx)
@@ -257,7 +257,7 @@ func (r *Reporter) once(ctx context.Context) error {
 			}
 		}
 	}
-	if kept := steady(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
+	if kept := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
 		if now.Sub(r.at) < reportAgain && !lost {
 			return nil
 		}
@@ -395,9 +395,9 @@ const (
 	movedLoss = 20  // of 1000 probes
 )
 
-// steady gives what is to be told with the measurements that were written before, where there
+// suppressNoise gives what is to be told with the measurements that were written before, where there
 // is no reason to write new ones: too little time passed since, or they hardly differ.
-func steady(written, want NodeStatus, since time.Duration) NodeStatus {
+func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want
 	}

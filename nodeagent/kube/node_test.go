@@ -120,14 +120,14 @@ func TestReporterGoesOn(t *testing.T) {
 	server := kubetest.New(t)
 	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus:\n  fabric: old\n  conditions:\n"+
 		"  - {type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}\n")
-	server.Deny("hawsernodes", true)
+	server.SetForbidden("hawsernodes", true)
 	r, said := reporting(t, server, gatewayStatus())
 	run(t, r)
 	eventually(t, "trouble", func() bool { return r.Err() != nil })
 	if text := r.Err().Error(); !strings.Contains(text, "read HawserNode n1") || !strings.Contains(text, "forbidden") {
 		t.Errorf("have %s", text)
 	}
-	server.Deny("hawsernodes", false)
+	server.SetForbidden("hawsernodes", false)
 	condition := func() map[string]any {
 		list, _, _ := unstructured.NestedSlice(server.Get("hawsernodes", "n1").Object, "status", "conditions")
 		if len(list) == 0 {
@@ -234,7 +234,7 @@ func TestProofs(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", kind, have, err, want)
 		}
 	}
-	server.Deny("hawsernodes", true)
+	server.SetForbidden("hawsernodes", true)
 	if have, err := client.Proofs(t.Context(), trust.Fabric); err == nil || !strings.Contains(err.Error(), "list HawserNodes: ") {
 		t.Errorf("denied: %q, %v", have, err)
 	}

@@ -91,14 +91,14 @@ func (f nodesFollower) Watch(ctx context.Context, options metav1.ListOptions) (w
 	return f.n.client.Dynamic.Resource(HawserNodes).Watch(ctx, options)
 }
 
-func (f nodesFollower) Ended(err error) {
+func (f nodesFollower) RequestDone(err error) {
 	f.n.mu.Lock()
 	defer f.n.mu.Unlock()
 	f.n.err = err
 }
 
-// Trim leaves an object as it is: what of it is kept is a NodeStatus.
-func (f nodesFollower) Trim(object any) any { return object }
+// Transform leaves an object as it is: what of it is kept is a NodeStatus.
+func (f nodesFollower) Transform(object any) any { return object }
 
 func (f nodesFollower) Put(object any) {
 	f.n.mu.Lock()

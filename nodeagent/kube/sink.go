@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/store"
 )
 
-// trim leaves of an object what facts are made of, as most of its bytes are not.
-func trim(object any) any {
+// transform leaves of an object what facts are made of, as most of its bytes are not.
+func transform(object any) any {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
@@ -72,7 +72,7 @@ func trim(object any) any {
 		if o.GetKind() == mcsv1.ServiceImportKindName {
 			out = &mcsv1.ServiceImport{}
 		}
-		listwatch.TrimWriters(o, FieldManager)
+		listwatch.TrimManagedFields(o, FieldManager)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 			return o
 		}
@@ -133,16 +133,16 @@ func ofNode(node *corev1.Node, keys []string) *corev1.Node {
 	return out
 }
 
-// sink takes the objects of one watch. Each function reports whether facts changed.
-type sink struct {
-	take func(object any) bool
-	lose func(key string) bool
-	keep func(wanted func(key string) bool) bool
-	told func() bool // all objects came; nil = nobody waits for that
+// eventHandler takes the objects of one watch. Each function reports whether facts changed.
+type eventHandler struct {
+	onUpdate func(object any) bool
+	onDelete func(key string) bool
+	retain   func(wanted func(key string) bool) bool
+	onSynced func() bool // all objects came; nil = nobody waits for that
 }
 
-// sinkOf makes the sink of a scope.
-func (s *Source) sinkOf(w scope) sink {
+// handlerFor makes the sink of a scope.
+func (s *Source) handlerFor(w scope) eventHandler {
 	t := s.table
 	switch w.resource {
 	case nodes:
@@ -150,9 +150,9 @@ func (s *Source) sinkOf(w scope) sink {
 		if w.names != "" {
 			keys = strings.Split(w.names, ",")
 		}
-		return sink{take: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, lose: t.DropNode, keep: t.KeepNodes}
+		return eventHandler{onUpdate: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, onDelete: t.DropNode, retain: t.KeepNodes}
 	case namespaces:
-		return sink{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
+		return eventHandler{onUpdate: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, onDelete: t.DropNamespace, retain: t.KeepNamespaces}
 	case pods:
 		var out []labels.Selector
 		for rule := range strings.SplitSeq(w.rules, "\n") {
@@ -160,33 +160,33 @@ func (s *Source) sinkOf(w scope) sink {
 				out = append(out, selector)
 			}
 		}
-		return sink{take: taker(t, out), lose: t.DropPod, keep: t.KeepPods}
+		return eventHandler{onUpdate: podFilter(t, out), onDelete: t.DropPod, retain: t.KeepPods}
 	case serviceExports:
 		return both(&s.exports, t.PutExport, t.DropExport, t.KeepExports)
 	case serviceImports:
 		return both(&s.imports, t.PutImport, t.DropImport, t.KeepImports)
 	case hawserNodes:
 		// A HawserNode that is deleted ends no report: the rules are still in the kernel.
-		return sink{
-			take: func(o any) bool {
+		return eventHandler{
+			onUpdate: func(o any) bool {
 				report := o.(*unstructured.Unstructured)
 				return t.PutReport(report.GetName(), reportOf(report))
 			},
-			lose: func(string) bool { return false },
-			keep: func(func(string) bool) bool { return false },
-			told: t.HaveReports,
+			onDelete: func(string) bool { return false },
+			retain:   func(func(string) bool) bool { return false },
+			onSynced: t.HaveReports,
 		}
 	case services:
-		return s.area(w).services()
+		return s.area(w).serviceHandler()
 	}
-	return s.area(w).endpointSlices()
+	return s.area(w).sliceHandler()
 }
 
 // both keeps objects as they are besides making facts of them. Who reads the objects wants to
 // know of every change.
-func both[T any](as *store.Store[T], take func(T) bool, lose func(string) bool, keep func(func(string) bool) bool) sink {
-	return sink{
-		take: func(object any) bool {
+func both[T any](as *store.Map[T], take func(T) bool, lose func(string) bool, keep func(func(string) bool) bool) eventHandler {
+	return eventHandler{
+		onUpdate: func(object any) bool {
 			o, ok := object.(T) // what does not fit its own schema the API server does not admit
 			if !ok {
 				return false
@@ -194,19 +194,19 @@ func both[T any](as *store.Store[T], take func(T) bool, lose func(string) bool, 
 			changed := as.Put(keyOf(o), o)
 			return take(o) || changed
 		},
-		lose: func(key string) bool {
+		onDelete: func(key string) bool {
 			changed := as.Delete(key)
 			return lose(key) || changed
 		},
-		keep: func(wanted func(string) bool) bool {
-			changed := as.Keep(wanted)
+		retain: func(wanted func(string) bool) bool {
+			changed := as.Retain(wanted)
 			return keep(wanted) || changed
 		},
 	}
 }
 
-// taker takes the pods that some rule selects.
-func taker(t *facts.Table, rules []labels.Selector) func(object any) bool {
+// podFilter takes the pods that some rule selects.
+func podFilter(t *facts.Index, rules []labels.Selector) func(object any) bool {
 	return func(object any) bool {
 		pod := object.(*corev1.Pod)
 		for _, rule := range rules {

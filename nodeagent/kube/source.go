@@ -41,17 +41,17 @@ type Source struct {
 	changed       func()
 	wake          bell.Bell
 
-	mu       sync.Mutex
-	table    *facts.Table
-	needs    needs
-	followed bool // the needs are those of a fabric
-	stale    bool // the watches are not yet those that are needed
-	loaded   bool
-	watches  map[scope]*watching
-	areas    map[string]*area // by namespace
-	exports  store.Store[*mcsv1.ServiceExport]
-	imports  store.Store[*mcsv1.ServiceImport]
-	outage   time.Time // since when the API server is away; zero = it is not
+	mu               sync.Mutex
+	table            *facts.Index
+	needs            watchRequirements
+	hasFabric        bool // the needs are those of a fabric
+	stale            bool // the watches are not yet those that are needed
+	loaded           bool
+	watches          map[scope]*watcher
+	areas            map[string]*namespaceServices // by namespace
+	exports          store.Map[*mcsv1.ServiceExport]
+	imports          store.Map[*mcsv1.ServiceImport]
+	unreachableSince time.Time // since when the API server is away; zero = it is not
 }
 
 // NewSource makes a source that begins with what was known before (nil =
@@ -59,16 +59,16 @@ type Source struct {
 func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: bell.New(),
-		table: facts.NewTable(before), loaded: before != nil, stale: true, outage: time.Now(),
-		watches: map[scope]*watching{}, areas: map[string]*area{},
+		table: facts.NewTable(before), loaded: before != nil, stale: true, unreachableSince: time.Now(),
+		watches: map[scope]*watcher{}, areas: map[string]*namespaceServices{},
 	}
 }
 
-// Follow makes the source watch what a fabric makes matter.
-func (s *Source) Follow(f *fabric.Fabric) {
+// SetFabric makes the source watch what a fabric makes matter.
+func (s *Source) SetFabric(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.needs, s.followed, s.stale = needsOf(f, s.cluster, s.node), true, true
+	s.needs, s.hasFabric, s.stale = needsOf(f, s.cluster, s.node), true, true
 	s.wake.Ring()
 }
 
@@ -79,7 +79,7 @@ func (s *Source) Run(ctx context.Context) {
 	defer wait.Wait()
 	defer cancel()
 	for {
-		s.adjust(func(w *watching) {
+		s.adjust(func(w *watcher) {
 			own, stop := context.WithCancel(ctx)
 			w.stop = stop
 			wait.Go(func() {
@@ -102,10 +102,10 @@ func (s *Source) Run(ctx context.Context) {
 
 // adjust stops the watches that are not needed any more and starts those that are
 // missing.
-func (s *Source) adjust(start func(*watching)) {
+func (s *Source) adjust(start func(*watcher)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.followed || !s.stale {
+	if !s.hasFabric || !s.stale {
 		return
 	}
 	wanted := s.needs.scopes(s.table.Exports())
@@ -118,8 +118,8 @@ func (s *Source) adjust(start func(*watching)) {
 	}
 	for want := range wanted {
 		if s.watches[want] == nil {
-			w := &watching{scope: want, source: s}
-			w.sink = s.sinkOf(want)
+			w := &watcher{scope: want, source: s}
+			w.handler = s.handlerFor(want)
 			s.watches[want] = w
 			start(w)
 		}
@@ -142,22 +142,22 @@ func (s *Source) adjust(start func(*watching)) {
 	if !s.needs.namespaces {
 		changed = s.table.KeepNamespaces(nothing) || changed
 	}
-	if s.load() || changed {
+	if s.updateSynced() || changed {
 		s.changed()
 	}
 }
 
 // area gives what is known of the Services of a scope.
-func (s *Source) area(w scope) *area {
+func (s *Source) area(w scope) *namespaceServices {
 	key := w.namespace + "/" + w.names
 	if s.areas[key] == nil {
-		a := &area{
+		a := &namespaceServices{
 			namespace: w.namespace, table: s.table, names: map[string]bool{},
-			slicesOf: map[string]*store.Store[*discoveryv1.EndpointSlice]{},
+			slicesOf: map[string]*store.Map[*discoveryv1.EndpointSlice]{},
 		}
 		for name := range strings.SplitSeq(w.names, ",") {
 			a.names[name] = true
-			a.slicesOf[name] = &store.Store[*discoveryv1.EndpointSlice]{}
+			a.slicesOf[name] = &store.Map[*discoveryv1.EndpointSlice]{}
 		}
 		s.areas[key] = a
 	}
@@ -165,36 +165,36 @@ func (s *Source) area(w scope) *area {
 }
 
 // apply lets a watch change facts, as long as it is one of ours.
-func (s *Source) apply(w *watching, change func() bool) {
+func (s *Source) apply(w *watcher, change func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watches[w.scope] != w {
 		return
 	}
 	changed := change()
-	if w.resource == serviceExports && s.needs.mcs && !s.covered() {
+	if w.resource == serviceExports && s.needs.mcs && !s.watchesComplete() {
 		s.stale = true
 		s.wake.Ring()
 	}
 	if changed {
-		s.load()
+		s.updateSynced()
 		s.changed()
 	}
 }
 
-// covered reports whether the watches are those that the ServiceExports need.
-func (s *Source) covered() bool {
+// watchesComplete reports whether the watches are those that the ServiceExports need.
+func (s *Source) watchesComplete() bool {
 	wanted := s.needs.scopes(s.table.Exports())
-	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watching) bool { return true })
+	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watcher) bool { return true })
 }
 
-// load looks whether all was told at least once; then the facts are the whole truth.
-func (s *Source) load() bool {
+// updateSynced looks whether all was told at least once; then the facts are the whole truth.
+func (s *Source) updateSynced() bool {
 	if s.loaded || s.stale {
 		return false
 	}
 	for _, w := range s.watches {
-		if !w.settled {
+		if !w.synced {
 			return false
 		}
 	}
@@ -215,10 +215,10 @@ func (s *Source) Current() facts.State {
 			errs = append(errs, err)
 		}
 	}
-	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: errors.Join(errs...), From: fromAPI, Since: s.outage}
-	state.Facts.Recorded = true // addresses are given in the API alone
-	if !s.outage.IsZero() {
-		state.From = fromCopy
+	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: errors.Join(errs...), Source: fromAPI, DegradedSince: s.unreachableSince}
+	state.Facts.HasAPI = true // addresses are given in the API alone
+	if !s.unreachableSince.IsZero() {
+		state.Source = fromCopy
 	}
 	return state
 }
@@ -231,9 +231,9 @@ func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) { return all(s, &s.exp
 // Imports gives the ServiceImports as they are, ours and others'; see Exports.
 func (s *Source) Imports() ([]*mcsv1.ServiceImport, bool) { return all(s, &s.imports, serviceImports) }
 
-func all[T any](s *Source, objects *store.Store[T], r resource) ([]T, bool) {
+func all[T any](s *Source, objects *store.Map[T], r resource) ([]T, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.watches[scope{resource: r}]
-	return objects.List(), w != nil && w.settled && w.err == nil
+	return objects.List(), w != nil && w.synced && w.err == nil
 }

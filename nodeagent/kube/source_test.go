@@ -62,7 +62,7 @@ func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) fact
 		case <-r.changes:
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nasked:\n%s", what, state.Loaded, state.From, state.Err, state.Facts,
+			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nasked:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
 				strings.Join(r.server.Asked(), "\n"))
 		}
 	}
@@ -133,9 +133,9 @@ func TestSourceFollows(t *testing.T) {
 		service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), service("sample", "other"), service("elsewhere", "web"),
 		slice("sample", "other", "a", "10.7.9.9"), pod("sample", "p", "10.7.0.1", "app: web"))
 	r := start(t, server, nil)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	s := r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
-	if len(s.Facts.Nodes) != 2 || len(s.Facts.Services) != 1 || len(s.Facts.Pods) != 0 || s.From != fromAPI || s.Err != nil {
+	if len(s.Facts.Nodes) != 2 || len(s.Facts.Services) != 1 || len(s.Facts.Pods) != 0 || s.Source != fromAPI || s.Err != nil {
 		t.Errorf("have %+v", s)
 	}
 	server.Put(t, slice("sample", "web", "b", "10.7.0.2"))
@@ -158,9 +158,9 @@ func TestSourceFollowsTheFabric(t *testing.T) {
 		service("other", "db"), slice("other", "db", "a", "10.7.0.5"),
 		pod("sample", "p", "10.7.0.1", "app: web"), pod("sample", "q", "10.7.0.2", "app: none"))
 	r := start(t, server, nil)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
-	r.Follow(testFabric(func(f *fabric.Fabric) {
+	r.SetFabric(testFabric(func(f *fabric.Fabric) {
 		f.Exports = []fabric.Export{{Namespace: "other", Name: "db", Clusters: []fabric.ExportCluster{{Name: "g1"}}}}
 		f.Clusters[0].EgressRules = []fabric.EgressRule{{Name: "w", Namespace: "sample", MatchLabels: map[string]string{"app": "web"}}}
 	}))
@@ -171,7 +171,7 @@ func TestSourceFollowsTheFabric(t *testing.T) {
 	r.await(t, "a pod with a new label", func(s facts.State) bool { return len(s.Facts.Pods) == 2 })
 	server.Put(t, pod("sample", "p", "10.7.0.1", "app: none"))
 	r.await(t, "a pod without the label", func(s facts.State) bool { return len(s.Facts.Pods) == 1 && s.Facts.Pods[0].Name == "q" })
-	r.Follow(testFabric(func(f *fabric.Fabric) { f.Exports = nil }))
+	r.SetFabric(testFabric(func(f *fabric.Fabric) { f.Exports = nil }))
 	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +187,7 @@ func TestSourceFollowsExports(t *testing.T) {
 	server.Put(t, node("gateway", "203.0.113.1"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}",
 		service("team-a", "api"), slice("team-a", "api", "a", "10.7.0.7"))
 	r := start(t, server, nil)
-	r.Follow(testFabric(func(f *fabric.Fabric) {
+	r.SetFabric(testFabric(func(f *fabric.Fabric) {
 		f.Exports, f.DynamicExports = nil, &fabric.DynamicExports{Namespaces: []string{"team-*"}}
 	}))
 	r.await(t, "the first facts", func(s facts.State) bool { return s.Loaded && len(s.Facts.Namespaces) == 1 })
@@ -209,25 +209,25 @@ func TestSourceOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
-	server.Away(true)
+	server.SetUnreachable(true)
 	before := &model.Facts{Nodes: []model.Node{{Name: "old"}}, Services: []model.Service{{Namespace: "sample", Name: "web", Endpoints: []model.Endpoint{}}}}
 	r := start(t, server, before)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	s := r.await(t, "word that the server is away", func(s facts.State) bool { return s.Err != nil })
-	if !s.Loaded || s.From != fromCopy || s.Since.IsZero() || len(s.Facts.Nodes) != 1 || len(s.Facts.Services) != 1 {
+	if !s.Loaded || s.Source != fromCopy || s.DegradedSince.IsZero() || len(s.Facts.Nodes) != 1 || len(s.Facts.Services) != 1 {
 		t.Errorf("while away: %+v", s)
 	}
-	server.Away(false)
+	server.SetUnreachable(false)
 	r.await(t, "the server", func(s facts.State) bool {
-		return serves("sample", "web", "10.7.0.1")(s) && s.From == fromAPI && s.Err == nil && s.Facts.Nodes[0].Name == "gateway"
+		return serves("sample", "web", "10.7.0.1")(s) && s.Source == fromAPI && s.Err == nil && s.Facts.Nodes[0].Name == "gateway"
 	})
-	server.Away(true)
-	s = r.await(t, "word of the second time", func(s facts.State) bool { return s.Err != nil && s.From == fromCopy })
+	server.SetUnreachable(true)
+	s = r.await(t, "word of the second time", func(s facts.State) bool { return s.Err != nil && s.Source == fromCopy })
 	if !serves("sample", "web", "10.7.0.1")(s) {
 		t.Errorf("while away again: %+v", s)
 	}
 	server.Put(t, slice("sample", "web", "a", "10.7.0.9"))
-	server.Away(false)
+	server.SetUnreachable(false)
 	r.await(t, "what changed meanwhile", serves("sample", "web", "10.7.0.9"))
 }
 
@@ -237,9 +237,9 @@ func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), export("sample", "db"))
-	server.Missing("serviceexports", true)
+	server.SetResourceMissing("serviceexports", true)
 	r := start(t, server, nil)
-	r.Follow(testFabric(func(f *fabric.Fabric) { f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}} }))
+	r.SetFabric(testFabric(func(f *fabric.Fabric) { f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}} }))
 	r.await(t, "what is declared", serves("sample", "web", "10.7.0.1"))
 	tries := func() (n int) {
 		for _, url := range server.Asked() {
@@ -258,7 +258,7 @@ func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
 		}
 		last = time.Now()
 	}
-	server.Missing("serviceexports", false)
+	server.SetResourceMissing("serviceexports", false)
 	r.await(t, "the export", func(s facts.State) bool { return len(s.Facts.Exports) == 1 && s.Err == nil })
 }
 
@@ -266,10 +266,10 @@ func TestSourceTellsWhatItMayNot(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
-	server.Deny("namespaces", true)
-	server.Missing("serviceexports", true)
+	server.SetForbidden("namespaces", true)
+	server.SetResourceMissing("serviceexports", true)
 	r := start(t, server, nil)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	s := r.await(t, "the rest of the facts", func(s facts.State) bool {
 		return serves("sample", "web", "10.7.0.1")(s) && s.Err != nil && strings.Contains(s.Err.Error(), "serviceexports") && strings.Contains(s.Err.Error(), "forbidden")
 	})
@@ -281,11 +281,11 @@ func TestSourceTellsWhatItMayNot(t *testing.T) {
 			t.Errorf("want %q in %q", want, s.Err)
 		}
 	}
-	if s.From != fromAPI {
-		t.Errorf("from %s", s.From)
+	if s.Source != fromAPI {
+		t.Errorf("from %s", s.Source)
 	}
-	server.Missing("serviceexports", false)
-	server.Deny("namespaces", false)
+	server.SetResourceMissing("serviceexports", false)
+	server.SetForbidden("namespaces", false)
 	r.await(t, "no complaint", func(s facts.State) bool { return s.Err == nil })
 }
 
@@ -320,7 +320,7 @@ func TestSourceReports(t *testing.T) {
 		return func(s facts.State) bool { return s.Loaded && unprotected(s.Facts) == want }
 	}
 	r := start(t, server, nil)
-	r.Follow(testFabric(nil))
+	r.SetFabric(testFabric(nil))
 	r.await(t, "the nodes without a report", is("none rebooted silent"))
 	server.Put(t, report("none", "b1"))
 	r.await(t, "a report", is("rebooted silent"))
@@ -341,9 +341,9 @@ func TestSourceReports(t *testing.T) {
 	away := kubetest.New(t)
 	away.Put(t, node("agent", "b2"))
 	away.Put(t, node("rebooted", "b2"))
-	away.Deny("hawsernodes", true)
+	away.SetForbidden("hawsernodes", true)
 	again := start(t, away, &known)
-	again.Follow(testFabric(nil))
+	again.SetFabric(testFabric(nil))
 	again.await(t, "the nodes, without reports", func(s facts.State) bool {
 		return len(s.Facts.Nodes) == 2 && unprotected(s.Facts) == "rebooted"
 	})

@@ -17,30 +17,30 @@ import (
 	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
-// watching is one running watch, as a listwatch.Follower.
-type watching struct {
+// watcher is one running watch, as a listwatch.Follower.
+type watcher struct {
 	scope
-	source *Source
-	sink   sink
-	stop   context.CancelFunc
+	source  *Source
+	handler eventHandler
+	stop    context.CancelFunc
 
 	// Guarded by source.mu.
-	settled bool  // all objects came, or the server said that we cannot have them
-	err     error // of the last request; nil = it went well
+	synced bool  // all objects came, or the server said that we cannot have them
+	err    error // of the last request; nil = it went well
 }
 
 // List is of listwatch.Follower, as are those that follow.
-func (w *watching) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+func (w *watcher) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	return w.source.client.list(ctx, w.scope, options)
 }
 
 // Watch asks for changes.
-func (w *watching) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (w *watcher) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return w.source.client.watch(ctx, w.scope, options)
 }
 
-// Ended keeps how a request ended.
-func (w *watching) Ended(err error) {
+// RequestDone keeps how a request ended.
+func (w *watcher) RequestDone(err error) {
 	// That we may not have something, or that there is no such thing, is an answer too: the
 	// rest counts without it.
 	w.source.mu.Lock()
@@ -50,49 +50,49 @@ func (w *watching) Ended(err error) {
 	}
 	w.err = err
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		w.settled = true
+		w.synced = true
 	}
-	away := slices.ContainsFunc(slices.Collect(maps.Values(w.source.watches)), func(w *watching) bool { return unreachable(w.err) })
+	away := slices.ContainsFunc(slices.Collect(maps.Values(w.source.watches)), func(w *watcher) bool { return unreachable(w.err) })
 	switch {
-	case away && w.source.outage.IsZero():
-		w.source.outage = time.Now()
+	case away && w.source.unreachableSince.IsZero():
+		w.source.unreachableSince = time.Now()
 		w.source.log.Warn("kubernetes API is away, what was known last stays in force", "host", w.source.client.Host, "err", err)
-	case !away && !w.source.outage.IsZero() && err == nil:
-		w.source.outage = time.Time{}
+	case !away && !w.source.unreachableSince.IsZero() && err == nil:
+		w.source.unreachableSince = time.Time{}
 		w.source.log.Info("kubernetes API answers", "host", w.source.client.Host)
 	}
-	if w.source.load() {
+	if w.source.updateSynced() {
 		w.source.changed()
 	}
 }
 
-// Trim leaves of an object what facts are made of.
-func (w *watching) Trim(object any) any { return trim(object) }
+// Transform leaves of an object what facts are made of.
+func (w *watcher) Transform(object any) any { return transform(object) }
 
 // Put takes an object that is new or has changed.
-func (w *watching) Put(object any) {
-	w.source.apply(w, func() bool { return w.sink.take(object) })
+func (w *watcher) Put(object any) {
+	w.source.apply(w, func() bool { return w.handler.onUpdate(object) })
 }
 
 // Delete takes an object that is gone.
-func (w *watching) Delete(object any) {
-	w.source.apply(w, func() bool { return w.sink.lose(keyOf(object)) })
+func (w *watcher) Delete(object any) {
+	w.source.apply(w, func() bool { return w.handler.onDelete(keyOf(object)) })
 }
 
 // Replace takes all objects.
-func (w *watching) Replace(objects []any) {
+func (w *watcher) Replace(objects []any) {
 	w.source.apply(w, func() bool {
-		first := !w.settled
-		w.settled = true
+		first := !w.synced
+		w.synced = true
 		there := make(map[string]bool, len(objects))
 		changed := false
 		for _, object := range objects {
 			there[keyOf(object)] = true
-			changed = w.sink.take(object) || changed
+			changed = w.handler.onUpdate(object) || changed
 		}
 		elsewhere := func(key string) bool { return w.namespace != "" && !strings.HasPrefix(key, w.namespace+"/") }
-		changed = w.sink.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
-		return w.sink.told != nil && w.sink.told() || changed || first
+		changed = w.handler.retain(func(key string) bool { return there[key] || elsewhere(key) }) || changed
+		return w.handler.onSynced != nil && w.handler.onSynced() || changed || first
 	})
 }
 
@@ -117,12 +117,12 @@ func unreachable(err error) bool {
 	return false
 }
 
-func byScope(a, b *watching) int {
+func byScope(a, b *watcher) int {
 	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.names, b.names))
 }
 
 // trouble reports problems with a watch, and what mends it.
-func (w *watching) trouble(host string) error {
+func (w *watcher) trouble(host string) error {
 	untyped, custom := w.resource.untyped()
 	switch {
 	case w.err == nil:

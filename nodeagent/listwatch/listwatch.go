@@ -34,15 +34,15 @@ const (
 	retryForget = time.Minute
 )
 
-// Follower asks for objects and takes what comes. Its methods are called from one goroutine, but
+// Handler asks for objects and takes what comes. Its methods are called from one goroutine, but
 // for Trim.
-type Follower interface {
+type Handler interface {
 	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// Ended gets how each request ended; nil = well.
-	Ended(err error)
-	// Trim leaves of an object what is needed. Put and Replace get trimmed objects.
-	Trim(object any) any
+	// RequestDone gets how each request ended; nil = well.
+	RequestDone(err error)
+	// Transform leaves of an object what is needed. Put and Replace get trimmed objects.
+	Transform(object any) any
 	// Put takes an object that is new or has changed.
 	Put(object any)
 	// Delete takes an object that is gone, as it was last.
@@ -52,11 +52,11 @@ type Follower interface {
 }
 
 // Run follows until ctx ends.
-func Run(ctx context.Context, name string, f Follower) {
+func Run(ctx context.Context, name string, f Handler) {
 	discard := logr.Discard()
 	ctx = klog.NewContext(ctx, discard)
 	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
-	r := cache.NewReflectorWithOptions(requests(f), nil, sink{f}, cache.ReflectorOptions{
+	r := cache.NewReflectorWithOptions(requests(f), nil, storeAdapter{f}, cache.ReflectorOptions{
 		Logger: &discard, Name: name, Backoff: &pauses,
 	})
 	// Not the reflector's own loop, which logs every try.
@@ -74,10 +74,10 @@ func Run(ctx context.Context, name string, f Follower) {
 	}
 }
 
-func requests(f Follower) cache.ListerWatcher {
+func requests(f Handler) cache.ListerWatcher {
 	ended := func(ctx context.Context, err error) {
 		if ctx.Err() == nil {
-			f.Ended(err)
+			f.RequestDone(err)
 		}
 	}
 	return &cache.ListWatch{
@@ -104,50 +104,50 @@ func requests(f Follower) cache.ListerWatcher {
 	}
 }
 
-// sink is the reflector's store. It keeps nothing itself.
-type sink struct{ Follower }
+// storeAdapter is the reflector's store. It keeps nothing itself.
+type storeAdapter struct{ Handler }
 
-func (s sink) Add(object any) error { return s.Update(object) }
+func (s storeAdapter) Add(object any) error { return s.Update(object) }
 
-func (s sink) Update(object any) error {
-	s.Put(s.Trim(object))
+func (s storeAdapter) Update(object any) error {
+	s.Put(s.Transform(object))
 	return nil
 }
 
-func (s sink) Delete(object any) error {
-	s.Follower.Delete(object)
+func (s storeAdapter) Delete(object any) error {
+	s.Handler.Delete(object)
 	return nil
 }
 
-func (s sink) Replace(objects []any, _ string) error {
+func (s storeAdapter) Replace(objects []any, _ string) error {
 	for i := range objects {
-		objects[i] = s.Trim(objects[i])
+		objects[i] = s.Transform(objects[i])
 	}
-	s.Follower.Replace(objects)
+	s.Handler.Replace(objects)
 	return nil
 }
 
-func (s sink) Resync() error { return nil }
+func (s storeAdapter) Resync() error { return nil }
 
 // Transformer has the reflector trim objects as they come in a first list.
-func (s sink) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return s.Trim(object), nil }
+func (s storeAdapter) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return s.Transform(object), nil }
 }
 
 // Key gives namespace/name of an object, or the name of one without a namespace.
 func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
-// TrimWriters leaves of an object's managedFields, which are most of its bytes, that a manager is
+// TrimManagedFields leaves of an object's managedFields, which are most of its bytes, that a manager is
 // among its writers: that tells what lost its mark from what never was ours.
-func TrimWriters(o metav1.Object, manager string) {
+func TrimManagedFields(o metav1.Object, manager string) {
 	var kept []metav1.ManagedFieldsEntry
-	if Wrote(o, manager) {
+	if IsFieldManager(o, manager) {
 		kept = []metav1.ManagedFieldsEntry{{Manager: manager}}
 	}
 	o.SetManagedFields(kept)
 }
 
-// Wrote reports whether a manager is among the writers of an object.
-func Wrote(o metav1.Object, manager string) bool {
+// IsFieldManager reports whether a manager is among the writers of an object.
+func IsFieldManager(o metav1.Object, manager string) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == manager })
 }

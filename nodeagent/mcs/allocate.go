@@ -11,22 +11,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Ask is one that needs an address of each of its families.
-type Ask struct {
+// AllocationRequest is one that needs an address of each of its families.
+type AllocationRequest struct {
 	Key      string
 	Created  time.Time
 	Families []int        // 4, 6
-	Held     []netip.Addr // by the record; the first of a family counts
+	Current  []netip.Addr // by the record; the first of a family counts
 	// InUse says that others reach it at what it holds: nobody else gets that, however
 	// old it is.
 	InUse bool
-	// Within is where it may keep what it holds, besides the pools: what the topology
+	// AlsoAllowed is where it may keep what it holds, besides the pools: what the topology
 	// gave it as long as it declared it.
-	Within []netip.Prefix
+	AlsoAllowed []netip.Prefix
 }
 
-// Grant is what an Ask got.
-type Grant struct {
+// AllocationResult is what an Ask got.
+type AllocationResult struct {
 	Addrs []netip.Addr // in the order of its families; those without a pool are left out
 	Held  []netip.Addr // those of Addrs that it had
 	Full  []int        // families of which nothing is left
@@ -36,11 +36,11 @@ type Grant struct {
 // one keeps it: first those at which others reach somebody, then the oldest. The others begin at the hash of their key and take
 // the next that is free. Nobody gets one that is given otherwise. The grants come in
 // the order of the asks, which plays no other part.
-func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) []Grant {
+func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) []AllocationResult {
 	a := newAllocation(pools, given)
-	order := byRight(asks)
+	order := byPriority(asks)
 	kept := a.keepAll(asks, order)
-	out := make([]Grant, len(asks))
+	out := make([]AllocationResult, len(asks))
 	for _, i := range order {
 		out[i] = a.grant(&asks[i], kept[i])
 	}
@@ -48,8 +48,8 @@ func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) []G
 }
 
 // holders gives what each ask holds by right, in the order of the asks.
-func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) [][]netip.Addr {
-	kept := newAllocation(pools, given).keepAll(asks, byRight(asks))
+func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) [][]netip.Addr {
+	kept := newAllocation(pools, given).keepAll(asks, byPriority(asks))
 	out := make([][]netip.Addr, len(asks))
 	for i := range asks {
 		for _, fam := range asks[i].Families {
@@ -61,8 +61,8 @@ func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) [][]
 	return out
 }
 
-// byRight gives the asks by number: those in use, then the others, each the oldest first.
-func byRight(asks []Ask) []int {
+// byPriority gives the asks by number: those in use, then the others, each the oldest first.
+func byPriority(asks []AllocationRequest) []int {
 	order := make([]int, len(asks))
 	for i := range asks {
 		order[i] = i
@@ -79,8 +79,8 @@ func byRight(asks []Ask) []int {
 	return order
 }
 
-func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocation {
-	a := &allocation{given: given, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
+func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocator {
+	a := &allocator{given: given, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
 	for _, p := range pools {
 		if fam := fabric.Family(p.Addr()); !a.pools[fam].IsValid() {
 			a.pools[fam] = p.Masked()
@@ -89,37 +89,37 @@ func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocatio
 	return a
 }
 
-type allocation struct {
+type allocator struct {
 	pools map[int]netip.Prefix
 	full  map[int]bool // families of which nothing is left
 	given func(netip.Addr) bool
 	used  map[netip.Addr]bool
 }
 
-func (a *allocation) usable(addr netip.Addr) bool {
+func (a *allocator) usable(addr netip.Addr) bool {
 	p := a.pools[fabric.Family(addr)]
 	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && a.free(addr)
 }
 
 // outside reports whether an address is none of a pool, and may be kept all the same.
-func (a *allocation) outside(addr netip.Addr, within []netip.Prefix) bool {
+func (a *allocator) outside(addr netip.Addr, within []netip.Prefix) bool {
 	return !a.pools[fabric.Family(addr)].Contains(addr) && a.free(addr) &&
 		slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(addr) && !edge(p, addr) })
 }
 
-func (a *allocation) free(addr netip.Addr) bool { return !a.used[addr] && !a.given(addr) }
+func (a *allocator) free(addr netip.Addr) bool { return !a.used[addr] && !a.given(addr) }
 
 // keepAll lets every ask keep what it holds by right, by family.
-func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
+func (a *allocator) keepAll(asks []AllocationRequest, order []int) []map[int]netip.Addr {
 	kept := make([]map[int]netip.Addr, len(asks))
 	for _, i := range order {
 		ask := &asks[i]
 		out := map[int]netip.Addr{}
 		for _, fam := range ask.Families {
-			i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return fabric.Family(h) == fam })
-			if i >= 0 && (a.usable(ask.Held[i]) || a.outside(ask.Held[i], ask.Within)) {
-				a.used[ask.Held[i]] = true
-				out[fam] = ask.Held[i]
+			i := slices.IndexFunc(ask.Current, func(h netip.Addr) bool { return fabric.Family(h) == fam })
+			if i >= 0 && (a.usable(ask.Current[i]) || a.outside(ask.Current[i], ask.AlsoAllowed)) {
+				a.used[ask.Current[i]] = true
+				out[fam] = ask.Current[i]
 			}
 		}
 		kept[i] = out
@@ -127,8 +127,8 @@ func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
 	return kept
 }
 
-func (a *allocation) grant(ask *Ask, kept map[int]netip.Addr) Grant {
-	var g Grant
+func (a *allocator) grant(ask *AllocationRequest, kept map[int]netip.Addr) AllocationResult {
+	var g AllocationResult
 	for _, fam := range ask.Families {
 		pool := a.pools[fam]
 		if held, has := kept[fam]; has {
@@ -146,7 +146,7 @@ func (a *allocation) grant(ask *Ask, kept map[int]netip.Addr) Grant {
 
 // find probes from the hash of the key. A pool that was found full once is not
 // searched again.
-func (a *allocation) find(key string, pool netip.Prefix) (netip.Addr, bool) {
+func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 	fam := fabric.Family(pool.Addr())
 	if a.full[fam] {
 		return netip.Addr{}, false

@@ -20,11 +20,11 @@ func TestAllocateLaws(t *testing.T) {
 	for round := range 400 {
 		declared := addr(fmt.Sprintf("242.1.192.%d", 1+rng.IntN(62)))
 		given := func(a netip.Addr) bool { return a == declared }
-		asks := make([]mcs.Ask, rng.IntN(80))
+		asks := make([]mcs.AllocationRequest, rng.IntN(80))
 		for i := range asks {
-			asks[i] = mcs.Ask{Key: fmt.Sprintf("team/%d", i), Created: at(rng.IntN(5)), Families: [][]int{{4}, {6}, {4, 6}, {6, 4}}[rng.IntN(4)]}
+			asks[i] = mcs.AllocationRequest{Key: fmt.Sprintf("team/%d", i), Created: at(rng.IntN(5)), Families: [][]int{{4}, {6}, {4, 6}, {6, 4}}[rng.IntN(4)]}
 			if rng.IntN(2) == 0 {
-				asks[i].Held = addrs(fmt.Sprintf("242.1.192.%d", rng.IntN(70)))
+				asks[i].Current = addrs(fmt.Sprintf("242.1.192.%d", rng.IntN(70)))
 			}
 		}
 		have := mcs.Allocate(pools, given, asks)
@@ -32,7 +32,7 @@ func TestAllocateLaws(t *testing.T) {
 
 		// What all got is a record: with it everybody keeps what they have.
 		for i := range asks {
-			asks[i].Held = have[i].Addrs
+			asks[i].Current = have[i].Addrs
 		}
 		for i, g := range mcs.Allocate(pools, given, asks) {
 			if fmt.Sprint(g.Addrs) != fmt.Sprint(have[i].Addrs) || fmt.Sprint(g.Held) != fmt.Sprint(g.Addrs) {
@@ -40,7 +40,7 @@ func TestAllocateLaws(t *testing.T) {
 			}
 		}
 		order := rng.Perm(len(asks))
-		mixed := make([]mcs.Ask, len(asks))
+		mixed := make([]mcs.AllocationRequest, len(asks))
 		for i, n := range order {
 			mixed[i] = asks[n]
 		}
@@ -52,7 +52,7 @@ func TestAllocateLaws(t *testing.T) {
 	}
 }
 
-func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.Addr, asks []mcs.Ask, have []mcs.Grant) {
+func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.Addr, asks []mcs.AllocationRequest, have []mcs.AllocationResult) {
 	t.Helper()
 	used := map[netip.Addr]string{}
 	for i, g := range have {
@@ -68,7 +68,7 @@ func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.A
 	}
 	// The oldest of those who hold one address keeps it.
 	for i := range asks {
-		for _, a := range asks[i].Held {
+		for _, a := range asks[i].Current {
 			if used[a] == asks[i].Key || a == declared || !pools[0].Contains(a) || a == addr("242.1.192.0") || a == addr("242.1.192.63") {
 				continue
 			}
@@ -92,15 +92,15 @@ func TestAllocateIsStable(t *testing.T) {
 	t.Parallel()
 	pools := prefixes("242.1.192.0/24")
 	none := func(netip.Addr) bool { return false }
-	var asks []mcs.Ask
+	var asks []mcs.AllocationRequest
 	for i := range 200 {
-		asks = append(asks, mcs.Ask{Key: fmt.Sprintf("team/%d", i), Created: at(i % 60), Families: []int{4}})
+		asks = append(asks, mcs.AllocationRequest{Key: fmt.Sprintf("team/%d", i), Created: at(i % 60), Families: []int{4}})
 		have := mcs.Allocate(pools, none, asks)
 		for j := range asks {
-			if len(asks[j].Held) > 0 && have[j].Addrs[0] != asks[j].Held[0] {
-				t.Fatalf("%s moved from %s to %s when %s came", asks[j].Key, asks[j].Held[0], have[j].Addrs[0], asks[i].Key)
+			if len(asks[j].Current) > 0 && have[j].Addrs[0] != asks[j].Current[0] {
+				t.Fatalf("%s moved from %s to %s when %s came", asks[j].Key, asks[j].Current[0], have[j].Addrs[0], asks[i].Key)
 			}
-			asks[j].Held = have[j].Addrs
+			asks[j].Current = have[j].Addrs
 		}
 	}
 }
@@ -108,9 +108,9 @@ func TestAllocateIsStable(t *testing.T) {
 func BenchmarkAllocate(b *testing.B) {
 	pools := prefixes("242.1.128.0/17")
 	none := func(netip.Addr) bool { return false }
-	asks := make([]mcs.Ask, 5000)
+	asks := make([]mcs.AllocationRequest, 5000)
 	for i := range asks {
-		asks[i] = mcs.Ask{Key: fmt.Sprintf("team/%d", i), Families: []int{4}}
+		asks[i] = mcs.AllocationRequest{Key: fmt.Sprintf("team/%d", i), Families: []int{4}}
 	}
 	for b.Loop() {
 		mcs.Allocate(pools, none, asks)

@@ -90,9 +90,9 @@ func (o *Offer) Check() error {
 	return nil
 }
 
-// sharable reports whether a label or annotation may go from an export to the imports
+// isPropagated reports whether a label or annotation may go from an export to the imports
 // of all clusters. KEP-1645 itself has two in a reserved domain.
-func sharable(key string) bool {
+func isPropagated(key string) bool {
 	if key == "multicluster.kubernetes.io/service-name" || key == "multicluster.kubernetes.io/source-cluster" {
 		return true
 	}
@@ -121,7 +121,7 @@ func (o *Offer) shared() *Offer {
 func sharables(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {
-		if sharable(key) {
+		if isPropagated(key) {
 			continue
 		}
 		if len(out) == len(entries) {

@@ -9,63 +9,63 @@ import (
 	"strings"
 )
 
-// aspect is one thing in which exports of one name can differ.
-type aspect struct {
+// conflictField is one thing in which exports of one name can differ.
+type conflictField struct {
 	reason   string // as KEP-1645 names it
 	what     string
 	declared bool // the topology says it for exports that it declares
 	// value is what a part says of it, as text.
 	value func(o *Offer) string
 	// agrees is set where a part need not be equal to what is used.
-	agrees func(r *Resolved, p *Part) bool
-	used   func(r *Resolved) string
+	agrees func(r *ResolvedExport, p *ClusterOffer) bool
+	used   func(r *ResolvedExport) string
 }
 
-func aspects() []aspect {
-	return []aspect{
+func aspects() []conflictField {
+	return []conflictField{
 		{
 			reason: "PortConflict", what: "ports", declared: true, agrees: agreeOnPorts,
-			used: func(r *Resolved) string { return portsText(r.Ports) },
+			used: func(r *ResolvedExport) string { return portsText(r.Ports) },
 		},
 		{
 			reason: "TypeConflict", what: "type", declared: true, value: typeOf,
-			used: func(r *Resolved) string { return r.Type },
+			used: func(r *ResolvedExport) string { return r.Type },
 		},
 		{
 			reason: "SessionAffinityConflict", what: "session affinity", declared: true,
 			value: func(o *Offer) string { return cmp.Or(o.Affinity, "None") },
-			used:  func(r *Resolved) string { return cmp.Or(r.Affinity, "None") },
+			used:  func(r *ResolvedExport) string { return cmp.Or(r.Affinity, "None") },
 		},
 		{
 			reason: "SessionAffinityConfigConflict", what: "session affinity config",
 			value:  func(o *Offer) string { return strconv.Itoa(o.AffinitySeconds) + " s" },
 			agrees: agreeOnSeconds,
-			used:   func(r *Resolved) string { return strconv.Itoa(r.AffinitySeconds) + " s" },
+			used:   func(r *ResolvedExport) string { return strconv.Itoa(r.AffinitySeconds) + " s" },
 		},
 		{
 			reason: "InternalTrafficPolicyConflict", what: "internal traffic policy",
 			value: func(o *Offer) string { return cmp.Or(o.InternalTrafficPolicy, "Cluster") },
-			used:  func(r *Resolved) string { return cmp.Or(r.InternalTrafficPolicy, "Cluster") },
+			used:  func(r *ResolvedExport) string { return cmp.Or(r.InternalTrafficPolicy, "Cluster") },
 		},
 		{
 			reason: "TrafficDistributionConflict", what: "traffic distribution",
 			value: func(o *Offer) string { return o.TrafficDistribution },
-			used:  func(r *Resolved) string { return r.TrafficDistribution },
+			used:  func(r *ResolvedExport) string { return r.TrafficDistribution },
 		},
 		{
 			reason: "LabelsConflict", what: "exported labels",
 			value: func(o *Offer) string { return mapText(o.Labels) },
-			used:  func(r *Resolved) string { return mapText(r.Labels) },
+			used:  func(r *ResolvedExport) string { return mapText(r.Labels) },
 		},
 		{
 			reason: "AnnotationsConflict", what: "exported annotations",
 			value: func(o *Offer) string { return mapText(o.Annotations) },
-			used:  func(r *Resolved) string { return mapText(r.Annotations) },
+			used:  func(r *ResolvedExport) string { return mapText(r.Annotations) },
 		},
 		{
 			reason: "IPFamilyConflict", what: "IP families",
-			agrees: func(r *Resolved, p *Part) bool { return len(p.Offer.Families) == len(r.Families) },
-			used: func(r *Resolved) string {
+			agrees: func(r *ResolvedExport, p *ClusterOffer) bool { return len(p.Offer.Families) == len(r.Families) },
+			used: func(r *ResolvedExport) string {
 				texts := make([]string, len(r.Families))
 				for i, fam := range r.Families {
 					texts[i] = "IPv" + strconv.Itoa(fam)
@@ -76,10 +76,10 @@ func aspects() []aspect {
 	}
 }
 
-// clashes gives the condition Conflict, which is the same on all exports of a name.
-func clashes(r *Resolved) Condition {
+// conflictCondition gives the condition Conflict, which is the same on all exports of a name.
+func conflictCondition(r *ResolvedExport) Condition {
 	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
-	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p Part) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
+	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
 		return none // what nearly all are
 	}
 	var reasons, messages []string
@@ -136,7 +136,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-func (a *aspect) agree(r *Resolved, p *Part) bool {
+func (a *conflictField) agree(r *ResolvedExport, p *ClusterOffer) bool {
 	if a.agrees != nil {
 		return a.agrees(r, p)
 	}
@@ -145,7 +145,7 @@ func (a *aspect) agree(r *Resolved, p *Part) bool {
 
 // agreeOnPorts: a port that is missing is a conflict, too. Of a declared export a
 // cluster may have more ports than the topology offers.
-func agreeOnPorts(r *Resolved, p *Part) bool {
+func agreeOnPorts(r *ResolvedExport, p *ClusterOffer) bool {
 	if r.Declared != nil {
 		return len(p.Ports) == len(r.Ports)
 	}
@@ -153,7 +153,7 @@ func agreeOnPorts(r *Resolved, p *Part) bool {
 }
 
 // agreeOnSeconds looks only at those who agree on the affinity.
-func agreeOnSeconds(r *Resolved, p *Part) bool {
+func agreeOnSeconds(r *ResolvedExport, p *ClusterOffer) bool {
 	return p.Offer.Affinity != r.Affinity || p.Offer.AffinitySeconds == r.AffinitySeconds
 }
 

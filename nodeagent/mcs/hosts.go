@@ -17,10 +17,10 @@ import (
 // own, and those that other clusters learn and answer for.
 const MaxHosts = 256
 
-// ReadAddresses takes from the text of AddressesAnnotation the addresses of an export,
+// ParseAddresses takes from the text of AddressesAnnotation the addresses of an export,
 // at most one a family, and those of the pods of a headless one, as in
 // db-0=242.0.0.1, sorted by name. It passes over the rest.
-func ReadAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
+func ParseAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	byName := map[string][]netip.Addr{}
 	for item := range strings.SplitSeq(text, ",") {
 		name, at, named := strings.Cut(strings.TrimSpace(item), "=")
@@ -46,8 +46,8 @@ func ReadAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	return byName[""], hosts
 }
 
-// WriteAddresses writes what ReadAddresses reads.
-func WriteAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
+// FormatAddresses writes what ReadAddresses reads.
+func FormatAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	var out []string
 	for _, a := range addrs {
 		out = append(out, a.String())
@@ -60,15 +60,15 @@ func WriteAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	return strings.Join(out, ",")
 }
 
-// Vouches reports whether the message of the condition Ready says that the export is
+// ConfirmsAddresses reports whether the message of the condition Ready says that the export is
 // reached at the very addresses of its annotation. Only gateways write the status, so
 // that nobody else can have changed the annotation since.
-func (e *Export) Vouches(message string) bool {
+func (e *Export) ConfirmsAddresses(message string) bool {
 	if len(e.Hosts) > 0 {
 		return strings.HasSuffix(message, podsAt(e.Hosts))
 	}
 	_, at, found := strings.Cut(message, exportedAt)
-	addrs, _ := ReadAddresses(at)
+	addrs, _ := ParseAddresses(at)
 	return found && len(addrs) > 0 && slices.Equal(addrs, e.Addrs)
 }
 
@@ -81,7 +81,7 @@ func podsAt(hosts []fabric.Host) string {
 	if len(hosts) == 0 {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(WriteAddresses(nil, hosts)))
+	sum := sha256.Sum256([]byte(FormatAddresses(nil, hosts)))
 	return ", record " + hex.EncodeToString(sum[:8])
 }
 
@@ -121,13 +121,13 @@ func hostsOf(e *Export, present []string) []string {
 
 // hostAsks asks for an address of each pod of a headless export, in the families in
 // which the cluster's own ones mean nothing to others.
-func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (asks []Ask, names []string) {
+func hostAsks(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
 	if present == nil {
 		return nil, nil
 	}
 	var hidden []int
 	for _, fam := range v.Offer.Families {
-		if own.Hides(fam) {
+		if own.IsGlobalnet(fam) {
 			hidden = append(hidden, fam)
 		}
 	}
@@ -136,9 +136,9 @@ func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (ask
 	}
 	names = hostsOf(v.Export, present[v.Export.id()])
 	for _, name := range names {
-		ask := Ask{Key: v.Export.id() + "/" + name, Created: v.Export.Created, Families: hidden, InUse: v.Export.Vouched}
+		ask := AllocationRequest{Key: v.Export.id() + "/" + name, Created: v.Export.Created, Families: hidden, InUse: v.Export.AddressesConfirmed}
 		if i := slices.IndexFunc(v.Export.Hosts, func(h fabric.Host) bool { return h.Name == name }); i >= 0 {
-			ask.Held = v.Export.Hosts[i].IPs
+			ask.Current = v.Export.Hosts[i].IPs
 		}
 		asks = append(asks, ask)
 	}
@@ -146,14 +146,14 @@ func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (ask
 }
 
 // readyHosts says whether the pods of a headless export can be reached.
-func (v *Verdict) readyHosts(own *fabric.Cluster) Condition {
+func (v *ExportResult) readyHosts(own *fabric.Cluster) Condition {
 	switch {
 	case v.Full:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
 			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less%s",
-			listing.Join(own.Dynamic, ", "), own.Name, podsAt(v.Reached))}
-	case len(v.Reached) < len(v.Hosts):
-		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet" + podsAt(v.Reached)}
+			listing.Join(own.Dynamic, ", "), own.Name, podsAt(v.RecordedHosts))}
+	case len(v.RecordedHosts) < len(v.Hosts):
+		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet" + podsAt(v.RecordedHosts)}
 	}
-	return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + podsAt(v.Reached)}
+	return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + podsAt(v.RecordedHosts)}
 }

@@ -22,7 +22,7 @@ func TestAddresses(t *testing.T) {
 		"=242.0.0.1,db-0=,db-1,x=y,::%a": "",
 	}
 	for text, want := range tests {
-		if have := mcs.WriteAddresses(mcs.ReadAddresses(text)); have != want {
+		if have := mcs.FormatAddresses(mcs.ParseAddresses(text)); have != want {
 			t.Errorf("%q: have %q, want %q", text, have, want)
 		}
 	}
@@ -30,13 +30,13 @@ func TestAddresses(t *testing.T) {
 
 // shared is a cluster whose pods have no addresses that others reach, and the world
 // with one headless export in it.
-func shared(recorded bool, present ...string) mcs.World {
+func shared(recorded bool, present ...string) mcs.ClusterView {
 	f := sample()
 	f.Clusters[0].Globalnet, f.Clusters[0].EgressMode = true, fabric.EgressShared
 	s := service(tcp("http", 80))
 	s.Headless = true
-	return mcs.World{
-		Fabric: f, Cluster: "g1", Recorded: recorded, Namespaces: []string{"team-a"}, Exports: []mcs.Export{export("team-a", "db", 1, s)},
+	return mcs.ClusterView{
+		Fabric: f, Cluster: "g1", HasAPI: recorded, Namespaces: []string{"team-a"}, Exports: []mcs.Export{export("team-a", "db", 1, s)},
 		Hostnames: map[string][]string{"team-a/db": present},
 	}
 }
@@ -45,7 +45,7 @@ func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := shared(true, "db-0", "db-1")
 	first := mcs.Decide(w).Verdicts[0]
-	if len(first.Hosts) != 2 || len(first.Reached) != 0 || first.Ready.Reason != "Pending" {
+	if len(first.Hosts) != 2 || len(first.RecordedHosts) != 0 || first.Ready.Reason != "Pending" {
 		t.Fatalf("before the record: %+v", first)
 	}
 	for _, h := range first.Hosts {
@@ -57,20 +57,20 @@ func TestHosts(t *testing.T) {
 	w.Exports[0].Hosts = first.Hosts
 	w.Hostnames["team-a/db"] = []string{"db-0", "db-2"}
 	second := mcs.Decide(w).Verdicts[0]
-	text := mcs.WriteAddresses(nil, second.Hosts)
-	if len(second.Hosts) != 3 || len(second.Reached) != 2 || !strings.HasPrefix(text, mcs.WriteAddresses(nil, first.Hosts)+",db-2=") {
+	text := mcs.FormatAddresses(nil, second.Hosts)
+	if len(second.Hosts) != 3 || len(second.RecordedHosts) != 2 || !strings.HasPrefix(text, mcs.FormatAddresses(nil, first.Hosts)+",db-2=") {
 		t.Errorf("with the record %v: %+v", first.Hosts, second)
 	}
 	e := mcs.Decide(w).Dynamic()[0]
-	if have := fmt.Sprint(e.Clusters[0].Hosts); have != fmt.Sprint(second.Reached) || len(e.Clusters[0].IPs) > 0 {
-		t.Errorf("the fabric has %s, want %v", have, second.Reached)
+	if have := fmt.Sprint(e.Clusters[0].Hosts); have != fmt.Sprint(second.RecordedHosts) || len(e.Clusters[0].IPs) > 0 {
+		t.Errorf("the fabric has %s, want %v", have, second.RecordedHosts)
 	}
 	// Without anybody who could write a record, and where pods need none.
-	if v := mcs.Decide(shared(false, "db-0")).Verdicts[0]; len(v.Reached) != 1 || v.Ready.Status != "True" {
+	if v := mcs.Decide(shared(false, "db-0")).Verdicts[0]; len(v.RecordedHosts) != 1 || v.Ready.Status != "True" {
 		t.Errorf("without a record: %+v", v)
 	}
 	w.Hostnames = nil
-	if v := mcs.Decide(w).Verdicts[0]; len(v.Hosts)+len(v.Reached) > 0 || v.Ready.Status != "True" {
+	if v := mcs.Decide(w).Verdicts[0]; len(v.Hosts)+len(v.RecordedHosts) > 0 || v.Ready.Status != "True" {
 		t.Errorf("where pods need none: %+v", v)
 	}
 }
@@ -86,7 +86,7 @@ func TestHostsBound(t *testing.T) {
 	w := shared(true, present...)
 	w.Exports[0].Hosts = []fabric.Host{{Name: "away", IPs: addrs("242.1.200.1")}, {Name: "db-399", IPs: addrs("242.1.200.2")}}
 	v := mcs.Decide(w).Verdicts[0]
-	text := mcs.WriteAddresses(nil, v.Hosts)
+	text := mcs.FormatAddresses(nil, v.Hosts)
 	if len(v.Hosts) != 256 || strings.Contains(text, "away") || !strings.Contains(text, "db-399=242.1.200.2") {
 		t.Errorf("%d hosts: %s", len(v.Hosts), text)
 	}

@@ -25,12 +25,12 @@ type Export struct {
 	Created    time.Time `json:"Created"` // of the ServiceExport, whole seconds
 	Generation int64     `json:"Generation"`
 	// Labels and Annotations are those that the ServiceExport exports.
-	Labels      map[string]string `json:"Labels"`
-	Annotations map[string]string `json:"Annotations"`
-	Addrs       []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
-	Hosts       []fabric.Host     `json:"Hosts"`   // of the same, sorted by name
-	Vouched     bool              `json:"Vouched"` // its status says the same as the annotation: see Vouches
-	Service     *Service          `json:"Service"` // nil = there is none of this name
+	Labels             map[string]string `json:"Labels"`
+	Annotations        map[string]string `json:"Annotations"`
+	Addrs              []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
+	Hosts              []fabric.Host     `json:"Hosts"`   // of the same, sorted by name
+	AddressesConfirmed bool              `json:"Vouched"` // its status says the same as the annotation: see Vouches
+	Service            *Service          `json:"Service"` // nil = there is none of this name
 }
 
 // Service is what an import takes from a Service.
@@ -74,9 +74,9 @@ type Import struct {
 	Namespace string    `json:"Namespace"`
 	Name      string    `json:"Name"`
 	Created   time.Time `json:"Created"` // of the object as it is; zero in what should be
-	// Taken says that the object which stands there has not our mark. Of what it says
+	// Foreign says that the object which stands there has not our mark. Of what it says
 	// nothing counts but IPs: those that it had as long as it was ours.
-	Taken                 bool              `json:"Taken"`
+	Foreign               bool              `json:"Taken"`
 	Type                  string            `json:"Type"` // fabric.ClusterSetIP | fabric.Headless
 	IPs                   []netip.Addr      `json:"IPs"`
 	Families              []int             `json:"Families"` // 4, 6; as IPs, and set for Headless too
@@ -132,13 +132,13 @@ type Status struct {
 	Conditions []Condition   `json:"Conditions"`
 }
 
-// State is all that should stand in this cluster's API.
-type State struct {
-	// Settled says that every other cluster was heard, or not for so long that it
+// DesiredObjects is all that should stand in this cluster's API.
+type DesiredObjects struct {
+	// PeersSynced says that every other cluster was heard, or not for so long that it
 	// counts as gone. Before, nothing that is missing here may be deleted.
-	Settled  bool
-	Imports  []Import          // sorted by namespace/name
-	Slices   []Slice           // sorted by namespace/name
-	Exports  []Status          // sorted by namespace/name
-	Property map[string]string // ClusterProperties (KEP-2149) by name
+	PeersSynced bool
+	Imports     []Import          // sorted by namespace/name
+	Slices      []Slice           // sorted by namespace/name
+	Exports     []Status          // sorted by namespace/name
+	Property    map[string]string // ClusterProperties (KEP-2149) by name
 }

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Resolved is one exported name of the clusterset, as all who export it make it.
-type Resolved struct {
+// ResolvedExport is one exported name of the clusterset, as all who export it make it.
+type ResolvedExport struct {
 	Namespace string
 	Name      string
 	Declared  *fabric.Export // as the topology declares it; nil = it is dynamic
@@ -26,17 +26,17 @@ type Resolved struct {
 	TrafficDistribution   string
 	Labels                map[string]string
 	Annotations           map[string]string
-	Parts                 []Part // the oldest first
+	Parts                 []ClusterOffer // the oldest first
 	Clash                 Condition
 	Wanted                []netip.Addr // clusterset IPs that it should have here, in the order of Families; none for Headless
 	VIPs                  []netip.Addr // those of Wanted that are recorded
 	Full                  bool         // no clusterset IP is left
 	Absent                bool         // the namespace does not exist in this cluster
-	Taken                 bool         // somebody else's import of the name stands in this cluster
+	ForeignImport         bool         // somebody else's import of the name stands in this cluster
 }
 
-// Part is what one cluster says of an export.
-type Part struct {
+// ClusterOffer is what one cluster says of an export.
+type ClusterOffer struct {
 	Cluster string
 	Offer   *Offer
 	Addrs   []netip.Addr  // at which other clusters reach it; none for Headless
@@ -45,13 +45,13 @@ type Part struct {
 }
 
 // ID is namespace/name.
-func (r *Resolved) ID() string { return r.Namespace + "/" + r.Name }
+func (r *ResolvedExport) ID() string { return r.Namespace + "/" + r.Name }
 
 // Decision is what follows from a World.
 type Decision struct {
-	Verdicts []Verdict  // of this cluster's ServiceExports
-	Services []Resolved // dynamic ones, and declared ones of which somebody offers a part; sorted by namespace/name
-	Refused  []Refusal  // what other clusters say and may not; sorted by cluster, namespace and name
+	Verdicts []ExportResult   // of this cluster's ServiceExports
+	Services []ResolvedExport // dynamic ones, and declared ones of which somebody offers a part; sorted by namespace/name
+	Refused  []Refusal        // what other clusters say and may not; sorted by cluster, namespace and name
 }
 
 // Refusal is an export that another cluster reports and the topology keeps for others.
@@ -67,17 +67,17 @@ const MaxRefusals = 8
 
 // Decide joins what all clusters say. Every cluster that knows the same comes to
 // the same, apart from the clusterset IPs, which each gives itself.
-func Decide(w World) Decision {
+func Decide(w ClusterView) Decision {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
 		return Decision{}
 	}
 	t := indexOf(w.Fabric)
 	d := Decision{Verdicts: verdicts(w, own, t)}
-	parts := map[string][]Part{}
+	parts := map[string][]ClusterOffer{}
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Offer != nil {
-			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer.shared(), Addrs: v.Offer.Addrs, Hosts: v.Reached})
+			parts[v.Export.id()] = append(parts[v.Export.id()], ClusterOffer{Cluster: own.Name, Offer: v.Offer.shared(), Addrs: v.Offer.Addrs, Hosts: v.RecordedHosts})
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {
@@ -90,19 +90,19 @@ func Decide(w World) Decision {
 		namespace, name, _ := strings.Cut(id, "/")
 		d.Services = append(d.Services, resolve(namespace, name, t.declared[id], parts[id]))
 	}
-	slices.SortFunc(d.Services, func(a, b Resolved) int {
+	slices.SortFunc(d.Services, func(a, b ResolvedExport) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	taken := map[string]bool{}
 	for i := range w.Imports {
-		if m := &w.Imports[i]; m.Taken {
+		if m := &w.Imports[i]; m.Foreign {
 			taken[m.id()] = true
 		}
 	}
 	for i := range d.Services {
 		r := &d.Services[i]
 		r.Absent = !w.exists(r.Namespace)
-		if r.Taken = taken[r.ID()]; r.Taken {
+		if r.ForeignImport = taken[r.ID()]; r.ForeignImport {
 			r.Clash = r.Clash.taken(own.Name)
 		}
 	}
@@ -111,20 +111,20 @@ func Decide(w World) Decision {
 }
 
 // join adds what another cluster offers, as far as the topology lets it.
-func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Offered) {
-	var asks []Ask
+func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offers []NamedOffer) {
+	var asks []AllocationRequest
 	taken := t.takenOf(c.Name, offers)
 	for _, o := range taken {
-		ask := Ask{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}, Within: c.GlobalCIDRs}
+		ask := AllocationRequest{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}, AlsoAllowed: c.GlobalCIDRs}
 		if t.declared[o.id()] == nil {
-			ask.Held = o.Offer.Addrs
+			ask.Current = o.Offer.Addrs
 		}
 		asks = append(asks, ask)
 	}
 	// Nothing is given here: what each holds by right is all that counts.
 	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
 		o := taken[i]
-		part := Part{Cluster: c.Name, Offer: o.Offer.shared()}
+		part := ClusterOffer{Cluster: c.Name, Offer: o.Offer.shared()}
 		for _, a := range o.Offer.Addrs {
 			if slices.Contains(held, a) {
 				part.Addrs = append(part.Addrs, a)
@@ -135,14 +135,14 @@ func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Off
 }
 
 // takenOf gives what counts of a cluster's offers.
-func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
-	var declared, dynamic []*Offered
+func (t *topology) takenOf(cluster string, offers []NamedOffer) []*NamedOffer {
+	var declared, dynamic []*NamedOffer
 	for i := range offers {
 		o := &offers[i]
 		e := t.declared[o.id()]
 		switch {
 		case o.Offer == nil || o.Offer.Check() != nil:
-		case e != nil && e.Part(cluster) != nil:
+		case e != nil && e.ClusterPart(cluster) != nil:
 			declared = append(declared, o)
 		case e == nil && t.fabric.DynamicExports.Allows(o.Namespace, cluster):
 			dynamic = append(dynamic, o)
@@ -151,11 +151,11 @@ func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
 	for _, n := range excess(len(dynamic), func(n int) (time.Time, string) { return dynamic[n].Offer.Created, dynamic[n].id() }) {
 		dynamic[n] = nil
 	}
-	return append(declared, slices.DeleteFunc(dynamic, func(o *Offered) bool { return o == nil })...)
+	return append(declared, slices.DeleteFunc(dynamic, func(o *NamedOffer) bool { return o == nil })...)
 }
 
 // refused gives the first of those offers that the topology keeps for other clusters.
-func (t *topology) refused(cluster string, offers []Offered) []Refusal {
+func (t *topology) refused(cluster string, offers []NamedOffer) []Refusal {
 	var out []Refusal
 	for i := range offers {
 		o := &offers[i]
@@ -163,7 +163,7 @@ func (t *topology) refused(cluster string, offers []Offered) []Refusal {
 		if t.declared[o.id()] != nil || !d.Matches(o.Namespace) || d.Allows(o.Namespace, cluster) {
 			continue
 		}
-		only, _ := d.Restricted(o.Namespace)
+		only, _ := d.AllowedClusters(o.Namespace)
 		out = append(out, Refusal{Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Clusters: only})
 	}
 	slices.SortFunc(out, func(a, b Refusal) int {
@@ -174,8 +174,8 @@ func (t *topology) refused(cluster string, offers []Offered) []Refusal {
 
 // resolve applies KEP-1645's conflict resolution: the oldest export has its way, and
 // the ports are the union.
-func resolve(namespace, name string, declared *fabric.Export, parts []Part) Resolved {
-	slices.SortFunc(parts, func(a, b Part) int {
+func resolve(namespace, name string, declared *fabric.Export, parts []ClusterOffer) ResolvedExport {
+	slices.SortFunc(parts, func(a, b ClusterOffer) int {
 		return cmp.Or(a.Offer.Created.Compare(b.Offer.Created), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	oldest := parts[0].Offer
@@ -191,7 +191,7 @@ func resolve(namespace, name string, declared *fabric.Export, parts []Part) Reso
 		}
 	}
 	slices.SortFunc(out, comparePorts)
-	r := Resolved{
+	r := ResolvedExport{
 		Namespace: namespace, Name: name, Declared: declared, Parts: parts, Type: typeOf(oldest),
 		Affinity: oldest.Affinity, AffinitySeconds: oldest.AffinitySeconds,
 		InternalTrafficPolicy: oldest.InternalTrafficPolicy, TrafficDistribution: oldest.TrafficDistribution,
@@ -210,7 +210,7 @@ func resolve(namespace, name string, declared *fabric.Export, parts []Part) Reso
 	for i := range r.Parts {
 		r.Parts[i].Ports = r.portsOf(&r.Parts[i])
 	}
-	r.Clash = clashes(&r)
+	r.Clash = conflictCondition(&r)
 	return r
 }
 
@@ -222,7 +222,7 @@ func typeOf(o *Offer) string {
 }
 
 // declare takes what the topology says.
-func (r *Resolved) declare(e *fabric.Export) {
+func (r *ResolvedExport) declare(e *fabric.Export) {
 	r.Type, r.Affinity = e.Type, e.Affinity
 	switch {
 	case r.Affinity == "":
@@ -240,7 +240,7 @@ func (r *Resolved) declare(e *fabric.Export) {
 func samePort(a, b Port) bool { return a.Protocol == b.Protocol && a.Port == b.Port }
 
 // portsOf gives those of the whole's ports that a part has.
-func (r *Resolved) portsOf(p *Part) []Port {
+func (r *ResolvedExport) portsOf(p *ClusterOffer) []Port {
 	var out []Port
 	for _, port := range r.Ports {
 		if slices.ContainsFunc(p.Offer.Ports, func(q Port) bool { return samePort(port, q) }) {
@@ -252,7 +252,7 @@ func (r *Resolved) portsOf(p *Part) []Port {
 
 // allocateVIPs gives each dynamic ClusterSetIP service that has its place in this
 // cluster its clusterset IPs.
-func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved) {
+func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []ResolvedExport) {
 	if w.Fabric.DynamicExports == nil {
 		return
 	}
@@ -260,16 +260,16 @@ func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved
 	for i := range w.Imports {
 		held[w.Imports[i].id()] = &w.Imports[i]
 	}
-	var asks []Ask
+	var asks []AllocationRequest
 	var at []int
 	for i := range services {
 		r := &services[i]
 		if r.Declared != nil || r.Type == fabric.Headless || r.Absent {
 			continue
 		}
-		ask := Ask{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created, Within: w.Fabric.ServicePools}
+		ask := AllocationRequest{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
 		if have := held[r.ID()]; have != nil {
-			ask.Held, ask.Created = have.IPs, have.Created
+			ask.Current, ask.Created = have.IPs, have.Created
 		}
 		asks, at = append(asks, ask), append(at, i)
 	}
@@ -277,7 +277,7 @@ func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
 		// What somebody else holds records nothing: all compute the same, as without an API.
-		if w.Recorded && !r.Taken {
+		if w.HasAPI && !r.ForeignImport {
 			r.VIPs = g.Held
 		}
 	}

@@ -211,7 +211,7 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	w := seenFrom(sample(), "g1", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})
-	w.Recorded, w.Namespaces = true, []string{"team-a"}
+	w.HasAPI, w.Namespaces = true, []string{"team-a"}
 	w.Exports[0].Addrs = addrs("242.1.192.7")
 	vips := func() string { return fmt.Sprint(mcs.Decide(w).Dynamic()[0].VIPs) }
 	if have := vips(); have != "[]" {
@@ -222,7 +222,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	if have := vips(); have != "[243.0.128.9]" {
 		t.Errorf("ours: %s", have)
 	}
-	w.Imports[0].Taken = true
+	w.Imports[0].Foreign = true
 	if have := vips(); have != "[243.0.128.9]" {
 		t.Errorf("another's, and ours before: %s", have)
 	}
@@ -252,7 +252,7 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	after := *before
 	after.Exports = nil
 	exports := []mcs.Export{export("team-a", "web", 1, service(tcp("http", 80)))}
-	exporter := mcs.World{Fabric: before, Cluster: "g1", Exports: exports, Recorded: true, Namespaces: []string{"team-a"}}
+	exporter := mcs.ClusterView{Fabric: before, Cluster: "g1", Exports: exports, HasAPI: true, Namespaces: []string{"team-a"}}
 	s := stateOf(exporter, nil)
 	if have := fmt.Sprint(s.Exports[0].Addrs); have != "[242.1.0.1]" {
 		t.Fatalf("recorded while it is declared: %s", have)
@@ -266,12 +266,12 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 		if have := fmt.Sprint(verdicts[0].Offer.Addrs, verdicts[0].Addrs); have != "[242.1.0.1] [242.1.0.1]" {
 			t.Errorf("offered and recorded: %s", have)
 		}
-		importer := mcs.World{
-			Fabric: &after, Cluster: "g2", Recorded: true, Namespaces: []string{"team-a"},
+		importer := mcs.ClusterView{
+			Fabric: &after, Cluster: "g2", HasAPI: true, Namespaces: []string{"team-a"},
 			Imports: []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}},
-			Offers:  map[string][]mcs.Offered{"g1": {{Namespace: "team-a", Name: "web", Offer: verdicts[0].Offer}}},
+			Offers:  map[string][]mcs.NamedOffer{"g1": {{Namespace: "team-a", Name: "web", Offer: verdicts[0].Offer}}},
 		}
-		for _, w := range []mcs.World{exporter, importer} {
+		for _, w := range []mcs.ClusterView{exporter, importer} {
 			if w.Fabric == before {
 				continue
 			}
@@ -298,7 +298,7 @@ func TestAllClustersAgree(t *testing.T) {
 				}
 			}
 		}
-		var want []mcs.Resolved
+		var want []mcs.ResolvedExport
 		for i, cluster := range []string{"g1", "g2", "g3"} {
 			w := seenFrom(sample(), cluster, all)
 			rng.Shuffle(len(w.Exports), func(i, j int) { w.Exports[i], w.Exports[j] = w.Exports[j], w.Exports[i] })
@@ -325,7 +325,7 @@ func TestOthersAreNotBelieved(t *testing.T) {
 	offer := func(minute int, ips ...string) *mcs.Offer {
 		return &mcs.Offer{Created: at(minute), Ports: []mcs.Port{tcp("http", 80)}, Families: []int{4}, Addrs: addrs(ips...)}
 	}
-	w := mcs.World{Fabric: sample(), Cluster: "g1", Offers: map[string][]mcs.Offered{
+	w := mcs.ClusterView{Fabric: sample(), Cluster: "g1", Offers: map[string][]mcs.NamedOffer{
 		"g2": {
 			{Namespace: "team-a", Name: "good", Offer: offer(5, "242.2.192.9")},
 			{Namespace: "team-a", Name: "twin", Offer: offer(6, "242.2.192.9")}, // a younger one at the same address
@@ -359,14 +359,14 @@ func TestOthersAreNotBelieved(t *testing.T) {
 func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	t.Parallel()
 	f := sample()
-	f.DynamicExports.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
+	f.DynamicExports.Restrictions = []fabric.DynamicRestriction{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
 	honest := export("team-pay", "api", 30, service(tcp("http", 80)))
 	rogue := export("team-pay", "api", 0, service(tcp("http", 666)))
 	rogue.Service.Headless = true
 	free := export("team-a", "web", 1, service(tcp("http", 80)))
 
 	// Where it is made the condition says why.
-	at3 := mcs.World{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
+	at3 := mcs.ClusterView{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
 	list := mcs.Decide(at3).Verdicts
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
 		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters"}
@@ -377,8 +377,8 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	// Elsewhere it does not count, if it is said all the same.
 	g := sample()
 	w := seenFrom(f, "g1", map[string][]mcs.Export{"g1": {honest}})
-	for _, v := range mcs.Decide(mcs.World{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Verdicts {
-		w.Offers["g3"] = append(w.Offers["g3"], mcs.Offered{Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer})
+	for _, v := range mcs.Decide(mcs.ClusterView{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Verdicts {
+		w.Offers["g3"] = append(w.Offers["g3"], mcs.NamedOffer{Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer})
 	}
 	d := mcs.Decide(w)
 	for _, r := range d.Services {
@@ -399,10 +399,10 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 func TestManyRefusals(t *testing.T) {
 	t.Parallel()
 	f := sample()
-	f.DynamicExports.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
+	f.DynamicExports.Restrictions = []fabric.DynamicRestriction{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
 	w := seenFrom(f, "g1", nil)
 	for i := range 1000 {
-		w.Offers["g3"] = append(w.Offers["g3"], mcs.Offered{Namespace: "team-pay", Name: fmt.Sprintf("e%03d", i), Offer: &mcs.Offer{Families: []int{4}}})
+		w.Offers["g3"] = append(w.Offers["g3"], mcs.NamedOffer{Namespace: "team-pay", Name: fmt.Sprintf("e%03d", i), Offer: &mcs.Offer{Families: []int{4}}})
 	}
 	if d := mcs.Decide(w); len(d.Refused) != mcs.MaxRefusals || d.Refused[0].Name != "e000" {
 		t.Errorf("%d are told, from %+v", len(d.Refused), d.Refused[0])

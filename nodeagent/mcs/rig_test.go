@@ -64,15 +64,15 @@ func export(namespace, name string, minute int, s *mcs.Service) mcs.Export {
 
 // seenFrom gives the world as one cluster knows it: its own exports as they are, and
 // what the others make of theirs.
-func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs.World {
-	w := mcs.World{Fabric: f, Cluster: cluster, Exports: all[cluster], Offers: map[string][]mcs.Offered{}}
+func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs.ClusterView {
+	w := mcs.ClusterView{Fabric: f, Cluster: cluster, Exports: all[cluster], Offers: map[string][]mcs.NamedOffer{}}
 	for other, exports := range all {
 		if other == cluster {
 			continue
 		}
-		for _, v := range mcs.Decide(mcs.World{Fabric: f, Cluster: other, Exports: exports}).Verdicts {
+		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: other, Exports: exports}).Verdicts {
 			if v.Offer != nil {
-				w.Offers[other] = append(w.Offers[other], mcs.Offered{
+				w.Offers[other] = append(w.Offers[other], mcs.NamedOffer{
 					Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer,
 				})
 			}
@@ -82,8 +82,8 @@ func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs
 }
 
 // stateOf gives what follows from a world in which all were heard.
-func stateOf(w mcs.World, sources map[string][]mcs.Source) mcs.State {
-	return mcs.Want(w, mcs.Decide(w), true, sources)
+func stateOf(w mcs.ClusterView, sources map[string][]mcs.Backend) mcs.DesiredObjects {
+	return mcs.Desired(w, mcs.Decide(w), true, sources)
 }
 
 func condition(list []mcs.Condition, of string) mcs.Condition {
@@ -95,7 +95,7 @@ func condition(list []mcs.Condition, of string) mcs.Condition {
 	return mcs.Condition{}
 }
 
-func one(t interface{ Fatalf(string, ...any) }, s mcs.State, namespace, name string) mcs.Import {
+func one(t interface{ Fatalf(string, ...any) }, s mcs.DesiredObjects, namespace, name string) mcs.Import {
 	for _, m := range s.Imports {
 		if m.Namespace == namespace && m.Name == name {
 			return m

@@ -37,25 +37,25 @@ const (
 	reasonLimited  = "Unsupported"
 )
 
-// Verdict is what becomes of one ServiceExport of this cluster.
-type Verdict struct {
-	Export   *Export
-	Declared *fabric.Export // as the topology declares it; nil = it is dynamic
-	Valid    Condition
-	Ready    Condition
-	Addrs    []netip.Addr  // that a ClusterSetIP export should have, if it is dynamic or may become so
-	Hosts    []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
-	Reached  []fabric.Host // what of that is recorded
-	Full     bool          // no address was left for some pod
-	Offer    *Offer        // what the other clusters learn; nil = it is not valid
+// ExportResult is what becomes of one ServiceExport of this cluster.
+type ExportResult struct {
+	Export        *Export
+	Declared      *fabric.Export // as the topology declares it; nil = it is dynamic
+	Valid         Condition
+	Ready         Condition
+	Addrs         []netip.Addr  // that a ClusterSetIP export should have, if it is dynamic or may become so
+	Hosts         []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
+	RecordedHosts []fabric.Host // what of that is recorded
+	Full          bool          // no address was left for some pod
+	Offer         *Offer        // what the other clusters learn; nil = it is not valid
 }
 
 // verdicts decides about the ServiceExports of this cluster, sorted by namespace/name.
-func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
-	out := make([]Verdict, 0, len(w.Exports))
+func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
+	out := make([]ExportResult, 0, len(w.Exports))
 	for i := range w.Exports {
 		e := &w.Exports[i]
-		v := Verdict{Export: e, Declared: t.declared[e.id()]}
+		v := ExportResult{Export: e, Declared: t.declared[e.id()]}
 		v.Valid = v.check(w)
 		if v.Valid.Status == isTrue {
 			v.Offer = offerOf(e, own)
@@ -77,7 +77,7 @@ func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
 		v.Valid = Condition{Valid, isFalse, reasonNotAllowed, fmt.Sprintf(
 			"this cluster has more than %d exports that the topology does not declare: declare some in spec.exports", MaxOffers)}
 	}
-	slices.SortFunc(out, func(a, b Verdict) int {
+	slices.SortFunc(out, func(a, b ExportResult) int {
 		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
 	})
 	address(out, own, t, w)
@@ -91,18 +91,18 @@ const (
 )
 
 // check reports whether a ServiceExport is valid, and if not, what to change.
-func (v *Verdict) check(w World) Condition {
+func (v *ExportResult) check(w ClusterView) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()
 	switch {
-	case v.Declared != nil && v.Declared.Part(w.Cluster) == nil:
+	case v.Declared != nil && v.Declared.ClusterPart(w.Cluster) == nil:
 		return no(reasonNotAllowed, fmt.Sprintf("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters",
 			id, w.Cluster, id))
 	case v.Declared == nil && !w.Fabric.DynamicExports.Matches(e.Namespace):
 		return no(reasonNotAllowed, fmt.Sprintf("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
 			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
 	case v.Declared == nil && !w.Fabric.DynamicExports.Allows(e.Namespace, w.Cluster):
-		only, _ := w.Fabric.DynamicExports.Restricted(e.Namespace)
+		only, _ := w.Fabric.DynamicExports.AllowedClusters(e.Namespace)
 		return no(reasonNotAllowed, fmt.Sprintf("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports[].clusters",
 			strings.Join(only, ", "), e.Namespace, w.Cluster))
 	case e.Service == nil:
@@ -140,12 +140,12 @@ const (
 
 // asker is whom an Ask is for.
 type asker struct {
-	*Verdict
+	*ExportResult
 	host string // of a headless export; empty = the export itself
 }
 
 // address gives addresses to the dynamic exports, and says who is ready.
-func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
+func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterView) {
 	asks, of := asksOf(list, own, w)
 	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
 		v := of[n]
@@ -155,25 +155,25 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 				v.Hosts = append(v.Hosts, fabric.Host{Name: v.host, IPs: g.Addrs})
 			}
 			used := g.Addrs
-			if w.Recorded {
+			if w.HasAPI {
 				used = g.Held
 			}
 			if len(used) > 0 {
-				v.Reached = append(v.Reached, fabric.Host{Name: v.host, IPs: used})
+				v.RecordedHosts = append(v.RecordedHosts, fabric.Host{Name: v.host, IPs: used})
 			}
 			continue
 		}
 		v.Addrs, v.Offer.Addrs = g.Addrs, g.Addrs
-		if w.Recorded {
+		if w.HasAPI {
 			v.Offer.Addrs = g.Held
 		}
-		v.Ready = readyOf(v.Verdict, own, g)
+		v.Ready = readyOf(v.ExportResult, own, g)
 	}
 	for i := range list {
 		v := &list[i]
 		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Allows(v.Export.Namespace, w.Cluster) {
 			// Recorded and told ahead, for the day when the topology leaves it to the cluster.
-			v.Addrs = v.Declared.Part(w.Cluster).IPs
+			v.Addrs = v.Declared.ClusterPart(w.Cluster).IPs
 			v.Offer.Addrs = v.Addrs
 		}
 		switch {
@@ -182,14 +182,14 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 		case v.Ready.Type == "":
 			v.Ready = v.readyHosts(own)
 		}
-		for _, hosts := range [][]fabric.Host{v.Hosts, v.Reached} {
+		for _, hosts := range [][]fabric.Host{v.Hosts, v.RecordedHosts} {
 			slices.SortFunc(hosts, func(a, b fabric.Host) int { return cmp.Compare(a.Name, b.Name) })
 		}
 	}
 }
 
 // asksOf gives what needs addresses of this cluster.
-func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []asker) {
+func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []AllocationRequest, of []asker) {
 	for i := range list {
 		v := &list[i]
 		switch {
@@ -201,15 +201,15 @@ func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []aske
 				of = append(of, asker{v, name})
 			}
 		default:
-			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs,
-				InUse: v.Export.Vouched, Within: own.GlobalCIDRs})
+			asks = append(asks, AllocationRequest{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Current: v.Export.Addrs,
+				InUse: v.Export.AddressesConfirmed, AlsoAllowed: own.GlobalCIDRs})
 			of = append(of, asker{v, ""})
 		}
 	}
 	return asks, of
 }
 
-func readyOf(v *Verdict, own *fabric.Cluster, g Grant) Condition {
+func readyOf(v *ExportResult, own *fabric.Cluster, g AllocationResult) Condition {
 	switch {
 	case len(v.Offer.Addrs) > 0:
 		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + listing.Join(v.Offer.Addrs, ", ")}

@@ -57,7 +57,7 @@ func TestWhichExportsCount(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		v := mcs.Decide(mcs.World{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
+		v := mcs.Decide(mcs.ClusterView{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
 		if v.Valid != tt.valid {
 			t.Errorf("%s: Valid is %+v, want %+v", tt.name, v.Valid, tt.valid)
 		}
@@ -79,7 +79,7 @@ func TestWhichExportsCount(t *testing.T) {
 func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	t.Parallel()
 	e := export("team-a", "api", 1, service(tcp("http", 80)))
-	w := mcs.World{Fabric: sample(), Cluster: "g1", Exports: []mcs.Export{e}, Recorded: true, Namespaces: []string{"team-a"}}
+	w := mcs.ClusterView{Fabric: sample(), Cluster: "g1", Exports: []mcs.Export{e}, HasAPI: true, Namespaces: []string{"team-a"}}
 	before := mcs.Decide(w).Verdicts[0]
 	if len(before.Addrs) != 1 || len(before.Offer.Addrs) != 0 || before.Ready.Reason != "Pending" {
 		t.Fatalf("before the record: %+v, offer %+v", before, before.Offer)
@@ -108,7 +108,7 @@ func TestPoolThatIsFull(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		exports = append(exports, export("team-a", name, i, service(tcp("", 80))))
 	}
-	list := mcs.Decide(mcs.World{Fabric: f, Cluster: "g1", Exports: exports}).Verdicts
+	list := mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: "g1", Exports: exports}).Verdicts
 	for _, v := range list[:2] {
 		if v.Ready.Status != "True" {
 			t.Errorf("%s: %+v", v.Export.Name, v.Ready)
@@ -123,13 +123,13 @@ func TestPoolThatIsFull(t *testing.T) {
 
 // settled gives the exports as they are once gateways wrote what follows from them.
 func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]string) []mcs.Export {
-	w := mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
+	w := mcs.ClusterView{Fabric: f, Cluster: "g1", HasAPI: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
 	w.Exports = slices.Clone(exports)
 	for range 3 {
 		for _, v := range mcs.Decide(w).Verdicts {
 			i := slices.IndexFunc(w.Exports, func(e mcs.Export) bool { return e.Name == v.Export.Name })
-			w.Exports[i].Addrs, w.Exports[i].Hosts = mcs.ReadAddresses(mcs.WriteAddresses(v.Addrs, v.Hosts))
-			w.Exports[i].Vouched = w.Exports[i].Vouches(v.Ready.Message)
+			w.Exports[i].Addrs, w.Exports[i].Hosts = mcs.ParseAddresses(mcs.FormatAddresses(v.Addrs, v.Hosts))
+			w.Exports[i].AddressesConfirmed = w.Exports[i].ConfirmsAddresses(v.Ready.Message)
 		}
 	}
 	return w.Exports
@@ -145,30 +145,30 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		name        string
 		old, victim *mcs.Service
 		steal       func(old, victim *mcs.Export)
-		taken       func(v mcs.Verdict) string
+		taken       func(v mcs.ExportResult) string
 	}{
 		{"address", service(tcp("http", 80)), service(tcp("http", 80)), func(old, victim *mcs.Export) { old.Addrs = victim.Addrs },
-			func(v mcs.Verdict) string { return fmt.Sprint(v.Offer.Addrs) }},
+			func(v mcs.ExportResult) string { return fmt.Sprint(v.Offer.Addrs) }},
 		{"of a pod", headless, headless, func(old, victim *mcs.Export) { old.Hosts[0].IPs = victim.Hosts[0].IPs },
-			func(v mcs.Verdict) string { return fmt.Sprint(v.Reached) }},
+			func(v mcs.ExportResult) string { return fmt.Sprint(v.RecordedHosts) }},
 		{"by a pod", headless, service(tcp("http", 80)), func(old, victim *mcs.Export) { old.Hosts[0].IPs = victim.Addrs },
-			func(v mcs.Verdict) string { return fmt.Sprint(v.Offer.Addrs) }},
+			func(v mcs.ExportResult) string { return fmt.Sprint(v.Offer.Addrs) }},
 	}
 	for _, tt := range tests {
 		f := sample()
 		f.Clusters[0].Globalnet = true
 		pods := map[string][]string{"team-a/old": {"db-0"}, "team-b/victim": {"db-0"}}
 		exports := settled(f, []mcs.Export{export("team-a", "old", 1, tt.old), export("team-b", "victim", 2, tt.victim)}, pods)
-		world := func(list []mcs.Export) mcs.World {
-			return mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: pods, Exports: list}
+		world := func(list []mcs.Export) mcs.ClusterView {
+			return mcs.ClusterView{Fabric: f, Cluster: "g1", HasAPI: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: pods, Exports: list}
 		}
 		before := mcs.Decide(world(exports)).Verdicts
-		if !exports[0].Vouched || !exports[1].Vouched || tt.taken(before[1]) == "[]" {
+		if !exports[0].AddressesConfirmed || !exports[1].AddressesConfirmed || tt.taken(before[1]) == "[]" {
 			t.Fatalf("%s: nothing is in use: %+v", tt.name, exports)
 		}
 		message := before[0].Ready.Message
 		tt.steal(&exports[0], &exports[1])
-		if exports[0].Vouched = exports[0].Vouches(message); exports[0].Vouched {
+		if exports[0].AddressesConfirmed = exports[0].ConfirmsAddresses(message); exports[0].AddressesConfirmed {
 			t.Fatalf("%s: the status still vouches for what was changed", tt.name)
 		}
 		after := mcs.Decide(world(exports)).Verdicts

@@ -20,8 +20,8 @@ const (
 	PropertyClusterset = "clusterset.k8s.io"
 )
 
-// Source is where this cluster reaches one cluster's part of an export now.
-type Source struct {
+// Backend is where this cluster reaches one cluster's part of an export now.
+type Backend struct {
 	Cluster string
 	Addrs   []netip.Addr // ClusterSetIP, while some endpoint gets connections
 	// Terminating means that all these endpoints terminate.
@@ -38,15 +38,15 @@ type Host struct {
 	Ports map[string]int
 }
 
-// Want gives what should stand in the cluster's API. d is what Decide made of the
+// Desired gives what should stand in the cluster's API. d is what Decide made of the
 // world, and stays as it is; sources is by namespace/name and says what can be reached.
-func Want(w World, d Decision, settled bool, sources map[string][]Source) State {
+func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backend) DesiredObjects {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
-		return State{Settled: settled}
+		return DesiredObjects{PeersSynced: settled}
 	}
-	s := State{
-		Settled: settled, Exports: statuses(d, w.Unsupported),
+	s := DesiredObjects{
+		PeersSynced: settled, Exports: statuses(d, w.Unsupported),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
 	// Declared exports of which no cluster offers a part, such as those of clusters without a
@@ -61,13 +61,13 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 		if e.Dynamic || offered[e.ID()] {
 			continue
 		}
-		r := Resolved{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
+		r := ResolvedExport{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
 		r.declare(e)
 		services = append(services, r)
 	}
 	for i := range services {
 		r := &services[i]
-		if r.Absent || r.Declared != nil && r.Declared.Part(w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
+		if r.Absent || r.Declared != nil && r.Declared.ClusterPart(w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
 			continue
 		}
 		s.Imports = append(s.Imports, importOf(r, own))
@@ -82,7 +82,7 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 	return s
 }
 
-func importOf(r *Resolved, own *fabric.Cluster) Import {
+func importOf(r *ResolvedExport, own *fabric.Cluster) Import {
 	m := Import{
 		Namespace: r.Namespace, Name: r.Name, Type: r.Type, Ports: r.Ports, Affinity: r.Affinity, AffinitySeconds: r.AffinitySeconds,
 		InternalTrafficPolicy: r.InternalTrafficPolicy, TrafficDistribution: r.TrafficDistribution,
@@ -117,7 +117,7 @@ func importOf(r *Resolved, own *fabric.Cluster) Import {
 	return m
 }
 
-func readyImport(r *Resolved, m *Import) Condition {
+func readyImport(r *ResolvedExport, m *Import) Condition {
 	switch {
 	case len(m.Families) == 0 && r.Full:
 		return Condition{Ready, isFalse, reasonPending, "no clusterset IP is left: give spec.services.cidr of the topology more room"}
@@ -167,7 +167,7 @@ const maxEndpoints = 1000
 
 // slicesOf makes the slices of an import: those of each source cluster, family and
 // set of ports.
-func slicesOf(r *Resolved, sources []Source) []Slice {
+func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	byName := map[string]*Slice{}
 	var names []string
 	put := func(cluster string, ports []Port, endpoint Endpoint) {
@@ -222,9 +222,9 @@ func (s *Slice) divide() []Slice {
 }
 
 // reached gives the ports of an export at a cluster's addresses: those of the data path.
-func (r *Resolved) reached(cluster string) []Port {
+func (r *ResolvedExport) reached(cluster string) []Port {
 	ports := r.Ports
-	if i := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {
+	if i := slices.IndexFunc(r.Parts, func(p ClusterOffer) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {
 		ports = r.Parts[i].Ports
 	}
 	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Protocol == "SCTP" })

@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write what the tests got into testdata")
 
 // text prints a state for a person.
-func text(s mcs.State) string {
+func text(s mcs.DesiredObjects) string {
 	var out strings.Builder
 	for _, m := range s.Imports {
 		fmt.Fprintf(&out, "import %s/%s %s ips=%v families=%v ports=%s affinity=%s/%d policy=%s distribution=%s labels=%v clusters=%v\n",
@@ -33,7 +33,7 @@ func text(s mcs.State) string {
 		fmt.Fprintf(&out, "export %s/%s addrs=%v\n", e.Namespace, e.Name, e.Addrs)
 		conditions(&out, e.Conditions)
 	}
-	fmt.Fprintf(&out, "properties %v settled %t\n", s.Property, s.Settled)
+	fmt.Fprintf(&out, "properties %v settled %t\n", s.Property, s.PeersSynced)
 	return out.String()
 }
 
@@ -53,7 +53,7 @@ func portsText(ports []mcs.Port) string {
 
 // scene is a clusterset with every sort of export, as g1 knows it through an API
 // that has recorded what it gave before.
-func scene() (mcs.World, map[string][]mcs.Source) {
+func scene() (mcs.ClusterView, map[string][]mcs.Backend) {
 	dual := with(service(tcp("http", 80), mcs.Port{Name: "udp", Protocol: "UDP", Port: 80}), func(s *mcs.Service) {
 		s.Families, s.Affinity, s.AffinitySeconds, s.TrafficDistribution = []int{6, 4}, "ClientIP", 10, "PreferClose"
 	})
@@ -66,9 +66,9 @@ func scene() (mcs.World, map[string][]mcs.Source) {
 		"g3": {export("team-a", "db", 1, headless)},
 	}
 	w := seenFrom(sample(), "g1", all)
-	w.Recorded, w.Namespaces = true, []string{"other", "shop", "team-a"}
+	w.HasAPI, w.Namespaces = true, []string{"other", "shop", "team-a"}
 	w.Imports = []mcs.Import{{Namespace: "team-a", Name: "api", Created: at(2), IPs: addrs("fd43:0:0:8000::7", "243.0.130.7")}}
-	sources := map[string][]mcs.Source{
+	sources := map[string][]mcs.Backend{
 		"team-a/api": {{Cluster: "g1", Addrs: addrs("242.1.200.1", "fd42:1:0:8000::9")}, {Cluster: "g2", Addrs: addrs("242.2.200.1")}},
 		"team-a/db": {{Cluster: "g3", Hosts: []mcs.Host{
 			{Name: "db-0", Addrs: addrs("242.3.7.1")}, {Name: "10-3-0-9", Addrs: addrs("242.3.7.2"), Ports: map[string]int{"TCP/5432": 6432}},
@@ -107,7 +107,7 @@ func TestWantTakesADecision(t *testing.T) {
 	earlier, sources := scene()
 	w, _ := scene()
 	before, d := mcs.Decide(earlier), mcs.Decide(earlier)
-	have := mcs.Want(w, d, true, sources)
+	have := mcs.Desired(w, d, true, sources)
 	if diff := cmp.Diff(stateOf(w, sources), have, cmp.Comparer(sameAddr)); diff != "" {
 		t.Errorf("(-decided anew +decided before):\n%s", diff)
 	}
@@ -121,7 +121,7 @@ func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
 	w.Fabric.Decommission = true
-	if s := stateOf(w, sources); len(s.Imports)+len(s.Slices)+len(s.Exports)+len(s.Property) != 0 || !s.Settled {
+	if s := stateOf(w, sources); len(s.Imports)+len(s.Slices)+len(s.Exports)+len(s.Property) != 0 || !s.PeersSynced {
 		t.Errorf("wanted: %s", text(s))
 	}
 }
@@ -150,11 +150,11 @@ func TestImportOutlivesItsOldest(t *testing.T) {
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
-	src := mcs.Source{Cluster: "g3"}
+	src := mcs.Backend{Cluster: "g3"}
 	for i := range 2500 {
 		src.Hosts = append(src.Hosts, mcs.Host{Addrs: addrs(fmt.Sprintf("242.3.%d.%d", i/250, i%250))})
 	}
-	sources["team-a/db"] = []mcs.Source{src}
+	sources["team-a/db"] = []mcs.Backend{src}
 	var sizes []int
 	names := map[string]bool{}
 	for _, s := range stateOf(w, sources).Slices {
@@ -180,11 +180,11 @@ func TestTooManyOffers(t *testing.T) {
 	if n := len(mcs.Decide(w).Dynamic()); n != mcs.MaxOffers {
 		t.Errorf("%d exports count of %d", n, len(exports))
 	}
-	var offers []mcs.Offered
+	var offers []mcs.NamedOffer
 	for i := range exports {
-		offers = append(offers, mcs.Offered{Namespace: "team-a", Name: exports[i].Name, Offer: &mcs.Offer{Created: exports[i].Created}})
+		offers = append(offers, mcs.NamedOffer{Namespace: "team-a", Name: exports[i].Name, Offer: &mcs.Offer{Created: exports[i].Created}})
 	}
-	w.Offers = map[string][]mcs.Offered{"g1": offers}
+	w.Offers = map[string][]mcs.NamedOffer{"g1": offers}
 	if n := len(mcs.Decide(w).Services); n != mcs.MaxOffers {
 		t.Errorf("%d offers count of %d", n, len(offers))
 	}
@@ -193,11 +193,11 @@ func TestTooManyOffers(t *testing.T) {
 func BenchmarkWant(b *testing.B) {
 	f := sample()
 	all := map[string][]mcs.Export{}
-	sources := map[string][]mcs.Source{}
+	sources := map[string][]mcs.Backend{}
 	for i := range 1000 {
 		e := export("team-a", fmt.Sprintf("e%d", i), i%50, service(tcp("http", 80)))
 		all["g1"], all["g2"] = append(all["g1"], e), append(all["g2"], e)
-		sources["team-a/"+e.Name] = []mcs.Source{{Cluster: "g2", Addrs: addrs("242.2.200.1")}}
+		sources["team-a/"+e.Name] = []mcs.Backend{{Cluster: "g2", Addrs: addrs("242.2.200.1")}}
 	}
 	w := seenFrom(f, "g1", all)
 	b.Run("decide", func(b *testing.B) {
@@ -208,7 +208,7 @@ func BenchmarkWant(b *testing.B) {
 	d := mcs.Decide(w)
 	b.Run("want", func(b *testing.B) {
 		for b.Loop() {
-			mcs.Want(w, d, true, sources)
+			mcs.Desired(w, d, true, sources)
 		}
 	})
 }

@@ -8,36 +8,36 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// World is all that decides about the exports of a clusterset, as one cluster
+// ClusterView is all that decides about the exports of a clusterset, as one cluster
 // knows it.
-type World struct {
+type ClusterView struct {
 	Fabric  *fabric.Fabric // its exports that are dynamic play no part
 	Cluster string
 	Exports []Export // of this cluster
 	Imports []Import // of this cluster, as they are
 	// Namespaces are those that exist here, sorted; without Recorded all do.
 	Namespaces []string
-	// Recorded says that Exports and Imports are the record of the addresses: no other
+	// HasAPI says that Exports and Imports are the record of the addresses: no other
 	// ones are used. Without it nobody can write a record, and what Allocate gives counts.
-	Recorded bool
+	HasAPI bool
 	// Hostnames are those of the endpoints of this cluster's headless services, by
 	// namespace/name; nil where pods need no addresses of their own here.
 	Hostnames map[string][]string
 	// Unsupported describes the unsupported parts of this cluster's Services, by namespace/name.
 	Unsupported map[string][]string
-	Offers      map[string][]Offered // by other cluster
+	Offers      map[string][]NamedOffer // by other cluster
 }
 
-// Offered is an offer and what it is of.
-type Offered struct {
+// NamedOffer is an offer and what it is of.
+type NamedOffer struct {
 	Namespace string
 	Name      string
 	Offer     *Offer
 }
 
-func (e *Export) id() string  { return e.Namespace + "/" + e.Name }
-func (o *Offered) id() string { return o.Namespace + "/" + o.Name }
-func (m *Import) id() string  { return m.Namespace + "/" + m.Name }
+func (e *Export) id() string     { return e.Namespace + "/" + e.Name }
+func (o *NamedOffer) id() string { return o.Namespace + "/" + o.Name }
+func (m *Import) id() string     { return m.Namespace + "/" + m.Name }
 
 // topology is what the document declares, indexed.
 type topology struct {
@@ -97,8 +97,8 @@ func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
 func (t *topology) givenVIPs(a netip.Addr) bool { return t.given[vips][a] }
 
 // exists reports whether a namespace does.
-func (w *World) exists(namespace string) bool {
-	if !w.Recorded {
+func (w *ClusterView) exists(namespace string) bool {
+	if !w.HasAPI {
 		return true
 	}
 	_, found := slices.BinarySearch(w.Namespaces, namespace)

@@ -31,7 +31,7 @@ type Metrics struct {
 	changes  *prometheus.CounterVec
 	drift    *prometheus.CounterVec
 	objects  *prometheus.GaugeVec
-	undone   *prometheus.GaugeVec
+	pending  *prometheus.GaugeVec
 	queries  *prometheus.CounterVec
 	replaced *prometheus.CounterVec
 	moves    *prometheus.CounterVec
@@ -59,7 +59,7 @@ func New(cluster, node string) *Metrics {
 			Name: "hawser_drift_total", Help: "Changes that repaired what somebody else had changed, by kind."}, []string{"kind"}),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hawser_objects", Help: "Objects of ours, by kind."}, []string{"kind"}),
-		undone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hawser_undone", Help: "Changes that the last round left: blocked, failed or fought over."}, []string{"state"}),
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_dns_queries_total", Help: "Answered queries."}, []string{"transport", "type", "rcode"}),
@@ -72,7 +72,7 @@ func New(cluster, node string) *Metrics {
 			Name: "hawser_endpoints_refused_total", Help: "Endpoints that a cluster announced for its gateways and that do not count, by cluster."},
 			[]string{"remote_cluster"}),
 	}
-	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves, m.refused)
+	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.pending, m.queries, m.replaced, m.moves, m.refused)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, result := range []string{resultClean, resultBlocked, resultFailed} {
 		m.passes.WithLabelValues(result)
@@ -92,10 +92,10 @@ const (
 	resultClean, resultBlocked, resultFailed = "clean", "blocked", "failed"
 )
 
-// Expect begins the counters of some kinds of objects at 0: what appears with its first
+// InitKinds begins the counters of some kinds of objects at 0: what appears with its first
 // event is missed by increase() (https://prometheus.io/docs/practices/instrumentation,
 // avoid missing metrics).
-func (m *Metrics) Expect(kinds []string) {
+func (m *Metrics) InitKinds(kinds []string) {
 	for _, kind := range kinds {
 		m.drift.WithLabelValues(kind)
 		for _, op := range []diff.Op{diff.Create, diff.Update, diff.Replace, diff.Delete} {
@@ -107,8 +107,8 @@ func (m *Metrics) Expect(kinds []string) {
 // Tunnel begins the counter of a device that has a process at 0.
 func (m *Metrics) Tunnel(link string) { m.replaced.WithLabelValues(link) }
 
-// Count takes the outcome of a round.
-func (m *Metrics) Count(r converge.Report) {
+// ObserveReport takes the outcome of a round.
+func (m *Metrics) ObserveReport(r converge.Report) {
 	result := resultClean
 	switch {
 	case len(r.Failed) > 0:
@@ -129,13 +129,13 @@ func (m *Metrics) Count(r converge.Report) {
 	for kind, n := range r.Objects {
 		m.objects.WithLabelValues(kind).Set(float64(n))
 	}
-	m.undone.WithLabelValues("blocked").Set(float64(len(r.Blocked)))
-	m.undone.WithLabelValues("failed").Set(float64(len(r.Failed)))
-	m.undone.WithLabelValues("fight").Set(float64(len(r.Fights)))
+	m.pending.WithLabelValues("blocked").Set(float64(len(r.Blocked)))
+	m.pending.WithLabelValues("failed").Set(float64(len(r.Failed)))
+	m.pending.WithLabelValues("fight").Set(float64(len(r.Fights)))
 }
 
-// DriftSoFar is the number of drift repairs since the start.
-func (m *Metrics) DriftSoFar() int { return int(m.driftTotal.Load()) }
+// DriftTotal is the number of drift repairs since the start.
+func (m *Metrics) DriftTotal() int { return int(m.driftTotal.Load()) }
 
 // Query counts an answered query.
 func (m *Metrics) Query(q dns.Query) {

@@ -19,7 +19,7 @@ import (
 // everyMetric are the metrics of an agent to which everything has happened once.
 func everyMetric() *Metrics {
 	m := New("g1", "n1")
-	m.Count(converge.Report{
+	m.ObserveReport(converge.Report{
 		At: time.Unix(1700000000, 0), Took: time.Millisecond, Changed: []converge.Change{{Kind: "route", Op: diff.Create}},
 		Drift: map[string]int{"route": 1}, Objects: map[string]int{"route": 2},
 	})
@@ -27,8 +27,8 @@ func everyMetric() *Metrics {
 	m.Replaced("hw-wg1")
 	m.Moved(status.Move{Cluster: "g2", Kind: "dead"})
 	m.Refused("g2")
-	m.Watch(func() Present {
-		return Present{Gateways: 2, Reachable: []string{"g2", "g3", "g4"}, Status: status.Status{
+	m.RegisterState(func() Snapshot {
+		return Snapshot{Gateways: 2, Reachable: []string{"g2", "g3", "g4"}, Status: status.Status{
 			Gateway: "a", Version: "v1", Digest: "abc", Clusterset: "demo", Ready: true,
 			Inputs: []status.InputState{
 				{Name: "fabric", OK: true, From: "file"}, {Name: "keys", From: "last good copy", Refused: "older"},
@@ -113,7 +113,7 @@ func TestMetricsOfTheState(t *testing.T) {
 func TestMetricsOfNothing(t *testing.T) {
 	t.Parallel()
 	m := New("g1", "n1")
-	m.Watch(func() Present { return Present{} })
+	m.RegisterState(func() Snapshot { return Snapshot{} })
 	text := scrape(t, m)
 	for _, gone := range []string{"hawser_fabric_info", "hawser_gateways", "hawser_link_up"} {
 		if strings.Contains(text, gone+"{") {
@@ -132,7 +132,7 @@ func TestMetricsOfNothing(t *testing.T) {
 func TestCountersBegin(t *testing.T) {
 	t.Parallel()
 	m := New("g1", "n1")
-	m.Expect([]string{"route", "nft element"})
+	m.InitKinds([]string{"route", "nft element"})
 	m.Tunnel("hw-wg1")
 	const of = `cluster="g1",`
 	begun := []string{
@@ -148,7 +148,7 @@ func TestCountersBegin(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	m.Count(converge.Report{Drift: map[string]int{"route": 2}, Changed: []converge.Change{{Kind: "route", Op: diff.Delete}}, Failed: []converge.Problem{{}}})
+	m.ObserveReport(converge.Report{Drift: map[string]int{"route": 2}, Changed: []converge.Change{{Kind: "route", Op: diff.Delete}}, Failed: []converge.Problem{{}}})
 	m.Replaced("hw-wg1")
 	m.Query(dns.Query{Transport: "udp", Type: "A", Rcode: "SERVFAIL"})
 	text = scrape(t, m)

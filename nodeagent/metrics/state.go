@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Present is what metrics show that are read at the moment of a scrape.
-type Present struct {
+// Snapshot is what metrics show that are read at the moment of a scrape.
+type Snapshot struct {
 	status.Status
 	Gateways int // of the own cluster, in the fabric in force
 	// Reachable are the clusters to which there is a way when all links live, by name.
@@ -22,7 +22,7 @@ type Present struct {
 // stateMetrics are those of the agent, its inputs and its links. What a scrape costs
 // grows with the links and the other clusters, as does what status reports about them.
 type stateMetrics struct {
-	look    func() Present
+	look    func() Snapshot
 	metrics []stateMetric
 }
 
@@ -30,11 +30,11 @@ type stateMetrics struct {
 type stateMetric struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
-	values func(Present, func(value float64, labels ...string))
+	values func(Snapshot, func(value float64, labels ...string))
 }
 
-// Watch adds what is read from the agent's state whenever somebody scrapes.
-func (m *Metrics) Watch(look func() Present) {
+// RegisterState adds what is read from the agent's state whenever somebody scrapes.
+func (m *Metrics) RegisterState(look func() Snapshot) {
 	m.own.MustRegister(&stateMetrics{look: look, metrics: slices.Concat(agentMetrics(), reachMetrics(), linkMetrics())})
 }
 
@@ -55,7 +55,7 @@ func (c *stateMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func gaugeOf(name, help string, labels []string, values func(Present, func(float64, ...string))) stateMetric {
+func gaugeOf(name, help string, labels []string, values func(Snapshot, func(float64, ...string))) stateMetric {
 	return stateMetric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, values}
 }
 
@@ -63,29 +63,29 @@ func gaugeOf(name, help string, labels []string, values func(Present, func(float
 func agentMetrics() []stateMetric {
 	return []stateMetric{
 		gaugeOf("hawser_agent_info", "Always 1; the labels name the gateway that the node is, if any, and the agent's version.",
-			[]string{"gateway", "version"}, func(s Present, give func(float64, ...string)) { give(1, s.Gateway, s.Version) }),
+			[]string{"gateway", "version"}, func(s Snapshot, give func(float64, ...string)) { give(1, s.Gateway, s.Version) }),
 		gaugeOf("hawser_fabric_info", "Always 1; the labels name the clusterset and the digest of the fabric in force. Absent without one.",
-			[]string{"clusterset", "digest"}, func(s Present, give func(float64, ...string)) {
+			[]string{"clusterset", "digest"}, func(s Snapshot, give func(float64, ...string)) {
 				if s.Digest != "" {
 					give(1, s.Clusterset, s.Digest)
 				}
 			}),
 		gaugeOf("hawser_ready", "1 while the last round left nothing to do, nothing failed, and names are answered.", nil,
-			func(s Present, give func(float64, ...string)) { give(yes(s.Ready)) }),
+			func(s Snapshot, give func(float64, ...string)) { give(yes(s.Ready)) }),
 		gaugeOf("hawser_drained", "1 while this node's gateway is to be left (hawser-agent drain).", nil,
-			func(s Present, give func(float64, ...string)) { give(yes(s.Drained)) }),
+			func(s Snapshot, give func(float64, ...string)) { give(yes(s.Drained)) }),
 		gaugeOf("hawser_gateways", "Gateways of this cluster, as the fabric in force has them. Absent without one.", nil,
-			func(s Present, give func(float64, ...string)) {
+			func(s Snapshot, give func(float64, ...string)) {
 				if s.Digest != "" {
 					give(float64(s.Gateways))
 				}
 			}),
 		gaugeOf("hawser_imports_taken", "ServiceImports of this cluster that should be Hawser's and are written by somebody else.", nil,
-			func(s Present, give func(float64, ...string)) { give(float64(len(TakenImports(s.Status)))) }),
+			func(s Snapshot, give func(float64, ...string)) { give(float64(len(ForeignImports(s.Status)))) }),
 		gaugeOf("hawser_input_ok", "1 while an input is read as it is now, 0 while an older copy of it is in force, or none.",
 			[]string{"input"}, inputValues),
 		gaugeOf("hawser_input_refused", "1 while a document is not acted on, by the reason: who signed it, for whom, or its revision.",
-			[]string{"input", "reason"}, func(s Present, give func(float64, ...string)) {
+			[]string{"input", "reason"}, func(s Snapshot, give func(float64, ...string)) {
 				for _, i := range s.Inputs {
 					if i.Refused != "" {
 						give(1, i.Name, i.Refused)
@@ -94,26 +94,26 @@ func agentMetrics() []stateMetric {
 			}),
 		{
 			prometheus.NewDesc("hawser_dropped_packets_total", "Packets that the rules of this node dropped, by reason. Begins anew when the rules are written anew.",
-				[]string{"reason"}, nil), prometheus.CounterValue, func(s Present, give func(float64, ...string)) {
+				[]string{"reason"}, nil), prometheus.CounterValue, func(s Snapshot, give func(float64, ...string)) {
 				for _, d := range s.Dropped {
 					give(float64(d.Packets), d.Reason)
 				}
 			},
 		},
 		gaugeOf("hawser_conntrack_entries", "Connections that the node's kernel keeps track of.", nil,
-			func(s Present, give func(float64, ...string)) {
+			func(s Snapshot, give func(float64, ...string)) {
 				if s.Conntrack != nil {
 					give(float64(s.Conntrack.Entries))
 				}
 			}),
 		gaugeOf("hawser_conntrack_limit", "How many it can (nf_conntrack_max).", nil,
-			func(s Present, give func(float64, ...string)) {
+			func(s Snapshot, give func(float64, ...string)) {
 				if s.Conntrack != nil {
 					give(float64(s.Conntrack.Limit))
 				}
 			}),
 		gaugeOf("hawser_signers_pinned", "1 while this agent acts only on what pinned signers signed.", nil,
-			func(s Present, give func(float64, ...string)) { give(yes(s.Trust != nil)) }),
+			func(s Snapshot, give func(float64, ...string)) { give(yes(s.Trust != nil)) }),
 	}
 }
 
@@ -121,7 +121,7 @@ func agentMetrics() []stateMetric {
 const feedInput = "feed "
 
 // inputValues leaves feeds out, and adds no label that a path or an error could be in.
-func inputValues(s Present, give func(float64, ...string)) {
+func inputValues(s Snapshot, give func(float64, ...string)) {
 	worst := map[string]bool{}
 	var names []string
 	for _, i := range s.Inputs {
@@ -145,7 +145,7 @@ func inputValues(s Present, give func(float64, ...string)) {
 func reachMetrics() []stateMetric {
 	return []stateMetric{
 		gaugeOf("hawser_path_up", "1 while there is a path to that cluster on which all answer.", []string{"remote_cluster"},
-			func(s Present, give func(float64, ...string)) {
+			func(s Snapshot, give func(float64, ...string)) {
 				up := map[string]bool{}
 				for _, p := range s.Paths {
 					up[p.Cluster] = p.Rank != status.Ranks()[0]
@@ -156,7 +156,7 @@ func reachMetrics() []stateMetric {
 				}
 			}),
 		gaugeOf("hawser_feed_connected", "1 while this node hears that gateway of the state of exports.",
-			[]string{"remote_cluster", "remote_gateway"}, func(s Present, give func(float64, ...string)) {
+			[]string{"remote_cluster", "remote_gateway"}, func(s Snapshot, give func(float64, ...string)) {
 				for _, i := range s.Inputs {
 					if peer, is := strings.CutPrefix(i.Name, feedInput); is {
 						cluster, gateway, _ := strings.Cut(peer, "/")
@@ -172,7 +172,7 @@ func linkMetrics() []stateMetric {
 	var out []stateMetric
 	add := func(kind prometheus.ValueType, name, help string, value func(status.Connection) float64) {
 		desc := prometheus.NewDesc(name, help, []string{"gateway", "remote_cluster", "remote_gateway"}, nil)
-		out = append(out, stateMetric{desc, kind, func(s Present, give func(float64, ...string)) {
+		out = append(out, stateMetric{desc, kind, func(s Snapshot, give func(float64, ...string)) {
 			for _, c := range s.Connections {
 				give(value(c), c.Gateway, c.RemoteCluster, c.RemoteGateway)
 			}
@@ -219,11 +219,11 @@ func yes(b bool) float64 {
 	return 0
 }
 
-// TakenImports reports those that somebody else writes.
-func TakenImports(s status.Status) []string {
+// ForeignImports reports those that somebody else writes.
+func ForeignImports(s status.Status) []string {
 	var out []string
 	for _, p := range s.Problems {
-		if p.Code == project.ImportTaken {
+		if p.Code == project.ImportForeign {
 			out = append(out, p.Text)
 		}
 	}

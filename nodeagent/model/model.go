@@ -26,18 +26,18 @@ type Facts struct {
 	// Namespaces are all of this cluster, sorted: an import stands where its namespace
 	// exists. Only those that some export names.
 	Namespaces []string `json:"Namespaces,omitempty"`
-	// Recorded says that Exports, Imports and Namespaces are those of a Kubernetes
+	// HasAPI says that Exports, Imports and Namespaces are those of a Kubernetes
 	// API, which keeps the addresses that were given: only those are used. Without it
 	// nothing can be written down, and every node gives the same addresses by itself.
-	Recorded bool `json:"Recorded,omitempty"`
+	HasAPI bool `json:"Recorded,omitempty"`
 }
 
 // GatewayService gives the Service by which a gateway is found; nil = there is none.
 func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
 	i := slices.IndexFunc(f.Services, func(s Service) bool {
-		return s.Namespace == fabric.ServiceNamespace && s.Name == fabric.ServiceOf(gateway.Name)
+		return s.Namespace == fabric.SystemNamespace && s.Name == fabric.ServiceOf(gateway.Name)
 	})
-	if i < 0 || !gateway.Fronted() {
+	if i < 0 || !gateway.HasService() {
 		return nil
 	}
 	return &f.Services[i]
@@ -54,8 +54,8 @@ type Node struct {
 	Unprotected bool `json:"Unprotected,omitempty"`
 	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
 	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
-	Labels map[string]string `json:"Labels,omitempty"`
-	Away   string            `json:"Away,omitempty"`
+	Labels            map[string]string `json:"Labels,omitempty"`
+	UnavailableReason string            `json:"Away,omitempty"`
 }
 
 // Pod is one pod of this cluster.
@@ -79,16 +79,16 @@ type Service struct {
 	ExternalName bool `json:"ExternalName,omitempty"`
 	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
 	Unsupported []string `json:"Unsupported,omitempty"`
-	// Balancers are the addresses and names that a load balancer gave to it, as they stand
+	// LoadBalancers are the addresses and names that a load balancer gave to it, as they stand
 	// in its status.
-	Balancers []string `json:"Balancers,omitempty"`
+	LoadBalancers []string `json:"Balancers,omitempty"`
 }
 
-// Balanced gives the addresses of the service's load balancer; resolved are those of names
+// LoadBalancerAddrs gives the addresses of the service's load balancer; resolved are those of names
 // (Local.Resolved).
-func (s *Service) Balanced(resolved map[string][]netip.Addr) []netip.Addr {
+func (s *Service) LoadBalancerAddrs(resolved map[string][]netip.Addr) []netip.Addr {
 	var out []netip.Addr
-	for _, text := range s.Balancers {
+	for _, text := range s.LoadBalancers {
 		if a, err := netip.ParseAddr(text); err == nil {
 			out = append(out, a)
 			continue
@@ -120,8 +120,8 @@ type Endpoint struct {
 	Ports map[string]int `json:"Ports"`
 }
 
-// Local is what the agent sees on its own host.
-type Local struct {
+// HostState is what the agent sees on its own host.
+type HostState struct {
 	UnderlayMTU int `json:"UnderlayMTU"` // bytes, of the interface that holds the node's address
 	// NoIPv6 says that IPv6 is switched off on this host.
 	NoIPv6    bool `json:"NoIPv6"`
@@ -142,9 +142,9 @@ type Local struct {
 	ForeignRules []string `json:"ForeignRules,omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr `json:"Resolved"`
-	// Found are the endpoints that other clusters found for their gateways, by
+	// Discovered are the endpoints that other clusters found for their gateways, by
 	// cluster/gateway.
-	Found map[string][]Found `json:"Found,omitempty"`
+	Discovered map[string][]DiscoveredEndpoint `json:"Found,omitempty"`
 	// RemoteEndpoints says where gateways with several candidates are reached, by
 	// cluster/gateway. One that is missing is reached at its first endpoint.
 	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
@@ -159,12 +159,12 @@ type Network struct {
 // RemoteEndpoint is where a remote gateway is reached, as far as was found out.
 type RemoteEndpoint struct {
 	Addr netip.AddrPort `json:"Addr"` // the port is the one that its ports count from; invalid = not known
-	// Dial counts how often it was decided to go there. While it stays, a place
+	// DialCount counts how often it was decided to go there. While it stays, a place
 	// that the driver learned since counts.
-	Dial int `json:"Dial"`
-	// Next is a better place at which a tunnel beside the one in use is proved first;
+	DialCount int `json:"Dial"`
+	// Pending is a better place at which a tunnel beside the one in use is proved first;
 	// invalid = none.
-	Next netip.AddrPort `json:"Next"`
+	Pending netip.AddrPort `json:"Next"`
 }
 
 // Path is the link that carries the traffic between this cluster and a remote one.
@@ -183,54 +183,54 @@ type Path struct {
 	MTU int `json:"MTU"`
 }
 
-// Tunnel is what two tunnels of one pair of gateways differ in. All else is as the
+// TunnelParams is what two tunnels of one pair of gateways differ in. All else is as the
 // fabric says now.
-type Tunnel struct {
+type TunnelParams struct {
 	Driver string `json:"Driver"`
-	// Own and Remote are the base ports of both ends; 0 = those of the fabric.
-	Own    int  `json:"Own"`
-	Remote int  `json:"Remote"`
-	Alt    bool `json:"Alt"`   // see driver.Remote
-	Epoch  int  `json:"Epoch"` // of the keys; 0 = as the fabric says, or the driver has none
+	// LocalPort and Remote are the base ports of both ends; 0 = those of the fabric.
+	LocalPort  int  `json:"Own"`
+	RemotePort int  `json:"Remote"`
+	Alternate  bool `json:"Alt"`   // see driver.Remote
+	Epoch      int  `json:"Epoch"` // of the keys; 0 = as the fabric says, or the driver has none
 }
 
-// Live is a remote cluster's live export state, as its agents publish it.
-type Live struct {
-	Cluster string       `json:"cluster"`
-	Exports []LiveExport `json:"exports"` // sorted by namespace/name
+// ClusterState is a remote cluster's live export state, as its agents publish it.
+type ClusterState struct {
+	Cluster string        `json:"cluster"`
+	Exports []ExportState `json:"exports"` // sorted by namespace/name
 	// Shape is the ShapeDigest of the shape that the cluster has gone over to:
 	// empty while it uses a way of another one.
 	Shape string `json:"shape,omitempty"`
 	// Transit is what it says of its links for what clusters pass on to each
 	// other; nil = it neither passes anything on nor takes what was.
-	Transit *Transit `json:"passing,omitempty"`
-	// Places is what it says of where gateways are; nil = nothing.
-	Places *Places `json:"places,omitempty"`
+	Transit *TransitAdvert `json:"passing,omitempty"`
+	// Endpoints is what it says of where gateways are; nil = nothing.
+	Endpoints *EndpointAdvert `json:"places,omitempty"`
 }
 
-// Places is what a cluster says of where gateways are reached.
-type Places struct {
-	// Found are the endpoints of its own gateways that nobody wrote, by gateway.
-	Found map[string][]Found `json:"found,omitempty"`
-	// Seen is from where its gateways receive what those of others send, by
+// EndpointAdvert is what a cluster says of where gateways are reached.
+type EndpointAdvert struct {
+	// Discovered are the endpoints of its own gateways that nobody wrote, by gateway.
+	Discovered map[string][]DiscoveredEndpoint `json:"found,omitempty"`
+	// Observed is from where its gateways receive what those of others send, by
 	// cluster/gateway. The port is the one that the gateway's ports count from.
-	Seen map[string]netip.AddrPort `json:"seen,omitempty"`
+	Observed map[string]netip.AddrPort `json:"seen,omitempty"`
 }
 
-// Found is an endpoint that nobody wrote.
-type Found struct {
+// DiscoveredEndpoint is an endpoint that nobody wrote.
+type DiscoveredEndpoint struct {
 	Source string     `json:"source"` // of fabric.Sources
 	Addr   netip.Addr `json:"addr"`
 	Port   int        `json:"port,omitempty"` // that the gateway's ports count from there; 0 = its own
 }
 
-// Transit is what a cluster says of its links for what is passed on over them.
-type Transit struct {
-	Edges []Edge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
+// TransitAdvert is what a cluster says of its links for what is passed on over them.
+type TransitAdvert struct {
+	Edges []TransitEdge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
 }
 
-// Edge is one link, to a neighbour.
-type Edge struct {
+// TransitEdge is one link, to a neighbour.
+type TransitEdge struct {
 	Cluster string `json:"cluster"`
 	Rank    int    `json:"rank"`          // of health.Rank; 0 = nothing is passed on
 	MTU     int    `json:"mtu,omitempty"` // bytes, where less fits than the link should carry
@@ -244,8 +244,8 @@ func (p Path) Next(remote string) string {
 	return remote
 }
 
-// LiveExport is the state of one export in one cluster.
-type LiveExport struct {
+// ExportState is the state of one export in one cluster.
+type ExportState struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Ready     bool   `json:"ready"` // some endpoint gets connections
@@ -253,16 +253,16 @@ type LiveExport struct {
 	// while no cluster has a ready one.
 	Terminating bool `json:"terminating,omitempty"`
 	// Families are those (4, 6) that the service has; missing = all that the cluster has.
-	Families []int      `json:"families,omitempty"`
-	Hosts    []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
+	Families []int        `json:"families,omitempty"`
+	Hosts    []ExportHost `json:"hosts,omitempty"` // Headless: the ready endpoints
 	// Offer is what the cluster says of its ServiceExport; nil = it has none, as it
 	// has no Kubernetes API, or it is not valid.
 	Offer *mcs.Offer `json:"offer,omitempty"`
 }
 
-// LiveHost is one ready endpoint of a headless export, at the address by which
+// ExportHost is one ready endpoint of a headless export, at the address by which
 // other clusters reach it.
-type LiveHost struct {
+type ExportHost struct {
 	Name string `json:"name,omitempty"`
 	// Label is what stands for Name in the DNS where there is none: the endpoint's own
 	// address, which is another one than IPs where that is hidden.
@@ -279,10 +279,10 @@ type Candidate struct {
 	Addr netip.AddrPort `json:"Addr"` // the port is the one that the gateway's ports count from
 }
 
-// Until gives what may be said as long as a node carries what l says, and is about to
+// Intersect gives what may be said as long as a node carries what l says, and is about to
 // carry next: what both have.
-func (l Live) Until(next Live) Live {
-	carried := make(map[string]*LiveExport, len(l.Exports))
+func (l ClusterState) Intersect(next ClusterState) ClusterState {
+	carried := make(map[string]*ExportState, len(l.Exports))
 	for i := range l.Exports {
 		carried[l.Exports[i].Namespace+"/"+l.Exports[i].Name] = &l.Exports[i]
 	}
@@ -298,8 +298,8 @@ func (l Live) Until(next Live) Live {
 		if e.Offer != nil && !reflect.DeepEqual(e.Offer, now.Offer) {
 			e.Offer = now.Offer
 		}
-		e.Hosts = slices.DeleteFunc(slices.Clone(e.Hosts), func(h LiveHost) bool {
-			return !slices.ContainsFunc(now.Hosts, func(n LiveHost) bool { return reflect.DeepEqual(h, n) })
+		e.Hosts = slices.DeleteFunc(slices.Clone(e.Hosts), func(h ExportHost) bool {
+			return !slices.ContainsFunc(now.Hosts, func(n ExportHost) bool { return reflect.DeepEqual(h, n) })
 		})
 		if len(e.Hosts) == 0 {
 			e.Hosts = nil

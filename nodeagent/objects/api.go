@@ -58,9 +58,9 @@ var (
 // known. They are shared: nobody changes them.
 type List[T any] func() ([]T, bool)
 
-// table is one resource, T a pointer to its objects' type: what a watch says of it, and what was
+// resourceCache is one resource, T a pointer to its objects' type: what a watch says of it, and what was
 // written since.
-type table[T metav1.Object] struct {
+type resourceCache[T metav1.Object] struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
 	kind     string
@@ -82,17 +82,17 @@ type written[T metav1.Object] struct {
 // have undone it before the watch could.
 const writtenLong = 10 * time.Second
 
-func newTable[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *table[T] {
-	return &table[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
+func newTable[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {
+	return &resourceCache[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
 // unknown says that a watch has not told yet what there is, or cannot.
-func (t *table[T]) unknown() error {
+func (t *resourceCache[T]) unknown() error {
 	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
 }
 
-// all gives the objects by namespace/name, our own writes included.
-func (t *table[T]) all() (map[string]T, error) {
+// snapshot gives the objects by namespace/name, our own writes included.
+func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	list, known := t.list()
 	if !known {
 		return nil, t.unknown()
@@ -106,7 +106,7 @@ func (t *table[T]) all() (map[string]T, error) {
 	for key, w := range t.written {
 		have, there := out[key]
 		switch {
-		case time.Since(w.at) > writtenLong || w.told(have, there):
+		case time.Since(w.at) > writtenLong || w.observedBy(have, there):
 			delete(t.written, key)
 		case w.gone:
 			delete(out, key)
@@ -117,8 +117,8 @@ func (t *table[T]) all() (map[string]T, error) {
 	return out, nil
 }
 
-// told reports whether the watch knows as much as the write.
-func (w written[T]) told(have T, there bool) bool {
+// observedBy reports whether the watch knows as much as the write.
+func (w written[T]) observedBy(have T, there bool) bool {
 	switch {
 	case w.gone:
 		return !there || have.GetUID() != w.uid
@@ -137,7 +137,7 @@ func older(a, b string) bool {
 	return a < b
 }
 
-func (t *table[T]) wrote(key string, w written[T]) {
+func (t *resourceCache[T]) wrote(key string, w written[T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.at = time.Now()
@@ -146,7 +146,7 @@ func (t *table[T]) wrote(key string, w written[T]) {
 
 // body begins an object to be applied: what is not put into it is not ours. It is for the object
 // that was seen, and no other.
-func (t *table[T]) body(namespace, name string, seen types.UID) *unstructured.Unstructured {
+func (t *resourceCache[T]) body(namespace, name string, seen types.UID) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetAPIVersion(t.resource.GroupVersion().String())
 	o.SetKind(t.kind)
@@ -156,7 +156,7 @@ func (t *table[T]) body(namespace, name string, seen types.UID) *unstructured.Un
 	return o
 }
 
-func (t *table[T]) in(namespace string) dynamic.ResourceInterface {
+func (t *resourceCache[T]) in(namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return t.client.Resource(t.resource)
 	}
@@ -165,13 +165,13 @@ func (t *table[T]) in(namespace string) dynamic.ResourceInterface {
 
 // apply writes by server-side apply. Without force it refuses to take what others
 // hold: for objects that should not be there yet.
-func (t *table[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
+func (t *resourceCache[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
 	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
 	return t.patch(ctx, o, types.ApplyPatchType, o, options, sub...)
 }
 
 // merge changes fields of an object that is not ours, if it still is as it was seen.
-func (t *table[T]) merge(ctx context.Context, seen T, change map[string]any) error {
+func (t *resourceCache[T]) merge(ctx context.Context, seen T, change map[string]any) error {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
@@ -181,7 +181,7 @@ func (t *table[T]) merge(ctx context.Context, seen T, change map[string]any) err
 	return t.patch(ctx, seen, types.MergePatchType, change, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
-func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchType, change any, options metav1.PatchOptions, sub ...string) error {
+func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types.PatchType, change any, options metav1.PatchOptions, sub ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	raw, err := json.Marshal(change)
@@ -190,7 +190,7 @@ func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchTy
 	}
 	answer, err := t.in(o.GetNamespace()).Patch(ctx, o.GetName(), how, raw, options, sub...)
 	if err != nil {
-		return t.refused(err, o)
+		return t.mapError(err, o)
 	}
 	after, err := read[T](answer)
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchTy
 }
 
 // remove deletes the object that was seen, and no later one of its name.
-func (t *table[T]) remove(ctx context.Context, seen T) error {
+func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	uid := seen.GetUID()
@@ -209,14 +209,14 @@ func (t *table[T]) remove(ctx context.Context, seen T) error {
 		Preconditions: &metav1.Preconditions{UID: &uid},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return t.refused(err, seen)
+		return t.mapError(err, seen)
 	}
 	t.wrote(listwatch.Key(seen), written[T]{gone: true, uid: uid})
 	return nil
 }
 
-// refused distinguishes what only waits for something from what is wrong.
-func (t *table[T]) refused(err error, o metav1.Object) error {
+// mapError distinguishes what only waits for something from what is wrong.
+func (t *resourceCache[T]) mapError(err error, o metav1.Object) error {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return converge.ErrBlocked{On: "the end of namespace " + o.GetNamespace()}

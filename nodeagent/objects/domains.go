@@ -42,56 +42,56 @@ var mapOfDNS = map[string]string{
 // the same, before it is left to them: until they change anything else.
 const undoneMost = 3
 
-// Domain is what leads the clusterset's domains to the agents, in one place.
-type Domain struct {
+// DNSForwarding is what leads the clusterset's domains to the agents, in one place.
+type DNSForwarding struct {
 	Integration string // fabric.DNSCoreDNS, ...
 	Text        string // that is ours
 
-	Forward corefile.Forward // wanted
-	Whole   string           // all that stands there
-	Beside  []corefile.Beside
+	Forward    corefile.Forward // wanted
+	FullText   string           // all that stands there
+	OtherFiles []corefile.OtherFile
 }
 
 // Key is the ConfigMap and the key in it.
-func (d Domain) Key() string {
+func (d DNSForwarding) Key() string {
 	return dnsNamespace + "/" + mapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
 }
 
 // Fields gives the text.
-func (d Domain) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: d.Text}} }
+func (d DNSForwarding) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: d.Text}} }
 
-func wantDomains(integration string, f corefile.Forward) []Domain {
+func wantDomains(integration string, f corefile.Forward) []DNSForwarding {
 	if mapOfDNS[integration] == "" || !f.Valid() {
 		return nil
 	}
-	want := func(integration string) Domain {
-		return Domain{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}
+	want := func(integration string) DNSForwarding {
+		return DNSForwarding{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}
 	}
 	if integration == fabric.DNSNodeLocal {
 		// Where the cache is not there, pods ask CoreDNS.
-		return []Domain{want(fabric.DNSCoreDNS), want(fabric.DNSNodeLocal)}
+		return []DNSForwarding{want(fabric.DNSCoreDNS), want(fabric.DNSNodeLocal)}
 	}
-	return []Domain{want(integration)}
+	return []DNSForwarding{want(integration)}
 }
 
 // isCorefile says that an integration writes a block into a Corefile.
 func isCorefile(integration string) bool { return keyOfDNS[integration] == keyOfDNS[fabric.DNSCoreDNS] }
 
-// ours gives what is ours of a text, all else, and whether there is any.
-func ours(integration, text string, f corefile.Forward) (block, rest string, is bool) {
+// splitBlock gives what is ours of a text, all else, and whether there is any.
+func splitBlock(integration, text string, f corefile.Forward) (block, rest string, is bool) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
-		return corefile.Block(text)
+		return corefile.SplitBlock(text)
 	case fabric.DNSImport:
 		return text, "", text != ""
 	}
-	zones, rest, err := corefile.Stub(text, f)
+	zones, rest, err := corefile.SplitStub(text, f)
 	return strings.Join(zones, " "), rest, err == nil && len(zones) > 0
 }
 
-// with gives a text with ours as it should be, and without what is ours.
+// withBlock gives a text with ours as it should be, and without what is ours.
 // The former holds whatever the error says is wrong.
-func with(integration, text string, f corefile.Forward, beside []corefile.Beside) (string, error) {
+func withBlock(integration, text string, f corefile.Forward, beside []corefile.OtherFile) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.Insert(text, f, beside...)
@@ -101,7 +101,7 @@ func with(integration, text string, f corefile.Forward, beside []corefile.Beside
 	return corefile.InsertStub(text, f)
 }
 
-func without(integration, text string, f corefile.Forward) (string, error) {
+func withoutBlock(integration, text string, f corefile.Forward) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.Remove(text)
@@ -111,9 +111,9 @@ func without(integration, text string, f corefile.Forward) (string, error) {
 	return corefile.RemoveStub(text, f)
 }
 
-// besides gives the texts of CoreDNS next to the one that an integration writes.
-func besides(integration string, all map[string]*corev1.ConfigMap) []corefile.Beside {
-	var out []corefile.Beside
+// otherFiles gives the texts of CoreDNS next to the one that an integration writes.
+func otherFiles(integration string, all map[string]*corev1.ConfigMap) []corefile.OtherFile {
+	var out []corefile.OtherFile
 	if integration != fabric.DNSCoreDNS && integration != fabric.DNSImport {
 		return nil
 	}
@@ -127,71 +127,71 @@ func besides(integration string, all map[string]*corev1.ConfigMap) []corefile.Be
 			counts := key == keyOfDNS[of] && of != integration && of == fabric.DNSCoreDNS ||
 				of == fabric.DNSImport && strings.HasSuffix(key, ".server") && key != keyOfDNS[of]
 			if counts {
-				out = append(out, corefile.Beside{Name: place + "/" + key, Text: data[key]})
+				out = append(out, corefile.OtherFile{Name: place + "/" + key, Text: data[key]})
 			}
 		}
 	}
 	return out
 }
 
-// domainKind is the kind of what is written into the cluster's own DNS.
-type domainKind struct {
-	*turn
-	table  *table[*corev1.ConfigMap]
-	undone map[string]*undone // by integration
+// dnsKind is the kind of what is written into the cluster's own DNS.
+type dnsKind struct {
+	*writeContext
+	table  *resourceCache[*corev1.ConfigMap]
+	undone map[string]*revertHistory // by integration
 }
 
-// undone counts how often somebody took out what we wrote.
-type undone struct {
-	rest  string // all that is not ours, and what we want there
-	right bool   // ours was as it should be when it was looked at last
-	times int
-	by    string
+// revertHistory counts how often somebody took out what we wrote.
+type revertHistory struct {
+	rest       string // all that is not ours, and what we want there
+	wasCorrect bool   // ours was as it should be when it was looked at last
+	times      int
+	by         string
 }
 
 // KindDNS names the kind of what leads the cluster's own DNS to the agents.
 const KindDNS = "dns"
 
 // Name is KindDNS.
-func (k *domainKind) Name() string { return KindDNS }
+func (k *dnsKind) Name() string { return KindDNS }
 
 // Observe gives the places where anything of ours stands.
-func (k *domainKind) Observe(context.Context) ([]Domain, error) {
-	if k.undecided {
+func (k *dnsKind) Observe(context.Context) ([]DNSForwarding, error) {
+	if k.dnsTargetUnknown {
 		return nil, k.table.unknown()
 	}
-	all, err := k.table.all()
+	all, err := k.table.snapshot()
 	if err != nil {
 		return nil, err
 	}
-	var out []Domain
+	var out []DNSForwarding
 	for integration, name := range mapOfDNS {
 		o := all[dnsNamespace+"/"+name]
 		if o == nil {
 			continue
 		}
 		text := o.Data[keyOfDNS[integration]]
-		block, rest, is := ours(integration, text, k.forward)
-		beside := besides(integration, all)
-		k.count(integration, text, rest, beside, o)
+		block, rest, is := splitBlock(integration, text, k.forward)
+		beside := otherFiles(integration, all)
+		k.trackReverts(integration, text, rest, beside, o)
 		if is {
-			out = append(out, Domain{Integration: integration, Text: block, Whole: text, Beside: beside})
+			out = append(out, DNSForwarding{Integration: integration, Text: block, FullText: text, OtherFiles: beside})
 		}
 	}
 	return out, nil
 }
 
-// count looks whether somebody took out what was right.
-func (k *domainKind) count(integration, text, rest string, beside []corefile.Beside, o *corev1.ConfigMap) {
-	should, _ := with(integration, text, k.forward, beside)
+// trackReverts looks whether somebody took out what was right.
+func (k *dnsKind) trackReverts(integration, text, rest string, beside []corefile.OtherFile, o *corev1.ConfigMap) {
+	should, _ := withBlock(integration, text, k.forward, beside)
 	right := should == text
 	rest += fmt.Sprint("\x00", k.forward, beside)
 	u := k.undone[integration]
 	if u == nil || u.rest != rest {
-		k.undone[integration] = &undone{rest: rest, right: right}
+		k.undone[integration] = &revertHistory{rest: rest, wasCorrect: right}
 		return
 	}
-	if u.right && !right {
+	if u.wasCorrect && !right {
 		u.times++
 		by, at := "somebody", ""
 		for _, f := range o.GetManagedFields() {
@@ -201,28 +201,28 @@ func (k *domainKind) count(integration, text, rest string, beside []corefile.Bes
 		}
 		u.by = by
 	}
-	u.right = right
+	u.wasCorrect = right
 }
 
 // Normalize makes want the text that would stand there.
-func (k *domainKind) Normalize(want, have Domain) Domain {
-	want.Whole = have.Whole
-	should, err := with(want.Integration, have.Whole, want.Forward, have.Beside)
+func (k *dnsKind) Normalize(want, have DNSForwarding) DNSForwarding {
+	want.FullText = have.FullText
+	should, err := withBlock(want.Integration, have.FullText, want.Forward, have.OtherFiles)
 	// With an error it stays a change, which tells it each time.
 	if err == nil {
-		want.Text, _, _ = ours(want.Integration, should, want.Forward)
+		want.Text, _, _ = splitBlock(want.Integration, should, want.Forward)
 	}
 	return want
 }
 
 // Apply makes the changes.
-func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) error {
-	return converge.Each(ctx, list, func(c diff.Change[Domain]) error {
+func (k *dnsKind) Apply(ctx context.Context, list []diff.Change[DNSForwarding]) error {
+	return converge.Each(ctx, list, func(c diff.Change[DNSForwarding]) error {
 		integration := c.Want.Integration
 		if c.Op == diff.Delete {
 			integration = c.Have.Integration
 		}
-		all, err := k.table.all()
+		all, err := k.table.snapshot()
 		if err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; or say in clusters[].dns of the topology which DNS the cluster has",
 				dnsNamespace, mapOfDNS[integration])}
 		}
-		if err := k.write(ctx, c.Op, integration, o, besides(integration, all)); err != nil {
+		if err := k.write(ctx, c.Op, integration, o, otherFiles(integration, all)); err != nil {
 			place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
 			var d diag.Diagnostic
 			if errors.As(err, &d) {
@@ -251,7 +251,7 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 	})
 }
 
-func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *corev1.ConfigMap, beside []corefile.Beside) error {
+func (k *dnsKind) write(ctx context.Context, op diff.Op, integration string, o *corev1.ConfigMap, beside []corefile.OtherFile) error {
 	text, there := o.Data[keyOfDNS[integration]]
 	if !there && isCorefile(integration) {
 		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
@@ -259,13 +259,13 @@ func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, 
 	var after string
 	var wrong error
 	if op == diff.Delete {
-		after, wrong = without(integration, text, k.forward)
+		after, wrong = withoutBlock(integration, text, k.forward)
 		delete(k.undone, integration)
 	} else if u := k.undone[integration]; u != nil && u.times >= undoneMost {
 		return fmt.Errorf("%w: %s took it out %d times; it is left to them until anything else is changed there. "+
 			"Add it to what they write, or say another clusters[].dns, such as none", converge.ErrFight, u.by, u.times)
 	} else {
-		after, wrong = with(integration, text, k.forward, beside)
+		after, wrong = withBlock(integration, text, k.forward, beside)
 	}
 	if after == text {
 		return wrong
@@ -309,10 +309,10 @@ type clusterProperty struct {
 }
 
 // newProperties makes the kind of ClusterProperties.
-func newProperties(turn *turn, table *table[*clusterProperty]) *marked[Property, *clusterProperty] {
-	return &marked[Property, *clusterProperty]{
-		turn: turn, table: table,
-		have: func(o *clusterProperty) Property { return Property{Name: o.Name, Value: o.Spec.Value} },
+func newProperties(turn *writeContext, table *resourceCache[*clusterProperty]) *ownedKind[Property, *clusterProperty] {
+	return &ownedKind[Property, *clusterProperty]{
+		writeContext: turn, table: table,
+		decode: func(o *clusterProperty) Property { return Property{Name: o.Name, Value: o.Spec.Value} },
 		write: func(ctx context.Context, c diff.Change[Property], seen *clusterProperty) error {
 			o := table.body("", c.Want.Name, uidOf(seen))
 			o.SetLabels(map[string]string{managedBy: manager})

@@ -76,8 +76,8 @@ func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
 }
 
 // stamp changes whenever one of the objects does.
-func (t *table[T]) stamp() (string, error) {
-	all, err := t.all()
+func (t *resourceCache[T]) stamp() (string, error) {
+	all, err := t.snapshot()
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ func (e Export) Fields() []diff.Field {
 
 func wantExport(s mcs.Status) Export {
 	out := Export{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Generation: s.Generation, Conditions: sorted(s.Conditions)}
-	out.Addresses = mcs.WriteAddresses(s.Addrs, s.Hosts)
+	out.Addresses = mcs.FormatAddresses(s.Addrs, s.Hosts)
 	return out
 }
 
@@ -65,8 +65,8 @@ func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
 
 // exportKind is the kind of what is said on ServiceExports.
 type exportKind struct {
-	*turn
-	table *table[*mcsv1.ServiceExport]
+	*writeContext
+	table *resourceCache[*mcsv1.ServiceExport]
 }
 
 // Name is serviceexport.
@@ -77,7 +77,7 @@ func (k *exportKind) Version(context.Context) (string, error) { return k.table.s
 
 // Observe gives the ServiceExports that say anything of ours.
 func (k *exportKind) Observe(context.Context) ([]Export, error) {
-	all, err := k.table.all()
+	all, err := k.table.snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +92,12 @@ func (k *exportKind) Observe(context.Context) ([]Export, error) {
 
 // Apply makes the changes, several at once.
 func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) error {
-	all, err := k.table.all()
+	all, err := k.table.snapshot()
 	if err != nil {
 		return err
 	}
 	return each(ctx, list, func(c diff.Change[Export]) error {
-		if err := k.may(c.Op); err != nil {
+		if err := k.checkDelete(c.Op); err != nil {
 			return err
 		}
 		seen := all[c.Key]

@@ -15,9 +15,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Front is the EndpointSlice by which the Service of a gateway leads to the node that is
+// GatewaySlice is the EndpointSlice by which the Service of a gateway leads to the node that is
 // the gateway now. The Service has no selector, as all agents of gateways are alike.
-type Front struct {
+type GatewaySlice struct {
 	Service string
 	Type    string // IPv4 | IPv6
 	Node    string
@@ -26,14 +26,14 @@ type Front struct {
 }
 
 // Key is namespace/name.
-func (f Front) Key() string { return fabric.ServiceNamespace + "/" + f.name() }
+func (f GatewaySlice) Key() string { return fabric.SystemNamespace + "/" + f.name() }
 
-func (f Front) name() string {
+func (f GatewaySlice) name() string {
 	return f.Service + map[string]string{"IPv4": "-4", "IPv6": "-6"}[f.Type]
 }
 
 // Fields gives everything else.
-func (f Front) Fields() []diff.Field {
+func (f GatewaySlice) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "service", Value: f.Service},
 		{Name: "node", Value: f.Node},
@@ -42,10 +42,10 @@ func (f Front) Fields() []diff.Field {
 	}
 }
 
-// FrontsOf gives those of a cluster's gateways that are found by a Service which is there,
+// GatewaySlicesOf gives those of a cluster's gateways that are found by a Service which is there,
 // and whose node is known.
-func FrontsOf(own *fabric.Cluster, facts model.Facts) []Front {
-	var out []Front
+func GatewaySlicesOf(own *fabric.Cluster, facts model.Facts) []GatewaySlice {
+	var out []GatewaySlice
 	for i := range own.Gateways {
 		g := &own.Gateways[i]
 		n := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
@@ -53,7 +53,7 @@ func FrontsOf(own *fabric.Cluster, facts model.Facts) []Front {
 		if n < 0 || service == nil {
 			continue
 		}
-		front := Front{Service: service.Name, Node: g.Node}
+		front := GatewaySlice{Service: service.Name, Node: g.Node}
 		for _, p := range service.Ports {
 			front.Ports = append(front.Ports, mcs.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 		}
@@ -65,24 +65,24 @@ func FrontsOf(own *fabric.Cluster, facts model.Facts) []Front {
 	return out
 }
 
-// frontKind is the kind of these EndpointSlices.
-type frontKind struct {
-	*marked[Front, *discoveryv1.EndpointSlice]
+// gatewaySliceKind is the kind of these EndpointSlices.
+type gatewaySliceKind struct {
+	*ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]
 }
 
 // Name tells them from the EndpointSlices of imports.
-func (frontKind) Name() string { return "endpointslice of a gateway" }
+func (gatewaySliceKind) Name() string { return "endpointslice of a gateway" }
 
 // newFronts makes the kind; all are the EndpointSlices that say that we keep them.
-func newFronts(turn *turn, table *table[*discoveryv1.EndpointSlice]) frontKind {
-	return frontKind{&marked[Front, *discoveryv1.EndpointSlice]{
-		turn: turn, table: table, have: haveFront,
-		write: func(ctx context.Context, c diff.Change[Front], seen *discoveryv1.EndpointSlice) error {
+func newFronts(turn *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
+	return gatewaySliceKind{&ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]{
+		writeContext: turn, table: table, decode: haveFront,
+		write: func(ctx context.Context, c diff.Change[GatewaySlice], seen *discoveryv1.EndpointSlice) error {
 			ready := true
 			o, err := untyped(&discoveryv1.EndpointSlice{
 				TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: table.kind},
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: fabric.ServiceNamespace, Name: c.Want.name(), UID: uidOf(seen),
+					Namespace: fabric.SystemNamespace, Name: c.Want.name(), UID: uidOf(seen),
 					Labels: map[string]string{
 						discoveryv1.LabelServiceName: c.Want.Service, discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
 					},
@@ -101,8 +101,8 @@ func newFronts(turn *turn, table *table[*discoveryv1.EndpointSlice]) frontKind {
 	}}
 }
 
-func haveFront(have *discoveryv1.EndpointSlice) Front {
-	out := Front{
+func haveFront(have *discoveryv1.EndpointSlice) GatewaySlice {
+	out := GatewaySlice{
 		Service: have.Labels[discoveryv1.LabelServiceName], Type: string(have.AddressType), Ports: havePorts(have),
 	}
 	for _, e := range have.Endpoints {
@@ -115,7 +115,7 @@ func haveFront(have *discoveryv1.EndpointSlice) Front {
 
 // isFront reports whether an EndpointSlice is that of a Service of ours.
 func isFront(o *discoveryv1.EndpointSlice) bool {
-	return o.Namespace == fabric.ServiceNamespace && o.Labels[discoveryv1.LabelServiceName] != ""
+	return o.Namespace == fabric.SystemNamespace && o.Labels[discoveryv1.LabelServiceName] != ""
 }
 
 // only gives those of a list that fit.

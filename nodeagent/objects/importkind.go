@@ -19,14 +19,14 @@ import (
 
 // importKind is the kind of ServiceImports.
 type importKind struct {
-	marked[Import, *mcsv1.ServiceImport]
+	ownedKind[Import, *mcsv1.ServiceImport]
 	// plain says that the cluster's CRD is older than endpointSliceObjects.
 	plain atomic.Bool
 }
 
-func newImports(turn *turn, table *table[*mcsv1.ServiceImport]) *importKind {
+func newImports(turn *writeContext, table *resourceCache[*mcsv1.ServiceImport]) *importKind {
 	k := &importKind{}
-	k.marked = marked[Import, *mcsv1.ServiceImport]{turn: turn, table: table, have: haveImport, write: k.write}
+	k.ownedKind = ownedKind[Import, *mcsv1.ServiceImport]{writeContext: turn, table: table, decode: haveImport, write: k.write}
 	return k
 }
 

@@ -64,7 +64,7 @@ func TestImportLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Import] {
-		return newImports(&turn{settled: true}, newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports")))
+		return newImports(&writeContext{peersSynced: true}, newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports")))
 	}
 	headless := mcs.Import{Namespace: "sample", Name: "db", Type: fabric.Headless, Families: []int{4}}
 	convergetest.Laws(t, newKind, convergetest.Samples[Import]{
@@ -117,7 +117,7 @@ func TestSliceLaws(t *testing.T) {
 	imports := newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports"))
 	s.put("serviceimports", `{"metadata":{"name":"web","namespace":"sample","labels":{"app.kubernetes.io/managed-by":"hawser"}}}`)
 	newKind := func(t *testing.T) converge.Kind[Slice] {
-		return &sliceKind{turn: &turn{settled: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", listing[*discoveryv1.EndpointSlice](s, "endpointslices"))}
+		return &sliceKind{writeContext: &writeContext{peersSynced: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", listing[*discoveryv1.EndpointSlice](s, "endpointslices"))}
 	}
 	four := mcs.Slice{
 		Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4,
@@ -155,20 +155,20 @@ func TestFrontLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	s.objects["namespaces /hawser-system"] = s.objects["namespaces /sample"]
-	newKind := func(t *testing.T) converge.Kind[Front] {
-		return newFronts(&turn{settled: true}, newTable(s.client(t), endpointSlices, "EndpointSlice", only(listing[*discoveryv1.EndpointSlice](s, "endpointslices"), isFront)))
+	newKind := func(t *testing.T) converge.Kind[GatewaySlice] {
+		return newFronts(&writeContext{peersSynced: true}, newTable(s.client(t), endpointSlices, "EndpointSlice", only(listing[*discoveryv1.EndpointSlice](s, "endpointslices"), isFront)))
 	}
 	ports := []mcs.Port{{Name: "udp-51820", Protocol: "UDP", Port: 51820}, {Name: "udp-51883", Protocol: "UDP", Port: 51883}}
-	four := Front{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports}
-	six := Front{Service: "hawser-gateway-a", Type: "IPv6", Node: "n1", Address: "fd00::2", Ports: ports}
-	convergetest.Laws(t, newKind, convergetest.Samples[Front]{
-		Want: []Front{four, six},
-		Vary: func(f Front) []Front {
+	four := GatewaySlice{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports}
+	six := GatewaySlice{Service: "hawser-gateway-a", Type: "IPv6", Node: "n1", Address: "fd00::2", Ports: ports}
+	convergetest.Laws(t, newKind, convergetest.Samples[GatewaySlice]{
+		Want: []GatewaySlice{four, six},
+		Vary: func(f GatewaySlice) []GatewaySlice {
 			node, address, other := f, f, f
 			node.Node = "n2"
 			address.Address = map[string]string{"IPv4": "172.18.0.9", "IPv6": "fd00::9"}[f.Type]
 			other.Ports = ports[:1]
-			return []Front{node, address, other}
+			return []GatewaySlice{node, address, other}
 		},
 		Tamper: map[string]func(*testing.T){
 			"endpoints": func(*testing.T) {
@@ -201,7 +201,7 @@ func TestFrontsOf(t *testing.T) {
 	own := &fabric.Cluster{Gateways: []fabric.Gateway{
 		{Name: "a", Node: "n1", Endpoints: []string{fabric.SourceLoadBalancer}},
 		{Name: "b", Node: "n2", Endpoints: []string{fabric.SourceNodePort}},
-		{Name: "c", Node: "n3", Endpoints: []string{"192.0.2.1", fabric.SourceSeen}},
+		{Name: "c", Node: "n3", Endpoints: []string{"192.0.2.1", fabric.SourceObserved}},
 		{Name: "d", Endpoints: []string{fabric.SourceLoadBalancer}},
 	}}
 	serviceIn := func(namespace, name string) model.Service {
@@ -215,11 +215,11 @@ func TestFrontsOf(t *testing.T) {
 		},
 	}
 	ports := []mcs.Port{{Name: "udp-51820", Protocol: "UDP", Port: 51820}}
-	want := []Front{
+	want := []GatewaySlice{
 		{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports},
 		{Service: "hawser-gateway-a", Type: "IPv6", Node: "n1", Address: "fd00::2", Ports: ports},
 	}
-	if diff := cmp.Diff(want, FrontsOf(own, facts)); diff != "" {
+	if diff := cmp.Diff(want, GatewaySlicesOf(own, facts)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -232,7 +232,7 @@ func TestExportLaws(t *testing.T) {
 	}
 	uid := func(name string) string { return string(s.get("serviceexports sample/" + name).GetUID()) }
 	newKind := func(t *testing.T) converge.Kind[Export] {
-		return &exportKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", listing[*mcsv1.ServiceExport](s, "serviceexports"))}
+		return &exportKind{writeContext: &writeContext{peersSynced: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", listing[*mcsv1.ServiceExport](s, "serviceexports"))}
 	}
 	valid := mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid"}
 	web := mcs.Status{Namespace: "sample", Name: "web", UID: uid("web"), Generation: 3, Addrs: []netip.Addr{addr("242.1.0.7"), addr("fd24::7")},
@@ -269,7 +269,7 @@ func TestPropertyLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Property] {
-		return newProperties(&turn{settled: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", listing[*clusterProperty](s, "clusterproperties")))
+		return newProperties(&writeContext{peersSynced: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", listing[*clusterProperty](s, "clusterproperties")))
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[Property]{
 		Want: wantProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),
@@ -305,14 +305,14 @@ func TestDomainLaws(t *testing.T) {
 		before[name] = s.get("configmaps kube-system/" + name).Object["data"]
 	}
 	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
-	newKind := func(t *testing.T) converge.Kind[Domain] {
-		return &domainKind{turn: &turn{settled: true, forward: f}, undone: map[string]*undone{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
+	newKind := func(t *testing.T) converge.Kind[DNSForwarding] {
+		return &dnsKind{writeContext: &writeContext{peersSynced: true, forward: f}, undone: map[string]*revertHistory{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
 	}
-	var want []Domain
+	var want []DNSForwarding
 	for _, integration := range []string{fabric.DNSNodeLocal, fabric.DNSImport, fabric.DNSStubZone} {
 		want = append(want, wantDomains(integration, f)...)
 	}
-	convergetest.Laws(t, newKind, convergetest.Samples[Domain]{
+	convergetest.Laws(t, newKind, convergetest.Samples[DNSForwarding]{
 		Want: want,
 		Tamper: map[string]func(*testing.T){
 			"block taken out":   func(*testing.T) { s.put("configmaps", escaped(texts[0])) },

@@ -12,46 +12,46 @@ import (
 	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
-// marked is the kind of a resource whose objects are ours if they carry our mark,
+// ownedKind is the kind of a resource whose objects are ours if they carry our mark,
 // each of them whole. One that we wrote, and that lost its mark, is taken back.
-type marked[S diff.Spec, T metav1.Object] struct {
-	*turn
-	table *table[T]
-	// have reads an object.
-	have func(T) S
+type ownedKind[S diff.Spec, T metav1.Object] struct {
+	*writeContext
+	table *resourceCache[T]
+	// decode reads an object.
+	decode func(T) S
 	// write makes one as it should be; seen is the one that is there, the zero T = none.
 	write func(ctx context.Context, c diff.Change[S], seen T) error
 }
 
 // Name is that of the API's kind, in lower case.
-func (m *marked[S, T]) Name() string { return strings.ToLower(m.table.kind) }
+func (m *ownedKind[S, T]) Name() string { return strings.ToLower(m.table.kind) }
 
 // Version changes with the objects.
-func (m *marked[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
+func (m *ownedKind[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
 
 // Observe gives those that carry our mark.
-func (m *marked[S, T]) Observe(context.Context) ([]S, error) {
-	all, err := m.table.all()
+func (m *ownedKind[S, T]) Observe(context.Context) ([]S, error) {
+	all, err := m.table.snapshot()
 	if err != nil {
 		return nil, err
 	}
 	var out []S
 	for _, o := range all {
 		if isMarked(o) {
-			out = append(out, m.have(o))
+			out = append(out, m.decode(o))
 		}
 	}
 	return out, nil
 }
 
 // Apply makes the changes, several at once.
-func (m *marked[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
-	all, err := m.table.all()
+func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
+	all, err := m.table.snapshot()
 	if err != nil {
 		return err
 	}
 	return each(ctx, list, func(c diff.Change[S]) error {
-		if err := m.may(c.Op); err != nil {
+		if err := m.checkDelete(c.Op); err != nil {
 			return err
 		}
 		seen, there := all[c.Key]
@@ -60,7 +60,7 @@ func (m *marked[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
 			return nil
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
-		case there && !isMarked(seen) && !listwatch.Wrote(seen, FieldManager):
+		case there && !isMarked(seen) && !listwatch.IsFieldManager(seen, FieldManager):
 			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, managedBy, manager)
 		case there && seen.GetDeletionTimestamp() != nil:
 			return converge.ErrBlocked{On: "the end of the one before"}

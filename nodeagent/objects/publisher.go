@@ -28,15 +28,15 @@ import (
 
 // Want is all that should stand in the cluster's API.
 type Want struct {
-	State mcs.State
+	State mcs.DesiredObjects
 	DNS   string // fabric.DNSCoreDNS, ...
 	// PreferCustom has fabric.DNSImport take the place of DNS where the cluster's Corefile
 	// imports such files.
-	PreferCustom bool
-	Forward      corefile.Forward
-	Fronts       []Front
-	// Rank is how many gateways of the cluster write before this one.
-	Rank int
+	PreferCustom  bool
+	Forward       corefile.Forward
+	GatewaySlices []GatewaySlice
+	// WriteOrder is how many gateways of the cluster write before this one.
+	WriteOrder int
 	// Decommission says that everything of ours is to go.
 	Decommission bool
 }
@@ -56,32 +56,32 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Publisher keeps the cluster's API as it should be. It is an engine of its own:
+// Writer keeps the cluster's API as it should be. It is an engine of its own:
 // however slow the API is, nothing else waits for it.
-type Publisher struct {
+type Writer struct {
 	config  Config
 	trigger bell.Bell
-	turn    *turn
+	turn    *writeContext
 	engine  *converge.Engine[Want]
-	watches []following
+	watches []watchRunner
 	dns     map[string]List[*corev1.ConfigMap] // by name
 }
 
-// following is one watch, whatever its objects are.
-type following struct {
+// watchRunner is one watch, whatever its objects are.
+type watchRunner struct {
 	resource schema.GroupVersionResource
 	run      func(context.Context)
 	err      func() error
 }
 
 // New makes a publisher. It asks nothing of the API.
-func New(c Config) *Publisher {
-	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}, dns: map[string]List[*corev1.ConfigMap]{}}
-	slicesOf := follow(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
-	propertiesOf := follow(p, &Watch[*clusterProperty]{Resource: clusterProperties})
+func New(c Config) *Writer {
+	p := &Writer{config: c, trigger: bell.New(), turn: &writeContext{}, dns: map[string]List[*corev1.ConfigMap]{}}
+	slicesOf := addWatch(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
+	propertiesOf := addWatch(p, &Watch[*clusterProperty]{Resource: clusterProperties})
 	var ofDNS []List[*corev1.ConfigMap]
 	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
-		p.dns[name] = follow(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, Writers: true})
+		p.dns[name] = addWatch(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, KeepManagedFields: true})
 		ofDNS = append(ofDNS, p.dns[name])
 	}
 	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
@@ -91,16 +91,16 @@ func New(c Config) *Publisher {
 		Stages: []converge.Stage[Want]{
 			converge.NewStage(newProperties(p.turn, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
 				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
-			converge.NewStage(&exportKind{turn: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
+			converge.NewStage(&exportKind{writeContext: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
 				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
 			converge.NewStage(newImports(p.turn, imports),
 				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
-			converge.NewStage(&sliceKind{turn: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
+			converge.NewStage(&sliceKind{writeContext: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
 				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
 			converge.NewStage(newFronts(p.turn, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
-				func(w Want) []Front { return w.Fronts }, nil),
-			converge.NewStage(&domainKind{turn: p.turn, undone: map[string]*undone{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
-				func(w Want) []Domain { return wantDomains(w.DNS, w.Forward) }, nil),
+				func(w Want) []GatewaySlice { return w.GatewaySlices }, nil),
+			converge.NewStage(&dnsKind{writeContext: p.turn, undone: map[string]*revertHistory{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
+				func(w Want) []DNSForwarding { return wantDomains(w.DNS, w.Forward) }, nil),
 		},
 	}
 	return p
@@ -127,17 +127,17 @@ func together[T any](lists []List[T]) List[T] {
 	}
 }
 
-func follow[T metav1.Object](p *Publisher, w *Watch[T]) List[T] {
-	w.Client, w.Changed = p.config.Client, p.Look
-	p.watches = append(p.watches, following{w.Resource, w.Run, w.Err})
+func addWatch[T metav1.Object](p *Writer, w *Watch[T]) List[T] {
+	w.Client, w.Changed = p.config.Client, p.Trigger
+	p.watches = append(p.watches, watchRunner{w.Resource, w.Run, w.Err})
 	return w.Objects
 }
 
-// Look asks for a pass.
-func (p *Publisher) Look() { p.trigger.Ring() }
+// Trigger asks for a pass.
+func (p *Writer) Trigger() { p.trigger.Ring() }
 
 // Run keeps the API as it should be until ctx ends.
-func (p *Publisher) Run(ctx context.Context) {
+func (p *Writer) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, w := range p.watches {
 		all.Go(func() { w.run(ctx) })
@@ -147,13 +147,13 @@ func (p *Publisher) Run(ctx context.Context) {
 }
 
 // source tells the kinds whose turn it is.
-func (p *Publisher) source(ctx context.Context) (Want, string, bool) {
+func (p *Writer) source(ctx context.Context) (Want, string, bool) {
 	want, digest, ok := p.config.Source(ctx)
 	if ok {
-		*p.turn = turn{rank: want.Rank, settled: want.State.Settled || want.Decommission, forward: want.Forward}
+		*p.turn = writeContext{order: want.WriteOrder, peersSynced: want.State.PeersSynced || want.Decommission, forward: want.Forward}
 		if want.PreferCustom {
 			var imported bool
-			imported, p.turn.undecided = p.importsFiles()
+			imported, p.turn.dnsTargetUnknown = p.importsFiles()
 			if imported {
 				want.DNS = fabric.DNSImport
 			}
@@ -165,7 +165,7 @@ func (p *Publisher) source(ctx context.Context) (Want, string, bool) {
 
 // importsFiles reports whether the cluster's Corefile takes server blocks from ConfigMap
 // coredns-custom, which is there, and whether that is not known yet.
-func (p *Publisher) importsFiles() (imported, undecided bool) {
+func (p *Writer) importsFiles() (imported, undecided bool) {
 	custom, known := p.dns[mapOfDNS[fabric.DNSImport]]()
 	main, knownToo := p.dns[mapOfDNS[fabric.DNSCoreDNS]]()
 	if len(custom) == 0 || len(main) == 0 {
@@ -174,8 +174,8 @@ func (p *Publisher) importsFiles() (imported, undecided bool) {
 	return corefile.ImportsServers(main[0].Data[keyOfDNS[fabric.DNSCoreDNS]]), false
 }
 
-// Trouble says what the watches lack and what mends it, one line each.
-func (p *Publisher) Trouble() []string {
+// Problems says what the watches lack and what mends it, one line each.
+func (p *Writer) Problems() []string {
 	var out []string
 	for _, w := range p.watches {
 		err := w.err()
@@ -192,25 +192,25 @@ func (p *Publisher) Trouble() []string {
 	return slices.Compact(out)
 }
 
-// perRank is how much longer each gateway waits than the one before it, until it
+// delayPerGateway is how much longer each gateway waits than the one before it, until it
 // writes what stays wrong.
-const perRank = 2 * time.Second
+const delayPerGateway = 2 * time.Second
 
-// turn is what all kinds need to know in a pass. Only the engine's goroutine uses it.
-type turn struct {
-	rank    int // gateways that write before this one
-	settled bool
-	forward corefile.Forward
-	// undecided says that it is not known yet where the cluster's DNS takes forward from.
-	undecided bool
+// writeContext is what all kinds need to know in a pass. Only the engine's goroutine uses it.
+type writeContext struct {
+	order       int // gateways that write before this one
+	peersSynced bool
+	forward     corefile.Forward
+	// dnsTargetUnknown says that it is not known yet where the cluster's DNS takes forward from.
+	dnsTargetUnknown bool
 }
 
 // WriteDelay leaves changes to those who are before.
-func (t *turn) WriteDelay() time.Duration { return time.Duration(t.rank) * perRank }
+func (t *writeContext) WriteDelay() time.Duration { return time.Duration(t.order) * delayPerGateway }
 
-// may refuses deletes as long as what is wanted may not be all.
-func (t *turn) may(op diff.Op) error {
-	if op == diff.Delete && !t.settled {
+// checkDelete refuses deletes as long as what is wanted may not be all.
+func (t *writeContext) checkDelete(op diff.Op) error {
+	if op == diff.Delete && !t.peersSynced {
 		return converge.ErrBlocked{On: "the other clusters, to be heard"}
 	}
 	return nil

@@ -112,7 +112,7 @@ func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	second := want
-	second.Rank = 1
+	second.WriteOrder = 1
 	first, other := newGateway(t, s, want), newGateway(t, s, second)
 	settles(t, "not all is written", s.done)
 	first.report(t, "the first does not settle", clean)
@@ -218,12 +218,12 @@ func TestNothingGoesBeforeAllWereHeard(t *testing.T) {
 	s, want := populated(t)
 	g := newGateway(t, s, want)
 	settles(t, "not all is written", s.done)
-	g.wants(func(w *Want) { w.State.Imports, w.State.Slices, w.State.Settled = nil, nil, false })
+	g.wants(func(w *Want) { w.State.Imports, w.State.Slices, w.State.PeersSynced = nil, nil, false })
 	g.report(t, "deletes do not wait", func(r converge.Report) bool { return len(r.Blocked) == 2 })
 	if s.get("serviceimports sample/web") == nil {
 		t.Error("the import is gone")
 	}
-	g.wants(func(w *Want) { w.State.Settled = true })
+	g.wants(func(w *Want) { w.State.PeersSynced = true })
 	settles(t, "the import stays", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil
 	})
@@ -235,7 +235,7 @@ func TestDecommission(t *testing.T) {
 	before := s.get("configmaps kube-system/coredns").Object["data"]
 	g := newGateway(t, s, want)
 	settles(t, "not all is written", s.done)
-	g.wants(func(w *Want) { w.State, w.DNS = mcs.State{}, "" })
+	g.wants(func(w *Want) { w.State, w.DNS = mcs.DesiredObjects{}, "" })
 	g.report(t, "a lost state is not refused", func(r converge.Report) bool { return len(r.Failed) == 1 })
 	if !s.done() {
 		t.Fatal("something was taken away without decommission")
@@ -262,7 +262,7 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	for range undoneMost {
 		settles(t, "the block is not written", func() bool { return text() != plain })
 		written := time.Now()
-		g.Look()
+		g.Trigger()
 		g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
 		s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
 	}
@@ -322,7 +322,7 @@ func TestAnotherServesTheDomain(t *testing.T) {
 		s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
 		settles(t, "the block is not back", func() bool { return text() == whole })
 		written := time.Now()
-		g.Look()
+		g.Trigger()
 		g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
 	}
 	// The same in a file that the Corefile imports.

@@ -22,7 +22,7 @@ import (
 
 // gateway is one publisher with its own watches, as each gateway has them.
 type gateway struct {
-	*Publisher
+	*Writer
 
 	mu      sync.Mutex
 	want    Want
@@ -37,7 +37,7 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	look := func() {}
 	exports := &Watch[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Changed: func() { look() }}
 	imports := &Watch[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Changed: func() { look() }}
-	g.Publisher = New(Config{
+	g.Writer = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (Want, string, bool) {
 			g.mu.Lock()
@@ -51,7 +51,7 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 			}
 		},
 	})
-	look = g.Look
+	look = g.Trigger
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	for _, run := range []func(context.Context){exports.Run, imports.Run, g.Run} {
@@ -70,7 +70,7 @@ func (g *gateway) wants(change func(*Want)) {
 	change(&g.want)
 	g.version++
 	g.mu.Unlock()
-	g.Look()
+	g.Trigger()
 }
 
 // settles waits until a condition holds.
@@ -111,8 +111,8 @@ func populated(t *testing.T) (*apiServer, Want) {
 	s.put("configmaps", `{"metadata":{"name":"coredns","namespace":"kube-system"},"data":{"Corefile":"`+kubeadm+`"}}`)
 	want := Want{
 		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
-		State: mcs.State{
-			Settled: true, Imports: []mcs.Import{sampleImport()}, Property: map[string]string{mcs.PropertyCluster: "g1"},
+		State: mcs.DesiredObjects{
+			PeersSynced: true, Imports: []mcs.Import{sampleImport()}, Property: map[string]string{mcs.PropertyCluster: "g1"},
 			Slices: []mcs.Slice{{Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4, Endpoints: []mcs.Endpoint{{Addr: addr("242.2.0.7")}}}},
 			Exports: []mcs.Status{{Namespace: "sample", Name: "web", UID: string(s.get("serviceexports sample/web").GetUID()), Generation: 1,
 				Addrs: []netip.Addr{addr("242.1.0.7")}, Conditions: []mcs.Condition{{Type: "Valid", Status: "True", Reason: "Valid"}}}},

@@ -112,9 +112,9 @@ func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
 
 // sliceKind is the kind of the EndpointSlices of imports.
 type sliceKind struct {
-	*turn
-	table   *table[*discoveryv1.EndpointSlice]
-	imports *table[*mcsv1.ServiceImport]
+	*writeContext
+	table   *resourceCache[*discoveryv1.EndpointSlice]
+	imports *resourceCache[*mcsv1.ServiceImport]
 }
 
 // Name is endpointslice.
@@ -132,11 +132,11 @@ func (k *sliceKind) Version(context.Context) (string, error) {
 
 // Observe gives those that say that we keep them.
 func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
-	all, err := k.table.all()
+	all, err := k.table.snapshot()
 	if err != nil {
 		return nil, err
 	}
-	owners, err := k.imports.all()
+	owners, err := k.imports.snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -151,16 +151,16 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 
 // Apply makes the changes, several at once.
 func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error {
-	all, err := k.table.all()
+	all, err := k.table.snapshot()
 	if err != nil {
 		return err
 	}
-	owners, err := k.imports.all()
+	owners, err := k.imports.snapshot()
 	if err != nil {
 		return err
 	}
 	return each(ctx, list, func(c diff.Change[Slice]) error {
-		if err := k.may(c.Op); err != nil {
+		if err := k.checkDelete(c.Op); err != nil {
 			return err
 		}
 		seen := all[c.Key]

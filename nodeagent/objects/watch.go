@@ -24,12 +24,12 @@ type Watch[T metav1.Object] struct {
 	Labels    string // selectors; empty = all
 	Fields    string
 	Changed   func() // must not block
-	// Writers keeps the whole of managedFields, which are most of an object's bytes; without it
+	// KeepManagedFields keeps the whole of managedFields, which are most of an object's bytes; without it
 	// only as much of them that we are among the object's writers.
-	Writers bool
+	KeepManagedFields bool
 
 	mu      sync.Mutex
-	objects store.Store[T]
+	objects store.Map[T]
 	known   bool  // all came once
 	err     error // of the last request; nil = it went well
 }
@@ -73,16 +73,16 @@ func (w *Watch[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return w.api().Watch(ctx, w.restrict(o))
 }
 
-// Ended keeps how a request ended.
-func (w *Watch[T]) Ended(err error) {
+// RequestDone keeps how a request ended.
+func (w *Watch[T]) RequestDone(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = err
 }
 
-// Trim makes a T of an object. One that does not fit its own schema, which the API server does not
+// Transform makes a T of an object. One that does not fit its own schema, which the API server does not
 // admit, stays as it is and counts as none.
-func (w *Watch[T]) Trim(object any) any {
+func (w *Watch[T]) Transform(object any) any {
 	u, is := object.(*unstructured.Unstructured)
 	if !is {
 		return object
@@ -91,8 +91,8 @@ func (w *Watch[T]) Trim(object any) any {
 	if err != nil {
 		return object
 	}
-	if !w.Writers {
-		listwatch.TrimWriters(o, FieldManager)
+	if !w.KeepManagedFields {
+		listwatch.TrimManagedFields(o, FieldManager)
 	}
 	return o
 }
@@ -118,7 +118,7 @@ func (w *Watch[T]) Delete(object any) {
 // Replace takes all objects.
 func (w *Watch[T]) Replace(list []any) {
 	w.change(func() {
-		w.objects, w.known = store.Store[T]{}, true
+		w.objects, w.known = store.Map[T]{}, true
 		for _, object := range list {
 			if o, is := object.(T); is {
 				w.objects.Put(listwatch.Key(o), o)

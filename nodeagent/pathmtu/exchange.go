@@ -9,20 +9,20 @@ import (
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
-// Places gives all own addresses; nil when they are as before, unless all are asked for.
-func (f *Finder) Places(all bool) map[socket.Place]bool {
+// Sockets gives all own addresses; nil when they are as before, unless all are asked for.
+func (f *Finder) Sockets(all bool) map[socket.Bind]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.moved && !all {
 		return nil
 	}
 	f.moved = false
-	out := make(map[socket.Place]bool, len(f.listen)+1)
+	out := make(map[socket.Bind]bool, len(f.listen)+1)
 	for a := range f.listen {
-		out[socket.Place{Addr: a}] = true
+		out[socket.Bind{Addr: a}] = true
 	}
 	for key := range f.paths {
-		out[socket.Place{Addr: key.source}] = true
+		out[socket.Bind{Addr: key.source}] = true
 	}
 	return out
 }
@@ -38,14 +38,14 @@ func (f *Finder) Sent(sent, failed uint64) {
 }
 
 // Receive takes a message, and gives the answer to a probe.
-func (f *Finder) Receive(now time.Time, in transport.Incoming) []socket.Datagram {
+func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	addr := in.From.Addr()
 	switch {
 	case in.Size == nil:
 	case in.To != f.id():
 		f.count(func(s *Stats) { s.Foreign++ })
 	case in.Size.Answer:
-		at := way{in.At.Addr, addr}
+		at := linkKey{in.At.Addr, addr}
 		f.mu.Lock()
 		known, changed := false, false
 		if p := f.paths[at]; p != nil && p.id == in.Message.From {
@@ -69,7 +69,7 @@ func (f *Finder) Receive(now time.Time, in transport.Incoming) []socket.Datagram
 		f.count(func(s *Stats) { s.Malformed++ })
 	case f.admits(now, addr, in.Message.From):
 		f.count(func(s *Stats) { s.Replied++ })
-		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.Size{Answer: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
+		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.SizeProbe{Answer: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
 		return []socket.Datagram{{To: in.From, Raw: answer.Encode()}}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
 		f.stats.Foreign++
 		return false
 	}
-	if !f.bucket.Take(now, replyRate) {
+	if !f.bucket.Allow(now, replyRate) {
 		f.stats.Limited++
 		return false
 	}
@@ -108,13 +108,13 @@ func overhead(a netip.Addr) int {
 }
 
 // smallest is the size of a probe without padding.
-func smallest(a netip.Addr) int { return overhead(a) + wire.Smallest }
+func smallest(a netip.Addr) int { return overhead(a) + wire.MinSizeProbe }
 
 // probe gives the datagram to an address whose IP packet has a size.
 func probe(from, to uint64, addr netip.Addr, s sent) []byte {
 	m := wire.Message{
-		From: from, To: to, Length: max(s.size-overhead(addr), wire.Smallest),
-		Size: &wire.Size{Bytes: uint16(s.size), Nonce: s.nonce},
+		From: from, To: to, Length: max(s.size-overhead(addr), wire.MinSizeProbe),
+		Size: &wire.SizeProbe{Bytes: uint16(s.size), Nonce: s.nonce},
 	}
 	return m.Encode()
 }

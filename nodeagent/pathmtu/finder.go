@@ -23,8 +23,8 @@ const (
 	replyRate   = 5000                  // answers a second, and in one burst
 )
 
-// way is what makes two links the same.
-type way struct{ source, addr netip.Addr }
+// linkKey is what makes two links the same.
+type linkKey struct{ source, addr netip.Addr }
 
 // Finder watches a set of links, as a machine of a transport.Transport. Its methods may be
 // called from any goroutine.
@@ -34,18 +34,18 @@ type Finder struct {
 	mu     sync.Mutex
 	self   uint64 // this gateway, as messages name it
 	listen map[netip.Addr]bool
-	paths  map[way]*path
-	queue  due.Queue[*path]
+	paths  map[linkKey]*linkState
+	queue  due.Queue[*linkState]
 	until  time.Time             // of the queue, as of the last tick
 	moved  bool                  // links or addresses changed, so sockets may have to
 	known  map[netip.Addr]uint64 // who is answered, and how messages name it
 	stats  Stats
-	bucket transport.Bucket
+	bucket transport.RateLimiter
 }
 
 // New makes a Finder without links.
 func New(config Config) *Finder {
-	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[way]*path{}, known: map[netip.Addr]uint64{}}
+	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, known: map[netip.Addr]uint64{}}
 }
 
 // Set gives the name of this gateway, cluster/gateway, its tunnel addresses, on which
@@ -54,7 +54,7 @@ func New(config Config) *Finder {
 func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
-	f.self, f.moved = wire.ID(self), true
+	f.self, f.moved = wire.HashID(self), true
 	f.listen, f.known = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
 	for _, a := range listen {
 		f.listen[a] = true
@@ -62,18 +62,18 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	// The time between looks at a link that does not carry.
 	n := 0
 	for _, l := range links {
-		if !l.Carries {
+		if !l.InUse {
 			n++
 		}
 	}
 	interval := max(standby, time.Duration(n)*time.Second/standbyRate)
-	paths := make(map[way]*path, len(links))
+	paths := make(map[linkKey]*linkState, len(links))
 	for _, l := range links {
-		f.known[l.Addr] = wire.ID(l.Peer)
-		key := way{l.Source, l.Addr}
+		f.known[l.Addr] = wire.HashID(l.Peer)
+		key := linkKey{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
-			begins := l.Carries && !p.Carries
-			p.Link, p.id, p.interval = l, wire.ID(l.Peer), pick(l, interval)
+			begins := l.InUse && !p.InUse
+			p.Link, p.id, p.interval = l, wire.HashID(l.Peer), pick(l, interval)
 			if begins && !p.trying && p.phase == phaseSteady {
 				p.due = now
 			}
@@ -94,15 +94,15 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 }
 
 func pick(l Link, interval time.Duration) time.Duration {
-	if l.Carries {
-		return carried
+	if l.InUse {
+		return activeInterval
 	}
 	return interval
 }
 
 // offset spreads the first looks; a link that carries is looked at once.
 func offset(l Link, interval time.Duration) time.Duration {
-	if l.Carries {
+	if l.InUse {
 		return 0
 	}
 	h := fnv.New64a()
@@ -112,14 +112,14 @@ func offset(l Link, interval time.Duration) time.Duration {
 }
 
 // Snapshot gives all paths, sorted by peer, source and address.
-func (f *Finder) Snapshot() []Path {
+func (f *Finder) Snapshot() []LinkMTU {
 	f.mu.Lock()
-	out := make([]Path, 0, len(f.paths))
+	out := make([]LinkMTU, 0, len(f.paths))
 	for _, p := range f.paths {
-		out = append(out, p.Path)
+		out = append(out, p.LinkMTU)
 	}
 	f.mu.Unlock()
-	slices.SortFunc(out, func(a, b Path) int {
+	slices.SortFunc(out, func(a, b LinkMTU) int {
 		return cmp.Or(cmp.Compare(a.Peer, b.Peer), a.Source.Compare(b.Source), a.Addr.Compare(b.Addr))
 	})
 	return out
@@ -146,7 +146,7 @@ func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration)
 		probes, differs := p.tick(now, rand.Uint64)
 		for _, s := range probes {
 			out = append(out, socket.Datagram{
-				From: socket.Place{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: probe(f.self, p.id, p.Addr, s),
+				From: socket.Bind{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: probe(f.self, p.id, p.Addr, s),
 			})
 		}
 		f.report(p, differs)
@@ -161,11 +161,11 @@ func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration)
 }
 
 // report writes what changed to the log.
-func (f *Finder) report(p *path, changed bool) {
+func (f *Finder) report(p *linkState, changed bool) {
 	switch {
 	case !changed:
 	case p.State == BlackHole:
-		f.config.Log.Warn("large packets vanish on a path", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU, "passes", p.Value)
+		f.config.Log.Warn("large packets vanish on a path", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU, "passes", p.PathMTU)
 	case p.State == Searching:
 		f.config.Log.Info("packets of full size are not answered", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
 	default:

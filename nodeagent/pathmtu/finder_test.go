@@ -18,7 +18,7 @@ func links(n, carrying int) []Link {
 	for i := range n {
 		out = append(out, Link{
 			Peer: fmt.Sprint(i), Source: link.Source, Addr: netip.AddrFrom4([4]byte{241, 1, byte(i >> 8), byte(i)}),
-			MTU: 1420, Carries: i < carrying,
+			MTU: 1420, InUse: i < carrying,
 		})
 	}
 	return out
@@ -43,7 +43,7 @@ func TestBudget(t *testing.T) {
 			bytes += int(m.Size.Bytes)
 			answered[o.To.Addr()] = true
 			m.From, m.To, m.Size.Answer = m.To, m.From, true
-			f.Receive(now, transport.Incoming{At: o.From, From: o.To, Message: m})
+			f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
 		}
 	}
 	if len(answered) != 3000 {
@@ -65,12 +65,12 @@ func TestSetKeeps(t *testing.T) {
 	now := time.Now()
 	set := links(3, 1)
 	f.Set(self, nil, set)
-	f.paths[way{set[1].Source, set[1].Addr}].set(now, BlackHole, 1300)
-	f.paths[way{set[2].Source, set[2].Addr}].set(now, BlackHole, 1300)
-	set[1].Carries, set[2].MTU = true, 1400
+	f.paths[linkKey{set[1].Source, set[1].Addr}].set(now, BlackHole, 1300)
+	f.paths[linkKey{set[2].Source, set[2].Addr}].set(now, BlackHole, 1300)
+	set[1].InUse, set[2].MTU = true, 1400
 	f.Set(self, nil, set[1:])
 	got := f.Snapshot()
-	if len(got) != 2 || got[0].Value != 1300 || got[0].State != BlackHole || got[1].Value != 1400 || got[1].State != Unknown {
+	if len(got) != 2 || got[0].PathMTU != 1300 || got[0].State != BlackHole || got[1].PathMTU != 1400 || got[1].State != Unknown {
 		t.Errorf("snapshot %+v", got)
 	}
 	out, _ := f.Tick(time.Now())
@@ -85,22 +85,22 @@ func TestAdmits(t *testing.T) {
 	set := links(1, 1)
 	f.Set(self, nil, set)
 	now := time.Now()
-	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.ID("0")) {
+	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.HashID("0")) {
 		t.Error("a stranger is answered")
 	}
-	if f.admits(now, set[0].Addr, wire.ID("1")) {
+	if f.admits(now, set[0].Addr, wire.HashID("1")) {
 		t.Error("another one at the address of a gateway is answered")
 	}
 	n := 0
 	for range 2 * replyRate {
-		if f.admits(now, set[0].Addr, wire.ID("0")) {
+		if f.admits(now, set[0].Addr, wire.HashID("0")) {
 			n++
 		}
 	}
 	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 2 {
 		t.Errorf("%d answers in one moment, stats %+v", n, f.Stats())
 	}
-	if !f.admits(now.Add(time.Second), set[0].Addr, wire.ID("0")) {
+	if !f.admits(now.Add(time.Second), set[0].Addr, wire.HashID("0")) {
 		t.Error("no answer a second later")
 	}
 }

@@ -22,7 +22,7 @@ func TestMessage(t *testing.T) {
 				t.Errorf("a probe of %d bytes is %d", size, len(raw)+overhead(a))
 			}
 			got, err := wire.Decode(raw)
-			if err != nil || got.From != 1 || got.To != 2 || *got.Size != (wire.Size{Bytes: uint16(size), Nonce: 1 << 60}) || !whole(got, a) {
+			if err != nil || got.From != 1 || got.To != 2 || *got.Size != (wire.SizeProbe{Bytes: uint16(size), Nonce: 1 << 60}) || !whole(got, a) {
 				t.Errorf("decoded %+v %v", got, err)
 			}
 			if cut, err := wire.Decode(raw[:len(raw)-1]); err == nil && whole(cut, a) {
@@ -39,9 +39,9 @@ func FuzzReceive(f *testing.F) {
 	for _, a := range []netip.Addr{v4, v6} {
 		finders[a] = New(Config{Port: 4804})
 		finders[a].Set("g1/a", nil, []Link{{Peer: "g2/a", Source: a, Addr: a, MTU: 1420}})
-		from, to := wire.ID("g2/a"), wire.ID("g1/a")
+		from, to := wire.HashID("g2/a"), wire.HashID("g1/a")
 		f.Add(probe(from, to, a, sent{size: 100, nonce: 1}), a == v6)
-		f.Add((&wire.Message{From: from, To: to, Size: &wire.Size{Answer: true, Bytes: 1420, Nonce: 2}}).Encode(), a == v6)
+		f.Add((&wire.Message{From: from, To: to, Size: &wire.SizeProbe{Answer: true, Bytes: 1420, Nonce: 2}}).Encode(), a == v6)
 		f.Add(probe(to, from, a, sent{size: 1420}), a == v6)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, six bool) {
@@ -53,7 +53,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		answers := finders[a].Receive(begin, transport.Incoming{From: netip.AddrPortFrom(a, 4804), Message: m})
+		answers := finders[a].Receive(begin, transport.Packet{From: netip.AddrPortFrom(a, 4804), Message: m})
 		if len(answers) > 0 && int(m.Size.Bytes) != len(raw)+overhead(a) {
 			t.Errorf("a probe of %d bytes says %d", len(raw)+overhead(a), m.Size.Bytes)
 		}

@@ -9,25 +9,25 @@ import (
 
 // Times and counts of the search.
 const (
-	carried  = 5 * time.Second        // between looks at a link that carries
-	standby  = 60 * time.Second       // at one that does not, at least
-	again    = 20 * time.Second       // between looks for full size in a black hole
-	grow     = 10                     // every so many of them, search anew what passes
-	silent   = 2 * time.Second        // before the next try while nothing passes at all; doubles up to the interval
-	patience = 500 * time.Millisecond // for an answer, while the round trip is not known
-	quickest = 150 * time.Millisecond // bounds of four round trips
-	slowest  = time.Second
-	misses   = 3 // tries of one size that fail while small ones pass
-	sure     = 6 // the same for the size that began a search, at its end: loss is no black hole
+	activeInterval    = 5 * time.Second        // between looks at a link that carries
+	standby           = 60 * time.Second       // at one that does not, at least
+	recoveryInterval  = 20 * time.Second       // between looks for full size in a black hole
+	recoveryPerSearch = 10                     // every so many of them, search anew what passes
+	silentRetry       = 2 * time.Second        // before the next try while nothing passes at all; doubles up to the interval
+	patience          = 500 * time.Millisecond // for an answer, while the round trip is not known
+	quickest          = 150 * time.Millisecond // bounds of four round trips
+	slowest           = time.Second
+	misses            = 3 // tries of one size that fail while small ones pass
+	confirmMisses     = 6 // the same for the size that began a search, at its end: loss is no black hole
 )
 
 // Phases of a path.
 const (
-	phaseSteady = iota // looks at the size in force now and then
-	phaseDoubt         // it failed once
-	phaseSearch        // looks for the largest size that passes
-	phaseVerify        // found one; does the one above really not pass?
-	phaseReturn        // in a black hole, tries full size
+	phaseSteady   = iota // looks at the size in force now and then
+	phaseSuspect         // it failed once
+	phaseSearch          // looks for the largest size that passes
+	phaseConfirm         // found one; does the one above really not pass?
+	phaseRecovery        // in a black hole, tries full size
 )
 
 // sent is a probe on its way.
@@ -38,11 +38,11 @@ type sent struct {
 	answered bool
 }
 
-// path is the state of a link. It is pure: its owner brings time and nonces,
+// linkState is the state of a link. It is pure: its owner brings time and nonces,
 // sends what it says and hands in the answers.
-type path struct {
+type linkState struct {
 	due.Slot
-	Path
+	LinkMTU
 	id       uint64        // of the peer
 	interval time.Duration // between looks in the steady phase
 	due      time.Time     // when a try begins, or the one that goes on ends
@@ -61,30 +61,30 @@ type path struct {
 	back    time.Time
 }
 
-func newPath(now time.Time, l Link, interval, first time.Duration) *path {
-	return &path{
-		Path: Path{Link: l, State: Unknown, Value: l.MTU, Since: now}, id: wire.ID(l.Peer), interval: interval, due: now.Add(first),
+func newPath(now time.Time, l Link, interval, first time.Duration) *linkState {
+	return &linkState{
+		LinkMTU: LinkMTU{Link: l, State: Unknown, PathMTU: l.MTU, Since: now}, id: wire.HashID(l.Peer), interval: interval, due: now.Add(first),
 	}
 }
 
 // size is what the next try is about.
-func (p *path) size() int {
+func (p *linkState) size() int {
 	switch p.phase {
 	case phaseSearch:
 		return (p.low + p.high) / 2
-	case phaseVerify:
+	case phaseConfirm:
 		return p.top
-	case phaseReturn:
+	case phaseRecovery:
 		return p.MTU
 	default:
-		return p.Value
+		return p.PathMTU
 	}
 }
 
 // tick does what is due: it ends a try, or begins one and gives its probes. It
 // reports whether state or value changed. A look at what is well is one probe;
 // only in doubt a small one goes with it, which tells a black hole from silence.
-func (p *path) tick(now time.Time, nonce func() uint64) (out []sent, changed bool) {
+func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sent, changed bool) {
 	if p.due.After(now) {
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func (p *path) tick(now time.Time, nonce func() uint64) (out []sent, changed boo
 		return nil, changed
 	}
 	if p.phase == phaseSteady && p.State == BlackHole && !p.back.After(now) {
-		p.phase, p.fails = phaseReturn, 0
+		p.phase, p.fails = phaseRecovery, 0
 	}
 	p.trying = true
 	p.big, p.small = sent{nonce: nonce(), size: p.size(), at: now}, sent{}
@@ -108,7 +108,7 @@ func (p *path) tick(now time.Time, nonce func() uint64) (out []sent, changed boo
 	return out, changed
 }
 
-func (p *path) patience() time.Duration {
+func (p *linkState) patience() time.Duration {
 	if p.rtt == 0 {
 		return patience
 	}
@@ -117,7 +117,7 @@ func (p *path) patience() time.Duration {
 
 // answer takes a reply. It reports whether it belongs to a probe on its way, and
 // whether state or value changed.
-func (p *path) answer(now time.Time, m wire.Size) (known, changed bool) {
+func (p *linkState) answer(now time.Time, m wire.SizeProbe) (known, changed bool) {
 	if !p.trying {
 		return false, false
 	}
@@ -139,7 +139,7 @@ func (p *path) answer(now time.Time, m wire.Size) (known, changed bool) {
 }
 
 // conclude ends a try and sets when the next one begins.
-func (p *path) conclude(now time.Time) bool {
+func (p *linkState) conclude(now time.Time) bool {
 	p.trying = false
 	passed, failed := p.big.answered, !p.big.answered && p.small.answered
 	if !passed && !failed && p.phase != phaseSteady {
@@ -148,31 +148,31 @@ func (p *path) conclude(now time.Time) bool {
 	p.due, p.quiet = now, 0
 	switch p.phase {
 	case phaseSteady:
-		return p.looked(now, passed)
-	case phaseDoubt:
-		return p.doubted(now, passed)
+		return p.onSteadyResult(now, passed)
+	case phaseSuspect:
+		return p.onSuspectResult(now, passed)
 	case phaseSearch:
-		return p.searched(now, passed)
-	case phaseVerify:
-		return p.verified(now, passed)
+		return p.onSearchResult(now, passed)
+	case phaseConfirm:
+		return p.onConfirmResult(now, passed)
 	default:
-		return p.returned(now, passed)
+		return p.onRecoveryResult(now, passed)
 	}
 }
 
 // silence is a try of which nothing came back: the link is down, and there is
 // nothing to learn of sizes. What was begun goes on when it is up.
-func (p *path) silence(now time.Time) bool {
-	p.due = now.Add(min(silent<<min(p.quiet, 16), max(p.interval, silent)))
+func (p *linkState) silence(now time.Time) bool {
+	p.due = now.Add(min(silentRetry<<min(p.quiet, 16), max(p.interval, silentRetry)))
 	p.quiet++
-	if p.phase == phaseDoubt {
+	if p.phase == phaseSuspect {
 		p.fails = 0
 	}
 	return false
 }
 
 // rest goes back to the steady phase.
-func (p *path) rest(now time.Time) {
+func (p *linkState) rest(now time.Time) {
 	p.phase, p.fails = phaseSteady, 0
 	p.due = now.Add(p.interval)
 	if p.State == BlackHole && p.back.Before(p.due) {
@@ -180,16 +180,16 @@ func (p *path) rest(now time.Time) {
 	}
 }
 
-func (p *path) looked(now time.Time, passed bool) bool {
+func (p *linkState) onSteadyResult(now time.Time, passed bool) bool {
 	if !passed {
-		p.phase, p.fails = phaseDoubt, 0
+		p.phase, p.fails = phaseSuspect, 0
 		return false
 	}
 	p.rest(now)
 	return p.State == Unknown && p.set(now, OK, p.MTU)
 }
 
-func (p *path) doubted(now time.Time, passed bool) bool {
+func (p *linkState) onSuspectResult(now time.Time, passed bool) bool {
 	if passed {
 		p.rest(now)
 		return p.State == Unknown && p.set(now, OK, p.MTU)
@@ -197,21 +197,21 @@ func (p *path) doubted(now time.Time, passed bool) bool {
 	if p.fails++; p.fails < misses {
 		return false
 	}
-	if p.Value <= Floor {
+	if p.PathMTU <= MinMTU {
 		p.rest(now)
 		return false
 	}
-	p.search(Floor, p.Value)
-	return p.set(now, Searching, p.Value)
+	p.search(MinMTU, p.PathMTU)
+	return p.set(now, Searching, p.PathMTU)
 }
 
 // search begins one between a size that is taken to pass and one that does not.
-func (p *path) search(low, high int) {
+func (p *linkState) search(low, high int) {
 	p.phase, p.fails = phaseSearch, 0
 	p.low, p.high, p.top = min(low, high-1), high, high
 }
 
-func (p *path) searched(now time.Time, passed bool) bool {
+func (p *linkState) onSearchResult(now time.Time, passed bool) bool {
 	if passed {
 		p.low, p.fails = p.size(), 0
 	} else if p.fails++; p.fails >= misses {
@@ -220,18 +220,18 @@ func (p *path) searched(now time.Time, passed bool) bool {
 	if p.high-p.low > 1 {
 		return false
 	}
-	p.phase, p.fails = phaseVerify, 0
+	p.phase, p.fails = phaseConfirm, 0
 	return false
 }
 
-// verified ends a search. If the size that began it passes now, it was loss.
-func (p *path) verified(now time.Time, passed bool) bool {
+// onConfirmResult ends a search. If the size that began it passes now, it was loss.
+func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	if passed {
 		p.low = p.top
-	} else if p.fails++; p.fails < sure {
+	} else if p.fails++; p.fails < confirmMisses {
 		return false
 	}
-	p.back = now.Add(again)
+	p.back = now.Add(recoveryInterval)
 	state := BlackHole
 	if p.low >= p.MTU {
 		state = OK
@@ -241,7 +241,7 @@ func (p *path) verified(now time.Time, passed bool) bool {
 	return changed
 }
 
-func (p *path) returned(now time.Time, passed bool) bool {
+func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 	if passed {
 		changed := p.set(now, OK, p.MTU)
 		p.returns = 0
@@ -251,19 +251,19 @@ func (p *path) returned(now time.Time, passed bool) bool {
 	if p.fails++; p.fails < misses {
 		return false
 	}
-	p.back = now.Add(again)
-	if p.returns++; p.returns%grow == 0 && p.MTU-p.Value > 1 {
-		p.search(p.Value, p.MTU)
+	p.back = now.Add(recoveryInterval)
+	if p.returns++; p.returns%recoveryPerSearch == 0 && p.MTU-p.PathMTU > 1 {
+		p.search(p.PathMTU, p.MTU)
 		return false
 	}
 	p.rest(now)
 	return false
 }
 
-func (p *path) set(now time.Time, state string, value int) bool {
-	if p.State == state && p.Value == value {
+func (p *linkState) set(now time.Time, state string, value int) bool {
+	if p.State == state && p.PathMTU == value {
 		return false
 	}
-	p.State, p.Value, p.Since = state, value, now
+	p.State, p.PathMTU, p.Since = state, value, now
 	return true
 }

@@ -12,7 +12,7 @@ import (
 var (
 	begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	link  = Link{
-		Peer: "g2/a", Source: netip.MustParseAddr("241.0.0.1"), Addr: netip.MustParseAddr("241.0.0.2"), MTU: 1420, Carries: true,
+		Peer: "g2/a", Source: netip.MustParseAddr("241.0.0.1"), Addr: netip.MustParseAddr("241.0.0.2"), MTU: 1420, InUse: true,
 	}
 )
 
@@ -20,12 +20,12 @@ var (
 type simulation struct {
 	t      *testing.T
 	now    time.Time
-	path   *path
+	path   *linkState
 	passes func(size int) bool // by the size of a packet
 	rtt    time.Duration
 	random *rand.Rand
 	probes int
-	states []Path // after each change
+	states []LinkMTU // after each change
 }
 
 func simulate(t *testing.T, l Link, passes func(size int) bool) *simulation {
@@ -75,13 +75,13 @@ func (s *simulation) step() {
 	out, changed := s.path.tick(s.now, s.random.Uint64)
 	s.note(changed)
 	s.probes += len(out)
-	var answers []wire.Size
+	var answers []wire.SizeProbe
 	for _, probe := range out {
 		if probe.size > s.path.MTU || probe.size < smallest(s.path.Addr) {
 			s.t.Fatalf("a probe of %d bytes", probe.size)
 		}
 		if s.passes(probe.size) {
-			answers = append(answers, wire.Size{Answer: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
+			answers = append(answers, wire.SizeProbe{Answer: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
 		}
 	}
 	if len(out) == 0 {
@@ -104,14 +104,14 @@ func (s *simulation) step() {
 
 func (s *simulation) note(changed bool) {
 	if changed {
-		s.states = append(s.states, s.path.Path)
+		s.states = append(s.states, s.path.LinkMTU)
 	}
 }
 
 func (s *simulation) want(state string, value int) {
 	s.t.Helper()
-	if s.path.State != state || s.path.Value != value {
-		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(begin), s.path.State, s.path.Value, state, value)
+	if s.path.State != state || s.path.PathMTU != value {
+		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(begin), s.path.State, s.path.PathMTU, state, value)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestBlackHole(t *testing.T) {
 	for _, mtu := range []int{1420, 8920, 65_455} {
 		l := link
 		l.MTU = mtu
-		for size := Floor; size < mtu; size += 1 + mtu/1500*7 {
+		for size := MinMTU; size < mtu; size += 1 + mtu/1500*7 {
 			s := simulate(t, l, upTo(mtu))
 			s.run(4 * time.Second)
 			s.want(OK, mtu)
@@ -151,7 +151,7 @@ func TestBlackHole(t *testing.T) {
 			s.run(5 * time.Minute)
 			s.want(BlackHole, size)
 			s.passes = upTo(mtu)
-			if took := s.until(time.Minute, s.is(OK)); took > again+time.Second {
+			if took := s.until(time.Minute, s.is(OK)); took > recoveryInterval+time.Second {
 				t.Fatalf("full size back after %s", took)
 			}
 			s.want(OK, mtu)
@@ -163,7 +163,7 @@ func TestBelowFloor(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(100))
 	s.run(time.Hour)
-	s.want(BlackHole, Floor)
+	s.want(BlackHole, MinMTU)
 	s.passes = upTo(1420)
 	s.run(time.Minute)
 	s.want(OK, 1420)
@@ -221,13 +221,13 @@ func TestLoss(t *testing.T) {
 		s.run(24 * time.Hour)
 		for _, p := range s.states {
 			if p.State == BlackHole {
-				t.Fatalf("loss of %v is a black hole of %d", share, p.Value)
+				t.Fatalf("loss of %v is a black hole of %d", share, p.PathMTU)
 			}
 		}
 		s.passes = s.lossy(share, upTo(1300))
 		s.run(2 * time.Minute)
-		if s.path.State != BlackHole || s.path.Value < 1200 || s.path.Value > 1300 {
-			t.Errorf("with loss of %v: %s %d", share, s.path.State, s.path.Value)
+		if s.path.State != BlackHole || s.path.PathMTU < 1200 || s.path.PathMTU > 1300 {
+			t.Errorf("with loss of %v: %s %d", share, s.path.State, s.path.PathMTU)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestChanges(t *testing.T) {
 	s.run(15 * time.Second)
 	s.want(BlackHole, 1250)
 	s.passes = upTo(1400)
-	s.run(grow*again + time.Minute)
+	s.run(recoveryPerSearch*recoveryInterval + time.Minute)
 	s.want(BlackHole, 1400)
 	for _, p := range s.states {
 		if p.State == OK {
@@ -266,20 +266,20 @@ func TestSlowLine(t *testing.T) {
 // TestForged takes no answer that was not asked for.
 func TestForged(t *testing.T) {
 	t.Parallel()
-	p := newPath(begin, link, carried, 0)
+	p := newPath(begin, link, activeInterval, 0)
 	nonce := uint64(7)
 	out, _ := p.tick(begin, func() uint64 { nonce++; return nonce })
 	if len(out) != 1 || out[0].size != 1420 {
 		t.Fatalf("probes %+v", out)
 	}
-	for _, m := range []wire.Size{
+	for _, m := range []wire.SizeProbe{
 		{Nonce: out[0].nonce + 1, Bytes: 1420}, {Nonce: out[0].nonce, Bytes: 1300}, {Nonce: 0, Bytes: 0},
 	} {
 		if known, changed := p.answer(begin, m); known || changed {
 			t.Errorf("took %+v", m)
 		}
 	}
-	m := wire.Size{Answer: true, Nonce: out[0].nonce, Bytes: 1420}
+	m := wire.SizeProbe{Answer: true, Nonce: out[0].nonce, Bytes: 1420}
 	if known, changed := p.answer(begin, m); !known || !changed {
 		t.Error("did not take the right one")
 	}

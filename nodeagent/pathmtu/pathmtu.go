@@ -30,9 +30,9 @@ import (
 	"hawser.dev/hawser/internal/bell"
 )
 
-// Floor is the smallest size that is searched and reported, bytes: what every
+// MinMTU is the smallest size that is searched and reported, bytes: what every
 // IPv4 host must take (RFC 791).
-const Floor = 576
+const MinMTU = 576
 
 // States of a path.
 const (
@@ -48,17 +48,17 @@ type Link struct {
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's tunnel address, same family
 	MTU    int        // of the tunnel, bytes, IP header included
-	// Carries is true while the link carries traffic or is about to. The others are
+	// InUse is true while the link carries traffic or is about to. The others are
 	// looked at more seldom.
-	Carries bool
+	InUse bool
 }
 
-// Path is what is known of a link.
-type Path struct {
+// LinkMTU is what is known of a link.
+type LinkMTU struct {
 	Link
-	State string
-	Value int       // bytes that pass: Link.MTU, or less in a black hole
-	Since time.Time // of State and Value
+	State   string
+	PathMTU int       // bytes that pass: Link.MTU, or less in a black hole
+	Since   time.Time // of State and Value
 }
 
 // Config is what a Finder needs for its whole life.

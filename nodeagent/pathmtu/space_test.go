@@ -28,7 +28,7 @@ func find(t *testing.T, s *netnstest.Space, name string, own []netip.Addr, links
 	done := make(chan error, 1)
 	go s.Inside(func() {
 		done <- transport.New(transport.Config{
-			Port: 4804, Log: f.config.Log, Wake: f.config.Wake, Machines: []transport.Machine{f},
+			Port: 4804, Log: f.config.Log, Wake: f.config.Wake, Machines: []transport.Protocol{f},
 		}).Run(ctx)
 	})
 	t.Cleanup(func() {
@@ -47,7 +47,7 @@ func await(t *testing.T, f *Finder, changed <-chan struct{}, state string, value
 	for {
 		all := true
 		for _, p := range f.Snapshot() {
-			all = all && p.State == state && p.Value == value
+			all = all && p.State == state && p.PathMTU == value
 		}
 		if all {
 			return
@@ -76,7 +76,7 @@ func TestPackets(t *testing.T) {
 	}
 	paths := func(peer string, from, to []netip.Addr) (out []Link) {
 		for i := range from {
-			out = append(out, Link{Peer: peer, Source: from[i], Addr: to[i], MTU: 1420, Carries: true})
+			out = append(out, Link{Peer: peer, Source: from[i], Addr: to[i], MTU: 1420, InUse: true})
 		}
 		return out
 	}

@@ -20,8 +20,8 @@ func TestKeptTunnels(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kept := restoreTunnels(statefile.New[map[string]change.Kept](dir, "cables.json"), slog.New(slog.DiscardHandler))["g2/a"]
-	want := []change.Tunnel{
+	kept := restoreTunnels(statefile.New[map[string]change.Saved](dir, "cables.json"), slog.New(slog.DiscardHandler))["g2/a"]
+	want := []change.TunnelID{
 		{Driver: "vxlan", Ports: [2]int{1, 2}}, {Driver: "wireguard", Ports: [2]int{1, 2}, Epoch: 1}, {Driver: "ipsec", Epoch: 2},
 	}
 	for i, c := range want {

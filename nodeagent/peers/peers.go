@@ -36,16 +36,16 @@ import (
 // Config is what Peers needs for their whole life. No function of it may block, but for
 // Meters.
 type Config struct {
-	Cluster  string
-	StateDir string
-	Stale    time.Duration // how long a lost feed's data counts [feed.StaleTime]
-	Log      *slog.Logger
-	Look     func() // asks for a round
-	Urgent   func() // a link may have changed
-	Resolve  func() // names of endpoints are to be looked up again
+	Cluster      string
+	StateDir     string
+	Stale        time.Duration // how long a lost feed's data counts [feed.StaleTime]
+	Log          *slog.Logger
+	TriggerRound func() // asks for a round
+	Urgent       func() // a link may have changed
+	Resolve      func() // names of endpoints are to be looked up again
 	// Meters reads counters of tunnels from the kernel, and Secured the state of IPsec
 	// connections.
-	Meters  func(context.Context, []desired.Tunnel) ([]kernel.Meter, error)
+	Meters  func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
 	Secured func() map[string]ipsec.State
 }
 
@@ -55,58 +55,58 @@ const saveAgesEvery = 5 * time.Second
 // Peers are the agents of other nodes. Their methods may be called from any goroutine,
 // but for Aim and Do, which one goroutine calls.
 type Peers struct {
-	config Config
-	prober *health.Prober
-	server *feed.Server
-	client *feed.Client
-	ages   *statefile.File[map[string]map[string]time.Time]
-	finder *pathmtu.Finder
-	search *search
-	tunnel *change.Exchange
-	layer  *transport.Transport
+	config        Config
+	prober        *health.Prober
+	server        *feed.Server
+	client        *feed.Client
+	firstSeenFile *statefile.File[map[string]map[string]time.Time]
+	finder        *pathmtu.Finder
+	search        *endpointSelector
+	tunnel        *change.Negotiator
+	layer         *transport.Transport
 
-	mu      sync.Mutex
-	aim     *round.Aim
-	links   map[string]model.Path
-	up      map[health.Peer]bool // links that are up
-	sizes   round.Sizes
-	feeds   round.Feeds
-	feedErr error      // why feeds could not be set up
-	said    model.Live // to other clusters
+	mu        sync.Mutex
+	aim       *round.PeerSpec
+	links     map[string]model.Path
+	up        map[health.GatewayID]bool // links that are up
+	sizes     round.PathMTUSpec
+	feeds     round.FeedSpec
+	feedErr   error              // why feeds could not be set up
+	published model.ClusterState // to other clusters
 }
 
 // New makes Peers that go on where the run before ended. It sends nothing before Run.
 func New(config Config) *Peers {
 	config.Stale = cmp.Or(config.Stale, feed.StaleTime)
 	p := &Peers{
-		config: config,
-		ages:   statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
+		config:        config,
+		firstSeenFile: statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
 	}
-	shared := feed.Config{Log: config.Log, Timing: feed.Timing{Stale: config.Stale}}
+	shared := feed.Config{Log: config.Log, Timing: feed.Timing{StaleAfter: config.Stale}}
 	p.server = feed.NewServer(shared)
-	shared.OnChange, shared.OnAges = p.heard, p.ages.Changed
+	shared.OnChange, shared.OnAges = p.updateRelay, p.firstSeenFile.MarkDirty
 	p.client = feed.NewClient(shared)
-	p.client.RestoreAges(p.ages.Restore(config.Log))
+	p.client.RestoreFirstSeen(p.firstSeenFile.LoadOrZero(config.Log))
 	wake, searches := bell.New(), bell.New()
 	p.prober = health.New(health.Config{
 		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Ring() },
 	})
 	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
-	file := statefile.New[map[string]change.Kept](config.StateDir, "cables.json")
+	file := statefile.New[map[string]change.Saved](config.StateDir, "cables.json")
 	p.tunnel = change.New(change.Config{
-		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
+		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.TriggerRound,
 	})
 	p.search = newSearch(config, p.prober, p.tunnel, wake, searches)
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
-		Machines: []transport.Machine{p.prober, p.tunnel, p.finder, p.search},
+		Machines: []transport.Protocol{p.prober, p.tunnel, p.finder, p.search},
 	})
 	return p
 }
 
 // restoreTunnels gives the tunnels of the run before.
-func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logger) map[string]change.Kept {
-	kept := file.Restore(log)
+func restoreTunnels(file *statefile.File[map[string]change.Saved], log *slog.Logger) map[string]change.Saved {
+	kept := file.LoadOrZero(log)
 	for name, k := range kept {
 		for i, c := range k.Tunnels {
 			k.Tunnels[i] = dated(c)
@@ -119,19 +119,19 @@ func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logg
 
 // dated gives a tunnel that an agent from before there were epochs kept the only
 // one that there was.
-func dated(c change.Tunnel) change.Tunnel {
-	if d := driver.Named(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
+func dated(c change.TunnelID) change.TunnelID {
+	if d := driver.ByName(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
 		c.Epoch = 1
 	}
 	return c
 }
 
-// heard passes on to this cluster's nodes what came from other clusters.
-func (p *Peers) heard() {
+// updateRelay passes on to this cluster's nodes what came from other clusters.
+func (p *Peers) updateRelay() {
 	if err := p.server.SetRelay(p.client.Relay()); err != nil {
 		p.config.Log.Error("relay not published", "err", err)
 	}
-	p.config.Look()
+	p.config.TriggerRound()
 	p.config.Urgent() // a link that others pass on over may have died
 }
 
@@ -144,29 +144,29 @@ func (p *Peers) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
-		p.ages.Run(ctx, saveAgesEvery, p.client.Ages, p.config.Log)
+		p.firstSeenFile.Run(ctx, saveAgesEvery, p.client.FirstSeen, p.config.Log)
 		return nil
 	})
 	return group.Wait()
 }
 
 // Observe gives what is known now.
-func (p *Peers) Observe() round.Peers {
+func (p *Peers) Observe() round.PeerStatus {
 	out := p.ObserveLinks()
 	p.mu.Lock()
-	out.Aim = p.aim
+	out.Spec = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Tunnels()
-	out.RemoteEndpoints, out.Seen = p.search.found()
+	out.RemoteEndpoints, out.Observed = p.search.snapshot()
 	return out
 }
 
 // ObserveLinks gives the part of it that decides about paths, and asks the gateways anew
 // whose links came up.
-func (p *Peers) ObserveLinks() round.Peers {
+func (p *Peers) ObserveLinks() round.PeerStatus {
 	links := p.prober.Snapshot()
 	// The gateways whose links came up are asked anew: their feeds may wait for what got lost.
-	up := make(map[health.Peer]bool, len(links.Links))
+	up := make(map[health.GatewayID]bool, len(links.Links))
 	for _, l := range links.Links {
 		if l.State == status.Connected {
 			up[l.Target.Peer] = true
@@ -178,21 +178,21 @@ func (p *Peers) ObserveLinks() round.Peers {
 	p.mu.Unlock()
 	for peer := range up {
 		if !before[peer] {
-			p.client.Reached(peer.Cluster, peer.Gateway)
+			p.client.Reconnect(peer.Cluster, peer.Gateway)
 		}
 	}
 	// What passes, where that is less than the tunnel's MTU.
 	out := map[string]int{}
 	for _, path := range p.finder.Snapshot() {
-		if path.State == pathmtu.BlackHole && path.Value < path.MTU {
-			out[path.Peer] = path.Value
+		if path.State == pathmtu.BlackHole && path.PathMTU < path.MTU {
+			out[path.Peer] = path.PathMTU
 		}
 	}
-	return round.Peers{Links: links, Live: p.client.Snapshot(), Narrow: out}
+	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: out}
 }
 
-// Aim sets what is looked at from now on.
-func (p *Peers) Aim(aim *round.Aim) {
+// SetSpec sets what is looked at from now on.
+func (p *Peers) SetSpec(aim *round.PeerSpec) {
 	p.mu.Lock()
 	before := p.aim
 	p.aim = aim
@@ -204,27 +204,27 @@ func (p *Peers) Aim(aim *round.Aim) {
 		p.prober.SetListen(to.Listen)
 		p.prober.SetTargets(to.Targets)
 	}
-	p.tunnel.Set(aim.Self(p.config.Cluster), aim.Pairs)
-	p.search.aim(aim.Remotes)
+	p.tunnel.Set(aim.OwnGateway(p.config.Cluster), aim.Pairs)
+	p.search.setRemotes(aim.Remotes)
 }
 
-// Do carries out what a step decided, as far as it is about other agents.
-func (p *Peers) Do(e round.Effects) {
-	p.use(e.Links)
-	p.say(func(said *model.Live) bool {
+// ApplyStep carries out what a step decided, as far as it is about other agents.
+func (p *Peers) ApplyStep(e round.Effects) {
+	p.setActiveLinks(e.Links)
+	p.publish(func(said *model.ClusterState) bool {
 		same := said.Shape == e.Shape && reflect.DeepEqual(said.Transit, e.Advertise)
 		said.Shape, said.Transit = e.Shape, e.Advertise
 		return !same && said.Cluster != ""
 	})
-	p.Publish(e.Live)
+	p.Publish(e.Publish)
 }
 
-// Follow carries out what a whole round decided besides.
-func (p *Peers) Follow(e round.Effects) {
+// ApplyRound carries out what a whole round decided besides.
+func (p *Peers) ApplyRound(e round.Effects) {
 	p.feed(e.Feeds, e.FeedsErr)
-	p.say(func(said *model.Live) bool {
-		same := reflect.DeepEqual(said.Places, e.Places)
-		said.Places = e.Places
+	p.publish(func(said *model.ClusterState) bool {
+		same := reflect.DeepEqual(said.Endpoints, e.PublishEndpoints)
+		said.Endpoints = e.PublishEndpoints
 		return !same && said.Cluster != ""
 	})
 	p.mu.Lock()
@@ -236,18 +236,18 @@ func (p *Peers) Follow(e round.Effects) {
 	}
 }
 
-// use tells the prober, and so the other ends, which link to each neighbour is chosen.
-func (p *Peers) use(links map[string]model.Path) {
+// setActiveLinks tells the prober, and so the other ends, which link to each neighbour is chosen.
+func (p *Peers) setActiveLinks(links map[string]model.Path) {
 	p.mu.Lock()
 	changed := !maps.Equal(links, p.links)
 	p.links = links
 	p.mu.Unlock()
 	if changed {
-		p.prober.SetUse(links)
+		p.prober.SetActiveLinks(links)
 	}
 }
 
-func (p *Peers) feed(feeds round.Feeds, err error) {
+func (p *Peers) feed(feeds round.FeedSpec, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.feedErr = err
@@ -264,45 +264,45 @@ func (p *Peers) feed(feeds round.Feeds, err error) {
 }
 
 // Publish tells other clusters the state of this cluster's exports; nil = as before.
-func (p *Peers) Publish(live *model.Live) {
+func (p *Peers) Publish(live *model.ClusterState) {
 	if live == nil {
 		return
 	}
-	p.say(func(said *model.Live) bool {
+	p.publish(func(said *model.ClusterState) bool {
 		said.Cluster, said.Exports = live.Cluster, live.Exports
 		return true
 	})
 }
 
-// say changes what other clusters are told; change reports whether it did.
-func (p *Peers) say(change func(*model.Live) bool) {
+// publish changes what other clusters are told; change reports whether it did.
+func (p *Peers) publish(change func(*model.ClusterState) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !change(&p.said) {
+	if !change(&p.published) {
 		return
 	}
-	if err := p.server.SetLive(p.said); err != nil {
+	if err := p.server.SetLive(p.published); err != nil {
 		p.config.Log.Error("live state not published", "err", err)
 	}
 }
 
-// Equip takes from a new projection what questions to remote gateways need.
-func (p *Peers) Equip(in project.Input, n *round.Node) { p.search.equip(in, n) }
+// SetProjection takes from a new projection what questions to remote gateways need.
+func (p *Peers) SetProjection(in project.Input, n *round.DesiredNode) { p.search.setProjection(in, n) }
 
-// Standing says which tunnels the kernel has, by remote gateway.
-func (p *Peers) Standing(tunnels map[string]change.Applied) {
+// SetInstalled says which tunnels the kernel has, by remote gateway.
+func (p *Peers) SetInstalled(tunnels map[string]change.Installed) {
 	if tunnels != nil {
-		p.tunnel.Applied(tunnels)
+		p.tunnel.SetInstalled(tunnels)
 	}
 }
 
 // SetReady, SetDraining and SetTakes say of this gateway what health.Prober says there.
-func (p *Peers) SetReady(ready bool)       { p.prober.SetReady(ready) }
-func (p *Peers) SetDraining(draining bool) { p.prober.SetDraining(draining) }
-func (p *Peers) SetTakes(takes bool)       { p.prober.SetTakes(takes) }
+func (p *Peers) SetReady(ready bool)          { p.prober.SetReady(ready) }
+func (p *Peers) SetDraining(draining bool)    { p.prober.SetDraining(draining) }
+func (p *Peers) SetAcceptsTransit(takes bool) { p.prober.SetAcceptsTransit(takes) }
 
-// Holds reports whether any pair has a tunnel of a driver.
-func (p *Peers) Holds(driver string) bool { return p.tunnel.Holds(driver) }
+// UsesDriver reports whether any pair has a tunnel of a driver.
+func (p *Peers) UsesDriver(driver string) bool { return p.tunnel.UsesDriver(driver) }
 
 // Stale is how long what a cluster said counts after it was heard last.
 func (p *Peers) Stale() time.Duration { return p.config.Stale }
@@ -310,9 +310,9 @@ func (p *Peers) Stale() time.Duration { return p.config.Stale }
 // Links gives what is known of all links.
 func (p *Peers) Links() health.Snapshot { return p.prober.Snapshot() }
 
-// Holes gives the remote gateways to which packets vanish for their size.
-func (p *Peers) Holes() map[string]pathmtu.Path {
-	out := map[string]pathmtu.Path{}
+// BlackHoles gives the remote gateways to which packets vanish for their size.
+func (p *Peers) BlackHoles() map[string]pathmtu.LinkMTU {
+	out := map[string]pathmtu.LinkMTU{}
 	for _, path := range p.finder.Snapshot() {
 		if path.State != pathmtu.OK && path.State != pathmtu.Unknown {
 			out[path.Peer] = path
@@ -321,12 +321,12 @@ func (p *Peers) Holes() map[string]pathmtu.Path {
 	return out
 }
 
-// Changes tells of the tunnels that are being changed, by remote gateway.
-func (p *Peers) Changes() map[string]change.Progress { return p.tunnel.Progress() }
+// Migrations tells of the tunnels that are being changed, by remote gateway.
+func (p *Peers) Migrations() map[string]change.Progress { return p.tunnel.Progress() }
 
-// Place says where a remote gateway is reached, which is the address and port given, and
+// EndpointReason says where a remote gateway is reached, which is the address and port given, and
 // why there.
-func (p *Peers) Place(gateway, at string) string { return p.search.why(gateway, at) }
+func (p *Peers) EndpointReason(gateway, at string) string { return p.search.why(gateway, at) }
 
 // States says which feeds are lost.
 func (p *Peers) States() []status.InputState {

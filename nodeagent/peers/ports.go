@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// peerPorts is what a question to a gateway needs, and what tells its endpoint.
-type peerPorts struct {
+// probeTarget is what a question to a gateway needs, and what tells its endpoint.
+type probeTarget struct {
 	tunnel desired.Tunnel
 	offset int                // of the other end's port
 	keys   scout.Keys         // of WireGuard
@@ -26,8 +26,8 @@ type peerPorts struct {
 }
 
 // portsOf finds what questions need among what the node should have.
-func portsOf(in project.Input, n *round.Node) map[string]peerPorts {
-	out := map[string]peerPorts{}
+func portsOf(in project.Input, n *round.DesiredNode) map[string]probeTarget {
+	out := map[string]probeTarget{}
 	own := in.Fabric.Cluster(in.Cluster)
 	gateway := own.GatewayOn(in.Node)
 	if gateway == nil {
@@ -49,7 +49,7 @@ func portsOf(in project.Input, n *round.Node) map[string]peerPorts {
 	return out
 }
 
-func portsFor(in project.Input, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (peerPorts, bool) {
+func portsFor(in project.Input, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
 	switch c.Driver {
 	case fabric.DriverWireguard:
 		for _, key := range remote.Keys {
@@ -60,14 +60,14 @@ func portsFor(in project.Input, own *fabric.Gateway, c desired.Tunnel, remote *f
 	case fabric.DriverVXLAN:
 		return vxlanPorts(in.Cluster, own, c, remote)
 	case fabric.DriverIPsec:
-		usual := in.Fabric.Link(in.Cluster, c.Cluster).Base(remote, 0)
-		return peerPorts{tunnel: c, ike: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+		usual := in.Fabric.Link(in.Cluster, c.Cluster).BasePort(remote, 0)
+		return probeTarget{tunnel: c, ike: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
 	}
-	return peerPorts{}, false
+	return probeTarget{}, false
 }
 
-func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (peerPorts, bool) {
-	p := peerPorts{tunnel: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANTunnelID, Port: desired.ProbePort}}
+func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
+	p := probeTarget{tunnel: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANTunnelID, Port: desired.ProbePort}}
 	from, err := net.ParseMAC(driver.OverlayMAC(cluster, own.Name))
 	if err != nil {
 		return p, false
@@ -80,14 +80,14 @@ func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Tunnel, remote *f
 
 // sameBut reports whether a tunnel is at the ports that the fabric says, whatever
 // its epoch is.
-func sameBut(c model.Tunnel, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+func sameBut(c model.TunnelParams, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
 	usual := project.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
 	usual.Epoch = c.Epoch
 	return c == usual
 }
 
-func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Tunnel, key fabric.Key) (peerPorts, bool) {
-	p := peerPorts{tunnel: c, offset: driver.PortOffset(key.Epoch, own.Lane)}
+func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Tunnel, key fabric.Key) (probeTarget, bool) {
+	p := probeTarget{tunnel: c, offset: driver.PortOffset(key.Epoch, own.Ordinal)}
 	raw, err := base64.StdEncoding.DecodeString(key.Public)
 	epoch := in.Keys.Epoch(key.Epoch)
 	if err != nil || len(raw) != len(p.keys.Public) || epoch == nil {
@@ -100,21 +100,21 @@ func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Tunnel, key
 }
 
 // ask sends the question whether the gateway answers at a candidate.
-func (e *search) ask(p peerPorts, a endpoint.Ask) error {
+func (e *endpointSelector) ask(p probeTarget, a endpoint.ProbeRequest) error {
 	to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
 	answered := func() { e.answered(a) }
 	switch p.tunnel.Driver {
 	case fabric.DriverVXLAN:
-		return scout.Carry(to, p.frame, e.prober.OffPath(health.Peer{Cluster: p.tunnel.Cluster, Gateway: p.tunnel.Gateway}, answered))
+		return scout.SendVXLAN(to, p.frame, e.prober.NewOffPathProbe(health.GatewayID{Cluster: p.tunnel.Cluster, Gateway: p.tunnel.Gateway}, answered))
 	case fabric.DriverIPsec:
-		return e.scout.AskIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
+		return e.scout.ProbeIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
 	}
-	return e.scout.Ask(scout.Question{Keys: p.keys, From: uint16(p.tunnel.Port), To: to}, answered)
+	return e.scout.ProbeWireGuard(scout.Request{Keys: p.keys, From: uint16(p.tunnel.Port), To: to}, answered)
 }
 
 // base gives where a peer is, as candidates are written, where the ports of an
 // endpoint are one behind the other; invalid = not known.
-func (p peerPorts) base(text string) netip.AddrPort {
+func (p probeTarget) base(text string) netip.AddrPort {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil || int(at.Port()) <= p.offset {
 		return netip.AddrPort{}
@@ -123,7 +123,7 @@ func (p peerPorts) base(text string) netip.AddrPort {
 }
 
 // candidate gives the same for IPsec, and the place itself when it is none of them.
-func (p peerPorts) candidate(at netip.AddrPort, among []model.Candidate) netip.AddrPort {
+func (p probeTarget) candidate(at netip.AddrPort, among []model.Candidate) netip.AddrPort {
 	for _, c := range among {
 		if at.Addr() == c.Addr.Addr() && int(at.Port()) == p.ike(int(c.Addr.Port())) {
 			return c.Addr
@@ -133,7 +133,7 @@ func (p peerPorts) candidate(at netip.AddrPort, among []model.Candidate) netip.A
 }
 
 // isAt reports whether a place is that of a candidate.
-func (p peerPorts) isAt(text string, only model.Candidate) bool {
+func (p probeTarget) isAt(text string, only model.Candidate) bool {
 	if p.ike == nil {
 		return p.base(text) == only.Addr
 	}

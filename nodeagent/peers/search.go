@@ -24,112 +24,112 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// watched is how often it is looked where packets of the gateways that have a
+// observeInterval is how often it is looked where packets of the gateways that have a
 // choice of endpoints come from.
-const watched = 5 * time.Second
+const observeInterval = 5 * time.Second
 
-// search carries out what the machine of package endpoint decides, as a machine of a
+// endpointSelector carries out what the machine of package endpoint decides, as a machine of a
 // transport.Transport. Its questions leave by sockets of package scout, as the other end
 // knows nothing of them; where packets of gateways come from is read by a goroutine of its
 // own, as the kernel may take its time.
-type search struct {
-	config Config
-	log    *slog.Logger
-	prober *health.Prober
-	tunnel *change.Exchange
-	scout  *scout.Scout
-	wake   bell.Bell                                  // of the transport
-	looks  bell.Bell                                  // what is known of links may have changed
-	file   *statefile.File[map[string]netip.AddrPort] // the places that worked
+type endpointSelector struct {
+	config  Config
+	log     *slog.Logger
+	prober  *health.Prober
+	tunnel  *change.Negotiator
+	scout   *scout.Client
+	wake    bell.Bell                                  // of the transport
+	refresh bell.Bell                                  // what is known of links may have changed
+	file    *statefile.File[map[string]netip.AddrPort] // the places that worked
 
 	mu      sync.Mutex
-	machine *endpoint.Machine
+	machine *endpoint.Selector
 	remotes map[string]round.Remote // by cluster/gateway
-	tunnels map[string]peerPorts    // by cluster/gateway
-	// goal counts the changes of what is searched for, and looked has the one after which it
+	tunnels map[string]probeTarget  // by cluster/gateway
+	// specVersion counts the changes of what is searched for, and looked has the one after which it
 	// was looked how links are: nothing is decided about a gateway before that.
-	goal, looked int
-	endpoints    map[string]model.RemoteEndpoint // as of the last step
-	kept         map[string]netip.AddrPort       // as it was saved last
-	seen         map[string]netip.AddrPort       // where links that live come from; replaced as a whole
+	specVersion, observedVersion int
+	endpoints                    map[string]model.RemoteEndpoint // as of the last step
+	kept                         map[string]netip.AddrPort       // as it was saved last
+	observedAddrs                map[string]netip.AddrPort       // where links that live come from; replaced as a whole
 }
 
-func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake, looks bell.Bell) *search {
-	s := &search{
-		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake, looks: looks,
+func newSearch(config Config, prober *health.Prober, tunnel *change.Negotiator, wake, looks bell.Bell) *endpointSelector {
+	s := &endpointSelector{
+		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake, refresh: looks,
 		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
 	}
-	s.kept = s.file.Restore(config.Log)
+	s.kept = s.file.LoadOrZero(config.Log)
 	s.machine = endpoint.New(maps.Clone(s.kept))
 	return s
 }
 
-// aim adapts the search to the gateways that there are.
-func (e *search) aim(remotes []round.Remote) {
+// setRemotes adapts the search to the gateways that there are.
+func (e *endpointSelector) setRemotes(remotes []round.Remote) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.remotes = make(map[string]round.Remote, len(remotes))
 	var choice []endpoint.Remote
 	for _, r := range remotes {
 		e.remotes[r.Name] = r
-		if r.Choice {
+		if r.HasAlternatives {
 			choice = append(choice, r.Remote)
 		}
 	}
 	e.machine.Set(choice, time.Now())
 	e.endpoints = e.machine.RemoteEndpoints()
-	e.goal++
-	e.looks.Ring()
+	e.specVersion++
+	e.refresh.Ring()
 }
 
-// found says where gateways are reached, and from where those send whose links live.
-func (e *search) found() (map[string]model.RemoteEndpoint, map[string]netip.AddrPort) {
+// snapshot says where gateways are reached, and from where those send whose links live.
+func (e *endpointSelector) snapshot() (map[string]model.RemoteEndpoint, map[string]netip.AddrPort) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.RemoteEndpoints(), e.seen
+	return e.machine.RemoteEndpoints(), e.observedAddrs
 }
 
-// equip takes what questions need from what the node should have.
-func (e *search) equip(in project.Input, n *round.Node) {
+// setProjection takes what questions need from what the node should have.
+func (e *endpointSelector) setProjection(in project.Input, n *round.DesiredNode) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if in.Keys != nil {
 		e.tunnels = portsOf(in, n)
-		e.goal++
+		e.specVersion++
 	}
-	e.looks.Ring()
+	e.refresh.Ring()
 }
 
 // run looks how links are until ctx ends.
-func (e *search) run(ctx context.Context) error {
+func (e *endpointSelector) run(ctx context.Context) error {
 	defer e.scout.Close()
 	var saves sync.WaitGroup
 	defer saves.Wait()
 	saves.Go(func() { e.file.Run(ctx, 0, e.works, e.log) })
-	e.looks.Loop(ctx, func() time.Duration {
-		e.see(ctx, time.Now())
+	e.refresh.Loop(ctx, func() time.Duration {
+		e.observe(ctx, time.Now())
 		e.wake.Ring()
 		if e.file.Err() != nil { // it waits for a save that goes on, and so is not asked in a tick
-			e.file.Changed()
+			e.file.MarkDirty()
 		}
-		return watched
+		return observeInterval
 	})
 	return nil
 }
 
-// Places gives none: questions have sockets of their own.
-func (e *search) Places(bool) map[socket.Place]bool { return nil }
+// Sockets gives none: questions have sockets of their own.
+func (e *endpointSelector) Sockets(bool) map[socket.Bind]bool { return nil }
 
 // Sent has nothing to note, and Receive has to do with no message.
-func (e *search) Sent(uint64, uint64)                                     {}
-func (e *search) Receive(time.Time, transport.Incoming) []socket.Datagram { return nil }
+func (e *endpointSelector) Sent(uint64, uint64)                                   {}
+func (e *endpointSelector) Receive(time.Time, transport.Packet) []socket.Datagram { return nil }
 
 // Tick does what is due, and says how long until the next time.
-func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
+func (e *endpointSelector) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.mu.Lock()
-	if e.tunnels == nil || e.looked != e.goal {
+	if e.tunnels == nil || e.observedVersion != e.specVersion {
 		e.mu.Unlock()
-		return nil, watched
+		return nil, observeInterval
 	}
 	idle := e.machine.Idle(now)
 	asks, next := e.machine.Step(now)
@@ -137,16 +137,16 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		e.mu.Unlock()
 		return nil, next.Sub(now)
 	}
-	endpoints, lost := e.machine.RemoteEndpoints(), e.machine.Unresolved()
+	endpoints, lost := e.machine.RemoteEndpoints(), e.machine.ConsumeResolveRequest()
 	moved := !maps.Equal(e.endpoints, endpoints)
 	e.endpoints = endpoints
-	questions := make(map[endpoint.Ask]peerPorts, len(asks))
+	questions := make(map[endpoint.ProbeRequest]probeTarget, len(asks))
 	for _, a := range asks {
 		if p, known := e.tunnels[a.Name]; known {
 			questions[a] = p
 		}
 	}
-	works := e.machine.Kept()
+	works := e.machine.Working()
 	changed := !maps.Equal(e.kept, works)
 	e.kept = works
 	e.mu.Unlock()
@@ -156,28 +156,28 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		}
 	}
 	if moved {
-		e.config.Look()
+		e.config.TriggerRound()
 	}
 	if lost {
 		e.config.Resolve()
 	}
 	if changed {
-		e.file.Changed()
+		e.file.MarkDirty()
 	}
 	return nil, next.Sub(now)
 }
 
-func (e *search) answered(a endpoint.Ask) {
+func (e *endpointSelector) answered(a endpoint.ProbeRequest) {
 	e.mu.Lock()
-	e.machine.Answered(a, time.Now())
+	e.machine.OnReply(a, time.Now())
 	e.mu.Unlock()
 	e.wake.Ring()
 }
 
-// see tells the machine how the links are, and where the other ends are.
-func (e *search) see(ctx context.Context, now time.Time) {
+// observe tells the machine how the links are, and where the other ends are.
+func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 	e.mu.Lock()
-	goal := e.goal
+	goal := e.specVersion
 	var names []string
 	var tunnels []desired.Tunnel
 	for name := range e.machine.RemoteEndpoints() {
@@ -193,7 +193,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	}
 	links := e.prober.Snapshot().Links
 	e.mu.Lock()
-	e.looked = goal
+	e.observedVersion = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
 		// While a pair changes its tunnel the link may live over another one. An endpoint from
@@ -212,34 +212,34 @@ func (e *search) see(ctx context.Context, now time.Time) {
 		if links[i].Target.Device == "" {
 			name := links[i].Target.Peer.String()
 			e.tunnel.Alive(name, links[i].State == status.Connected, now)
-			seen := endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}
+			seen := endpoint.LinkState{Alive: links[i].State == status.Connected, ObservedAddr: at[name]}
 			if e.remotes[name].Driver != fabric.DriverWireguard {
 				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live
 			}
-			seen.Begun, seen.Alone = e.tunnel.OverSecondary(name)
-			e.machine.See(name, seen, now)
+			seen.OnSecondary, seen.SecondaryOnly = e.tunnel.OverSecondary(name)
+			e.machine.UpdateLink(name, seen, now)
 		}
 	}
 	places := e.machine.Places()
 	maps.DeleteFunc(places, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
-	moved := !maps.Equal(e.seen, places)
-	e.seen = places
+	moved := !maps.Equal(e.observedAddrs, places)
+	e.observedAddrs = places
 	e.mu.Unlock()
 	if moved {
-		e.config.Look()
+		e.config.TriggerRound()
 	}
 }
 
 // works gives the places that worked.
-func (e *search) works() map[string]netip.AddrPort {
+func (e *endpointSelector) works() map[string]netip.AddrPort {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Kept()
+	return e.machine.Working()
 }
 
 // why says where a gateway is reached, which is the address and port given, and
 // why there.
-func (e *search) why(name, at string) string {
+func (e *endpointSelector) why(name, at string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if text := e.machine.Why(name); text != "" {

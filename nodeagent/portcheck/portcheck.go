@@ -58,9 +58,9 @@ type Report struct {
 
 // Port is one of the gateway's own.
 type Port struct {
-	Port  int    `json:"port"`
-	Error string `json:"error,omitempty"` // why it is not open
-	Heard int    `json:"heard"`           // questions of other gateways
+	Port     int    `json:"port"`
+	Error    string `json:"error,omitempty"` // why it is not open
+	Requests int    `json:"heard"`           // questions of other gateways
 }
 
 // Target is one endpoint of another gateway.
@@ -71,9 +71,9 @@ type Target struct {
 	Answered int    `json:"answered"`        // of the smallest questions
 	Largest  int    `json:"largest"`         // bytes of the largest question that was answered, IP header included
 	RTT      int64  `json:"rtt_us"`          // the least, microseconds
-	// Ahead is how far the other's clock is before this one, by the answer with the least
+	// ClockOffset is how far the other's clock is before this one, by the answer with the least
 	// RTT, milliseconds.
-	Ahead int64 `json:"ahead_ms"`
+	ClockOffset int64 `json:"ahead_ms"`
 }
 
 // Check is a check that runs.
@@ -121,7 +121,7 @@ func New(c Config) (*Check, error) {
 func (k *Check) open(port, index int) {
 	var errs []error
 	for _, network := range []string{"udp4", "udp6"} {
-		config := net.ListenConfig{Control: neverSplit}
+		config := net.ListenConfig{Control: setDontFragment}
 		c, err := config.ListenPacket(context.Background(), network, net.JoinHostPort("", strconv.Itoa(port)))
 		if errors.Is(err, syscall.EAFNOSUPPORT) {
 			continue // a host without IPv6
@@ -174,8 +174,8 @@ func (k *Check) Report() Report {
 // was answered. Numbers are big-endian.
 const (
 	macBytes      = 16
-	asks          = 'q'
-	answers       = 'a'
+	typeRequest   = 'q'
+	typeReply     = 'a'
 	questionBytes = macBytes + 1 + 2 + 2 + 8
 	answerBytes   = questionBytes + 8
 )
@@ -227,7 +227,7 @@ func (k *Check) ask(ctx context.Context, target int, to string) error {
 	}
 	for _, size := range k.config.Sizes {
 		raw := make([]byte, size-headers)
-		raw[macBytes] = asks
+		raw[macBytes] = typeRequest
 		binary.BigEndian.PutUint16(raw[macBytes+1:], uint16(size))
 		binary.BigEndian.PutUint16(raw[macBytes+3:], uint16(target))
 		binary.BigEndian.PutUint64(raw[macBytes+5:], uint64(time.Now().UnixNano()))
@@ -263,24 +263,24 @@ func (k *Check) read(s sock) {
 		}
 		raw := buffer[:n]
 		switch {
-		case raw[macBytes] == asks:
+		case raw[macBytes] == typeRequest:
 			out := make([]byte, answerBytes) // shorter than any question, so nobody is flooded by it
 			copy(out[macBytes:], raw[macBytes:questionBytes])
-			out[macBytes] = answers
+			out[macBytes] = typeReply
 			binary.BigEndian.PutUint64(out[questionBytes:], uint64(time.Now().UnixNano()))
 			k.sign(out)
 			if _, err := s.WriteToUDPAddrPort(out, from); err == nil && s.port >= 0 {
 				k.mu.Lock()
-				k.report.Ports[s.port].Heard++
+				k.report.Ports[s.port].Requests++
 				k.mu.Unlock()
 			}
-		case raw[macBytes] == answers && n == answerBytes:
-			k.answered(raw, time.Now())
+		case raw[macBytes] == typeReply && n == answerBytes:
+			k.onReply(raw, time.Now())
 		}
 	}
 }
 
-func (k *Check) answered(raw []byte, now time.Time) {
+func (k *Check) onReply(raw []byte, now time.Time) {
 	size := int(binary.BigEndian.Uint16(raw[macBytes+1:]))
 	target := int(binary.BigEndian.Uint16(raw[macBytes+3:]))
 	sent := time.Unix(0, int64(binary.BigEndian.Uint64(raw[macBytes+5:])))
@@ -297,6 +297,6 @@ func (k *Check) answered(raw []byte, now time.Time) {
 	t.Largest = max(t.Largest, size)
 	if rtt := now.Sub(sent); t.RTT == 0 || rtt.Microseconds() < t.RTT {
 		t.RTT = max(rtt.Microseconds(), 1)
-		t.Ahead = theirs.Sub(sent.Add(rtt / 2)).Milliseconds()
+		t.ClockOffset = theirs.Sub(sent.Add(rtt / 2)).Milliseconds()
 	}
 }

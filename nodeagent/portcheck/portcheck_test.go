@@ -63,11 +63,11 @@ func TestCheck(t *testing.T) {
 		"by name": func() Target { return second.Report().Targets[1] }, "dials": func() Target { return dials.Report().Targets[0] },
 	} {
 		until(t, name+" is answered", func() bool { r := target(); return r.Answered > 0 && r.Largest == 1500 && r.RTT > 0 && r.Error == "" })
-		if r := target(); r.Ahead > 1000 || r.Ahead < -1000 {
-			t.Errorf("%s: one clock is %d ms from itself", name, r.Ahead)
+		if r := target(); r.ClockOffset > 1000 || r.ClockOffset < -1000 {
+			t.Errorf("%s: one clock is %d ms from itself", name, r.ClockOffset)
 		}
 	}
-	until(t, "the first heard others", func() bool { return first.Report().Ports[0].Heard > 0 })
+	until(t, "the first heard others", func() bool { return first.Report().Ports[0].Requests > 0 })
 	until(t, "the stranger asks", func() bool { return stranger.Report().Targets[0].Sent > 3 })
 	if got := stranger.Report().Targets[0]; got.Answered != 0 {
 		t.Errorf("a stranger was answered: %+v", got)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// neverSplit forbids to split datagrams, and to believe what is known of the path.
-func neverSplit(network, _ string, raw syscall.RawConn) error {
+// setDontFragment forbids to split datagrams, and to believe what is known of the path.
+func setDontFragment(network, _ string, raw syscall.RawConn) error {
 	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
 	if network == "udp6" {
 		level, option, value = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE

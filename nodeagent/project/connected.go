@@ -14,7 +14,7 @@ import (
 // findConnected finds which of a remote cluster's prefixes overlap a network that the node is
 // connected to, and reports them. There the network wins: this node's packets for these
 // addresses are not for the cluster.
-func (v *view) findConnected(r *remote) {
+func (v *builder) findConnected(r *remoteCluster) {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
 		for _, p := range r.visible {
@@ -38,7 +38,7 @@ func (v *view) findConnected(r *remote) {
 
 // addTakenNetworks reports networks of the node that have addresses of the clusterset, which
 // no cluster could do without.
-func (v *view) addTakenNetworks() {
+func (v *builder) addTakenNetworks() {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
 		for _, p := range slices.Concat(v.in.Fabric.ServicePools, v.in.Fabric.TunnelPools, v.own.GlobalCIDRs) {
@@ -56,16 +56,16 @@ func (v *view) addTakenNetworks() {
 
 // onNetwork reports whether an address of a remote cluster is on a network that the node is
 // connected to.
-func (r *remote) onNetwork(a netip.Addr) bool {
+func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 	return slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix.Contains(a) })
 }
 
 // reaches reports whether this node's packets for an address go to a remote cluster.
-func (r *remote) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
+func (r *remoteCluster) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
 
 // routeConnected leaves the addresses of networks that the node is connected to to the
 // routes of the main table.
-func (v *view) routeConnected(r *remote) {
+func (v *builder) routeConnected(r *remoteCluster) {
 	for _, n := range r.connected {
 		v.route(desired.Route{Table: desired.TableOut, Dst: n.Prefix, Type: desired.RouteThrow, Origin: clusterPath(r.Name)})
 	}
@@ -73,7 +73,7 @@ func (v *view) routeConnected(r *remote) {
 
 // addConnected fills the sets of these addresses. Ranges of one set and link must not
 // overlap.
-func (v *view) addConnected() {
+func (v *builder) addConnected() {
 	var all []netip.Prefix
 	byLink := map[string][]netip.Prefix{}
 	for _, r := range v.remotes {

@@ -93,7 +93,7 @@ func TestConnectedNetworks(t *testing.T) {
 			in := w.inputs[tt.node]
 			before := linesOf(text(w.states[tt.node]))
 			in.Local.Networks = tt.networks
-			state, problems := project.State(in)
+			state, problems := project.Desired(in)
 			checkLines(t, before, linesOf(text(state)), tt.gained, tt.lost)
 			var have []string
 			for _, p := range problems {

@@ -9,10 +9,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Effective gives the fabric together with the exports that were made in clusters:
+// EffectiveFabric gives the fabric together with the exports that were made in clusters:
 // with a ServiceExport in a namespace that the topology leaves to them. It is the
 // fabric itself where there can be none. The decision is for Input.Decided.
-func Effective(in Input) (*fabric.Fabric, *mcs.Decision) {
+func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
 	f, d := in.Fabric, mcs.Decide(worldOf(in))
 	if f.DynamicExports == nil {
 		return f, &d
@@ -28,30 +28,30 @@ func Effective(in Input) (*fabric.Fabric, *mcs.Decision) {
 
 // decision gives what was decided about exports, or decides.
 func (in Input) decision() mcs.Decision {
-	if in.Decided != nil {
-		return *in.Decided
+	if in.MCSDecision != nil {
+		return *in.MCSDecision
 	}
 	return mcs.Decide(worldOf(in))
 }
 
 // MCS gives what should stand in the API of this cluster: the objects of the
 // Multi-Cluster Services API. The fabric of the input is the effective one.
-func MCS(in Input) mcs.State {
+func MCS(in Input) mcs.DesiredObjects {
 	v := newView(in)
 	if v == nil {
-		return mcs.State{Settled: in.Settled}
+		return mcs.DesiredObjects{PeersSynced: in.PeersSynced}
 	}
-	sources := make(map[string][]mcs.Source, len(v.exports))
+	sources := make(map[string][]mcs.Backend, len(v.exports))
 	for _, e := range v.exports {
 		sources[e.ID()] = v.sources(e)
 	}
 	w := worldOf(in)
 	w.Unsupported = v.unsupported
-	return mcs.Want(w, in.decision(), in.Settled, sources)
+	return mcs.Desired(w, in.decision(), in.PeersSynced, sources)
 }
 
-// Clashes gives the conflicts of this cluster's view, by namespace/name.
-func Clashes(in Input) map[string]mcs.Condition {
+// Conflicts gives the conflicts of this cluster's view, by namespace/name.
+func Conflicts(in Input) map[string]mcs.Condition {
 	out := map[string]mcs.Condition{}
 	for _, r := range in.decision().Services {
 		if r.Clash.Status == "True" {
@@ -62,7 +62,7 @@ func Clashes(in Input) map[string]mcs.Condition {
 }
 
 // addServiceExports reports this cluster's ServiceExports that do not count.
-func (v *view) addServiceExports() {
+func (v *builder) addServiceExports() {
 	for _, verdict := range v.in.decision().Verdicts {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
 		switch {
@@ -75,7 +75,7 @@ func (v *view) addServiceExports() {
 }
 
 // addRefused reports exports of other clusters that the topology keeps for others.
-func (v *view) addRefused() {
+func (v *builder) addRefused() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
 			strings.Join(r.Clusters, ", ")+" make (spec.dynamicExports[].clusters); it does not count")
@@ -83,16 +83,16 @@ func (v *view) addRefused() {
 }
 
 // addTakenImports reports imports that should be ours and that somebody else writes.
-func (v *view) addTakenImports() {
+func (v *builder) addTakenImports() {
 	taken := map[string]bool{}
 	for i := range v.in.Facts.Imports {
-		if m := &v.in.Facts.Imports[i]; m.Taken {
+		if m := &v.in.Facts.Imports[i]; m.Foreign {
 			taken[m.Namespace+"/"+m.Name] = true
 		}
 	}
 	for _, e := range v.exports {
-		if taken[e.ID()] && (e.Part(v.own.Name) != nil || e.Allows(v.own.Name)) {
-			v.problem("serviceimports["+e.ID()+"]", ImportTaken, "somebody else than Hawser writes ServiceImport "+e.ID()+
+		if taken[e.ID()] && (e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name)) {
+			v.problem("serviceimports["+e.ID()+"]", ImportForeign, "somebody else than Hawser writes ServiceImport "+e.ID()+
 				": end that, or delete it if nobody does any more; traffic goes on")
 		}
 	}
@@ -100,14 +100,14 @@ func (v *view) addTakenImports() {
 
 // sources gives where this cluster reaches each part of an export: what the name
 // server says of it.
-func (v *view) sources(e *fabric.Export) []mcs.Source {
-	var out []mcs.Source
+func (v *builder) sources(e *fabric.Export) []mcs.Backend {
+	var out []mcs.Backend
 	for _, c := range v.dnsService(e).Clusters {
-		s := mcs.Source{Cluster: c.Name, Addrs: c.IPs}
+		s := mcs.Backend{Cluster: c.Name, Addrs: c.IPs}
 		if r := v.byName[c.Name]; r != nil {
 			s.Terminating = r.terminating(e.ID())
 		} else {
-			_, s.Terminating = serving(e, e.Part(c.Name), v.services[e.ID()])
+			_, s.Terminating = serving(e, e.ClusterPart(c.Name), v.services[e.ID()])
 		}
 		for _, h := range c.Hosts {
 			s.Hosts = append(s.Hosts, mcs.Host{Name: h.Name, Addrs: h.IPs, Ports: h.Ports})
@@ -119,20 +119,20 @@ func (v *view) sources(e *fabric.Export) []mcs.Source {
 
 // worldOf is what decides about exports. Of a cluster that was not heard since the
 // agent was started, what it said before counts.
-func worldOf(in Input) mcs.World {
-	w := mcs.World{
+func worldOf(in Input) mcs.ClusterView {
+	w := mcs.ClusterView{
 		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
-		Namespaces: in.Facts.Namespaces, Recorded: in.Facts.Recorded, Offers: map[string][]mcs.Offered{}, Hostnames: Hostnames(in),
+		Namespaces: in.Facts.Namespaces, HasAPI: in.Facts.HasAPI, Offers: map[string][]mcs.NamedOffer{}, Hostnames: Hostnames(in),
 	}
 	for i := range in.Fabric.Clusters {
 		name := in.Fabric.Clusters[i].Name
 		live, heard := in.Live[name]
 		if !heard {
-			live = in.Kept[name]
+			live = in.RestoredLive[name]
 		}
 		for j := range live.Exports {
 			if e := &live.Exports[j]; e.Offer != nil {
-				w.Offers[name] = append(w.Offers[name], mcs.Offered{Namespace: e.Namespace, Name: e.Name, Offer: e.Offer})
+				w.Offers[name] = append(w.Offers[name], mcs.NamedOffer{Namespace: e.Namespace, Name: e.Name, Offer: e.Offer})
 			}
 		}
 	}

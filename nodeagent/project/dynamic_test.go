@@ -69,21 +69,21 @@ func dynamicWorld(t *testing.T) *world {
 			serves("pods", "10.9.1.33", "c2-w1", map[string]int{"TCP/5432": 6432}, ""),
 		},
 	}
-	lives := map[string]model.Live{}
+	lives := map[string]model.ClusterState{}
 	for range 2 { // what a cluster says follows from what it heard
 		for name, in := range w.inputs {
 			in.Fabric, in.Facts.Exports, in.Facts.Services = w.fabric, exports[in.Cluster], services[in.Cluster]
-			in.Live = map[string]model.Live{}
+			in.Live = map[string]model.ClusterState{}
 			for cluster, live := range lives {
 				if cluster != in.Cluster {
 					in.Live[cluster] = live
 				}
 			}
-			in.Fabric, in.Decided = project.Effective(in)
+			in.Fabric, in.MCSDecision = project.EffectiveFabric(in)
 			w.inputs[name] = in
 		}
 		for _, in := range w.inputs {
-			lives[in.Cluster] = project.LiveState(in)
+			lives[in.Cluster] = project.ClusterState(in)
 		}
 	}
 	w.project()
@@ -135,7 +135,7 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 	list := func(node string) []string {
 		var out []string
 		in := w.inputs[node]
-		in.Settled = true
+		in.PeersSynced = true
 		s := project.MCS(in)
 		for _, m := range s.Imports {
 			out = append(out, fmt.Sprintf("%s %s %v", m.Name, m.Type, m.Clusters))
@@ -146,7 +146,7 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 		return out
 	}
 	own := func(node, id string) string {
-		for _, v := range mcs.Decide(mcs.World{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}).Verdicts {
+		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}).Verdicts {
 			if v.Export.Namespace+"/"+v.Export.Name == id {
 				return v.Addrs[0].String()
 			}
@@ -184,13 +184,13 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	w := dynamicWorld(t)
 	in := w.inputs["c2/c2-w1"]
 	in.Facts.Imports = []mcs.Import{
-		{Namespace: "elsewhere", Name: "theirs", Taken: true}, {Namespace: "team-a", Name: "same", Taken: true}, {Namespace: "team-a", Name: "split"},
+		{Namespace: "elsewhere", Name: "theirs", Foreign: true}, {Namespace: "team-a", Name: "same", Foreign: true}, {Namespace: "team-a", Name: "split"},
 	}
-	in.Decided = nil
-	_, problems := project.State(in)
+	in.MCSDecision = nil
+	_, problems := project.Desired(in)
 	var have []string
 	for _, p := range problems {
-		if p.Code == project.ImportTaken {
+		if p.Code == project.ImportForeign {
 			have = append(have, p.Path)
 		}
 	}
@@ -207,10 +207,10 @@ func TestRefusedIsTold(t *testing.T) {
 	in := w.inputs["c2/c2-w1"]
 	f := *in.Fabric
 	d := *f.DynamicExports
-	d.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-a"}, Clusters: []string{"c2"}}}
+	d.Restrictions = []fabric.DynamicRestriction{{Namespaces: []string{"team-a"}, Clusters: []string{"c2"}}}
 	f.DynamicExports = &d
-	in.Fabric, in.Decided = &f, nil
-	_, problems := project.State(in)
+	in.Fabric, in.MCSDecision = &f, nil
+	_, problems := project.Desired(in)
 	var have []string
 	for _, p := range problems {
 		if p.Code == project.ExportRefused {
@@ -236,7 +236,7 @@ func TestDynamicNeverShadows(t *testing.T) {
 	web := made("web", 0, mcs.Port{Name: "other", Protocol: "TCP", Port: 1})
 	web.Namespace = "sample"
 	in.Facts.Exports = []mcs.Export{made("new", 1, mcs.Port{Protocol: "TCP", Port: 80}), web}
-	effective, _ := project.Effective(in)
+	effective, _ := project.EffectiveFabric(in)
 	var have []fabric.Export
 	for _, e := range effective.Exports {
 		if !e.Dynamic {

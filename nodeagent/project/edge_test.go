@@ -136,7 +136,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"nothing ready there", "g1/g1-w1",
-			func(in *project.Input) { in.Live = map[string]model.Live{"g2": {Cluster: "g2"}} }, "",
+			func(in *project.Input) { in.Live = map[string]model.ClusterState{"g2": {Cluster: "g2"}} }, "",
 			[]string{
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
 				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
@@ -156,7 +156,7 @@ func TestBadInputs(t *testing.T) {
 			in := w.inputs[tt.node]
 			before := linesOf(text(w.states[tt.node]))
 			tt.change(&in)
-			state, problems := project.State(in)
+			state, problems := project.Desired(in)
 			after := linesOf(text(state))
 			hasCode := slices.ContainsFunc(problems, func(p project.Problem) bool { return p.Code == tt.code })
 			if tt.code != "" && !hasCode {
@@ -182,12 +182,12 @@ func TestBalancerClosed(t *testing.T) {
 		own.Gateways[0].Endpoints = append(slices.Clone(own.Gateways[0].Endpoints), fabric.SourceLoadBalancer)
 		in.Fabric = &f
 		in.Facts.Services = append(slices.Clone(in.Facts.Services), model.Service{
-			Namespace: fabric.ServiceNamespace, Name: fabric.ServiceOf(own.Gateways[0].Name),
-			Ports:     []model.ServicePort{{Protocol: "UDP", Port: 51820}, {Protocol: "TCP", Port: 443}},
-			Balancers: []string{"198.51.100.80", "LB.example.net", "192.168.1.2"},
+			Namespace: fabric.SystemNamespace, Name: fabric.ServiceOf(own.Gateways[0].Name),
+			Ports:         []model.ServicePort{{Protocol: "UDP", Port: 51820}, {Protocol: "TCP", Port: 443}},
+			LoadBalancers: []string{"198.51.100.80", "LB.example.net", "192.168.1.2"},
 		})
 		in.Local.Resolved = map[string][]netip.Addr{fabric.Endpoint{Name: "lb.example.net"}.String(): {addr("2001:db8::80")}}
-		state, _ := project.State(in)
+		state, _ := project.Desired(in)
 		checkLines(t, before, linesOf(text(state)), []string{"vxlan4 198.51.100.80 . 51820", "vxlan6 2001:db8::80 . 51820"}, nil)
 	}
 }
@@ -232,7 +232,7 @@ func checkLines(t *testing.T, before, after map[string]bool, gained, lost []stri
 
 func TestUnknownCluster(t *testing.T) {
 	t.Parallel()
-	_, problems := project.State(project.Input{Fabric: &fabric.Fabric{}, Cluster: "g9", Node: "n"})
+	_, problems := project.Desired(project.Input{Fabric: &fabric.Fabric{}, Cluster: "g9", Node: "n"})
 	if len(problems) != 1 || problems[0].Code != project.ClusterUnknown {
 		t.Errorf("have %v", problems)
 	}
@@ -276,14 +276,14 @@ func TestPolicies(t *testing.T) {
 			export := &in.Fabric.Exports[1]
 			export.Balance, export.Affinity = tt.balance, tt.affinity
 			for _, name := range []string{"c2", "c3"} {
-				in.Live[name] = model.Live{Cluster: name, Exports: []model.LiveExport{
+				in.Live[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{
 					{Namespace: "sample", Name: "web", Ready: strings.Contains(tt.ready, name)},
 				}}
 			}
 			if !strings.Contains(tt.ready, "c1") {
 				in.Facts.Services = nil
 			}
-			state, _ := project.State(in)
+			state, _ := project.Desired(in)
 			chain, have := "", map[string]int{}
 			for _, e := range state.Elements {
 				if e.Set == desired.SetSlots && strings.HasPrefix(e.ID, "243.0.0.1 ") {
@@ -323,7 +323,7 @@ func TestLinkDown(t *testing.T) {
 			path.Down = true
 			in.Paths[name] = path
 		}
-		state, _ := project.State(in)
+		state, _ := project.Desired(in)
 		have := map[string]int{}
 		for _, e := range state.Elements {
 			if e.Set == desired.SetSlots && strings.HasPrefix(e.ID, "243.0.0.1 ") {
@@ -363,7 +363,7 @@ func TestEpochs(t *testing.T) {
 		in := w.inputs["g1/g1-a"]
 		in.Fabric.Epochs = tt.epochs
 		peer := &in.Fabric.Clusters[1].Gateways[0]
-		peer.Keys, peer.Lane = nil, tt.lane
+		peer.Keys, peer.Ordinal = nil, tt.lane
 		for epoch := 1; epoch <= 3; epoch++ {
 			keys := in.Keys.Epochs[0]
 			keys.Epoch = epoch
@@ -374,9 +374,9 @@ func TestEpochs(t *testing.T) {
 		}
 		for _, epoch := range tt.held {
 			name := in.Fabric.Clusters[1].Name + "/" + peer.Name
-			in.Tunnels = map[string][]model.Tunnel{name: append(in.Tunnels[name], model.Tunnel{Driver: fabric.DriverWireguard, Epoch: epoch})}
+			in.Tunnels = map[string][]model.TunnelParams{name: append(in.Tunnels[name], model.TunnelParams{Driver: fabric.DriverWireguard, Epoch: epoch})}
 		}
-		state, problems := project.State(in)
+		state, problems := project.Desired(in)
 		ports := map[string]int{}
 		for _, d := range state.Wireguards {
 			ports[d.Link] = d.ListenPort
@@ -394,7 +394,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("epochs %v: no problem %s: %v", tt.epochs, tt.code, problems)
 		}
 		rules := slices.DeleteFunc(state.Rules, func(r desired.Rule) bool {
-			return r.Priority >= desired.RuleHomes || r.Priority != desired.RuleTransit && r.IIF == desired.NodeLink
+			return r.Priority >= desired.RuleHomes || r.Priority != desired.RuleGateway && r.IIF == desired.NodeDevice
 		})
 		if len(rules) != 2*len(ports)+2 {
 			t.Errorf("epochs %v: rules %v", tt.epochs, rules)
@@ -424,7 +424,7 @@ func TestEndpoints(t *testing.T) {
 			in := w.inputs["g1/g1-a"]
 			in.Fabric.Clusters[1].Gateways[0].Endpoints = tt.endpoints
 			in.Local.Resolved = map[string][]netip.Addr{"dns:gw.example.com": tt.resolved}
-			state, _ := project.State(in)
+			state, _ := project.Desired(in)
 			if have := state.Peers[0].Endpoint.String(); have != tt.want {
 				t.Errorf("have %s, want %s", have, tt.want)
 			}
@@ -435,32 +435,32 @@ func TestEndpoints(t *testing.T) {
 // TestLiveState checks what each cluster tells the others.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
-	host := func(name, ip string) model.LiveHost {
-		return model.LiveHost{Name: name, IPs: []netip.Addr{addr(ip)}}
+	host := func(name, ip string) model.ExportHost {
+		return model.ExportHost{Name: name, IPs: []netip.Addr{addr(ip)}}
 	}
 	tests := []struct {
 		file, node string
-		want       []model.LiveExport
+		want       []model.ExportState
 	}{
-		{"globalnet", "g2/g2-a", []model.LiveExport{
+		{"globalnet", "g2/g2-a", []model.ExportState{
 			{Namespace: "sample", Name: "whereami-cs", Ready: true},
-			{Namespace: "sample", Name: "whereami-ss", Ready: true, Hosts: []model.LiveHost{host("whereami-0", "242.2.0.40")}},
+			{Namespace: "sample", Name: "whereami-ss", Ready: true, Hosts: []model.ExportHost{host("whereami-0", "242.2.0.40")}},
 		}},
-		{"flat", "c2/c2-a", []model.LiveExport{
-			{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.LiveHost{host("db-0", "10.9.1.30")}},
+		{"flat", "c2/c2-a", []model.ExportState{
+			{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.ExportHost{host("db-0", "10.9.1.30")}},
 			{Namespace: "sample", Name: "web", Ready: true},
 		}},
-		{"flat", "c1/c1-a", []model.LiveExport{{Namespace: "sample", Name: "web"}}},
-		{"mapped", "g3/g3-a", []model.LiveExport{
+		{"flat", "c1/c1-a", []model.ExportState{{Namespace: "sample", Name: "web"}}},
+		{"mapped", "g3/g3-a", []model.ExportState{
 			{Namespace: "sample", Name: "api", Ready: true},
-			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []model.LiveHost{{Label: "10-7-1-31", IPs: addrs("242.2.1.31")}}},
+			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []model.ExportHost{{Label: "10-7-1-31", IPs: addrs("242.2.1.31")}}},
 		}},
-		{"mapped", "g2/g2-a", []model.LiveExport{{Namespace: "sample", Name: "site"}}},
+		{"mapped", "g2/g2-a", []model.ExportState{{Namespace: "sample", Name: "site"}}},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/"+tt.file+".txtar")
-		have := project.LiveState(w.inputs[tt.node])
-		want := model.Live{Cluster: w.inputs[tt.node].Cluster, Exports: tt.want}
+		have := project.ClusterState(w.inputs[tt.node])
+		want := model.ClusterState{Cluster: w.inputs[tt.node].Cluster, Exports: tt.want}
 		if diff := cmp.Diff(want, have, cmp.Comparer(sameAddr)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.node, diff)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // addEgress decides, on a gateway, the source of what leaves through a tunnel.
-func (v *view) addEgress() {
+func (v *builder) addEgress() {
 	for _, a := range v.gateway.Addresses {
 		v.elements.addr(desired.SetTunnels, a, netip.Addr{}, v.gatewayPath())
 	}
@@ -39,7 +39,7 @@ func (v *view) addEgress() {
 
 // addEgressRules applies the rules with a pod selector, or those for a whole
 // namespace. Pods on the host network are left out: their address is the node's.
-func (v *view) addEgressRules(selector bool) {
+func (v *builder) addEgressRules(selector bool) {
 	rules := slices.Clone(v.own.EgressRules)
 	slices.SortFunc(rules, func(a, b fabric.EgressRule) int { return cmp.Compare(a.Name, b.Name) })
 	claimed := map[string]string{}
@@ -105,9 +105,9 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 
 // addHeadlessEgress lets a headless pod go out with the address by which it is
 // reached, and brings back to it what comes for that address.
-func (v *view) addHeadlessEgress() {
+func (v *builder) addHeadlessEgress() {
 	for _, e := range v.exports {
-		part := e.Part(v.own.Name)
+		part := e.ClusterPart(v.own.Name)
 		if e.Type != fabric.Headless || part == nil {
 			continue
 		}
@@ -117,7 +117,7 @@ func (v *view) addHeadlessEgress() {
 				continue
 			}
 			for _, ip := range m.host.IPs {
-				if !v.own.Hides(fabric.Family(ip)) {
+				if !v.own.IsGlobalnet(fabric.Family(ip)) {
 					continue
 				}
 				if a, ok := ofFamily(m.Addrs, fabric.Family(ip)); ok && !v.isNode(a) {
@@ -131,22 +131,22 @@ func (v *view) addHeadlessEgress() {
 
 // addOwn names the prefixes whose source is kept: those of a flat cluster,
 // unless another cluster uses the same addresses and could not answer to them.
-func (v *view) addOwn() {
+func (v *builder) addOwn() {
 	origin := clusterPath(v.own.Name)
 	for _, p := range disjoint(v.own.PodCIDRs) {
-		if v.own.Hides(fabric.Family(p.Addr())) {
+		if v.own.IsGlobalnet(fabric.Family(p.Addr())) {
 			continue
 		}
-		if r := v.rival(p); r != "" {
+		if r := v.overlappingCluster(p); r != "" {
 			v.problem(origin+".podCIDRs", SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
 			continue
 		}
-		v.elements.prefix(desired.SetOwn, p, netip.Prefix{}, origin+".podCIDRs")
+		v.elements.prefix(desired.SetKeepSource, p, netip.Prefix{}, origin+".podCIDRs")
 	}
 }
 
-// rival names the first other cluster that uses addresses of a prefix itself.
-func (v *view) rival(p netip.Prefix) string {
+// overlappingCluster names the first other cluster that uses addresses of a prefix itself.
+func (v *builder) overlappingCluster(p netip.Prefix) string {
 	for _, r := range v.remotes {
 		if overlapsAny(p, r.PodCIDRs) || overlapsAny(p, r.ServiceCIDRs) {
 			return r.Name
@@ -157,7 +157,7 @@ func (v *view) rival(p netip.Prefix) string {
 
 // addShared spreads all other sources over the cluster's egress addresses, in
 // a flat cluster too: its nodes' own addresses mean nothing elsewhere.
-func (v *view) addShared() {
+func (v *builder) addShared() {
 	for _, fam := range []int{4, 6} {
 		var backends []Backend
 		var values []string

@@ -64,14 +64,14 @@ func TestTerminatingEndpoints(t *testing.T) {
 	tests := []struct {
 		name   string
 		policy string
-		remote map[string]model.LiveExport
+		remote map[string]model.ExportState
 		want   map[string]int
 	}{
-		{"nobody else", fabric.LocalFirst, map[string]model.LiveExport{}, map[string]int{l1: 512, l2: 512}},
-		{"ready elsewhere", fabric.LocalFirst, map[string]model.LiveExport{"c2": {Ready: true}}, map[string]int{c2: 1}},
-		{"one of two terminates", fabric.Spread, map[string]model.LiveExport{"c2": {Ready: true}, "c3": {Ready: true, Terminating: true}},
+		{"nobody else", fabric.LocalFirst, map[string]model.ExportState{}, map[string]int{l1: 512, l2: 512}},
+		{"ready elsewhere", fabric.LocalFirst, map[string]model.ExportState{"c2": {Ready: true}}, map[string]int{c2: 1}},
+		{"one of two terminates", fabric.Spread, map[string]model.ExportState{"c2": {Ready: true}, "c3": {Ready: true, Terminating: true}},
 			map[string]int{c2: 1}},
-		{"all terminate", fabric.Spread, map[string]model.LiveExport{"c3": {Ready: true, Terminating: true}},
+		{"all terminate", fabric.Spread, map[string]model.ExportState{"c3": {Ready: true, Terminating: true}},
 			map[string]int{l1: 256, l2: 256, c3: 512}},
 	}
 	for _, tt := range tests {
@@ -81,9 +81,9 @@ func TestTerminatingEndpoints(t *testing.T) {
 		for _, name := range []string{"c2", "c3"} {
 			e := tt.remote[name]
 			e.Namespace, e.Name = "sample", "web"
-			in.Live[name] = model.Live{Cluster: name, Exports: []model.LiveExport{e}}
+			in.Live[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{e}}
 		}
-		state, _ := project.State(in)
+		state, _ := project.Desired(in)
 		if diff := cmp.Diff(tt.want, backendsOf(state, "243.0.0.1")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
@@ -91,11 +91,11 @@ func TestTerminatingEndpoints(t *testing.T) {
 		if have := backendsOf(state, "242.1.0.32"); len(have) != 2 {
 			t.Errorf("%s: the export address leads to %v", tt.name, have)
 		}
-		i := slices.IndexFunc(project.LiveState(in).Exports, func(e model.LiveExport) bool { return e.Name == "web" })
-		if live := project.LiveState(in).Exports[i]; !live.Ready || !live.Terminating {
+		i := slices.IndexFunc(project.ClusterState(in).Exports, func(e model.ExportState) bool { return e.Name == "web" })
+		if live := project.ClusterState(in).Exports[i]; !live.Ready || !live.Terminating {
 			t.Errorf("%s: other clusters learn %+v", tt.name, live)
 		}
-		in.Settled = true
+		in.PeersSynced = true
 		for _, s := range project.MCS(in).Slices {
 			for _, e := range s.Endpoints {
 				if want := s.Cluster == "c1" || tt.remote[s.Cluster].Terminating; s.Import == "web" && e.Terminating != want {
@@ -114,12 +114,12 @@ func TestReadyWins(t *testing.T) {
 		ends(s)
 		s.Endpoints[0].Ready, s.Endpoints[0].Terminating = true, false
 	})
-	state, _ := project.State(in)
+	state, _ := project.Desired(in)
 	if have := backendsOf(state, "242.1.0.32"); len(have) != 1 {
 		t.Errorf("the export address leads to %v", have)
 	}
-	i := slices.IndexFunc(project.LiveState(in).Exports, func(e model.LiveExport) bool { return e.Name == "web" })
-	if live := project.LiveState(in).Exports[i]; !live.Ready || live.Terminating {
+	i := slices.IndexFunc(project.ClusterState(in).Exports, func(e model.ExportState) bool { return e.Name == "web" })
+	if live := project.ClusterState(in).Exports[i]; !live.Ready || live.Terminating {
 		t.Errorf("other clusters learn %+v", live)
 	}
 }
@@ -129,13 +129,13 @@ func TestHeadlessIsReadyOnly(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
 	in := withService(w.inputs["g2/g2-a"], "whereami-ss", ends)
-	state, _ := project.State(in)
+	state, _ := project.Desired(in)
 	for _, s := range state.Services {
 		if s.Name == "whereami-ss" && len(s.Clusters[0].Hosts) > 0 {
 			t.Errorf("names lead to %+v", s.Clusters[0].Hosts)
 		}
 	}
-	if live := project.LiveState(in).Exports[1]; live.Ready || len(live.Hosts) > 0 {
+	if live := project.ClusterState(in).Exports[1]; live.Ready || len(live.Hosts) > 0 {
 		t.Errorf("other clusters learn %+v", live)
 	}
 }
@@ -154,7 +154,7 @@ func TestMachineEndpoints(t *testing.T) {
 	})
 	have := func(in project.Input) []string {
 		var out []string
-		state, _ := project.State(in)
+		state, _ := project.Desired(in)
 		for _, e := range state.Elements {
 			if e.Set == desired.SetMachines {
 				out = append(out, e.ID)
@@ -189,8 +189,8 @@ func TestRefusedEndpoints(t *testing.T) {
 			s.Endpoints = []model.Endpoint{{Addrs: []netip.Addr{addr(text)}, Node: "g2-w1", Pod: "p", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 		})
 		in.Facts.Exports = []mcs.Export{{Namespace: "sample", Name: "whereami-cs", Service: &mcs.Service{Type: "ClusterIP"}}}
-		in.Settled = true
-		state, problems := project.State(in)
+		in.PeersSynced = true
+		state, problems := project.Desired(in)
 		for _, e := range state.Elements {
 			if strings.Contains(e.Value, text) || e.Set == desired.SetMachines {
 				t.Errorf("%s: %s", text, e.Key()+" "+e.Value)
@@ -199,7 +199,7 @@ func TestRefusedEndpoints(t *testing.T) {
 		if out := codes(problems, project.EndpointUnsupported); len(out) != 1 || !strings.Contains(out[0], "endpoint "+text+": it ") {
 			t.Errorf("%s: problems %q", text, out)
 		}
-		if live := project.LiveState(in).Exports[0]; live.Ready {
+		if live := project.ClusterState(in).Exports[0]; live.Ready {
 			t.Errorf("%s: other clusters learn %+v", text, live)
 		}
 		said := project.MCS(in).Exports[0].Conditions
@@ -214,7 +214,7 @@ func TestRefusedEndpoints(t *testing.T) {
 	in := withService(w.inputs["c2/c2-a"], "web", func(s *model.Service) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.8.0.5"), Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 	})
-	if _, problems := project.State(in); !strings.Contains(fmt.Sprint(codes(problems, project.EndpointUnsupported)), "belongs to cluster c1") {
+	if _, problems := project.Desired(in); !strings.Contains(fmt.Sprint(codes(problems, project.EndpointUnsupported)), "belongs to cluster c1") {
 		t.Errorf("problems %+v", problems)
 	}
 }
@@ -227,7 +227,7 @@ func TestExternalName(t *testing.T) {
 		in := withService(w.inputs["g2/g2-a"], name, func(s *model.Service) {
 			*s = model.Service{Namespace: s.Namespace, Name: s.Name, ExternalName: true}
 		})
-		_, problems := project.State(in)
+		_, problems := project.Desired(in)
 		if out := codes(problems, project.ServiceType); len(out) != 1 || !strings.Contains(out[0], "ExternalName, which cannot be exported") {
 			t.Errorf("%s: problems %q", name, out)
 		}
@@ -243,18 +243,18 @@ func TestPodsOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := w.inputs["c2/c2-a"]
-	if _, problems := project.State(in); len(codes(problems, project.PodsOutside))+len(codes(problems, project.EndpointsOutside)) > 0 {
+	if _, problems := project.Desired(in); len(codes(problems, project.PodsOutside))+len(codes(problems, project.EndpointsOutside)) > 0 {
 		t.Errorf("all is well: %+v", problems)
 	}
 	in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 	for i := range in.Facts.Nodes {
 		in.Facts.Nodes[i].PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.200.0.0/24")}
 	}
-	if _, problems := project.State(in); len(codes(problems, project.PodsOutside)) > 0 {
+	if _, problems := project.Desired(in); len(codes(problems, project.PodsOutside)) > 0 {
 		t.Errorf("Node.spec.podCIDRs alone: %+v", problems)
 	}
 	in.Local.PodRoutes = []netip.Prefix{netip.MustParsePrefix("10.200.0.7/32")}
-	_, problems := project.State(in)
+	_, problems := project.Desired(in)
 	if out := codes(problems, project.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.0.7/32") || !strings.Contains(out[0], "podCIDRs") {
 		t.Errorf("a route to a pod: %q", out)
 	}
@@ -262,7 +262,7 @@ func TestPodsOutside(t *testing.T) {
 	in = withService(in, "web", func(s *model.Service) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.200.1.9"), Pod: "web-1", Node: "c2-w1", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 	})
-	_, problems = project.State(in)
+	_, problems = project.Desired(in)
 	if out := codes(problems, project.EndpointsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9 (web-1 on c2-w1)") {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
@@ -270,7 +270,7 @@ func TestPodsOutside(t *testing.T) {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
 	in.Node = "c2-w1"
-	_, problems = project.State(in)
+	_, problems = project.Desired(in)
 	if out := codes(problems, project.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9") {
 		t.Errorf("an endpoint on this node: %q", out)
 	}
@@ -287,10 +287,10 @@ func TestHeadlessOutside(t *testing.T) {
 			s.Endpoints[i].Addrs = addrs("10.200.1.9")
 		}
 	})
-	if live := project.LiveState(in).Exports[0]; live.Ready || len(live.Hosts) > 0 {
+	if live := project.ClusterState(in).Exports[0]; live.Ready || len(live.Hosts) > 0 {
 		t.Errorf("other clusters learn %+v", live)
 	}
-	_, problems := project.State(in)
+	_, problems := project.Desired(in)
 	if out := codes(problems, project.HeadlessNoAddr); len(out) == 0 || !strings.Contains(out[0], "podCIDRs") {
 		t.Errorf("problems %+v", problems)
 	}
@@ -310,21 +310,21 @@ func TestManyHosts(t *testing.T) {
 			a = a.Next()
 		}
 	})
-	live := project.LiveState(own)
+	live := project.ClusterState(own)
 	if n := len(live.Exports[0].Hosts); n != mcs.MaxHosts {
 		t.Errorf("%d hosts are announced", n)
 	}
-	_, problems := project.State(own)
+	_, problems := project.Desired(own)
 	if out := codes(problems, project.TooManyHosts); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
 		t.Errorf("problems %q", out)
 	}
 	other := w.inputs["c1/c1-a"]
 	live.Exports = slices.Clone(live.Exports)
 	for a := addr("10.9.64.1"); len(live.Exports[0].Hosts) < 10*mcs.MaxHosts; a = a.Next() {
-		live.Exports[0].Hosts = append(slices.Clip(live.Exports[0].Hosts), model.LiveHost{Name: fmt.Sprintf("y-%d", len(live.Exports[0].Hosts)), IPs: []netip.Addr{a}})
+		live.Exports[0].Hosts = append(slices.Clip(live.Exports[0].Hosts), model.ExportHost{Name: fmt.Sprintf("y-%d", len(live.Exports[0].Hosts)), IPs: []netip.Addr{a}})
 	}
 	other.Live["c2"] = live
-	state, _ := project.State(other)
+	state, _ := project.Desired(other)
 	for _, s := range state.Services {
 		for _, c := range s.Clusters {
 			if s.Name == "db" && c.Name == "c2" && len(c.Hosts) != mcs.MaxHosts {
@@ -340,18 +340,18 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := withService(w.inputs["c2/c2-a"], "db", func(s *model.Service) { s.Endpoints[0].Pod, s.Endpoints[0].Hostname = "db-0", "db-0" })
-	if _, problems := project.State(in); strings.Contains(fmt.Sprint(codes(problems, project.EndpointUnsupported)), "too long") {
+	if _, problems := project.Desired(in); strings.Contains(fmt.Sprint(codes(problems, project.EndpointUnsupported)), "too long") {
 		t.Errorf("problems of short names %q", problems)
 	}
 	e := in.Fabric.Exports[slices.IndexFunc(in.Fabric.Exports, func(e fabric.Export) bool { return e.Name == "db" })]
 	in.Facts.Exports = []mcs.Export{{Namespace: e.Namespace, Name: e.Name, Service: &mcs.Service{Type: "ClusterIP"}}}
-	in.Settled = true
+	in.PeersSynced = true
 	f := *in.Fabric
 	rest := strings.Join([]string{"db-0", "c2", "db", e.Namespace, "svc", ""}, ".")
 	for extra, want := range map[int]int{fabric.MaxName - len(rest): 0, fabric.MaxName - len(rest) + 1: 1} {
 		f.ExtraDomains = []string{strings.Repeat("x.", extra)[:extra]}
 		in.Fabric = &f
-		_, problems := project.State(in)
+		_, problems := project.Desired(in)
 		var found []string
 		for _, text := range codes(problems, project.EndpointUnsupported) {
 			if strings.Contains(text, "pod db-0 has no DNS record: the name db-0.c2.db.") && strings.Contains(text, "is too long (254 octets, 253 are allowed)") {

@@ -31,7 +31,7 @@ type target struct {
 
 // serve notes an entry; one without targets has no elements, so that the pools'
 // reject, or the block's blackhole, takes its packets.
-func (v *view) serve(e entry) {
+func (v *builder) serve(e entry) {
 	if len(e.targets) > 0 {
 		v.entries = append(v.entries, e)
 	}
@@ -39,7 +39,7 @@ func (v *view) serve(e entry) {
 
 // addEntries turns the entries into elements. Should a fabric give one address
 // and port to two exports, the first by name keeps it.
-func (v *view) addEntries() {
+func (v *builder) addEntries() {
 	slices.SortStableFunc(v.entries, func(a, b entry) int {
 		return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
 	})

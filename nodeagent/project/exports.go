@@ -14,9 +14,9 @@ import (
 
 // addExports projects the service path of every export: its clusterset
 // addresses, and what this cluster offers of it.
-func (v *view) addExports() {
+func (v *builder) addExports() {
 	for _, e := range v.exports {
-		part := e.Part(v.own.Name)
+		part := e.ClusterPart(v.own.Name)
 		var svc *model.Service
 		if part != nil {
 			svc = v.localService(e, part)
@@ -34,7 +34,7 @@ func (v *view) addExports() {
 }
 
 // localService finds the Service of an export that this cluster makes.
-func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
+func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
 	id := e.ID()
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
@@ -62,7 +62,7 @@ func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + 
 // addOffer makes the export address of this cluster lead to its endpoints
 // (endpointTargets) on every node, so that the gateway that a packet reaches does not
 // matter.
-func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
+func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
 	}
@@ -122,7 +122,7 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, 
 // addHairpin names the backends of this node: one that reaches itself by the
 // service's address must see another source, or its kernel would drop the
 // packet as a martian.
-func (v *view) addHairpin(svc *model.Service, origin string) {
+func (v *builder) addHairpin(svc *model.Service, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
 		if ep.Node != v.in.Node {
@@ -139,7 +139,7 @@ func (v *view) addHairpin(svc *model.Service, origin string) {
 // addVIPs makes the clusterset addresses lead to the clusters that the policy
 // picks: to another cluster's export address, which its gateways resolve, or
 // straight to this cluster's own endpoints.
-func (v *view) addVIPs(e *fabric.Export, svc *model.Service) {
+func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
 		all := v.readyRemotes(e, id, fabric.Family(vip))
@@ -157,7 +157,7 @@ func (v *view) addVIPs(e *fabric.Export, svc *model.Service) {
 
 // readyRemotes gives the export address of every other cluster that is ready
 // and reachable.
-func (v *view) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
+func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
 	out := make(map[string]netip.Addr, len(e.Clusters))
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
@@ -190,7 +190,7 @@ func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[
 
 // vipTargets returns the backends of a port: this cluster's endpoints (local; terminating
 // means that none of them is ready) and other clusters' export addresses.
-func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, terminating bool, port int) []target {
+func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, terminating bool, port int) []target {
 	ready := make([]string, 0, len(remotes)+1)
 	for name := range remotes {
 		ready = append(ready, name)
@@ -199,7 +199,7 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 		ready = append(ready, v.own.Name)
 	}
 	slices.Sort(ready)
-	ready = prefer(v.up(ready), func(name string) bool {
+	ready = prefer(v.preferReachable(ready), func(name string) bool {
 		if name == v.own.Name {
 			return !terminating
 		}
@@ -223,10 +223,10 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 	return out
 }
 
-// up leaves out the clusters whose links are down, unless all are: then a
+// preferReachable leaves out the clusters whose links are down, unless all are: then a
 // connection that waits is better than one that is refused, as the probes may
 // just not have begun.
-func (v *view) up(ready []string) []string {
+func (v *builder) preferReachable(ready []string) []string {
 	return prefer(ready, func(name string) bool {
 		r := v.byName[name]
 		return r == nil || !r.path.Down
@@ -252,13 +252,13 @@ func prefer(names []string, good func(string) bool) []string {
 // the pair's own link, be it dead or alive: probes, as they have to find out; and
 // what is passed on, of which these addresses are the outside.
 
-// around reports whether a neighbour is reached through others.
-func (r *remote) around() bool { return r.linked && r.reachable && r.path.Via != "" }
+// viaTransit reports whether a neighbour is reached through others.
+func (r *remoteCluster) viaTransit() bool { return r.linked && r.reachable && r.path.Via != "" }
 
 // addFeedRules sends feeds through TableFeed while there is anything in it: for a
 // rule with ports the kernel looks into every packet that it routes.
-func (v *view) addFeedRules() {
-	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remote).around) {
+func (v *builder) addFeedRules() {
+	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remoteCluster).viaTransit) {
 		return
 	}
 	feed := desired.Rule{
@@ -269,9 +269,9 @@ func (v *view) addFeedRules() {
 	v.addRule(feed)
 }
 
-// routeFar routes the tunnel addresses of a cluster that is reached through
+// routeTunnelAddrs routes the tunnel addresses of a cluster that is reached through
 // others: those of a neighbour for feeds alone.
-func (v *view) routeFar(r *remote) {
+func (v *builder) routeTunnelAddrs(r *remoteCluster) {
 	for _, dst := range r.tunnels() {
 		fam := fabric.Family(dst.Addr())
 		if !v.uses(fam) {
@@ -282,10 +282,10 @@ func (v *view) routeFar(r *remote) {
 		if r.linked {
 			route.Table = desired.TableFeed
 		}
-		if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
+		if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
 			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.passMTU(c, r.transit)
 		} else if via, ok := v.mateOn(r, fam); ok {
-			route.Link, route.Via = desired.MateLink, via
+			route.Link, route.Via = desired.SiblingDevice, via
 		} else {
 			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}
 		}

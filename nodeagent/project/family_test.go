@@ -16,7 +16,7 @@ func TestNoIPv6(t *testing.T) {
 	for name, told := range map[string]bool{"a/a-a": false, "c/c-a": true, "c/c-w1": true} {
 		in := w.inputs[name]
 		in.Local.NoIPv6 = true
-		s, problems := project.State(in)
+		s, problems := project.Desired(in)
 		for line := range linesOf(text(s)) {
 			kind, _, _ := strings.Cut(line, " ")
 			kernel := slices.Contains([]string{"sysctl", "address", "neighbour", "rule", "route"}, kind)
@@ -38,7 +38,7 @@ func TestLeastMTU(t *testing.T) {
 	for name, least := range map[string]int{"a/a-a": 1120, "c/c-a": 1280} {
 		in := w.inputs[name]
 		in.Local.UnderlayMTU = 1200
-		s, problems := project.State(in)
+		s, problems := project.Desired(in)
 		for _, l := range s.Links {
 			if l.MTU != least {
 				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)

@@ -21,7 +21,7 @@ func readTwoGateways(t *testing.T) (*world, *fabric.Cluster) {
 	w.fabric.Shape = fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"c1", "c2"}, {"c1", "c4"}, {"c2", "c3"}, {"c3", "c4"}}}
 	c1 := w.fabric.Cluster("c1")
 	c1.Gateways = append(c1.Gateways, fabric.Gateway{
-		Name: "c1-b", Node: "c1-w1", Port: 51820, Lane: 1, Addresses: []netip.Addr{addr("241.0.0.5")},
+		Name: "c1-b", Node: "c1-w1", Port: 51820, Ordinal: 1, Addresses: []netip.Addr{addr("241.0.0.5")},
 		Keys: []fabric.Key{{Epoch: 1, Public: "pub-c1-b"}},
 	})
 	return w, c1
@@ -47,7 +47,7 @@ func TestTransitSources(t *testing.T) {
 		}
 		in := w.inputs["c1/"+tt.node]
 		in.Keys = keysOf(*c1)
-		s, _ := project.State(in)
+		s, _ := project.Desired(in)
 		var have []string
 		for _, e := range s.Elements {
 			if e.Set == desired.SetSiblings {
@@ -82,11 +82,11 @@ func TestFeedsGoAround(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := w.inputs["c1/"+tt.node]
-			in.Keys, in.Paths, in.Transit = keysOf(*c1), maps.Clone(in.Paths), map[string]model.Path{}
+			in.Keys, in.Paths, in.GatewayPaths = keysOf(*c1), maps.Clone(in.Paths), map[string]model.Path{}
 			if in.Paths["c4"] = tt.path; tt.own.Local != "" {
-				in.Transit["c4"] = tt.own
+				in.GatewayPaths["c4"] = tt.own
 			}
-			s, _ := project.State(in)
+			s, _ := project.Desired(in)
 			var have strings.Builder
 			lines(&have, "rule", slices.DeleteFunc(s.Rules, func(r desired.Rule) bool { return r.Table != desired.TableFeed }))
 			probes := slices.ContainsFunc(s.Routes, func(r desired.Route) bool {

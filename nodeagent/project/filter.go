@@ -11,7 +11,7 @@ import (
 )
 
 // addEveryNode fills the sets that each node needs, gateway or not.
-func (v *view) addEveryNode() {
+func (v *builder) addEveryNode() {
 	for _, p := range disjoint(v.in.Fabric.ServicePools) {
 		v.elements.prefix(desired.SetPools, p, netip.Prefix{}, "services.cidr")
 	}
@@ -46,7 +46,7 @@ func (v *view) addEveryNode() {
 					v.problem(exportPath(e.ID(), part.Name), ConnectedExport, "its address "+a.String()+" is on a network of node "+v.in.Node+
 						", so this node sends no requests to the cluster")
 				} else {
-					v.elements.addr(desired.SetFronts, a, netip.Addr{}, exportPath(e.ID(), part.Name))
+					v.elements.addr(desired.SetMultiPod, a, netip.Addr{}, exportPath(e.ID(), part.Name))
 				}
 			}
 		}
@@ -55,7 +55,7 @@ func (v *view) addEveryNode() {
 
 // addNodes fills the sets of nodes that may send VXLAN, and of places to which no VXLAN is
 // forwarded.
-func (v *view) addNodes() {
+func (v *builder) addNodes() {
 	origin := clusterPath(v.own.Name)
 	closed := func(a netip.Addr, port int, origin string) {
 		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: fabric.Family(a), ID: targetText(a, port), Origin: origin})
@@ -91,11 +91,11 @@ func (v *view) addNodes() {
 		// of a Service change, and not when its addresses do. Load balancers that are nodes
 		// themselves (K3s) translate to such an address, so theirs stay open.
 		g := &v.own.Gateways[i]
-		s := v.services[fabric.ServiceNamespace+"/"+fabric.ServiceOf(g.Name)]
+		s := v.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)]
 		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
 			continue
 		}
-		for _, a := range s.Balanced(v.in.Local.Resolved) {
+		for _, a := range s.LoadBalancerAddrs(v.in.Local.Resolved) {
 			if v.isNode(a) {
 				continue
 			}
@@ -112,7 +112,7 @@ func (v *view) addNodes() {
 		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			for _, c := range v.candidates(r.Name, g, r.link.Driver, r.link.Base(g, 0)) {
+			for _, c := range v.candidates(r.Name, g, r.link.Driver, r.link.BasePort(g, 0)) {
 				for _, alt := range []int{0, 1} {
 					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
 				}
@@ -122,10 +122,10 @@ func (v *view) addNodes() {
 }
 
 // addFilter says, on a gateway, what may come in from the tunnels.
-func (v *view) addFilter() {
+func (v *builder) addFilter() {
 	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
 	for _, p := range disjoint(all) {
-		if !v.own.Hides(fabric.Family(p.Addr())) {
+		if !v.own.IsGlobalnet(fabric.Family(p.Addr())) {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
 		}
 	}
@@ -140,7 +140,7 @@ func (v *view) addFilter() {
 		v.addErrors(r)
 	}
 	for _, e := range v.exports {
-		if part := e.Part(v.own.Name); part != nil {
+		if part := e.ClusterPart(v.own.Name); part != nil {
 			v.restrict(e, part)
 			v.admitMapped(e, part)
 		}
@@ -150,7 +150,7 @@ func (v *view) addFilter() {
 
 // addErrors adds the sources whose ICMP errors count for flows with a cluster: its own, and
 // the sources of clusters that may forward between it and this one.
-func (v *view) addErrors(r *remote) {
+func (v *builder) addErrors(r *remoteCluster) {
 	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
 	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {
 		from := v.byName[name]
@@ -172,7 +172,7 @@ func (v *view) addErrors(r *remote) {
 // restrict writes an export's allow list. The clusterset addresses are closed
 // altogether: an honest cluster has translated them before the tunnel, and one
 // that did not would reach the backends past the list.
-func (v *view) restrict(e *fabric.Export, part *fabric.ExportCluster) {
+func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Allow == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (v *view) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 
 // admit lets the sources of every cluster that may reach an export reach one of
 // its addresses.
-func (v *view) admit(e *fabric.Export, addr netip.Addr, origin string) {
+func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 	for _, r := range v.remotes {
 		if !e.Allows(r.Name) {
 			continue
@@ -209,7 +209,7 @@ func (v *view) admit(e *fabric.Export, addr netip.Addr, origin string) {
 
 // admitMapped opens the mapped address of each headless pod that has no fixed
 // one: it is what others learn, and only answers get in otherwise.
-func (v *view) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
+func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Type != fabric.Headless || !v.own.Globalnet {
 		return
 	}
@@ -224,7 +224,7 @@ func (v *view) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 }
 
 // addOffers names the addresses and ports from which other clusters' servers answer.
-func (v *view) addOffers(e *fabric.Export) {
+func (v *builder) addOffers(e *fabric.Export) {
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
 		r := v.byName[part.Name]

@@ -63,7 +63,7 @@ func ordinalName(hostname string) string {
 
 // addHeadless makes each fixed address lead to its pod, ready or not: who knows
 // the address may be answering for a connection that exists.
-func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
+func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				})
 				// A flat cluster's pod is known by its own address; only behind globalnet is
 				// the fixed one the right source.
-				if v.own.Hides(fabric.Family(addr)) {
+				if v.own.IsGlobalnet(fabric.Family(addr)) {
 					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 				}
 			}
@@ -105,7 +105,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 }
 
 // checkHeadless reports a pod that others cannot be told an address of.
-func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
+func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	if len(v.addressesOutside(m)) > 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
 }
 
 // mappedAddrs gives the global addresses that mapped egress gives to a pod.
-func (v *view) mappedAddrs(addrs []netip.Addr) []netip.Addr {
+func (v *builder) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 	if v.own.EgressMode != fabric.EgressMapped {
 		return nil
 	}
@@ -140,4 +140,4 @@ func (v *view) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 
 // isNode reports whether an address is a node's: a pod on the host network has
 // no address of its own.
-func (v *view) isNode(addr netip.Addr) bool { return v.nodeAddrs[addr] }
+func (v *builder) isNode(addr netip.Addr) bool { return v.nodeAddrs[addr] }

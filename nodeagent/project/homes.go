@@ -12,18 +12,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addHomes leads what comes out of a tunnel, or from another gateway, back to the node that
+// addReturnPaths leads what comes out of a tunnel, or from another gateway, back to the node that
 // handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a
 // network between nodes that delivers straight into pods would bring the answer past it.
 // Conntrack keeps who it was; the rules find it, whatever Node objects say of where pods are.
-func (v *view) addHomes() {
+func (v *builder) addReturnPaths() {
 	if v.gateway == nil || v.node == nil || !v.hasTunnels() {
 		return
 	}
 	origin := clusterPath(v.own.Name)
 	from := func(link string, six bool, origin string) {
 		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RuleHome, IPv6: six, IIF: link, Mark: desired.MarkHome, Mask: desired.MaskHome,
+			Priority: desired.RuleReturn, IPv6: six, IIF: link, Mark: desired.MarkHome, Mask: desired.MaskHome,
 			Goto: desired.RuleHomes, Origin: origin,
 		})
 	}
@@ -35,10 +35,10 @@ func (v *view) addHomes() {
 		}
 	}
 	for six := range families {
-		from(desired.NodeLink, six, origin)
+		from(desired.NodeDevice, six, origin)
 		// Another gateway may know the flow by this one after this one forgot it.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeLink, Table: desired.TableIn, Origin: origin,
+			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeDevice, Table: desired.TableIn, Origin: origin,
 		})
 		// What conntrack knows and nobody handed over is this node's own, whoever the
 		// address is said to belong to.
@@ -52,36 +52,36 @@ func (v *view) addHomes() {
 		v.state.Rules = append(v.state.Rules, desired.HomeRules(h.number, h.table(), h.family == 6, origin)...)
 		v.elements.add(desired.Element{
 			Set: desired.SetHomes, Family: h.family, ID: desired.HomeID(hardwareAddr(h.node)),
-			Value: strconv.FormatUint(uint64(desired.HomeMark(h.number)), 10), Origin: origin,
+			Value: strconv.FormatUint(uint64(desired.ReturnMark(h.number)), 10), Origin: origin,
 		})
 	}
 }
 
 // routeHomes gives each node that may hand over flows a table that leads to it.
-func (v *view) routeHomes() {
+func (v *builder) routeHomes() {
 	for _, h := range v.homes() {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if h.family == 6 {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		v.route(desired.Route{
-			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: desired.NodeLink, Via: h.via, Origin: clusterPath(v.own.Name),
+			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: h.via, Origin: clusterPath(v.own.Name),
 		})
 	}
 }
 
-// home is how a gateway reaches another node of its cluster over NodeLink.
-type home struct {
+// returnPath is how a gateway reaches another node of its cluster over NodeLink.
+type returnPath struct {
 	node   string
 	number int // 1 to desired.MostHomes
 	family int
 	via    netip.Addr
 }
 
-func (h home) table() int { return desired.TableHomes + h.number }
+func (h returnPath) table() int { return desired.TableReturnBase + h.number }
 
-func (v *view) homes() []home {
-	var out []home
+func (v *builder) homes() []returnPath {
+	var out []returnPath
 	numbers := homeNumbers(v.nodes)
 	for _, n := range v.nodes {
 		number := numbers[n.Name]
@@ -90,7 +90,7 @@ func (v *view) homes() []home {
 		}
 		for _, fam := range []int{4, 6} {
 			if via, ok := v.hop(n, fam); ok && v.uses(fam) {
-				out = append(out, home{n.Name, number, fam, via})
+				out = append(out, returnPath{n.Name, number, fam, via})
 			}
 		}
 	}
@@ -103,12 +103,12 @@ func (v *view) homes() []home {
 func homeNumbers(nodes []*model.Node) map[string]int {
 	numbers, taken := make(map[string]int, len(nodes)), make(map[int]bool, len(nodes))
 	for _, n := range nodes {
-		if len(taken) == desired.MostHomes {
+		if len(taken) == desired.MaxReturnNodes {
 			break
 		}
-		at := int(spread.Hash(n.Name) % desired.MostHomes)
+		at := int(spread.Hash(n.Name) % desired.MaxReturnNodes)
 		for taken[at] {
-			at = (at + 1) % desired.MostHomes
+			at = (at + 1) % desired.MaxReturnNodes
 		}
 		taken[at], numbers[n.Name] = true, at+1
 	}
@@ -118,10 +118,10 @@ func homeNumbers(nodes []*model.Node) map[string]int {
 // routeEndpoints leads what came out of a tunnel to the nodes that have the endpoints of
 // this cluster's exports, as their EndpointSlices say. Node.spec.podCIDRs, which only
 // some CNIs use, is asked for the pods of which nothing better is known.
-func (v *view) routeEndpoints() {
+func (v *builder) routeEndpoints() {
 	for _, e := range v.exports {
 		svc := v.services[e.ID()]
-		if e.Part(v.own.Name) == nil || svc == nil {
+		if e.ClusterPart(v.own.Name) == nil || svc == nil {
 			continue
 		}
 		for i := range svc.Endpoints {
@@ -141,7 +141,7 @@ func (v *view) routeEndpoints() {
 					if !ok {
 						continue
 					}
-					route.Type, route.Link, route.Via = desired.RouteUnicast, desired.NodeLink, via
+					route.Type, route.Link, route.Via = desired.RouteUnicast, desired.NodeDevice, via
 				}
 				v.route(route)
 			}

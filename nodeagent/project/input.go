@@ -19,28 +19,28 @@ type Input struct {
 	Cluster string // this node's cluster
 	Node    string // this node's name
 	Facts   model.Facts
-	Local   model.Local
+	Local   model.HostState
 	Paths   map[string]model.Path // by remote cluster
-	// Transit is, on a gateway, its own best link to each remote cluster: what
+	// GatewayPaths is, on a gateway, its own best link to each remote cluster: what
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
-	Transit map[string]model.Path
+	GatewayPaths map[string]model.Path
 	// Tunnels are those of a remote gateway (by cluster/gateway), while they are not
 	// just the one that the fabric says: the first is sent over, and what comes over
 	// any of them is taken.
-	Tunnels map[string][]model.Tunnel
-	// Before is the shape that the clusters leave, as long as one of them may use
+	Tunnels map[string][]model.TunnelParams
+	// FormerShape is the shape that the clusters leave, as long as one of them may use
 	// it still; nil = none.
-	Before *fabric.Shape
-	Live   map[string]model.Live // by remote cluster; missing = nothing heard, so static data counts
-	// Kept is what was heard before the agent was started, of clusters that were not
+	FormerShape *fabric.Shape
+	Live        map[string]model.ClusterState // by remote cluster; missing = nothing heard, so static data counts
+	// RestoredLive is what was heard before the agent was started, of clusters that were not
 	// heard since: what they export goes on, as the static data of others does.
-	Kept map[string]model.Live
-	// Settled says that a cluster which is missing in Live is lost, and not just not
+	RestoredLive map[string]model.ClusterState
+	// PeersSynced says that a cluster which is missing in Live is lost, and not just not
 	// heard yet.
-	Settled bool
-	// Decided is what Effective came to, so that it is not done again; nil = not yet.
+	PeersSynced bool
+	// MCSDecision is what Effective came to, so that it is not done again; nil = not yet.
 	// It changes no result.
-	Decided *mcs.Decision `json:"-"`
+	MCSDecision *mcs.Decision `json:"-"`
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
 	Memo *Memo `json:"-"`
@@ -48,8 +48,8 @@ type Input struct {
 
 // TunnelOf gives the tunnel that a link says for two gateways, with the newest epoch
 // of those in force of which there are keys.
-func TunnelOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.Tunnel {
-	return model.Tunnel{
-		Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0), Epoch: driver.Epoch(l.Driver, epochs, keys, own, remote),
+func TunnelOf(l fabric.LinkSettings, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.TunnelParams {
+	return model.TunnelParams{
+		Driver: l.Driver, LocalPort: l.BasePort(own, 0), RemotePort: l.BasePort(remote, 0), Epoch: driver.Epoch(l.Driver, epochs, keys, own, remote),
 	}
 }

@@ -24,7 +24,7 @@ func TestMoveChangesRoutesOnly(t *testing.T) {
 		}
 		remote := map[string]string{"g1": "g2", "g2": "g1"}[in.Cluster]
 		in.Paths = map[string]model.Path{remote: to}
-		state, _ := project.State(in)
+		state, _ := project.Desired(in)
 		after := linesOf(text(state))
 		moved := 0
 		for line := range after {
@@ -74,10 +74,10 @@ func TestEqualLanes(t *testing.T) {
 	w, _ := readWorld(t, "testdata/lanes.txtar")
 	for i := range w.fabric.Clusters {
 		for j := range w.fabric.Clusters[i].Gateways {
-			w.fabric.Clusters[i].Gateways[j].Lane = 0
+			w.fabric.Clusters[i].Gateways[j].Ordinal = 0
 		}
 	}
-	state, problems := project.State(w.inputs["g1/g1-a"])
+	state, problems := project.Desired(w.inputs["g1/g1-a"])
 	var holders []string
 	for _, p := range state.Peers {
 		if p.Link != "hw-wg1" {
@@ -91,7 +91,7 @@ func TestEqualLanes(t *testing.T) {
 		t.Errorf("prefixes with %v", holders)
 	}
 	told := slices.ContainsFunc(problems, func(p project.Problem) bool {
-		return p.Code == project.LaneTwice && p.Path == "clusters[g2].gateways[g2-c]"
+		return p.Code == project.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
 	})
 	if !told {
 		t.Errorf("not told: %v", problems)
@@ -146,7 +146,7 @@ func TestNoOwnLink(t *testing.T) {
 		in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}}
 		w.inputs["g1/g1-w1"] = in
 		in = w.inputs["g1/g1-b"]
-		in.Transit = nil
+		in.GatewayPaths = nil
 		in.Paths = map[string]model.Path{"g2": {Local: carrier, Remote: "g2-a"}}
 		w.inputs["g1/g1-b"] = in
 		w.project()

@@ -22,7 +22,7 @@ const (
 )
 
 // addSysctls asks only for what the data path cannot do without.
-func (v *view) addSysctls() {
+func (v *builder) addSysctls() {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
 	}
@@ -35,13 +35,13 @@ func (v *view) addSysctls() {
 		add("net/ipv6/conf/all/forwarding", "1")
 	}
 	if v.node != nil {
-		v.addLinkSysctls(desired.NodeLink, clusterPath(v.own.Name))
+		v.addLinkSysctls(desired.NodeDevice, clusterPath(v.own.Name))
 	}
 }
 
 // addLinkSysctls sets what a link of ours needs, whatever the host's defaults for
 // new links are. Router advertisements have no business on any of them.
-func (v *view) addLinkSysctls(link, origin string) {
+func (v *builder) addLinkSysctls(link, origin string) {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: origin})
 	}
@@ -54,7 +54,7 @@ func (v *view) addLinkSysctls(link, origin string) {
 	}
 }
 
-func (v *view) underlayMTU() int {
+func (v *builder) underlayMTU() int {
 	if v.in.Local.UnderlayMTU > 0 {
 		return v.in.Local.UnderlayMTU
 	}
@@ -63,7 +63,7 @@ func (v *view) underlayMTU() int {
 
 // linkMTU is never less than IPv6 needs: what the underlay does not carry whole is
 // split outside, as RFC 8200, 5 asks of such a link.
-func (v *view) linkMTU(mtu int) int {
+func (v *builder) linkMTU(mtu int) int {
 	if v.v6 {
 		return max(mtu, leastMTU6)
 	}
@@ -72,7 +72,7 @@ func (v *view) linkMTU(mtu int) int {
 
 // underlay is the node's address that carries the packets between nodes, of a
 // family that all of them have: IPv4 if they do.
-func (v *view) underlay(n *model.Node) (netip.Addr, bool) {
+func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
 	for _, fam := range []int{4, 6} {
 		lacks := func(n *model.Node) bool {
 			_, ok := ofFamily(n.Addrs, fam)
@@ -96,7 +96,7 @@ func onlyIPv6(n *model.Node) bool {
 
 // addNodeLink makes the VXLAN between the nodes of the cluster, the name
 // server's address on it, and a neighbour for every other node.
-func (v *view) addNodeLink() {
+func (v *builder) addNodeLink() {
 	if v.node == nil {
 		return
 	}
@@ -111,8 +111,8 @@ func (v *view) addNodeLink() {
 		over = vxlanOver6
 	}
 	origin := clusterPath(v.own.Name)
-	v.state.Links = append(v.state.Links, desired.Link{
-		Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
+	v.state.Links = append(v.state.Links, desired.Device{
+		Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	for _, dns := range v.in.Fabric.DNS.Addresses() {
@@ -120,20 +120,20 @@ func (v *view) addNodeLink() {
 			continue
 		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.NodeLink, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
+			Link: desired.NodeDevice, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
 		})
 	}
 	for _, n := range v.nodes {
 		if n.Name == v.node.Name {
 			continue
 		}
-		v.addNeighbours(desired.NodeLink, n, origin)
+		v.addNeighbours(desired.NodeDevice, n, origin)
 	}
 }
 
 // addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
 // of IPv6 (and of IPv4 where it has no such address), at a link-local one.
-func (v *view) addNeighbours(link string, n *model.Node, origin string) {
+func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
 	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
@@ -148,7 +148,7 @@ func (v *view) addNeighbours(link string, n *model.Node, origin string) {
 // hop is the next hop on NodeLink that leads to a node. For IPv6 it is link-local,
 // so that the node needs no other address of that family; IPv4 may use it as well
 // (RFC 8950).
-func (v *view) hop(n *model.Node, fam int) (netip.Addr, bool) {
+func (v *builder) hop(n *model.Node, fam int) (netip.Addr, bool) {
 	if fam == 4 {
 		if a, ok := ofFamily(n.Addrs, 4); ok {
 			return a, true
@@ -162,7 +162,7 @@ func linkLocal(node string) netip.Addr { return desired.LinkLocal(hardwareAddr(n
 
 func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }
 
-func (v *view) addTable() {
+func (v *builder) addTable() {
 	mtu := v.largestMTU()
 	v.state.Tables = append(v.state.Tables, desired.Table{
 		Name: desired.TableName, MSS4: mtu - tcpOver4, MSS6: mtu - tcpOver6, Connections: v.quota(), Origin: "tunnel",
@@ -170,7 +170,7 @@ func (v *view) addTable() {
 }
 
 // quota is how many connections a pod may have through this node; 0 = any number.
-func (v *view) quota() int {
+func (v *builder) quota() int {
 	connections := v.in.Fabric.Limits.Connections
 	if v.gateway == nil || connections == 0 {
 		return 0

@@ -16,7 +16,7 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
 	keepalive := w.fabric.Tunnel.Keepalive
-	w.fabric.Links = []fabric.Link{
+	w.fabric.Links = []fabric.LinkSettings{
 		{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN, Keepalive: keepalive},
 		{Between: [2]string{"c1", "c3"}, Driver: fabric.DriverVXLAN, MTU: 1300, Keepalive: keepalive},
 		{Between: [2]string{"c1", "c4"}, Driver: fabric.DriverWireguard, Port: 54820, MTU: 1400, Keepalive: keepalive},
@@ -44,7 +44,7 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 		if r := find(gateway); r.Link != tt.device || r.MTU != tt.mtu || r.Via.IsValid() != (tt.device == "hw-vt4-51884") {
 			t.Errorf("gateway's route to %s: %+v", tt.cluster, r)
 		}
-		if r := find(worker); r.Link != desired.NodeLink || r.MTU != tt.atWorker {
+		if r := find(worker); r.Link != desired.NodeDevice || r.MTU != tt.atWorker {
 			t.Errorf("worker's route to %s: %+v", tt.cluster, r)
 		}
 		i := slices.IndexFunc(gateway.Tunnels, func(c desired.Tunnel) bool { return c.Cluster == tt.cluster })
@@ -69,14 +69,14 @@ func TestLinksNotMade(t *testing.T) {
 		change           func(*fabric.Fabric)
 	}{
 		{"driver of a newer version", project.DriverUnknown, "clusters[c2]", func(f *fabric.Fabric) {
-			f.Links = []fabric.Link{{Between: [2]string{"c1", "c2"}, Driver: "newer"}}
+			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: "newer"}}
 		}},
 		{"VXLAN to nowhere", project.NoEndpoint, "clusters[c2].gateways[c2-a]", func(f *fabric.Fabric) {
-			f.Links = []fabric.Link{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN}}
+			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN}}
 			f.Cluster("c2").Gateways[0].Endpoints = nil
 		}},
 		{"link too wide", project.MTUTooLarge, "links[c1-c2].mtu", func(f *fabric.Fabric) {
-			f.Links = []fabric.Link{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN, MTU: 1451}}
+			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN, MTU: 1451}}
 		}},
 	}
 	for _, tt := range tests {

@@ -13,12 +13,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// LiveState gives what this cluster tells the others: which of its exports have
+// ClusterState gives what this cluster tells the others: which of its exports have
 // ready endpoints, and for headless ones the address by which others reach each.
 // It depends on fabric and facts only, so every node of a cluster that knows the
 // same says the same.
-func LiveState(in Input) model.Live {
-	out := model.Live{Cluster: in.Cluster}
+func ClusterState(in Input) model.ClusterState {
+	out := model.ClusterState{Cluster: in.Cluster}
 	v := newView(in)
 	if v == nil {
 		return out
@@ -30,12 +30,12 @@ func LiveState(in Input) model.Live {
 		}
 	}
 	for _, e := range v.exports {
-		part := e.Part(v.own.Name)
+		part := e.ClusterPart(v.own.Name)
 		if part == nil {
 			continue
 		}
 		svc := v.services[e.ID()]
-		live := model.LiveExport{Namespace: e.Namespace, Name: e.Name, Offer: offers[e.ID()]}
+		live := model.ExportState{Namespace: e.Namespace, Name: e.Name, Offer: offers[e.ID()]}
 		if e.Type == fabric.Headless {
 			live.Hosts = v.liveHosts(part, svc)
 			live.Hosts = live.Hosts[:min(len(live.Hosts), mcs.MaxHosts)]
@@ -49,14 +49,14 @@ func LiveState(in Input) model.Live {
 	return out
 }
 
-func (v *view) liveHosts(part *fabric.ExportCluster, svc *model.Service) []model.LiveHost {
-	var out []model.LiveHost
+func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []model.ExportHost {
+	var out []model.ExportHost
 	for _, m := range members(part, svc) {
 		if !m.Ready {
 			continue
 		}
 		if ips := v.addressesOutside(m); len(ips) > 0 {
-			host := model.LiveHost{Name: m.Hostname, IPs: sortedAddrs(ips)}
+			host := model.ExportHost{Name: m.Hostname, IPs: sortedAddrs(ips)}
 			if host.Name == "" {
 				host.Label = cidr.Label(slices.MinFunc(m.Addrs, netip.Addr.Compare))
 			}
@@ -66,7 +66,7 @@ func (v *view) liveHosts(part *fabric.ExportCluster, svc *model.Service) []model
 			out = append(out, host)
 		}
 	}
-	slices.SortFunc(out, func(a, b model.LiveHost) int {
+	slices.SortFunc(out, func(a, b model.ExportHost) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.CompareFunc(a.IPs, b.IPs, netip.Addr.Compare))
 	})
 	return out
@@ -89,11 +89,11 @@ func renumbered(e *model.Endpoint) map[string]int {
 // addressesOutside are those by which other clusters reach an endpoint: its own
 // in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise its mapped
 // egress address.
-func (v *view) addressesOutside(m member) []netip.Addr {
+func (v *builder) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {
 		switch {
-		case v.own.Hides(fabric.Family(a)):
+		case v.own.IsGlobalnet(fabric.Family(a)):
 			hidden = append(hidden, a)
 		case contains(v.own.PodCIDRs, a):
 			out = append(out, a)

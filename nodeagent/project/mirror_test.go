@@ -56,7 +56,7 @@ func TestFamiliesMirror(t *testing.T) {
 				t.Fatalf("%s %s: %v", file, name, err)
 			}
 			six.Keys = in.Keys
-			s, problems := project.State(six)
+			s, problems := project.Desired(six)
 			want, have := essence(w.states[name]), essence(s)
 			for _, p := range w.faults[name] {
 				want = append(want, fmt.Sprint("problem ", p))
@@ -107,7 +107,7 @@ func essence(s desired.State) []string {
 	}
 	for _, r := range s.Routes {
 		// The pool of tunnel addresses has a route for IPv6 alone, see routeTunnels.
-		if r.Table > desired.TableHomes { // to any address
+		if r.Table > desired.TableReturnBase { // to any address
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {
 			line("route", r.Table, r.Dst, r.Type, r.Link, r.Via.IsValid(), r.Src, r.MTU)

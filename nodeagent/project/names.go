@@ -15,9 +15,9 @@ import (
 )
 
 // addDNS gives the name server what this cluster may know.
-func (v *view) addDNS() {
+func (v *builder) addDNS() {
 	for _, e := range v.exports {
-		if e.Part(v.own.Name) != nil || e.Allows(v.own.Name) {
+		if e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name) {
 			v.state.Services = append(v.state.Services, v.dnsService(e))
 		}
 	}
@@ -60,12 +60,12 @@ func (v *view) addDNS() {
 
 // dnsService holds a cluster that is reachable but not ready without
 // addresses: its name exists and has no data.
-func (v *view) dnsService(e *fabric.Export) desired.Service {
+func (v *builder) dnsService(e *fabric.Export) desired.Service {
 	out := desired.Service{
 		Namespace: e.Namespace, Name: e.Name, Headless: e.Type == fabric.Headless, Origin: "exports[" + e.ID() + "]",
 	}
 	if !out.Headless {
-		out.VIPs = slices.DeleteFunc(sortedAddrs(e.VIPs), func(a netip.Addr) bool { return !v.leads(e, fabric.Family(a)) })
+		out.VIPs = slices.DeleteFunc(sortedAddrs(e.VIPs), func(a netip.Addr) bool { return !v.isReachable(e, fabric.Family(a)) })
 	}
 	for _, p := range e.Ports {
 		out.Ports = append(out.Ports, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
@@ -82,9 +82,9 @@ func (v *view) dnsService(e *fabric.Export) desired.Service {
 	return out
 }
 
-// leads reports whether an export can be reached from here in a family: this
+// isReachable reports whether an export can be reached from here in a family: this
 // cluster has it, and a cluster that exports.
-func (v *view) leads(e *fabric.Export, fam int) bool {
+func (v *builder) isReachable(e *fabric.Export, fam int) bool {
 	if !v.own.Has(fam) {
 		return false
 	}
@@ -98,7 +98,7 @@ func (v *view) leads(e *fabric.Export, fam int) bool {
 	})
 }
 
-func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired.ServiceCluster, bool) {
+func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired.ServiceCluster, bool) {
 	out := desired.ServiceCluster{Name: part.Name}
 	if part.Name == v.own.Name {
 		svc := v.services[e.ID()]
@@ -127,7 +127,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 
 // hostsHere leaves out addresses of a family that this cluster does not have, and those that
 // do not lead to the cluster from this node.
-func (v *view) hostsHere(r *remote, hosts []desired.ServiceHost) []desired.ServiceHost {
+func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
 		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(fabric.Family(a)) || r.onNetwork(a) })
@@ -139,7 +139,7 @@ func (v *view) hostsHere(r *remote, hosts []desired.ServiceHost) []desired.Servi
 }
 
 // routed gives those of a cluster's addresses that lead there from here, sorted.
-func (r *remote) routed(addrs []netip.Addr) []netip.Addr {
+func (r *remoteCluster) routed(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.sees(a) })
 }
 
@@ -157,7 +157,7 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 // hosts are the ready endpoints that another cluster told of, at addresses that
 // lead there from here. A pod address that means something else in this cluster
 // gives way to the pod's fixed global address.
-func (r *remote) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
+func (r *remoteCluster) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
 	if !r.heard {
 		live = r.kept[e.ID()]
@@ -253,7 +253,7 @@ type answer struct {
 
 // answersAs notes that callers of a backend know it by an address and port of
 // this cluster's block.
-func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip.Addr, asPort int, origin string) {
+func (v *builder) answersAs(backend netip.Addr, protocol string, port int, as netip.Addr, asPort int, origin string) {
 	if v.gateway == nil {
 		return
 	}
@@ -270,14 +270,14 @@ func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip
 }
 
 // direct reports whether other clusters reach a pod at its own address.
-func (v *view) direct(pod netip.Addr) bool {
-	return !v.own.Hides(fabric.Family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
+func (v *builder) direct(pod netip.Addr) bool {
+	return !v.own.IsGlobalnet(fabric.Family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
-// addAnswers tells the gateways as whom each backend answers. One that several
+// addReplySources tells the gateways as whom each backend answers. One that several
 // addresses lead to is named as such: to guess wrong would end the connection,
 // to wait delays it until its client speaks.
-func (v *view) addAnswers() {
+func (v *builder) addReplySources() {
 	slices.SortFunc(v.answers, func(a, b answer) int {
 		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.id, b.id), cmp.Compare(a.as, b.as), cmp.Compare(a.origin, b.origin))
 	})

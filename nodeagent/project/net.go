@@ -11,18 +11,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Net says which clusters have a link and which pass on what others send: as
+// Topology says which clusters have a link and which pass on what others send: as
 // the shape of the fabric has it and, while clusters go over from another shape,
 // as that one had it.
-type Net struct {
+type Topology struct {
 	Now    *fabric.Graph
 	Before *fabric.Graph // nil = nobody goes over
 	shapes []fabric.Shape
 }
 
 // NewNet joins the clusters of a fabric; before is the shape that they leave, or nil.
-func NewNet(f *fabric.Fabric, before *fabric.Shape) Net {
-	n := Net{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
+func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
+	n := Topology{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
 	if before == nil {
 		return n
 	}
@@ -32,7 +32,7 @@ func NewNet(f *fabric.Fabric, before *fabric.Shape) Net {
 }
 
 // Mesh reports whether nothing is ever passed on.
-func (n Net) Mesh() bool {
+func (n Topology) Mesh() bool {
 	return !slices.ContainsFunc(n.shapes, func(s fabric.Shape) bool { return !IsMesh(s) })
 }
 
@@ -40,7 +40,7 @@ func (n Net) Mesh() bool {
 func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
 
 // Same reports whether NewNet would give the same for clusters of the same names.
-func (n Net) Same(f *fabric.Fabric, before *fabric.Shape) bool {
+func (n Topology) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
 		return false
 	}
@@ -56,17 +56,17 @@ func SameShape(a, b fabric.Shape) bool {
 }
 
 // Linked reports whether two clusters have a link of their own.
-func (n Net) Linked(a, b string) bool {
+func (n Topology) Linked(a, b string) bool {
 	return n.Now.Linked(a, b) || n.Before != nil && n.Before.Linked(a, b)
 }
 
 // Passes reports whether a cluster passes on what others send to each other.
-func (n Net) Passes(cluster string) bool {
-	return n.Now.Passes(cluster) || n.Before != nil && n.Before.Passes(cluster)
+func (n Topology) Passes(cluster string) bool {
+	return n.Now.ForwardsTransit(cluster) || n.Before != nil && n.Before.ForwardsTransit(cluster)
 }
 
 // Neighbours gives the clusters to which one has a link, sorted.
-func (n Net) Neighbours(cluster string) []string {
+func (n Topology) Neighbours(cluster string) []string {
 	out := n.Now.Neighbours(cluster)
 	if n.Before == nil {
 		return out
@@ -90,7 +90,7 @@ func ShapeDigest(s fabric.Shape) string {
 
 // reach gives the clusters that can be reached from one without going through
 // another: over links of either shape, through clusters that pass on.
-func (n Net) reach(from, without string) map[string]bool {
+func (n Topology) reach(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
 		if todo[0] != from && !n.Passes(todo[0]) {
@@ -108,7 +108,7 @@ func (n Net) reach(from, without string) map[string]bool {
 
 // Between returns the clusters that may forward what two clusters send to each other, over
 // links of either shape; sorted.
-func (n Net) Between(a, b string) []string {
+func (n Topology) Between(a, b string) []string {
 	if n.Mesh() {
 		return nil
 	}
@@ -124,16 +124,16 @@ func (n Net) Between(a, b string) []string {
 // Sources gives the clusters whose packets may come to a cluster over its link
 // with a neighbour: the neighbour's own, and when it passes on, those of all that
 // it reaches without the cluster.
-func (n Net) Sources(cluster, neighbour string) map[string]bool {
+func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 	if !n.Passes(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
 	return n.reach(neighbour, cluster)
 }
 
-// Back gives the clusters that one reaches over no link but that with a
+// OnlyVia gives the clusters that one reaches over no link but that with a
 // neighbour: what came from there is not passed on to them.
-func (n Net) Back(cluster, neighbour string) map[string]bool {
+func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
 	if !n.Passes(neighbour) {
 		return map[string]bool{neighbour: true}
 	}

@@ -49,7 +49,7 @@ func TestNetSourcesAndBack(t *testing.T) {
 			if have := names(n.Sources(tt.cluster, tt.neighbour)); have != tt.sources {
 				t.Errorf("sources: %s, want %s", have, tt.sources)
 			}
-			if have := names(n.Back(tt.cluster, tt.neighbour)); have != tt.back {
+			if have := names(n.OnlyVia(tt.cluster, tt.neighbour)); have != tt.back {
 				t.Errorf("back: %s, want %s", have, tt.back)
 			}
 			if n.Linked(tt.cluster, tt.neighbour) != tt.linked || n.Passes(tt.neighbour) != tt.passes || n.Linked("a", "b") != tt.far {

@@ -53,7 +53,7 @@ func neverEndpoint(a netip.Addr) string {
 
 // addServices indexes the Services of this cluster, without the endpoints that may not be
 // reached by an export.
-func (v *view) addServices() {
+func (v *builder) addServices() {
 	for i := range v.in.Facts.Services {
 		svc := &v.in.Facts.Services[i]
 		id := svc.Namespace + "/" + svc.Name
@@ -94,7 +94,7 @@ func (v *view) addServices() {
 
 // addLongNames finds pods of this cluster's headless exports, and exports, whose DNS names are
 // longer than DNS allows: the name server has no record for them.
-func (v *view) addLongNames() {
+func (v *builder) addLongNames() {
 	domains := append([]string{v.in.Fabric.Domain}, v.in.Fabric.ExtraDomains...)
 	add := func(id, what, name string) {
 		if len(name) > fabric.MaxName {
@@ -106,7 +106,7 @@ func (v *view) addLongNames() {
 	for _, e := range v.exports {
 		id := e.ID()
 		svc := v.services[id]
-		if svc == nil || e.Part(v.own.Name) == nil {
+		if svc == nil || e.ClusterPart(v.own.Name) == nil {
 			continue
 		}
 		add(id, "the Service", fabric.LongestName(domains, e.Namespace, e.Name))
@@ -131,7 +131,7 @@ func (v *view) addLongNames() {
 // refusal returns why an export does not lead to an address of an endpoint; empty = it does.
 // An EndpointSlice may hold any address, and this cluster's gateways would send packets of
 // other clusters there with their own address.
-func (v *view) refusal(a netip.Addr) string {
+func (v *builder) refusal(a netip.Addr) string {
 	if why := neverEndpoint(a); why != "" {
 		return why
 	}
@@ -173,7 +173,7 @@ const (
 	machine              // no pod: a machine outside the cluster
 )
 
-func (v *view) placeOf(ep *model.Endpoint, a netip.Addr) place {
+func (v *builder) placeOf(ep *model.Endpoint, a netip.Addr) place {
 	switch {
 	case contains(v.own.PodCIDRs, a) || v.isNode(a):
 		return inside
@@ -185,7 +185,7 @@ func (v *view) placeOf(ep *model.Endpoint, a netip.Addr) place {
 
 // addMachine has gateways translate the source of what other clusters send to an endpoint
 // that is no pod: such a machine has no route to other clusters' addresses.
-func (v *view) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
+func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
 	if v.gateway != nil && v.placeOf(ep, a) == machine {
 		v.elements.add(desired.Element{
 			Set: desired.SetMachines, Family: fabric.Family(a), ID: serviceKey(a, protocol, port), Origin: origin,
@@ -194,7 +194,7 @@ func (v *view) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, por
 }
 
 // addForeignRules reports routing rules of other programs.
-func (v *view) addForeignRules() {
+func (v *builder) addForeignRules() {
 	if len(v.in.Local.ForeignRules) > 0 {
 		v.problem(clusterPath(v.own.Name), ForeignRule, desired.ForeignRuleText(v.in.Local.ForeignRules)+" on node "+v.in.Node)
 	}
@@ -204,7 +204,7 @@ func (v *view) addForeignRules() {
 const mostShown = 3
 
 // addUnsupported reports what an export of this cluster has and other clusters do not get.
-func (v *view) addUnsupported(e *fabric.Export) {
+func (v *builder) addUnsupported(e *fabric.Export) {
 	for _, text := range shorten(v.unsupported[e.ID()]) {
 		v.problem(exportPath(e.ID(), v.own.Name), EndpointUnsupported, text)
 	}
@@ -223,11 +223,11 @@ func shorten(list []string) []string {
 // addStray reports pods outside of podCIDRs: pods of this node, as the kernel's routes and
 // EndpointSlices show, and endpoints of exports on any node. Node.spec.podCIDRs alone
 // proves nothing, as some CNIs do not use it.
-func (v *view) addStray() {
+func (v *builder) addStray() {
 	var here, all []string
 	for _, e := range v.exports {
 		svc := v.services[e.ID()]
-		if svc == nil || e.Part(v.own.Name) == nil {
+		if svc == nil || e.ClusterPart(v.own.Name) == nil {
 			continue
 		}
 		for i := range svc.Endpoints {

@@ -102,14 +102,14 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 	for file, w := range worlds(t) {
 		for name, in := range w.inputs {
 			want := everything(t, w.states[name], w.faults[name])
-			wantLive := project.LiveState(in)
+			wantLive := project.ClusterState(in)
 			for range 10 {
 				other := permuted(t, rng, in)
-				s, problems := project.State(other)
+				s, problems := project.Desired(other)
 				if diff := cmp.Diff(want, everything(t, s, problems)); diff != "" {
 					t.Fatalf("%s %s (-want +got):\n%s", file, name, diff)
 				}
-				if diff := cmp.Diff(wantLive, project.LiveState(other), cmp.Comparer(sameAddr)); diff != "" {
+				if diff := cmp.Diff(wantLive, project.ClusterState(other), cmp.Comparer(sameAddr)); diff != "" {
 					t.Fatalf("%s %s live (-want +got):\n%s", file, name, diff)
 				}
 			}
@@ -125,8 +125,8 @@ func TestInputIsNotChanged(t *testing.T) {
 	for file, w := range worlds(t) {
 		for name, in := range w.inputs {
 			before := toJSON(t, in)
-			project.State(in)
-			project.LiveState(in)
+			project.Desired(in)
+			project.ClusterState(in)
 			if toJSON(t, in) != before {
 				t.Errorf("%s %s: the input changed", file, name)
 			}
@@ -168,7 +168,7 @@ func TestAddedClusterMovesNothing(t *testing.T) {
 			for cluster, path := range w.inputs[name].Paths {
 				in.Paths[cluster] = path
 			}
-			after, _ := project.State(in)
+			after, _ := project.Desired(in)
 			kept := linesOf(text(after))
 			for line := range linesOf(text(w.states[name])) {
 				if !kept[line] && !strings.HasPrefix(line, "zone ") {
@@ -215,7 +215,7 @@ func TestKeysAreUnique(t *testing.T) {
 				s.Name += "-again"
 				in.Facts.Services = append(slices.Clip(in.Facts.Services), s)
 			}
-			s, _ := project.State(in)
+			s, _ := project.Desired(in)
 			keys := map[string]bool{}
 			for _, e := range s.Elements {
 				if keys[e.Key()] {
@@ -253,9 +253,9 @@ func TestMemoChangesNothing(t *testing.T) {
 					}
 				}
 				in.Memo = nil
-				want, problems := project.State(in)
+				want, problems := project.Desired(in)
 				in.Memo = memo
-				have, told := project.State(in)
+				have, told := project.Desired(in)
 				if diff := cmp.Diff(everything(t, want, problems), everything(t, have, told)); diff != "" {
 					t.Fatalf("%s %s step %d (-want +got):\n%s", file, name, step, diff)
 				}
@@ -326,7 +326,7 @@ func BenchmarkStateBackends(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				project.State(in)
+				project.Desired(in)
 			}
 		})
 	}
@@ -338,7 +338,7 @@ func BenchmarkState(b *testing.B) {
 		b.Run(fmt.Sprintf("%d-%d", n.clusters, n.exports), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				project.State(in)
+				project.Desired(in)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func TestQuota(t *testing.T) {
 		f := *in.Fabric
 		f.Limits.Connections, in.Fabric = test.connections, &f
 		in.Local.NoConnLimit = test.noConnLimit
-		s, problems := project.State(in)
+		s, problems := project.Desired(in)
 		if got := s.Tables[0].Connections; got != test.want {
 			t.Errorf("%s: quota of %d connections, want %d", test.name, got, test.want)
 		}

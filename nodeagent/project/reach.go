@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Reach is what is known of where a gateway of another cluster is reached.
-type Reach struct {
+// EndpointCandidates is what is known of where a gateway of another cluster is reached.
+type EndpointCandidates struct {
 	Cluster    string
 	Gateway    *fabric.Gateway
 	Driver     string
@@ -21,22 +21,22 @@ type Reach struct {
 
 // Reaches gives the gateways of other clusters to which this node has links, in
 // the order of the fabric; none where this node is no gateway.
-func Reaches(in Input) []Reach {
+func Reaches(in Input) []EndpointCandidates {
 	v := newView(in)
 	if v == nil || v.gateway == nil {
 		return nil
 	}
-	var out []Reach
+	var out []EndpointCandidates
 	for _, r := range v.remotes {
 		link := in.Fabric.Link(v.own.Name, r.Name)
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			reach := Reach{
-				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(r.Name, g, link.Driver, v.usual(link, g).Remote),
+			reach := EndpointCandidates{
+				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(r.Name, g, link.Driver, v.usual(link, g).RemotePort),
 			}
 			for _, text := range g.Endpoints {
 				e, err := fabric.ParseEndpoint(text)
-				reach.Named = reach.Named || err == nil && e.Name != "" || fabric.IsSource(text)
+				reach.Named = reach.Named || err == nil && e.Name != "" || fabric.IsEndpointSource(text)
 			}
 			out = append(out, reach)
 		}
@@ -49,12 +49,12 @@ func Reaches(in Input) []Reach {
 // Those that this node cannot send to are left out. port is the gateway's own where an
 // endpoint has none. Over VXLAN nothing proves who is at an address, so that only
 // endpoints count that are written.
-func (v *view) candidates(cluster string, g *fabric.Gateway, driver string, port int) []model.Candidate {
+func (v *builder) candidates(cluster string, g *fabric.Gateway, driver string, port int) []model.Candidate {
 	var out []model.Candidate
 	add := func(text string, a netip.Addr, own int) {
 		c := model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(own, port)))}
 		same := func(o model.Candidate) bool { return o.Addr == c.Addr }
-		if v.canSendTo(a) && (!fabric.IsSource(text) || !slices.ContainsFunc(out, same)) {
+		if v.canSendTo(a) && (!fabric.IsEndpointSource(text) || !slices.ContainsFunc(out, same)) {
 			out = append(out, c)
 		}
 	}
@@ -74,7 +74,7 @@ func (v *view) candidates(cluster string, g *fabric.Gateway, driver string, port
 		return out
 	}
 	written := len(out)
-	for _, f := range v.in.Local.Found[cluster+"/"+g.Name] {
+	for _, f := range v.in.Local.Discovered[cluster+"/"+g.Name] {
 		add(f.Source, f.Addr, f.Port)
 	}
 	for i := range out[written:] {

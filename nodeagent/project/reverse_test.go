@@ -56,7 +56,7 @@ func TestServerFirst(t *testing.T) {
 			w, _ := readWorld(t, "testdata/globalnet.txtar")
 			in := w.inputs["g2/g2-a"]
 			tt.change(&in)
-			state, _ := project.State(in)
+			state, _ := project.Desired(in)
 			var have []string
 			for _, e := range state.Elements {
 				if (e.Set == desired.SetReverse || e.Set == desired.SetAmbiguous) && strings.HasPrefix(e.ID, "10.7.1.21 ") {

@@ -14,17 +14,17 @@ import (
 // tunnels send what comes out of them through the table of our own nodes after it.
 // Before both, a gateway sends what other nodes hand to it over its own links: while it
 // and they disagree for a moment, nothing is lost, and nothing goes in circles.
-func (v *view) addRules() {
+func (v *builder) addRules() {
 	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.own.Name)})
 	if v.gateway != nil && v.node != nil {
 		v.addRule(desired.Rule{
-			Priority: desired.RuleTransit, IIF: desired.NodeLink, Table: desired.TableTransit, Origin: v.gatewayPath(),
+			Priority: desired.RuleGateway, IIF: desired.NodeDevice, Table: desired.TableGateway, Origin: v.gatewayPath(),
 		})
 	}
 }
 
 // addRule adds a rule for each family that matters to this node.
-func (v *view) addRule(r desired.Rule) {
+func (v *builder) addRule(r desired.Rule) {
 	for _, fam := range []int{4, 6} {
 		if r.IPv6 = fam == 6; v.uses(fam) {
 			v.state.Rules = append(v.state.Rules, r)
@@ -32,31 +32,31 @@ func (v *view) addRule(r desired.Rule) {
 	}
 }
 
-func (v *view) addRoutes() {
+func (v *builder) addRoutes() {
 	for _, r := range v.remotes {
 		v.routeRemote(r)
-		v.routeTransit(r)
+		v.routeGateway(r)
 	}
 	v.routePools()
 	v.routeBound()
 	if v.gateway != nil {
 		v.routeTunnels()
-		v.routePassing()
+		v.routeTransit()
 		v.routeNodes()
 	}
 }
 
-func (v *view) route(r desired.Route) { v.state.Routes = append(v.state.Routes, r) }
+func (v *builder) route(r desired.Route) { v.state.Routes = append(v.state.Routes, r) }
 
-func (v *view) blackhole(dst netip.Prefix, origin string) {
+func (v *builder) blackhole(dst netip.Prefix, origin string) {
 	v.route(desired.Route{Table: desired.TableOut, Dst: dst.Masked(), Type: desired.RouteBlackhole, Origin: origin})
 }
 
 // source is the address of the host's own packets: in a flat cluster one of the
 // pod prefixes, which others can answer; otherwise the node's, which the
 // gateway translates.
-func (v *view) source(fam int) netip.Addr {
-	if !v.own.Hides(fam) {
+func (v *builder) source(fam int) netip.Addr {
+	if !v.own.IsGlobalnet(fam) {
 		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
 			return a
 		}
@@ -71,7 +71,7 @@ func (v *view) source(fam int) netip.Addr {
 // routeRemote routes what a cluster is reached by. Without a way the prefix is
 // a blackhole: falling through to the default route would send the packets out
 // in the clear, and conntrack would keep the NAT of that way for the flow.
-func (v *view) routeRemote(r *remote) {
+func (v *builder) routeRemote(r *remoteCluster) {
 	origin := clusterPath(r.Name)
 	v.routeConnected(r)
 	for _, p := range r.visible {
@@ -90,25 +90,25 @@ func (v *view) routeRemote(r *remote) {
 	}
 }
 
-// routeTransit routes what other nodes hand to this gateway over its own link,
+// routeGateway routes what other nodes hand to this gateway over its own link,
 // be it alive or not. Without one it ends here. Handing it on to another gateway would go in circles
 // when that one has none either, and conntrack would remember the flow without
 // its egress translation: once the link is back, that entry and the flow as the
 // far side knows it exclude each other, and the kernel changes ports.
-func (v *view) routeTransit(r *remote) {
+func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
 		return // no rule leads here, or table 7300 says the right thing
 	}
 	var c desired.Tunnel
 	ok := false
 	if r.ownLink {
-		c, ok = v.wayTo(r, r.transit)
+		c, ok = v.ownTunnelTo(r, r.transit)
 	}
 	for _, p := range r.visible {
-		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+		route := desired.Route{Table: desired.TableGateway, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
 			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
-			if route.MTU = v.narrower(r, c.Link, r.transit); r.transit.Via != "" {
+			if route.MTU = v.pathMTUFor(r, c.Link, r.transit); r.transit.Via != "" {
 				route.MTU = v.passMTU(c, r.transit)
 			}
 		}
@@ -116,20 +116,20 @@ func (v *view) routeTransit(r *remote) {
 	}
 }
 
-// wayTo finds how this gateway sends over one of its own links.
-func (v *view) wayTo(r *remote, p model.Path) (desired.Tunnel, bool) {
+// ownTunnelTo finds how this gateway sends over one of its own links.
+func (v *builder) ownTunnelTo(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	if p.Via != "" {
-		return v.passTo(r, p)
+		return v.transitTunnel(r, p)
 	}
 	return v.tunnelTo(r, p.Remote)
 }
 
 // routeMTU is that of the route to a remote cluster; 0 = as much as its link.
-func (v *view) routeMTU(r *remote, link string) int {
+func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if r.path.Via == "" {
-		return v.narrower(r, link, r.path)
+		return v.pathMTUFor(r, link, r.path)
 	}
-	if c, ok := v.passTo(r, r.path); ok && v.carries(r) {
+	if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
 		return v.passMTU(c, r.path)
 	}
 	return 0 // the gateway tells what fits
@@ -137,12 +137,12 @@ func (v *view) routeMTU(r *remote, link string) int {
 
 // nextHop is the tunnel on the gateway of the link, and that gateway's own
 // address on every other node, other gateways included.
-func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool) {
+func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Addr, ok bool) {
 	if !r.reachable {
 		return "", netip.Addr{}, false
 	}
 	if v.carries(r) {
-		c, ok := v.wayTo(r, r.path)
+		c, ok := v.ownTunnelTo(r, r.path)
 		return c.Link, c.Via(fam), ok
 	}
 	node := v.nodeNamed(v.own.Gateway(r.path.Local).Node)
@@ -159,14 +159,14 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NoNextHop,
 			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
 	}
-	return desired.NodeLink, via, ok
+	return desired.NodeDevice, via, ok
 }
 
 // routePools makes lookups of the host's own packets succeed where the output
 // chain will put another destination, and ends what nobody translated: a packet
 // for our block that matches nothing must not be answered, as an ICMP error or a
 // reset would end a connection that another gateway still carries.
-func (v *view) routePools() {
+func (v *builder) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
 			if v.uses(fabric.Family(p.Addr())) {
@@ -174,7 +174,7 @@ func (v *view) routePools() {
 			}
 		}
 		for _, e := range v.exports {
-			part := e.Part(v.own.Name)
+			part := e.ClusterPart(v.own.Name)
 			if part == nil {
 				continue
 			}
@@ -193,16 +193,16 @@ func (v *view) routePools() {
 	}
 }
 
-func (v *view) routeHost(dst netip.Prefix, origin string) {
+func (v *builder) routeHost(dst netip.Prefix, origin string) {
 	v.route(desired.Route{
-		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeLink,
+		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeDevice,
 		Src: v.source(fabric.Family(dst.Addr())), Origin: origin,
 	})
 }
 
 // routeTunnels routes the addresses of remote gateways, for probes and the feed;
 // over the tunnels that are not in use for who is bound to their devices.
-func (v *view) routeTunnels() {
+func (v *builder) routeTunnels() {
 	// A packet of IPv6 whose route is missing for a moment must not find that of another
 	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
 	// table changes. For IPv4 any change of a route ends it.
@@ -212,8 +212,8 @@ func (v *view) routeTunnels() {
 		}
 	}
 	for _, r := range v.remotes {
-		if !r.linked || r.around() {
-			v.routeFar(r)
+		if !r.linked || r.viaTransit() {
+			v.routeTunnelAddrs(r)
 		}
 		if !r.linked {
 			continue
@@ -239,7 +239,7 @@ func (v *view) routeTunnels() {
 
 // routeNodes sends what came out of a tunnel to the node that has the pod, past
 // the CNI, which may drop packets with sources that it does not know.
-func (v *view) routeNodes() {
+func (v *builder) routeNodes() {
 	if v.node == nil || !v.hasTunnels() {
 		return
 	}
@@ -260,7 +260,7 @@ func (v *view) routeNodes() {
 				continue
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
 			})
 		}
 		for _, a := range v.used(n.Addrs) {
@@ -269,7 +269,7 @@ func (v *view) routeNodes() {
 				via = linkLocal(n.Name)
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
 			})
 		}
 	}
@@ -278,7 +278,7 @@ func (v *view) routeNodes() {
 // routeBound lets sockets that are bound to NodeLink reach the nodes' IPv6
 // addresses there: without a route the kernel refuses them, where it takes an
 // IPv4 address as on-link. The rule meets no packet of any other socket.
-func (v *view) routeBound() {
+func (v *builder) routeBound() {
 	if v.node == nil || !v.v6 {
 		return
 	}
@@ -287,18 +287,18 @@ func (v *view) routeBound() {
 	}
 	origin := clusterPath(v.own.Name)
 	v.state.Rules = append(v.state.Rules, desired.Rule{
-		Priority: desired.RuleBound, IPv6: true, OIF: desired.NodeLink, Table: desired.TableBound, Origin: origin,
+		Priority: desired.RuleBound, IPv6: true, OIF: desired.NodeDevice, Table: desired.TableBound, Origin: origin,
 	})
 	for _, n := range v.nodes {
 		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
 			v.route(desired.Route{
-				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
+				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Origin: origin,
 			})
 		}
 	}
 }
 
 // used gives those addresses whose family matters to this node.
-func (v *view) used(addrs []netip.Addr) []netip.Addr {
+func (v *builder) used(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 }

@@ -8,9 +8,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// State gives everything that the node should have. Equal inputs, in whatever
+// Desired gives everything that the node should have. Equal inputs, in whatever
 // order their lists are, give equal outputs. Problems stop nothing.
-func State(in Input) (desired.State, []Problem) {
+func Desired(in Input) (desired.State, []Problem) {
 	if in.Memo != nil {
 		in.Memo.begin()
 	}
@@ -26,18 +26,18 @@ func State(in Input) (desired.State, []Problem) {
 	v.addSysctls()
 	v.addNodeLink()
 	v.addTunnels()
-	v.addPassing()
+	v.addTransit()
 	v.addTable()
 	v.addRules()
 	v.addFeedRules()
-	v.addHomes()
+	v.addReturnPaths()
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()
 	v.addStray()
 	v.addForeignRules()
 	v.addTakenNetworks()
-	v.addAnswers()
+	v.addReplySources()
 	if v.gateway != nil {
 		v.addEgress()
 		v.addFilter()
@@ -73,7 +73,7 @@ func Routes(in Input) []desired.Route {
 	}
 	v.addNodeLink()
 	v.addTunnels()
-	v.addPassing()
+	v.addTransit()
 	v.addRoutes()
 	return unique(v.state.Routes)
 }

@@ -135,9 +135,9 @@ func (t *tracer) visit(h hop) (hop, string) {
 func (t *tracer) home(h *hop, known string) string {
 	_, there := t.has(h, desired.SetRemote, h.dst)
 	switch {
-	case h.iif == desired.NodeLink && there:
+	case h.iif == desired.NodeDevice && there:
 		return desired.HomeID(desired.HardwareAddr("node/" + h.sender))
-	case h.iif != desired.NodeLink && !t.tunnel(h.iif) && there:
+	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && there:
 		return ""
 	}
 	if mark, ok := t.get(h, desired.SetHomes, known); ok && t.tunnel(h.iif) {
@@ -185,7 +185,7 @@ func parsePrefix(text string) netip.Prefix {
 // ours reports whether a packet is a pod's, the host's own, or came by a link of ours.
 func (t *tracer) ours(h *hop) bool {
 	_, pod := t.has(h, desired.SetPods, h.src)
-	return pod || h.iif == "local" || h.iif == desired.NodeLink || t.tunnel(h.iif)
+	return pod || h.iif == "local" || h.iif == desired.NodeDevice || t.tunnel(h.iif)
 }
 
 // prerouting is the chains services and inverse, then kube-proxy.

@@ -159,7 +159,7 @@ func (t *tracer) egress(h *hop) string {
 		fmt.Sscan(port, &h.sport)
 	} else if to, ok := t.get(h, desired.SetEgress, h.src.String()); ok {
 		h.src = netip.MustParseAddr(to)
-	} else if _, ok := t.has(h, desired.SetOwn, h.src); ok {
+	} else if _, ok := t.has(h, desired.SetKeepSource, h.src); ok {
 		return ""
 	} else if e, ok := t.has(h, desired.SetMapped, h.src); ok {
 		h.src = moved(h.src, parsePrefix(e.ID), parsePrefix(e.Value))
@@ -190,10 +190,10 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 		}
 		return next, ""
 	}
-	if route.Link == desired.NodeLink {
+	if route.Link == desired.NodeDevice {
 		for _, n := range t.input(&h).Facts.Nodes {
 			if slices.Contains(n.Addrs, route.Via) {
-				return hop{node: cluster + "/" + n.Name, iif: desired.NodeLink, packet: h.packet, mid: h.mid, sender: t.input(&h).Node}, ""
+				return hop{node: cluster + "/" + n.Name, iif: desired.NodeDevice, packet: h.packet, mid: h.mid, sender: t.input(&h).Node}, ""
 			}
 		}
 		return h, "no neighbour " + route.Via.String()

@@ -14,7 +14,7 @@ import (
 
 // findLink notes what the link of the pair with a remote cluster is made with,
 // and the largest packet that it takes.
-func (v *view) findLink(r *remote) {
+func (v *builder) findLink(r *remoteCluster) {
 	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
 	r.six = v.six || reachedOverIPv6(r.Cluster)
 	if !r.linked {
@@ -29,13 +29,13 @@ func (v *view) findLink(r *remote) {
 }
 
 // mtu is what a packet to a remote cluster may have over a driver's tunnel, in bytes.
-func (v *view) mtu(r *remote, driver string) int {
+func (v *builder) mtu(r *remoteCluster, driver string) int {
 	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
 }
 
 // fits is what the underlay of this node leaves to a driver's tunnel, in bytes.
-func (v *view) fits(name string, six bool) int {
-	driver := driver.Named(name)
+func (v *builder) fits(name string, six bool) int {
+	driver := driver.ByName(name)
 	if driver == nil {
 		return v.underlayMTU()
 	}
@@ -51,7 +51,7 @@ func (v *view) fits(name string, six bool) int {
 func reachedOverIPv6(c *fabric.Cluster) bool {
 	for i := range c.Gateways {
 		for _, text := range c.Gateways[i].Endpoints {
-			if e, err := fabric.ParseEndpoint(text); fabric.IsSource(text) || err == nil && !e.Addr.Is4() {
+			if e, err := fabric.ParseEndpoint(text); fabric.IsEndpointSource(text) || err == nil && !e.Addr.Is4() {
 				return true
 			}
 		}
@@ -60,7 +60,7 @@ func reachedOverIPv6(c *fabric.Cluster) bool {
 }
 
 // largestMTU is that of the widest link of this cluster.
-func (v *view) largestMTU() int {
+func (v *builder) largestMTU() int {
 	if v.largest > 0 {
 		return v.largest
 	}
@@ -68,9 +68,9 @@ func (v *view) largestMTU() int {
 	return v.linkMTU(cmp.Or(link.MTU, v.fits(link.Driver, v.six)))
 }
 
-// narrower gives the MTU of a route to a remote cluster, where that is less than
+// pathMTUFor gives the MTU of a route to a remote cluster, where that is less than
 // the device's; 0 = as much as the device.
-func (v *view) narrower(r *remote, device string, path model.Path) int {
+func (v *builder) pathMTUFor(r *remoteCluster, device string, path model.Path) int {
 	mtu := v.mtu(r, r.link.Driver)
 	if c, ok := v.tunnelTo(r, path.Remote); ok {
 		mtu = c.MTU
@@ -78,7 +78,7 @@ func (v *view) narrower(r *remote, device string, path model.Path) int {
 	if path.MTU > 0 {
 		mtu = min(mtu, path.MTU)
 	}
-	i := slices.IndexFunc(v.state.Links, func(l desired.Link) bool { return l.Name == device })
+	i := slices.IndexFunc(v.state.Links, func(l desired.Device) bool { return l.Name == device })
 	if i >= 0 && v.state.Links[i].MTU <= mtu {
 		return 0
 	}
@@ -86,27 +86,27 @@ func (v *view) narrower(r *remote, device string, path model.Path) int {
 }
 
 // addTunnels makes the links of this gateway to those of other clusters.
-func (v *view) addTunnels() {
+func (v *builder) addTunnels() {
 	if v.gateway == nil {
 		return
 	}
 	v.checkMTU()
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
-			if g := &r.Gateways[i]; r.sharesLane(g) {
-				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", LaneTwice, "lane "+strconv.Itoa(g.Lane)+
+			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "lane "+strconv.Itoa(g.Ordinal)+
 					" is another gateway's too, so moves between them lose packets; run hawser allocate")
 			}
 		}
 	}
 	built := driver.Build(v.site(), v.tunnelRemotes())
-	v.take(&built)
+	v.merge(&built)
 	v.state.Tunnels = built.Tunnels
 }
 
-// take adds the objects that tunnels are made of, and what hinders them. Where they
+// merge adds the objects that tunnels are made of, and what hinders them. Where they
 // lead is the caller's.
-func (v *view) take(built *driver.Built) {
+func (v *builder) merge(built *driver.Result) {
 	for _, p := range built.Problems {
 		v.problem(p.Path, p.Code, p.Text)
 	}
@@ -126,8 +126,8 @@ func (v *view) take(built *driver.Built) {
 	}
 }
 
-func (v *view) site() driver.Site {
-	site := driver.Site{
+func (v *builder) site() driver.LocalGateway {
+	site := driver.LocalGateway{
 		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys,
 		IPsec: v.in.Fabric.Tunnel.IPsec, Pools: v.in.Fabric.TunnelPools, V4: v.v4, V6: v.v6,
 	}
@@ -138,7 +138,7 @@ func (v *view) site() driver.Site {
 }
 
 // tunnelRemotes gives the gateways of other clusters, once for each link to them.
-func (v *view) tunnelRemotes() []driver.Remote {
+func (v *builder) tunnelRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {
 		if !r.linked {
@@ -148,13 +148,13 @@ func (v *view) tunnelRemotes() []driver.Remote {
 			g := &r.Gateways[i]
 			held := v.in.Tunnels[r.Name+"/"+g.Name]
 			if len(held) == 0 {
-				held = []model.Tunnel{v.usual(r.link, g)}
+				held = []model.TunnelParams{v.usual(r.link, g)}
 			}
 			for rank, c := range held {
 				out = append(out, v.tunnelRemote(r, g, c, rank))
 			}
 		}
-		if driver.Named(r.link.Driver) == nil {
+		if driver.ByName(r.link.Driver) == nil {
 			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so there is no link")
 		}
 	}
@@ -165,20 +165,20 @@ func (v *view) tunnelRemotes() []driver.Remote {
 }
 
 // usual is the tunnel that a link says for this gateway and a remote one.
-func (v *view) usual(l fabric.Link, remote *fabric.Gateway) model.Tunnel {
+func (v *builder) usual(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
 	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }
 
-func (v *view) tunnelRemote(r *remote, g *fabric.Gateway, c model.Tunnel, rank int) driver.Remote {
+func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.TunnelParams, rank int) driver.Remote {
 	link := r.link
 	link.Driver = c.Driver
 	usual := v.usual(link, g)
-	c.Own, c.Remote, c.Epoch = cmp.Or(c.Own, usual.Own), cmp.Or(c.Remote, usual.Remote), cmp.Or(c.Epoch, usual.Epoch)
+	c.LocalPort, c.RemotePort, c.Epoch = cmp.Or(c.LocalPort, usual.LocalPort), cmp.Or(c.RemotePort, usual.RemotePort), cmp.Or(c.Epoch, usual.Epoch)
 	out := driver.Remote{
-		Cluster: r.Name, Gateway: g, Link: link, Rank: rank, Own: c.Own, Alt: c.Alt, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
+		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
-	v.endpoint(&out, c.Remote)
-	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
+	v.endpoint(&out, c.RemotePort)
+	if !r.sharesOrdinal(g) || v.carries(r) && r.path.Remote == g.Name {
 		out.Prefixes = r.visible
 	}
 	return out
@@ -188,29 +188,29 @@ func (v *view) tunnelRemote(r *remote, g *fabric.Gateway, c model.Tunnel, rank i
 // count there, and the addresses of all its endpoints: where it was found, or else
 // at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
 // the tunnel's at the other end.
-func (v *view) endpoint(out *driver.Remote, port int) {
+func (v *builder) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
 	at := 0
 	if way, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
-		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).Remote)
+		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).RemotePort)
 		place := way.Addr
-		if out.Alt && way.Next.IsValid() {
-			place = way.Next
+		if out.Alternate && way.Pending.IsValid() {
+			place = way.Pending
 		}
 		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == place })
-		out.Dial = way.Dial
+		out.DialCount = way.DialCount
 	}
 	if at >= 0 && at < len(candidates) {
-		out.Addr, out.Base = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
+		out.Addr, out.RemoteBasePort = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
 	}
 }
 
 // canSendTo reports whether this node has an address of the family; while its
 // addresses are not known, any will do.
-func (v *view) canSendTo(addr netip.Addr) bool {
+func (v *builder) canSendTo(addr netip.Addr) bool {
 	if v.node == nil {
 		return true
 	}
@@ -218,14 +218,14 @@ func (v *view) canSendTo(addr netip.Addr) bool {
 	return ok
 }
 
-// sharesLane reports whether another gateway of the cluster has the same lane,
+// sharesOrdinal reports whether another gateway of the cluster has the same lane,
 // as in a fabric from before there were lanes.
-func (r *remote) sharesLane(g *fabric.Gateway) bool {
-	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Lane == g.Lane })
+func (r *remoteCluster) sharesOrdinal(g *fabric.Gateway) bool {
+	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Ordinal == g.Ordinal })
 }
 
 // checkMTU compares what the file says with what this node's underlay carries.
-func (v *view) checkMTU() {
+func (v *builder) checkMTU() {
 	for _, r := range v.remotes {
 		link := r.link
 		fits := v.fits(link.Driver, r.six)
@@ -243,17 +243,17 @@ func (v *view) checkMTU() {
 	}
 }
 
-func (v *view) gatewayPath() string {
+func (v *builder) gatewayPath() string {
 	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
 // carries reports whether this node is the gateway of the link to r.
-func (v *view) carries(r *remote) bool {
+func (v *builder) carries(r *remoteCluster) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
 // tunnelTo finds how a remote gateway is reached: by the first of its tunnels.
-func (v *view) tunnelTo(r *remote, gateway string) (desired.Tunnel, bool) {
+func (v *builder) tunnelTo(r *remoteCluster, gateway string) (desired.Tunnel, bool) {
 	all := v.tunnelsTo(r, gateway)
 	if len(all) == 0 {
 		return desired.Tunnel{}, false
@@ -262,7 +262,7 @@ func (v *view) tunnelTo(r *remote, gateway string) (desired.Tunnel, bool) {
 }
 
 // tunnelsTo gives all tunnels to a remote gateway, that to use first.
-func (v *view) tunnelsTo(r *remote, gateway string) []desired.Tunnel {
+func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
 	first, _ := slices.BinarySearchFunc(v.state.Tunnels, gateway, func(c desired.Tunnel, name string) int {
 		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
 	})
@@ -275,12 +275,12 @@ func (v *view) tunnelsTo(r *remote, gateway string) []desired.Tunnel {
 
 // devicesTo gives the devices that lead to a remote gateway, one a tunnel, that to
 // use first.
-func (v *view) devicesTo(r *remote, gateway string) []string {
+func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 	var out []string
 	rank := -1
 	for _, c := range v.tunnelsTo(r, gateway) {
-		if c.Rank > rank && !slices.Contains(out, c.Link) {
-			rank = c.Rank
+		if c.Preference > rank && !slices.Contains(out, c.Link) {
+			rank = c.Preference
 			out = append(out, c.Link)
 		}
 	}
@@ -289,6 +289,6 @@ func (v *view) devicesTo(r *remote, gateway string) []string {
 
 // hasTunnels reports whether anything can come out of a tunnel, if only for want of
 // somebody who sends.
-func (v *view) hasTunnels() bool {
-	return slices.ContainsFunc(v.state.Links, func(l desired.Link) bool { return desired.IsTunnel(l.Name) })
+func (v *builder) hasTunnels() bool {
+	return slices.ContainsFunc(v.state.Links, func(l desired.Device) bool { return desired.IsTunnel(l.Name) })
 }

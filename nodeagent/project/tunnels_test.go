@@ -17,26 +17,26 @@ import (
 // may change: a step adds objects, turns routes, or takes objects away.
 func TestTunnelsBeside(t *testing.T) {
 	t.Parallel()
-	was := model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 51820}
+	was := model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820}
 	tests := map[string]struct {
-		is     model.Tunnel
+		is     model.TunnelParams
 		device string
 	}{
-		"driver":                 {model.Tunnel{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
-		"to IPsec":               {model.Tunnel{Driver: "ipsec"}, "ipsec0"},
-		"port":                   {model.Tunnel{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
-		"epoch":                  {model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
-		"IPsec of an epoch":      {model.Tunnel{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
-		"other ports of a range": {model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
+		"driver":                 {model.TunnelParams{Driver: "vxlan", LocalPort: 51820, RemotePort: 51820}, "hw-vt4-51884"},
+		"to IPsec":               {model.TunnelParams{Driver: "ipsec"}, "ipsec0"},
+		"port":                   {model.TunnelParams{Driver: "wireguard", LocalPort: 52820, RemotePort: 52820}, "hw-wg1-p52820"},
+		"epoch":                  {model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820, Epoch: 2}, "hw-wg2"},
+		"IPsec of an epoch":      {model.TunnelParams{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
+		"other ports of a range": {model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 52820, Alternate: true}, "hw-wg1-p51883"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, _ := readWorld(t, "testdata/lanes.txtar")
 			in := w.inputs["g1/g1-a"]
 			addEpoch(in, 2)
-			state := func(tunnels ...model.Tunnel) map[string]bool {
-				in.Tunnels = map[string][]model.Tunnel{"g2/g2-a": tunnels}
-				s, problems := project.State(in)
+			state := func(tunnels ...model.TunnelParams) map[string]bool {
+				in.Tunnels = map[string][]model.TunnelParams{"g2/g2-a": tunnels}
+				s, problems := project.Desired(in)
 				for _, p := range problems {
 					if strings.Contains(p.Path, "gateways") {
 						t.Errorf("%s: %s", p.Code, p.Text)
@@ -87,11 +87,11 @@ func TestEpochsOfIPsec(t *testing.T) {
 	in := w.inputs["g1/g1-a"]
 	addEpoch(in, 2)
 	state := func(epochs ...int) map[string]bool {
-		in.Tunnels = map[string][]model.Tunnel{}
+		in.Tunnels = map[string][]model.TunnelParams{}
 		for _, epoch := range epochs {
-			in.Tunnels["g2/g2-a"] = append(in.Tunnels["g2/g2-a"], model.Tunnel{Driver: "ipsec", Epoch: epoch})
+			in.Tunnels["g2/g2-a"] = append(in.Tunnels["g2/g2-a"], model.TunnelParams{Driver: "ipsec", Epoch: epoch})
 		}
-		s, problems := project.State(in)
+		s, problems := project.Desired(in)
 		if len(problems) > 0 {
 			t.Errorf("epochs %v: %v", epochs, problems)
 		}
@@ -153,12 +153,12 @@ func TestBesideIPsec(t *testing.T) {
 			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
 		}
 	}
-	usual, beside := model.Tunnel{Driver: "ipsec", Epoch: 1}, model.Tunnel{Driver: "ipsec", Epoch: 1, Alt: true}
+	usual, beside := model.TunnelParams{Driver: "ipsec", Epoch: 1}, model.TunnelParams{Driver: "ipsec", Epoch: 1, Alternate: true}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	state := func(way model.RemoteEndpoint, tunnels ...model.Tunnel) (map[string]bool, map[string]string) {
+	state := func(way model.RemoteEndpoint, tunnels ...model.TunnelParams) (map[string]bool, map[string]string) {
 		in.Local.RemoteEndpoints = map[string]model.RemoteEndpoint{"g2/g2-a": way}
-		in.Tunnels = map[string][]model.Tunnel{"g2/g2-a": tunnels}
-		s, _ := project.State(in)
+		in.Tunnels = map[string][]model.TunnelParams{"g2/g2-a": tunnels}
+		s, _ := project.Desired(in)
 		to := map[string]string{}
 		for _, c := range s.IPsecs {
 			if strings.HasPrefix(c.Name, "hawser-g2.g2-a") {
@@ -169,7 +169,7 @@ func TestBesideIPsec(t *testing.T) {
 	}
 	second := model.RemoteEndpoint{Addr: at("203.0.113.99:51820")}
 	before, _ := state(second, usual)
-	second.Next = at("10.99.0.2:51820")
+	second.Pending = at("10.99.0.2:51820")
 	both, to := state(second, usual, beside)
 	if lost := widened(minus(before, both)); len(lost) > 0 {
 		t.Errorf("made beside, but lost %v", lost)
@@ -179,7 +179,7 @@ func TestBesideIPsec(t *testing.T) {
 	}
 	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
 	alone, _ := state(second, beside)
-	again, to := state(model.RemoteEndpoint{Addr: second.Next, Dial: 1}, beside, usual)
+	again, to := state(model.RemoteEndpoint{Addr: second.Pending, DialCount: 1}, beside, usual)
 	if lost := widened(minus(alone, again)); len(lost) > 0 {
 		t.Errorf("made anew, but lost %v", lost)
 	}

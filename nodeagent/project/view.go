@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// view is the input, indexed and in canonical order, with the state as it grows.
-type view struct {
+// builder is the input, indexed and in canonical order, with the state as it grows.
+type builder struct {
 	in       Input
 	own      *fabric.Cluster
 	gateway  *fabric.Gateway // of this node; nil on a worker
@@ -22,15 +22,15 @@ type view struct {
 	nodes    []*model.Node   // sorted by name
 	shared   []netip.Addr    // claimed by several nodes
 	exports  []*fabric.Export
-	remotes  []*remote
-	byName   map[string]*remote
+	remotes  []*remoteCluster
+	byName   map[string]*remoteCluster
 	services map[string]*model.Service
 	// externalNames are the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
 	unsupported   map[string][]string // by Service: its unsupported parts
 	nodeAddrs     map[netip.Addr]bool // that nodes report
 	v4, v6        bool                // families in play on this node
-	net           Net
+	net           Topology
 	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
 	six           bool             // a gateway here may be reached over IPv6
 	largest       int              // MTU of the widest link to another cluster, bytes
@@ -42,32 +42,32 @@ type view struct {
 	problems []Problem
 }
 
-// remote is another cluster as this one sees it.
-type remote struct {
+// remoteCluster is another cluster as this one sees it.
+type remoteCluster struct {
 	*fabric.Cluster
 	linked    bool // there is a link of the two clusters
 	path      model.Path
-	reachable bool            // path names a gateway on both sides
-	transit   model.Path      // this gateway's own link
-	ownLink   bool            // transit names a gateway on both sides
-	visible   []netip.Prefix  // by which this cluster reaches it
-	sources   []netip.Prefix  // that its packets come from
-	connected []model.Network // parts of visible that are on a network of this node
-	link      fabric.Link     // what its tunnels are made with
-	six       bool            // they may be over IPv6
-	live      map[string]*model.LiveExport
-	heard     bool                         // live counts
-	kept      map[string]*model.LiveExport // of before the agent was started
+	reachable bool                // path names a gateway on both sides
+	transit   model.Path          // this gateway's own link
+	ownLink   bool                // transit names a gateway on both sides
+	visible   []netip.Prefix      // by which this cluster reaches it
+	sources   []netip.Prefix      // that its packets come from
+	connected []model.Network     // parts of visible that are on a network of this node
+	link      fabric.LinkSettings // what its tunnels are made with
+	six       bool                // they may be over IPv6
+	live      map[string]*model.ExportState
+	heard     bool                          // live counts
+	kept      map[string]*model.ExportState // of before the agent was started
 }
 
 // newView indexes the input. It is nil when the fabric does not hold the cluster.
-func newView(in Input) *view {
+func newView(in Input) *builder {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {
 		return nil
 	}
-	v := &view{
-		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*model.Service{},
+	v := &builder{
+		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remoteCluster{}, services: map[string]*model.Service{},
 		externalNames: map[string]bool{}, unsupported: map[string][]string{},
 	}
 	for i := range in.Facts.Nodes {
@@ -86,7 +86,7 @@ func newView(in Input) *view {
 	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
 		v.refuseNodes(p, func(*model.Node) bool { return true }, "which is the clusterset's")
 	}
-	v.net = NewNet(in.Fabric, in.Before)
+	v.net = NewNet(in.Fabric, in.FormerShape)
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	v.nodeAddrs = map[netip.Addr]bool{}
@@ -101,7 +101,7 @@ func newView(in Input) *view {
 }
 
 // refuseNodes takes the addresses inside a prefix from those nodes that may lose them.
-func (v *view) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
+func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
 	for i, n := range v.nodes {
 		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
 			continue
@@ -118,7 +118,7 @@ func (v *view) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose str
 
 // refuseShared removes the addresses that several nodes claim: a kubelet can report another
 // node's address with its own. This node keeps its own.
-func (v *view) refuseShared() {
+func (v *builder) refuseShared() {
 	claims := map[netip.Addr][]string{}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
@@ -143,7 +143,7 @@ func (v *view) refuseShared() {
 	}
 }
 
-func (v *view) nodeNamed(name string) *model.Node {
+func (v *builder) nodeNamed(name string) *model.Node {
 	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *model.Node, name string) int { return cmp.Compare(n.Name, name) })
 	if !found {
 		return nil
@@ -154,7 +154,7 @@ func (v *view) nodeNamed(name string) *model.Node {
 // families notes which address families matter to this node, so that a set
 // without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
 // alone. IPv4 may always carry the probes, and no host is without.
-func (v *view) families() {
+func (v *builder) families() {
 	// The families that the clusterset uses at all.
 	note := func(lists ...[]netip.Prefix) {
 		for _, list := range lists {
@@ -174,7 +174,7 @@ func (v *view) families() {
 	case v.node != nil && onlyIPv6(v.node):
 		v.v6 = true
 	case v.v4:
-		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().Passes(v.own.Name))
+		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.own.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
 		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
@@ -183,18 +183,18 @@ func (v *view) families() {
 }
 
 // uses reports whether a family matters to this node.
-func (v *view) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
+func (v *builder) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
 
-func (v *view) addRemotes() {
+func (v *builder) addRemotes() {
 	for i := range v.in.Fabric.Clusters {
 		c := &v.in.Fabric.Clusters[i]
 		if c.Name == v.own.Name {
 			continue
 		}
-		r := &remote{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
+		r := &remoteCluster{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
 		v.findLink(r)
 		v.findPath(r)
-		path, exists := v.in.Transit[r.Name]
+		path, exists := v.in.GatewayPaths[r.Name]
 		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
 			r.transit, r.ownLink = path, true
 		}
@@ -203,17 +203,17 @@ func (v *view) addRemotes() {
 		if live, heard := v.in.Live[c.Name]; heard {
 			r.heard, r.live = true, byID(live)
 		} else {
-			r.kept = byID(v.in.Kept[c.Name])
+			r.kept = byID(v.in.RestoredLive[c.Name])
 		}
 		v.remotes = append(v.remotes, r)
 		v.byName[c.Name] = r
 	}
-	slices.SortFunc(v.remotes, func(a, b *remote) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.remotes, func(a, b *remoteCluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // findPath takes the link that was chosen, if both its ends exist: the fabric
 // may be newer than the choice.
-func (v *view) findPath(r *remote) {
+func (v *builder) findPath(r *remoteCluster) {
 	path, exists := v.in.Paths[r.Name]
 	if !exists {
 		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
@@ -228,7 +228,7 @@ func (v *view) findPath(r *remote) {
 
 // farEnd reports whether the gateway at the end of a path exists, and its cluster
 // is linked to this one.
-func (v *view) farEnd(r *remote, p model.Path) bool {
+func (v *builder) farEnd(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
 	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
@@ -236,13 +236,13 @@ func (v *view) farEnd(r *remote, p model.Path) bool {
 // findPrefixes decides by which prefixes a cluster is reached: its global block
 // always, its own prefixes when it is flat and nobody here means something else
 // by them.
-func (v *view) findPrefixes(r *remote) {
+func (v *builder) findPrefixes(r *remoteCluster) {
 	for _, p := range r.GlobalCIDRs {
 		v.addVisible(r, p, true)
 	}
 	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
 		for _, p := range list {
-			if !r.Hides(fabric.Family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+			if !r.IsGlobalnet(fabric.Family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
 				v.addVisible(r, p, i == 0)
 			}
 		}
@@ -256,7 +256,7 @@ func (v *view) findPrefixes(r *remote) {
 // addVisible refuses a prefix that holds this very node: its route would take the
 // packets between the nodes, the tunnel's own among them. What another node says of
 // itself takes no prefix away: a kubelet can say anything.
-func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
+func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.uses(fabric.Family(p.Addr())) {
 		return
 	}
@@ -271,8 +271,8 @@ func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
 	}
 }
 
-func byID(live model.Live) map[string]*model.LiveExport {
-	out := make(map[string]*model.LiveExport, len(live.Exports))
+func byID(live model.ClusterState) map[string]*model.ExportState {
+	out := make(map[string]*model.ExportState, len(live.Exports))
 	for i := range live.Exports {
 		e := &live.Exports[i]
 		out[e.Namespace+"/"+e.Name] = e
@@ -282,7 +282,7 @@ func byID(live model.Live) map[string]*model.LiveExport {
 
 // ready reports whether the cluster has backends of an export; while nothing
 // was heard from it, what the fabric says counts.
-func (r *remote) ready(id string) bool {
+func (r *remoteCluster) ready(id string) bool {
 	if !r.heard {
 		return true
 	}
@@ -292,14 +292,14 @@ func (r *remote) ready(id string) bool {
 
 // terminating reports whether the cluster said that all its endpoints of an export
 // terminate.
-func (r *remote) terminating(id string) bool {
+func (r *remoteCluster) terminating(id string) bool {
 	e := r.live[id]
 	return r.heard && e != nil && e.Terminating
 }
 
 // offers reports whether a service of the cluster has a family: what it said of
 // itself counts.
-func (r *remote) offers(id string, fam int) bool {
+func (r *remoteCluster) offers(id string, fam int) bool {
 	if !r.Has(fam) {
 		return false
 	}
@@ -307,7 +307,7 @@ func (r *remote) offers(id string, fam int) bool {
 	return e == nil || len(e.Families) == 0 || slices.Contains(e.Families, fam)
 }
 
-func (r *remote) sees(addr netip.Addr) bool {
+func (r *remoteCluster) sees(addr netip.Addr) bool {
 	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
@@ -343,7 +343,7 @@ const (
 	NoEndpoint       = driver.NoEndpoint
 	FamilyMissing    = driver.FamilyMissing
 	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have
-	LaneTwice        = "lane-twice"          // two gateways of a cluster with one lane
+	OrdinalTwice     = "lane-twice"          // two gateways of a cluster with one lane
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
 	ServiceType      = "service-type"        // an export whose Service is of type ExternalName
@@ -351,7 +351,7 @@ const (
 	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
 	ExportRefused    = "export-refused"      // an export of another cluster that the topology keeps for others
 	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
-	ImportTaken      = "import-taken"        // a ServiceImport that should be ours is somebody else's
+	ImportForeign    = "import-taken"        // a ServiceImport that should be ours is somebody else's
 	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
@@ -366,13 +366,13 @@ const (
 	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that does not count
 )
 
-func (v *view) problem(path, code, text string) {
+func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
 }
 
 // sorted gives the problems in an order that does not depend on how they were
 // found, each once.
-func (v *view) sorted() []Problem {
+func (v *builder) sorted() []Problem {
 	slices.SortFunc(v.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 	})

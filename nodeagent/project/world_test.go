@@ -39,7 +39,7 @@ func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 	}
 	w := &world{fabric: &fabric.Fabric{}}
 	facts := map[string]model.Facts{}
-	local := map[string]model.Local{}
+	local := map[string]model.HostState{}
 	for _, f := range archive.Files {
 		var err error
 		if cluster, ok := strings.CutSuffix(f.Name, ".facts.yaml"); ok {
@@ -59,16 +59,16 @@ func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 	return w, archive
 }
 
-func (w *world) build(facts map[string]model.Facts, local map[string]model.Local) {
+func (w *world) build(facts map[string]model.Facts, local map[string]model.HostState) {
 	w.names, w.inputs = nil, map[string]project.Input{}
-	lives := map[string]model.Live{}
+	lives := map[string]model.ClusterState{}
 	for _, c := range w.fabric.Clusters {
-		lives[c.Name] = project.LiveState(project.Input{Fabric: w.fabric, Cluster: c.Name, Facts: facts[c.Name]})
+		lives[c.Name] = project.ClusterState(project.Input{Fabric: w.fabric, Cluster: c.Name, Facts: facts[c.Name]})
 	}
 	for _, c := range w.fabric.Clusters {
 		in := project.Input{
 			Fabric: w.fabric, Keys: keysOf(c), Cluster: c.Name, Facts: facts[c.Name],
-			Paths: map[string]model.Path{}, Live: map[string]model.Live{},
+			Paths: map[string]model.Path{}, Live: map[string]model.ClusterState{},
 		}
 		for _, r := range w.fabric.Clusters {
 			if r.Name != c.Name {
@@ -77,7 +77,7 @@ func (w *world) build(facts map[string]model.Facts, local map[string]model.Local
 			}
 		}
 		for _, n := range facts[c.Name].Nodes {
-			in.Node, in.Local, in.Transit = n.Name, local[n.Name], w.transit(c, n.Name)
+			in.Node, in.Local, in.GatewayPaths = n.Name, local[n.Name], w.transit(c, n.Name)
 			in.Local.UnderlayMTU = 1500
 			w.names = append(w.names, c.Name+"/"+n.Name)
 			w.inputs[c.Name+"/"+n.Name] = in
@@ -104,7 +104,7 @@ func (w *world) transit(c fabric.Cluster, node string) map[string]model.Path {
 func (w *world) project() {
 	w.states, w.faults = map[string]desired.State{}, map[string][]project.Problem{}
 	for name, in := range w.inputs {
-		w.states[name], w.faults[name] = project.State(in)
+		w.states[name], w.faults[name] = project.Desired(in)
 	}
 }
 

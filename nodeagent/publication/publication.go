@@ -30,38 +30,38 @@ import (
 // Input names, in the status, how it goes with what is written into the API.
 const Input = "objects"
 
-// Seen is what the data path saw last.
-type Seen struct {
+// Observed is what the data path saw last.
+type Observed struct {
 	round.Outcome
 	Links   health.Snapshot
 	Leaving bool // this node's gateway is to be left
 }
 
-// Publication keeps what this node's gateway writes into the cluster's API as it
+// Publisher keeps what this node's gateway writes into the cluster's API as it
 // should be, as long as the node is a gateway. It has an engine and goroutines of
 // its own: nothing that a node carries waits for it.
-type Publication struct {
+type Publisher struct {
 	log    *slog.Logger
 	client *kube.Client
 	source *kube.Source
-	seen   func() Seen
+	seen   func() Observed
 	node   string
 	wake   bell.Bell // another round was made
 
 	last       *project.Input // of the engine's goroutine, as what follows
-	wanted     mcs.State
-	fronts     []objects.Front
+	wanted     mcs.DesiredObjects
+	fronts     []objects.GatewaySlice
 	generation int
 	forward    corefile.Forward
 
 	report    atomic.Pointer[converge.Report]
 	rank      atomic.Int64
-	publisher atomic.Pointer[objects.Publisher]
+	publisher atomic.Pointer[objects.Writer]
 }
 
 // New makes the publication of a node; it is nil where there is no Kubernetes API, and a
 // nil Publication writes nothing. seen may be called from any goroutine.
-func New(config kube.Config, source *kube.Source, node string, seen func() Seen, log *slog.Logger) (*Publication, error) {
+func New(config kube.Config, source *kube.Source, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
 	if source == nil {
 		return nil, nil
 	}
@@ -70,20 +70,20 @@ func New(config kube.Config, source *kube.Source, node string, seen func() Seen,
 	if err != nil {
 		return nil, err
 	}
-	return &Publication{
+	return &Publisher{
 		log: log.With("part", "objects"), client: client, source: source, node: node, wake: bell.New(), seen: seen,
 	}, nil
 }
 
-// Look says that another round was made.
-func (p *Publication) Look() {
+// Trigger says that another round was made.
+func (p *Publisher) Trigger() {
 	if p != nil {
 		p.wake.Ring()
 	}
 }
 
 // Run publishes whenever this node is a gateway, until ctx ends.
-func (p *Publication) Run(ctx context.Context) {
+func (p *Publisher) Run(ctx context.Context) {
 	if p == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *Publication) Run(ctx context.Context) {
 	defer wait.Wait()
 	var stop context.CancelFunc
 	for {
-		gateway := p.gateway()
+		gateway := p.isGateway()
 		switch {
 		case gateway && stop == nil:
 			var own context.Context
@@ -99,7 +99,7 @@ func (p *Publication) Run(ctx context.Context) {
 			p.last = nil
 			publisher := objects.New(objects.Config{
 				Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
-				Source:   p.want,
+				Source:   p.desired,
 				OnReport: func(r converge.Report) { p.report.Store(&r) },
 			})
 			p.publisher.Store(publisher)
@@ -112,7 +112,7 @@ func (p *Publication) Run(ctx context.Context) {
 			p.report.Store(nil)
 		}
 		if publisher := p.publisher.Load(); publisher != nil {
-			publisher.Look()
+			publisher.Trigger()
 		}
 		select {
 		case <-ctx.Done():
@@ -125,9 +125,9 @@ func (p *Publication) Run(ctx context.Context) {
 	}
 }
 
-// gateway reports whether this node is one. Who is to take everything away stays one
+// isGateway reports whether this node is one. Who is to take everything away stays one
 // until it is told otherwise.
-func (p *Publication) gateway() bool {
+func (p *Publisher) isGateway() bool {
 	v := p.seen()
 	if v.Node == nil {
 		return false
@@ -136,8 +136,8 @@ func (p *Publication) gateway() bool {
 	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.Input.Fabric.Decommission && p.publisher.Load() != nil
 }
 
-// want gives what should stand in the API, as the data path saw the world last.
-func (p *Publication) want(context.Context) (objects.Want, string, bool) {
+// desired gives what should stand in the API, as the data path saw the world last.
+func (p *Publisher) desired(context.Context) (objects.Want, string, bool) {
 	v := p.seen()
 	if v.Node == nil {
 		return objects.Want{}, "", false
@@ -149,9 +149,9 @@ func (p *Publication) want(context.Context) (objects.Want, string, bool) {
 			p.wanted = state
 			p.generation++
 		}
-		var fronts []objects.Front
+		var fronts []objects.GatewaySlice
 		if own := in.Fabric.Cluster(in.Cluster); own != nil && !in.Fabric.Decommission {
-			fronts = objects.FrontsOf(own, in.Facts)
+			fronts = objects.GatewaySlicesOf(own, in.Facts)
 		}
 		if !reflect.DeepEqual(fronts, p.fronts) {
 			p.fronts = fronts
@@ -159,18 +159,18 @@ func (p *Publication) want(context.Context) (objects.Want, string, bool) {
 		}
 		p.last = &in
 	}
-	want := objects.Want{State: p.wanted, Fronts: p.fronts, Decommission: in.Fabric.Decommission}
+	want := objects.Want{State: p.wanted, GatewaySlices: p.fronts, Decommission: in.Fabric.Decommission}
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
 		p.forward = corefile.ForwardOf(in.Fabric, own)
-		want.Rank = rankOf(own, p.node, v.Leaving, v.Links)
+		want.WriteOrder = rankOf(own, p.node, v.Leaving, v.Links)
 	}
 	// A cluster that is taken out is not in the fabric any more; what led to it is.
 	want.Forward = p.forward
 	if own != nil && !in.Fabric.Decommission {
 		want.DNS, want.PreferCustom = own.ClusterDNS, own.PreferCustomDNS
 	}
-	p.rank.Store(int64(want.Rank))
+	p.rank.Store(int64(want.WriteOrder))
 	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
 }
 
@@ -187,7 +187,7 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 			break
 		}
 		if slices.ContainsFunc(s.Links, func(l health.Link) bool {
-			return l.Target.Device == desired.NodeLink && l.Target.Peer == health.Peer{Cluster: own.Name, Gateway: g.Name} && l.Alive()
+			return l.Target.Device == desired.NodeDevice && l.Target.Peer == health.GatewayID{Cluster: own.Name, Gateway: g.Name} && l.Alive()
 		}) {
 			rank++
 		}
@@ -195,9 +195,9 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 	return rank
 }
 
-// Cleared reports whether nothing of ours is left where the cluster's own DNS is
+// DNSCleanedUp reports whether nothing of ours is left where the cluster's own DNS is
 // configured, once a fabric says that all is to go.
-func (p *Publication) Cleared(in project.Input) bool {
+func (p *Publisher) DNSCleanedUp(in project.Input) bool {
 	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
 		return true
 	}
@@ -207,7 +207,7 @@ func (p *Publication) Cleared(in project.Input) bool {
 }
 
 // State reports how it goes.
-func (p *Publication) State() []status.InputState {
+func (p *Publisher) State() []status.InputState {
 	if p == nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (p *Publication) State() []status.InputState {
 	if rank := p.rank.Load(); rank > 0 {
 		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
 	}
-	trouble := append(publisher.Trouble(), converge.Texts(report.Failed)...)
+	trouble := append(publisher.Problems(), converge.Texts(report.Failed)...)
 	trouble = append(trouble, converge.Texts(report.Fights)...)
 	out.OK, out.Error = len(trouble) == 0, strings.Join(trouble, "\n")
 	return []status.InputState{out}

@@ -18,7 +18,7 @@ func TestRankOfWriters(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "b", Node: "n2"}, {Name: "c", Node: "n3"}}}
 	link := func(gateway, state string) health.Link {
-		return health.Link{Target: health.Target{Peer: health.Peer{Cluster: "g1", Gateway: gateway}, Device: desired.NodeLink}, State: state}
+		return health.Link{Target: health.Target{Peer: health.GatewayID{Cluster: "g1", Gateway: gateway}, Device: desired.NodeDevice}, State: state}
 	}
 	tests := []struct {
 		name    string
@@ -34,12 +34,12 @@ func TestRankOfWriters(t *testing.T) {
 		{"alone", "n3", false, nil, 0},
 		{"the first leaves", "n1", true, []health.Link{link("b", status.Connected), link("c", status.Connected)}, 2},
 		{"another cluster's gateway of that name", "n2", false,
-			[]health.Link{{Target: health.Target{Peer: health.Peer{Cluster: "g2", Gateway: "a"}}, State: status.Connected}}, 0},
+			[]health.Link{{Target: health.Target{Peer: health.GatewayID{Cluster: "g2", Gateway: "a"}}, State: status.Connected}}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := rankOf(own, tt.node, tt.leaving, health.SnapshotOf(health.Peer{}, tt.links)); have != tt.want {
+			if have := rankOf(own, tt.node, tt.leaving, health.NewSnapshot(health.GatewayID{}, tt.links)); have != tt.want {
 				t.Errorf("rank %d, want %d", have, tt.want)
 			}
 		})
@@ -57,19 +57,19 @@ func TestPublishingGoes(t *testing.T) {
 			Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}},
 		}},
 	}
-	v := Seen{Outcome: round.Outcome{Projection: round.Projection{Node: &round.Node{}, Input: project.Input{Fabric: whole, Digest: "1", Cluster: "g1", Node: "n1"}}}}
-	p := &Publication{node: "n1", seen: func() Seen { return v }}
-	before, _, ok := p.want(t.Context())
-	if !ok || !p.gateway() || before.DNS != fabric.DNSCoreDNS || !before.Forward.Valid() || before.Decommission || !p.Cleared(v.Input) {
+	v := Observed{Outcome: round.Outcome{Projection: round.Projection{Node: &round.DesiredNode{}, Input: project.Input{Fabric: whole, Digest: "1", Cluster: "g1", Node: "n1"}}}}
+	p := &Publisher{node: "n1", seen: func() Observed { return v }}
+	before, _, ok := p.desired(t.Context())
+	if !ok || !p.isGateway() || before.DNS != fabric.DNSCoreDNS || !before.Forward.Valid() || before.Decommission || !p.DNSCleanedUp(v.Input) {
 		t.Fatalf("before: %+v, %t", before, ok)
 	}
-	v.Projection = round.Projection{Node: &round.Node{}, Input: project.Input{Fabric: &fabric.Fabric{Name: "demo", Decommission: true}, Digest: "2", Cluster: "g1", Node: "n1"}}
-	if p.gateway() {
+	v.Projection = round.Projection{Node: &round.DesiredNode{}, Input: project.Input{Fabric: &fabric.Fabric{Name: "demo", Decommission: true}, Digest: "2", Cluster: "g1", Node: "n1"}}
+	if p.isGateway() {
 		t.Error("a node that wrote nothing takes things away")
 	}
 	p.publisher.Store(objects.New(objects.Config{}))
-	after, digest, ok := p.want(t.Context())
-	if !ok || !p.gateway() || after.DNS != "" || !after.Decommission || len(after.Forward.Zones) != len(before.Forward.Zones) {
+	after, digest, ok := p.desired(t.Context())
+	if !ok || !p.isGateway() || after.DNS != "" || !after.Decommission || len(after.Forward.Zones) != len(before.Forward.Zones) {
 		t.Errorf("after: %+v, %t", after, ok)
 	}
 	for _, tt := range []struct {
@@ -81,7 +81,7 @@ func TestPublishingGoes(t *testing.T) {
 		{&converge.Report{Digest: digest, Deferred: []converge.Problem{{Kind: objects.KindDNS}}}, false},
 		{&converge.Report{Digest: digest, Blocked: []converge.Problem{{Kind: "serviceimport"}}}, true},
 	} {
-		if p.report.Store(tt.report); p.Cleared(v.Input) != tt.want {
+		if p.report.Store(tt.report); p.DNSCleanedUp(v.Input) != tt.want {
 			t.Errorf("cleared with %+v: %t", tt.report, !tt.want)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 // Node is what this node's HawserNode says.
 func (r *Reporter) Node() kube.NodeStatus {
-	s := r.Brief()
+	s := r.Summary()
 	out := kube.NodeStatus{
 		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
 		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input)),
@@ -53,7 +53,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Elector.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "),
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.ForeignImports(s), "; "),
 		texts(project.EndpointRefused, project.EndpointsOutside, project.TooManyEndpoints, project.TooManyHosts, project.ServiceType))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	links := make([]kube.LinkState, 0, len(s.Connections))

@@ -40,14 +40,14 @@ type Config struct {
 	Elector                *election.Elector
 	Peers                  *peers.Peers
 	Host                   *host.Host
-	Publication            *publication.Publication // nil without a Kubernetes API
-	Outcome                func() round.Outcome     // of the last round
+	Publication            *publication.Publisher // nil without a Kubernetes API
+	Outcome                func() round.Outcome   // of the last round
 	State                  func() round.State
 	Drained                func() bool
-	// Mute says that names are to be answered, and are not.
-	Mute  func() bool
-	Drift func() int                 // repairs since the start
-	More  func() []status.InputState // of what else can be in trouble
+	// DNSDown says that names are to be answered, and are not.
+	DNSDown     func() bool
+	Drift       func() int                 // repairs since the start
+	ExtraInputs func() []status.InputState // of what else can be in trouble
 	// Client is of the Kubernetes API in which the HawserNode is; nil without one. Then the
 	// HawserNode is a file in HawserNodesDir, if that is not empty.
 	Client         *kube.Client
@@ -83,7 +83,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 
 // Status puts together what the agent reports about itself, as of now.
 func (r *Reporter) Status() status.Status {
-	s := r.Brief()
+	s := r.Summary()
 	if v := r.config.Outcome(); v.Node != nil {
 		out := make([]status.Cluster, 0, len(v.Input.Fabric.Clusters))
 		for _, c := range v.Input.Fabric.Clusters {
@@ -101,9 +101,9 @@ func (r *Reporter) Status() status.Status {
 	return s
 }
 
-// Present is what a scrape reports about the agent's state.
-func (r *Reporter) Present() metrics.Present {
-	out := metrics.Present{Status: r.Brief()}
+// MetricsSnapshot is what a scrape reports about the agent's state.
+func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
+	out := metrics.Snapshot{Status: r.Summary()}
 	if f := r.config.Outcome().Input.Fabric; f != nil {
 		if own := f.Cluster(r.config.Cluster); own != nil {
 			out.Gateways = len(own.Gateways)
@@ -120,18 +120,20 @@ func (r *Reporter) Ready() bool {
 }
 
 func (r *Reporter) ready(v round.Outcome) bool {
-	return v.Report.Clean() && r.config.Publication.Cleared(v.Input) && !r.mute(v)
+	return v.Report.Clean() && r.config.Publication.DNSCleanedUp(v.Input) && !r.mute(v)
 }
 
-func (r *Reporter) mute(v round.Outcome) bool { return !v.Input.Fabric.Decommission && r.config.Mute() }
+func (r *Reporter) mute(v round.Outcome) bool {
+	return !v.Input.Fabric.Decommission && r.config.DNSDown()
+}
 
-// Brief is the status without what the fabric holds, which is long.
-func (r *Reporter) Brief() status.Status {
+// Summary is the status without what the fabric holds, which is long.
+func (r *Reporter) Summary() status.Status {
 	v := r.config.Outcome()
 	s := status.Status{
 		Cluster: r.config.Cluster, Node: r.config.Node, Version: r.config.Version,
 		Trust:  r.config.Inputs.Trust(),
-		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.More()),
+		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.ExtraInputs()),
 	}
 	if err := r.config.Elector.Err(); err != nil {
 		s.Inputs = append(s.Inputs, status.InputState{Name: "gateway lease", Error: err.Error()})
@@ -164,7 +166,7 @@ func (r *Reporter) Brief() status.Status {
 	}
 	s.Problems = append(s.Problems, out...)
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
-	links := r.config.Peers.Links().Leave(v.Leaving)
+	links := r.config.Peers.Links().WithRemoved(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
 	s.Drained = r.config.Drained()
 	if own := f.Cluster(r.config.Cluster); own != nil {
@@ -189,14 +191,14 @@ func epochsOf(in project.Input) []int {
 
 // connections joins what the prober knows of each link with what its tunnels count
 // and why the link is in use or not.
-func (r *Reporter) connections(n *round.Node, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
+func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
 	tunnels := r.config.Host.Tunnels(n)
 	inUse := make(map[string]status.Path, len(paths))
 	for _, p := range paths {
 		inUse[p.Cluster] = p
 	}
-	holes := r.config.Peers.Holes()
-	changes := r.config.Peers.Changes()
+	holes := r.config.Peers.BlackHoles()
+	changes := r.config.Peers.Migrations()
 	var out []status.Connection
 	for _, link := range links.Links {
 		remote := link.Target.Peer
@@ -216,24 +218,24 @@ func (r *Reporter) connections(n *round.Node, own *fabric.Gateway, links health.
 		}
 		used := inUse[remote.Cluster]
 		if hole, narrow := holes[remote.String()]; narrow {
-			link.Why = joined(link.Why, narrowness(hole))
+			link.Why = joined(link.Why, mtuReason(hole))
 			if hole.State == pathmtu.BlackHole {
-				c.MTU = hole.Value
+				c.MTU = hole.PathMTU
 			}
 		}
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
-		c.Why = whyOf(c, link, used)
+		c.Why = chosenReason(c, link, used)
 		if c.Change = changing(changes, remote.String()); c.Change != nil {
 			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
 		}
-		c.EndpointWhy = r.config.Peers.Place(remote.String(), c.Endpoint)
+		c.EndpointWhy = r.config.Peers.EndpointReason(remote.String(), c.Endpoint)
 		out = append(out, c)
 	}
 	return out
 }
 
-// whyOf says why a link is in use, or else why not.
-func whyOf(c status.Connection, link health.Link, used status.Path) string {
+// chosenReason says why a link is in use, or else why not.
+func chosenReason(c status.Connection, link health.Link, used status.Path) string {
 	switch {
 	case c.Chosen && link.Why == "":
 		return used.Why
@@ -249,7 +251,7 @@ func whyOf(c status.Connection, link health.Link, used status.Path) string {
 
 // Exports gives what a node knows of each export.
 func Exports(in project.Input) []status.Export {
-	own, clashes := project.LiveState(in), project.Clashes(in)
+	own, clashes := project.ClusterState(in), project.Conflicts(in)
 	services := make(map[string]*model.Service, len(in.Facts.Services))
 	for i := range in.Facts.Services {
 		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
@@ -302,13 +304,13 @@ func backends(s *model.Service) []string {
 	return out[:min(len(out), status.MaxBackends)]
 }
 
-func partOf(e *fabric.Export, c fabric.ExportCluster, live model.Live, heard bool) status.ExportCluster {
+func partOf(e *fabric.Export, c fabric.ExportCluster, live model.ClusterState, heard bool) status.ExportCluster {
 	part := status.ExportCluster{Name: c.Name, IPs: listing.Texts(c.IPs), Ready: status.Unknown}
 	if !heard {
 		return part
 	}
 	part.Ready = "no"
-	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l model.LiveExport, e fabric.Export) int {
+	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l model.ExportState, e fabric.Export) int {
 		return cmp.Or(cmp.Compare(l.Namespace, e.Namespace), cmp.Compare(l.Name, e.Name))
 	})
 	if !found {
@@ -332,19 +334,19 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// narrowness reports packets that vanish for their size.
-func narrowness(p pathmtu.Path) string {
+// mtuReason reports packets that vanish for their size.
+func mtuReason(p pathmtu.LinkMTU) string {
 	if p.State == pathmtu.Searching {
 		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
 	}
-	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.Value)
+	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.PathMTU)
 }
 
 // changing reports how far the change of a pair is; nil = none goes on.
-func changing(all map[string]change.Progress, peer string) *status.Change {
+func changing(all map[string]change.Progress, peer string) *status.Migration {
 	p, ok := all[peer]
 	if !ok {
 		return nil
 	}
-	return &status.Change{From: p.Use.String(), To: p.Next.String(), Since: p.Since, Why: p.Why}
+	return &status.Migration{From: p.Active.String(), To: p.Target.String(), Since: p.Since, Why: p.Why}
 }

@@ -11,7 +11,7 @@ func TestAgainAfterStart(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
 	in := Observed{Fabric: gatewaysOf("g1: a/0"), Digest: "1", Cluster: "g1", Node: "node-b", Stale: 30 * time.Second}
-	state := Begin("g1", Kept{}, start)
+	state := NewState("g1", Saved{}, start)
 	for _, tt := range []struct{ after, want time.Duration }{
 		{0, SettleTime},
 		{time.Second, SettleTime - time.Second},
@@ -21,9 +21,9 @@ func TestAgainAfterStart(t *testing.T) {
 		{time.Hour, 0},
 	} {
 		var do Effects
-		state, do = Make(state, func() Observed { return in }, func(a *Aim) { in.Peers.Aim = a }, start.Add(tt.after))
-		if do.Again != tt.want {
-			t.Errorf("%v after the start, the next round is due in %v, want %v", tt.after, do.Again, tt.want)
+		state, do = StepUntilStable(state, func() Observed { return in }, func(a *PeerSpec) { in.Peers.Spec = a }, start.Add(tt.after))
+		if do.Requeue != tt.want {
+			t.Errorf("%v after the start, the next round is due in %v, want %v", tt.after, do.Requeue, tt.want)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 // liveOf makes a state of exports such as "web 242.1.0.7" (ready, offered there), "web"
 // (not ready) and "db [242.1.0.8 242.1.0.9]" (pods).
-func liveOf(exports ...string) model.Live {
-	out := model.Live{Cluster: "g1"}
+func liveOf(exports ...string) model.ClusterState {
+	out := model.ClusterState{Cluster: "g1"}
 	for _, text := range exports {
 		name, at, ready := strings.Cut(text, " ")
-		e := model.LiveExport{Namespace: "team-a", Name: name, Ready: ready}
+		e := model.ExportState{Namespace: "team-a", Name: name, Ready: ready}
 		if pods, headless := strings.CutPrefix(at, "["); headless {
 			for _, pod := range strings.Fields(strings.TrimSuffix(pods, "]")) {
-				e.Hosts = append(e.Hosts, model.LiveHost{Name: pod, IPs: []netip.Addr{netip.MustParseAddr(pod)}})
+				e.Hosts = append(e.Hosts, model.ExportHost{Name: pod, IPs: []netip.Addr{netip.MustParseAddr(pod)}})
 			}
 		} else if ready {
 			e.Offer = &mcs.Offer{Addrs: []netip.Addr{netip.MustParseAddr(at)}}
@@ -29,7 +29,7 @@ func liveOf(exports ...string) model.Live {
 	return out
 }
 
-func saidOf(l model.Live) string {
+func saidOf(l model.ClusterState) string {
 	var out []string
 	for _, e := range l.Exports {
 		text := e.Name
@@ -60,7 +60,7 @@ func TestAnnouncement(t *testing.T) {
 		{"a pod comes and one goes", "db [242.1.0.8 242.1.0.9]", "db [242.1.0.9 242.1.0.10]", "db ready 242.1.0.9"},
 		{"other pods only", "db [242.1.0.8]", "db [242.1.0.9]", "db"},
 	}
-	list := func(text string) model.Live {
+	list := func(text string) model.ClusterState {
 		if text == "" {
 			return liveOf()
 		}
@@ -69,7 +69,7 @@ func TestAnnouncement(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var a announcement
+			var a exportAnnouncement
 			a, say := a.begin(list(tt.before))
 			if say != nil {
 				t.Error("a node that carries nothing says something")
@@ -100,7 +100,7 @@ func TestAnnouncement(t *testing.T) {
 // TestAnnouncementAfterARestart says at once what the node carries from before.
 func TestAnnouncementAfterARestart(t *testing.T) {
 	t.Parallel()
-	a := announcement{Carries: true}
+	a := exportAnnouncement{Carries: true}
 	if _, said := a.begin(liveOf("web 242.1.0.7")); said == nil || saidOf(*said) != "web ready [242.1.0.7]" {
 		t.Errorf("it says %+v", said)
 	}

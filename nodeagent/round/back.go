@@ -7,34 +7,34 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// rejoin is how long the path to a cluster lives again before clusterset addresses use that
+// holdDownTime is how long the path to a cluster lives again before clusterset addresses use that
 // cluster as well: each of thousands of slots changes then, which must not hold up what the
 // return of the path itself asks for, nor happen for a path that is lost again.
-const rejoin = 5 * time.Second
+const holdDownTime = 5 * time.Second
 
-// back is since when paths live again, by remote cluster, for rejoin; the zero time for those
+// holdDown is since when paths live again, by remote cluster, for rejoin; the zero time for those
 // that lived and are down. One that comes up for the first time has nothing to prove, and in
 // the first moments of an agent it is not known which those are.
-type back map[string]time.Time
+type holdDown map[string]time.Time
 
-// follow marks the paths as down that were down a moment ago; last are those before, and the
+// apply marks the paths as down that were down a moment ago; last are those before, and the
 // agent began at a time. It says when the next of them is not any more; 0 = there is none.
-func (b back) follow(began time.Time, last map[string]chosen, paths map[string]model.Path, now time.Time) (next back, again time.Duration) {
+func (b holdDown) apply(began time.Time, last map[string]activePath, paths map[string]model.Path, now time.Time) (next holdDown, again time.Duration) {
 	for remote, path := range paths {
 		since, was := b[remote]
 		have, known := last[remote]
 		switch {
-		case path.Down && (was || known && !have.Down && now.Sub(began) >= rejoin):
+		case path.Down && (was || known && !have.Down && now.Sub(began) >= holdDownTime):
 			since, was = time.Time{}, true
 		case since.IsZero():
 			since = now
 		}
-		left := since.Add(rejoin).Sub(now)
+		left := since.Add(holdDownTime).Sub(now)
 		if !was || !path.Down && left <= 0 {
 			continue
 		}
 		if next == nil {
-			next = back{}
+			next = holdDown{}
 		}
 		next[remote] = since
 		if path.Down {

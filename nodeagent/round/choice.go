@@ -20,24 +20,24 @@ const (
 	SettleTime = 2 * time.Second
 )
 
-// choice is which link carries the traffic to each other cluster, and the last moves. A
+// pathSelector is which link carries the traffic to each other cluster, and the last moves. A
 // look changes nothing of the choice before it: see next.
-type choice struct {
+type pathSelector struct {
 	Cluster string                `json:"cluster"`
 	Began   time.Time             `json:"began"`
-	Links   map[string]chosen     `json:"links"` // to each neighbour
-	Last    map[string]chosen     `json:"last"`  // what leads to each other cluster
+	Links   map[string]activePath `json:"links"` // to each neighbour
+	Last    map[string]activePath `json:"last"`  // what leads to each other cluster
 	Own     map[string]model.Path `json:"own"`   // links of this gateway that take what others hand to it
 	Had     map[string]bool       `json:"had"`   // links that were chosen once, as remote cluster and link
 	Moves   []status.Move         `json:"moves"` // the newest at the end
 
-	news  []status.Move // moves of the last look
-	table *health.Table // of the fabric of the last look
+	newMoves []status.Move       // moves of the last look
+	table    *health.Preferences // of the fabric of the last look
 }
 
-// chosen is the link to one remote cluster.
-type chosen struct {
-	health.Choice
+// activePath is the link to one remote cluster.
+type activePath struct {
+	health.ActiveLink
 	Since    time.Time `json:"since"`
 	Restored bool      `json:"restored,omitempty"` // from the run before, and not confirmed yet
 	// Over are the clusters on the path, the remote one last, joined by spaces; empty
@@ -46,17 +46,17 @@ type chosen struct {
 	Former bool   `json:"former,omitempty"` // the path is one of the shape that is left
 }
 
-// stay keeps the link when nothing lives: agents that are all dead answer no
+// keepDown keeps the link when nothing lives: agents that are all dead answer no
 // probes, and their tunnels may carry on where they were left.
-func (h chosen) stay(want health.Choice) chosen {
+func (h activePath) keepDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
-	return chosen{Choice: health.Choice{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, Since: h.Since}
+	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, Since: h.Since}
 }
 
-func newChoice(cluster string, now time.Time) *choice {
-	return &choice{
-		Cluster: cluster, Began: now, Links: map[string]chosen{}, Last: map[string]chosen{}, Had: map[string]bool{},
+func newChoice(cluster string, now time.Time) *pathSelector {
+	return &pathSelector{
+		Cluster: cluster, Began: now, Links: map[string]activePath{}, Last: map[string]activePath{}, Had: map[string]bool{},
 	}
 }
 
@@ -65,29 +65,29 @@ type paths struct {
 	remote    map[string]model.Path // by remote cluster
 	own       map[string]model.Path // on a gateway, its own links
 	links     map[string]model.Path // to neighbours, whether or not they are on the path
-	advertise *model.Transit        // what this cluster says of its links; nil in a mesh
+	advertise *model.TransitAdvert  // what this cluster says of its links; nil in a mesh
 	former    bool                  // some path is one of a shape that is left
 }
 
 // next chooses anew. live is what other clusters say. The choice before stays as it was.
-func (c *choice) next(v snapshot, live map[string]model.Live, now time.Time) (*choice, paths) {
+func (c *pathSelector) next(v nodeView, live map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
 	next := *c
-	next.news = nil
+	next.newMoves = nil
 	if next.table == nil || !next.table.Same(v.fabric, v.before) {
 		next.table = health.NewTable(v.fabric, v.before)
 	}
-	return &next, next.look(v, live, now)
+	return &next, next.selectAll(v, live, now)
 }
 
-func (c *choice) look(v snapshot, live map[string]model.Live, now time.Time) paths {
+func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState, now time.Time) paths {
 	w := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
 	if v.gateway != "" {
-		w.own = c.ownLinks(health.Transit(c.table, c.Cluster, v.gateway, v.links), v)
+		w.own = c.ownLinks(health.GatewayLinks(c.table, c.Cluster, v.gateway, v.links), v)
 	}
-	links := make(map[string]chosen, len(c.Links))
-	want := health.Paths(c.table, c.Cluster, v.links)
+	links := make(map[string]activePath, len(c.Links))
+	want := health.ChooseLinks(c.table, c.Cluster, v.links)
 	for _, remote := range slices.Sorted(maps.Keys(want)) { // moves are told in this order
-		links[remote] = c.follow(remote, want[remote], v, now)
+		links[remote] = c.selectLink(remote, want[remote], v, now)
 		w.links[remote] = links[remote].Path
 	}
 	c.Links = links
@@ -99,21 +99,21 @@ func (c *choice) look(v snapshot, live map[string]model.Live, now time.Time) pat
 	return w
 }
 
-// follow takes a choice over, and notes a move when it is another one.
-func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.Time) chosen {
+// selectLink takes a choice over, and notes a move when it is another one.
+func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
 	have, known := c.Links[remote]
 	if known && sameLink(have.Path, want.Path) {
-		return chosen{Choice: want, Since: have.Since}
+		return activePath{ActiveLink: want, Since: have.Since}
 	}
 	// Once all is known it would only differ from what the rest of the cluster uses: answers to
 	// new TCP connections come back there, where a gateway refuses them, as it saw no SYN.
-	early := have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Known()
+	early := have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Complete()
 	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have
 	}
 	if known && want.Rank == health.Down && v.exists(remote, have.Path) {
-		return have.stay(want)
+		return have.keepDown(want)
 	}
 	m := status.Move{At: now, Cluster: remote, To: v.name(remote, want.Path)}
 	if known {
@@ -126,11 +126,11 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 		c.Had[remote+" "+m.To] = true
 	}
 	c.moved(m)
-	return chosen{Choice: want, Since: now}
+	return activePath{ActiveLink: want, Since: now}
 }
 
 // ownLinks gives this gateway's own links, those that were used last where none lives.
-func (c *choice) ownLinks(want map[string]model.Path, v snapshot) map[string]model.Path {
+func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
 		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
 			have.Down = true
@@ -141,8 +141,8 @@ func (c *choice) ownLinks(want map[string]model.Path, v snapshot) map[string]mod
 	return want
 }
 
-func (c *choice) moved(m status.Move) {
-	c.news = append(c.news, m)
+func (c *pathSelector) moved(m status.Move) {
+	c.newMoves = append(c.newMoves, m)
 	c.Moves = append(slices.Clip(c.Moves), m)
 	if more := len(c.Moves) - mostMoves; more > 0 {
 		c.Moves = slices.Clone(c.Moves[more:])
@@ -150,13 +150,13 @@ func (c *choice) moved(m status.Move) {
 }
 
 // state gives the links in use and the last moves, for status.
-func (c *choice) state(v snapshot) ([]status.Path, []status.Move) {
+func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	var out []status.Path
 	for _, remote := range slices.Sorted(maps.Keys(c.Last)) {
 		have := c.Last[remote]
 		p := status.Path{
 			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
-			Rank: have.Rank.String(), Why: have.Why, Since: have.Since, MTU: have.MTU, Through: have.through(),
+			Rank: have.Rank.String(), Why: have.Why, Since: have.Since, MTU: have.MTU, Transit: have.transitClusters(),
 		}
 		for i := range c.Moves {
 			if c.Moves[i].Cluster == remote {
@@ -185,7 +185,7 @@ type KeptPath struct {
 }
 
 // kept gives the links in use, by remote cluster.
-func (c *choice) kept() map[string]KeptPath {
+func (c *pathSelector) kept() map[string]KeptPath {
 	out := make(map[string]KeptPath, len(c.Last))
 	for remote, have := range c.Last {
 		out[remote] = KeptPath{
@@ -196,15 +196,15 @@ func (c *choice) kept() map[string]KeptPath {
 }
 
 // restoreChoice begins with the links of the run before, so that a restart moves nothing.
-func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *choice {
+func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *pathSelector {
 	c := newChoice(cluster, now)
 	for remote, k := range kept {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
-		c.Last[remote] = chosen{Choice: health.Choice{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
+		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
 		if k.Via == "" {
 			c.Links[remote] = c.Last[remote]
 		}
-		c.Had[remote+" "+snapshot{cluster: cluster}.name(remote, path)] = true
+		c.Had[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
 	}
 	return c
 }

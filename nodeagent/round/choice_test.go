@@ -19,7 +19,7 @@ func twoClusters() *fabric.Fabric { return gatewaysOf("g1: a/0 b/1", "g2: c/0 d/
 
 // desk is gateway a of cluster g1, and a choice that it makes again and again.
 type desk struct {
-	choice *choice
+	choice *pathSelector
 	fabric *fabric.Fabric
 	links  map[string]health.Link // by peer, as cluster/gateway
 	now    time.Time
@@ -38,7 +38,7 @@ func newDesk() *desk {
 func (d *desk) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
-		Target: health.Target{Peer: health.Peer{Cluster: cluster, Gateway: gateway}},
+		Target: health.Target{Peer: health.GatewayID{Cluster: cluster, Gateway: gateway}},
 		Rank:   rank, Why: why, State: status.Connected, Since: d.now,
 	}
 	if rank == health.Down {
@@ -51,7 +51,7 @@ func (d *desk) set(peer string, rank health.Rank, why string) {
 }
 
 // look chooses a second later and gives what that logged.
-func (d *desk) look(leaving ...health.Peer) (model.Path, string) {
+func (d *desk) look(leaving ...health.GatewayID) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
@@ -59,11 +59,11 @@ func (d *desk) look(leaving ...health.Peer) (model.Path, string) {
 			links = append(links, l)
 		}
 	}
-	s := health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links).Leave(leaving)
-	next, w := d.choice.next(snapshot{fabric: d.fabric, cluster: "g1", gateway: "a", links: s}, nil, d.now)
+	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links).WithRemoved(leaving)
+	next, w := d.choice.next(nodeView{fabric: d.fabric, cluster: "g1", gateway: "a", links: s}, nil, d.now)
 	d.choice = next
 	var log bytes.Buffer
-	for _, m := range next.news {
+	for _, m := range next.newMoves {
 		slog.New(slog.NewTextHandler(&log, nil)).Info("moved", m.Attrs()...)
 	}
 	return w.remote["g2"], log.String()
@@ -137,10 +137,10 @@ func TestMovesAreTold(t *testing.T) {
 	d.want(t, "unsteady", path, log, "a-d", `cause="3 falls in 60 s"`)
 
 	d.set("g2/c", health.Good, "")
-	path, log = d.look(health.Peer{Cluster: "g2", Gateway: "d"})
+	path, log = d.look(health.GatewayID{Cluster: "g2", Gateway: "d"})
 	d.want(t, "about to leave", path, log, "a-c", "cause=")
 
-	d.set("g2/c", health.Alone, "g2/c reaches no other node of its cluster")
+	d.set("g2/c", health.Isolated, "g2/c reaches no other node of its cluster")
 	path, log = d.look()
 	d.want(t, "alone", path, log, "a-d", `cause="g2/c reaches no other node`)
 
@@ -182,7 +182,7 @@ func TestRestartMovesNothing(t *testing.T) {
 		d.own()
 		for _, peer := range []string{"g2/c", "g2/d"} {
 			l := d.links[peer]
-			l.State, l.Initial = status.Connecting, true
+			l.State, l.AssumedUp = status.Connecting, true
 			d.links[peer] = l
 		}
 		d.choice = restoreChoice("g1", kept, d.now)
@@ -227,7 +227,7 @@ func TestMovesAreBounded(t *testing.T) {
 		d.set("g2/d", []health.Rank{health.Down, health.Good}[i%2], "")
 		d.look()
 	}
-	paths, moves := d.choice.state(snapshot{fabric: d.fabric, cluster: "g1", gateway: "a"})
+	paths, moves := d.choice.state(nodeView{fabric: d.fabric, cluster: "g1", gateway: "a"})
 	if len(moves) != mostMoves || len(paths) != 1 || paths[0].LastMove == nil || *paths[0].LastMove != moves[mostMoves-1] {
 		t.Errorf("%d moves, paths %+v", len(moves), paths)
 	}
@@ -241,15 +241,15 @@ func TestUsers(t *testing.T) {
 	d := newDesk()
 	d.own()
 	path, _ := d.look()
-	s := health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, nil)
+	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, nil)
 	tests := []struct {
-		gateway health.Peer
+		gateway health.GatewayID
 		want    string
 	}{
-		{health.Peer{Cluster: "g1", Gateway: "a"}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
-		{health.Peer{Cluster: "g1", Gateway: "b"}, "[]"},
-		{health.Peer{Cluster: "g2", Gateway: path.Remote}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
-		{health.Peer{Cluster: "g2", Gateway: "x"}, "[]"},
+		{health.GatewayID{Cluster: "g1", Gateway: "a"}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
+		{health.GatewayID{Cluster: "g1", Gateway: "b"}, "[]"},
+		{health.GatewayID{Cluster: "g2", Gateway: path.Remote}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
+		{health.GatewayID{Cluster: "g2", Gateway: "x"}, "[]"},
 	}
 	for _, tt := range tests {
 		if got := fmt.Sprint(d.choice.users(d.fabric, s, tt.gateway)); got != tt.want {
@@ -299,7 +299,7 @@ func TestNeeded(t *testing.T) {
 	for _, l := range d.links {
 		links = append(links, l)
 	}
-	v := snapshot{fabric: d.fabric, cluster: "g1", gateway: "a", links: health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links)}
+	v := nodeView{fabric: d.fabric, cluster: "g1", gateway: "a", links: health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links)}
 	if have := d.choice.needed(v, nil); len(have) != 1 || have[0] != "g2" {
 		t.Errorf("needed by %v, want g2", have)
 	}

@@ -23,7 +23,7 @@ func (e *effective) follow(in project.Input) (*fabric.Fabric, *mcs.Decision) {
 	if e.have != nil && sameExports(e.last, in) && reflect.DeepEqual(e.hosts, hosts) {
 		return e.have, e.decided
 	}
-	next, decided := project.Effective(in)
+	next, decided := project.EffectiveFabric(in)
 	if e.have == nil || e.last.Fabric != in.Fabric || !reflect.DeepEqual(e.have.Exports, next.Exports) {
 		e.have = next
 	}
@@ -34,8 +34,8 @@ func (e *effective) follow(in project.Input) (*fabric.Fabric, *mcs.Decision) {
 // sameExports compares what decides about exports. Nearly all of it is shared with
 // the input before, so that this is quick.
 func sameExports(a, b project.Input) bool {
-	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.Recorded == b.Facts.Recorded &&
+	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&
 		reflect.DeepEqual(a.Facts.Namespaces, b.Facts.Namespaces) &&
-		reflect.DeepEqual(a.Live, b.Live) && reflect.DeepEqual(a.Kept, b.Kept)
+		reflect.DeepEqual(a.Live, b.Live) && reflect.DeepEqual(a.RestoredLive, b.RestoredLive)
 }

@@ -10,9 +10,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Feeds is whom this node hears and who may hear it. It follows from fabric,
+// FeedSpec is whom this node hears and who may hear it. It follows from fabric,
 // keys, facts and paths alone.
-type Feeds struct {
+type FeedSpec struct {
 	Identity feed.Identity `json:"Identity"`
 	Follow   []feed.Peer   `json:"Follow"` // whom to subscribe to
 	Allow    []feed.Peer   `json:"Allow"`  // who may subscribe
@@ -25,8 +25,8 @@ type Feeds struct {
 // is known of them, and those that pass on cannot speak for it. Every node hears the
 // other gateways of its own cluster, which relay. So the connections grow with the
 // clusters, not with the pairs of gateways.
-func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (Feeds, error) {
-	out := Feeds{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
+func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
+	out := FeedSpec{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
 	own := f.Cluster(in.Cluster)
 	if own == nil {
 		return out, nil
@@ -40,7 +40,7 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (Feeds,
 			out.Nodes = append(out.Nodes, n.Addrs...)
 		}
 		for _, a := range self {
-			out.Listen = append(out.Listen, feed.Listen{Addr: netip.AddrPortFrom(a, desired.FeedPort), Device: desired.NodeLink})
+			out.Listen = append(out.Listen, feed.Listen{Addr: netip.AddrPortFrom(a, desired.FeedPort), Device: desired.NodeDevice})
 		}
 	}
 	for _, g := range own.Gateways {
@@ -54,13 +54,13 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (Feeds,
 		}
 		out.Follow = append(out.Follow, feed.Peer{
 			Cluster: own.Name, Gateway: g.Name, Keys: keys, Source: source,
-			Addr: netip.AddrPortFrom(addr, desired.FeedPort), Device: desired.NodeLink,
+			Addr: netip.AddrPortFrom(addr, desired.FeedPort), Device: desired.NodeDevice,
 		})
 	}
 	return out, nil
 }
 
-func (o *Feeds) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, paths map[string]model.Path) error {
+func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, paths map[string]model.Path) error {
 	o.Identity.Gateway = gateway.Name
 	o.Identity.Keys = privateKeys(in.Keys, gateway.Name)
 	for _, a := range gateway.Addresses {
@@ -82,7 +82,7 @@ func (o *Feeds) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, 
 			}
 			peer := feed.Peer{
 				Cluster: c.Name, Gateway: g.Name, Keys: keys, Source: source,
-				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, Blocks: visible(c),
+				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, AllowedPrefixes: visible(c),
 			}
 			o.Allow = append(o.Allow, peer)
 			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {
@@ -113,5 +113,5 @@ func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
 
 // Visible gives those of a cluster's own prefixes that others know.
 func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

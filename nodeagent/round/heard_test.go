@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func offering(cluster, addr string) model.Live {
-	return model.Live{Cluster: cluster, Exports: []model.LiveExport{
+func offering(cluster, addr string) model.ClusterState {
+	return model.ClusterState{Cluster: cluster, Exports: []model.ExportState{
 		{Namespace: "team-a", Name: "api", Ready: true, Offer: &mcs.Offer{
 			Created: time.Unix(100, 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
 			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
@@ -29,16 +29,16 @@ func offering(cluster, addr string) model.Live {
 func TestExportsOutliveARestart(t *testing.T) {
 	t.Parallel()
 	now, stale := time.Unix(1000, 0), 30*time.Second
-	restarted := func(h heard, at time.Time) heard {
+	restarted := func(h restoredLive, at time.Time) restoredLive {
 		raw, err := json.Marshal(h.kept())
-		next := heard{Began: at}
+		next := restoredLive{Began: at}
 		if err = errors.Join(err, json.Unmarshal(raw, &next.Kept)); err != nil {
 			t.Fatal(err)
 		}
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, settled := heard{Began: now}.follow(2, map[string]model.Live{"g2": g2, "g3": g3}, stale, now)
+	first, settled := restoredLive{Began: now}.follow(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
 	if len(first.Kept) != 0 || !settled {
 		t.Fatalf("kept %v, settled %t with everybody heard", first.Kept, settled)
 	}
@@ -51,11 +51,11 @@ func TestExportsOutliveARestart(t *testing.T) {
 	if again := second.kept(); len(again) != 2 {
 		t.Fatalf("for the next start %+v", again)
 	}
-	second, settled = second.follow(2, map[string]model.Live{"g2": g2}, stale, now.Add(2*time.Second))
+	second, settled = second.follow(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(2*time.Second))
 	if kept := second.Kept; len(kept) != 1 || kept["g3"].Cluster != "g3" || settled {
 		t.Fatalf("with g2 heard %+v, settled %t", kept, settled)
 	}
-	if second, settled = second.follow(2, map[string]model.Live{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
+	if second, settled = second.follow(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
 		t.Fatalf("long after %+v, settled %t", second.Kept, settled)
 	}
 	third, _ := restarted(second, now).follow(2, nil, stale, now)
@@ -82,20 +82,20 @@ func TestEffectiveFabricStays(t *testing.T) {
 			Namespaces: []string{"team-*"}, VIPs: []netip.Prefix{netip.MustParsePrefix("243.0.128.0/17")},
 		},
 	}
-	in.Live = map[string]model.Live{"g2": offering("g2", "242.2.192.9")}
+	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	one, decided := e.follow(in)
-	in.Live = map[string]model.Live{"g2": offering("g2", "242.2.192.9")}
+	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
 		t.Errorf("there is %+v of %+v", one.Exports, decided)
 	}
 	if same, again := e.follow(in); same != one || again != decided {
 		t.Errorf("the same offers make another fabric: %+v", one.Exports)
 	}
-	in.Live, in.Kept = nil, in.Live
+	in.Live, in.RestoredLive = nil, in.Live
 	if same, _ := e.follow(in); same != one {
 		t.Error("what is kept makes another fabric")
 	}
-	in.Kept = nil
+	in.RestoredLive = nil
 	if two, _ := e.follow(in); two == one || len(two.Exports) != 0 {
 		t.Errorf("without offers there is %+v", two.Exports)
 	}

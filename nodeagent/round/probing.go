@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Probing is what the prober should do. It follows from fabric and facts alone.
-type Probing struct {
+// ProbeSpec is what the prober should do. It follows from fabric and facts alone.
+type ProbeSpec struct {
 	Gateway  string          `json:"Gateway"` // this node's gateway name; empty when it is none
 	Others   [][]netip.Addr  `json:"Others"`  // nodes of this cluster besides this one, each with its addresses
 	Targets  []health.Target `json:"Targets"`
@@ -23,8 +23,8 @@ type Probing struct {
 // probesOf decides whom this node probes: a gateway probes the gateways of all
 // clusters that its own is linked to through the tunnels, and every node probes the other gateways
 // of its own cluster over the VXLAN.
-func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluster, node string) Probing {
-	p := Probing{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
+func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluster, node string) ProbeSpec {
+	p := ProbeSpec{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
 	own := f.Cluster(cluster)
 	if own == nil {
 		return p
@@ -42,7 +42,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 	return p
 }
 
-func (p *Probing) tunnels(f *fabric.Fabric, net project.Net, cluster string, own []netip.Addr) {
+func (p *ProbeSpec) tunnels(f *fabric.Fabric, net project.Topology, cluster string, own []netip.Addr) {
 	for _, a := range own {
 		p.Listen = append(p.Listen, health.Listen{Addr: a})
 	}
@@ -53,18 +53,18 @@ func (p *Probing) tunnels(f *fabric.Fabric, net project.Net, cluster string, own
 		for _, g := range c.Gateways {
 			if source, addr, ok := SameFamily(own, g.Addresses); ok {
 				p.Targets = append(p.Targets, health.Target{
-					Peer: health.Peer{Cluster: c.Name, Gateway: g.Name}, Source: source, Addr: addr,
+					Peer: health.GatewayID{Cluster: c.Name, Gateway: g.Name}, Source: source, Addr: addr,
 				})
 			}
 		}
 	}
 }
 
-func (p *Probing) neighbours(own *fabric.Cluster, nodes []model.Node, node string) {
+func (p *ProbeSpec) neighbours(own *fabric.Cluster, nodes []model.Node, node string) {
 	self := NodeAddrs(nodes, node)
 	if p.Gateway != "" {
 		for _, a := range self {
-			p.Listen = append(p.Listen, health.Listen{Addr: a, Device: desired.NodeLink})
+			p.Listen = append(p.Listen, health.Listen{Addr: a, Device: desired.NodeDevice})
 		}
 	}
 	for _, g := range own.Gateways {
@@ -73,8 +73,8 @@ func (p *Probing) neighbours(own *fabric.Cluster, nodes []model.Node, node strin
 			continue
 		}
 		p.Targets = append(p.Targets, health.Target{
-			Peer:   health.Peer{Cluster: own.Name, Gateway: g.Name},
-			Source: source, Addr: addr, Device: desired.NodeLink,
+			Peer:   health.GatewayID{Cluster: own.Name, Gateway: g.Name},
+			Source: source, Addr: addr, Device: desired.NodeDevice,
 		})
 	}
 }

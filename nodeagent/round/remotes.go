@@ -17,23 +17,23 @@ type Remote struct {
 	endpoint.Remote
 	Driver    string `json:"Driver"`
 	Endpoints int    `json:"Endpoints"` // in the topology
-	// Choice says that there are several endpoints, or a name, which may come to stand
+	// HasAlternatives says that there are several endpoints, or a name, which may come to stand
 	// for another address: where it is reached is searched for.
-	Choice bool `json:"Choice"`
+	HasAlternatives bool `json:"Choice"`
 }
 
-// asked is what remotes are made from.
-type asked struct {
+// remotesInput is what remotes are made from.
+type remotesInput struct {
 	fabric   *fabric.Fabric
 	resolved map[string][]netip.Addr
-	found    map[string][]model.Found
+	found    map[string][]model.DiscoveredEndpoint
 	nodes    []model.Node
 }
 
 // remotesOf gives the remote gateways of an input; the same ones as long as nothing
 // that decides them changed.
 func (c *cache) remotesOf(in project.Input) []Remote {
-	next := asked{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Found, nodes: in.Facts.Nodes}
+	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Discovered, nodes: in.Facts.Nodes}
 	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
 		return c.remotes
 	}
@@ -42,10 +42,10 @@ func (c *cache) remotesOf(in project.Input) []Remote {
 	for _, r := range project.Reaches(in) {
 		c.remotes = append(c.remotes, Remote{
 			Remote: endpoint.Remote{
-				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, Asks: r.Driver != fabric.DriverVXLAN,
-				Leads: leads(in, own.GatewayOn(in.Node), r, held), Secondary: r.Driver == fabric.DriverIPsec,
+				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, CanProbe: r.Driver != fabric.DriverVXLAN,
+				Improves: leads(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
 			},
-			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), Choice: len(r.Candidates) > 1 || r.Named,
+			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), HasAlternatives: len(r.Candidates) > 1 || r.Named,
 		})
 	}
 	return c.remotes
@@ -55,15 +55,15 @@ func (c *cache) remotesOf(in project.Input) []Remote {
 // not written, or the first by name. With VXLAN each end
 // chooses for what it sends itself, with IPsec the one that opens connections, as
 // long as there are addresses for a second one: none of held.
-func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[netip.Addr]bool) bool {
+func leads(in project.Input, own *fabric.Gateway, r project.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
 		return true
 	case fabric.DriverIPsec:
-		return driver.Begins(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
+		return driver.IsInitiator(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
 	}
-	if own.Written() != r.Gateway.Written() {
-		return r.Gateway.Written()
+	if own.HasStaticEndpoint() != r.Gateway.HasStaticEndpoint() {
+		return r.Gateway.HasStaticEndpoint()
 	}
 	return in.Cluster < r.Cluster
 }
@@ -71,7 +71,7 @@ func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[neti
 // secondaryFree reports whether the gateways' secondary addresses are unused.
 func secondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*fabric.Gateway) bool {
 	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
-		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.Twin(pools, a)] })
+		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.AlternateAddr(pools, a)] })
 	})
 }
 

@@ -24,13 +24,13 @@ const (
 // lacks and that are still used, and names those. A gateway that takes over the
 // ordinal, the node or an address of one that left wins at once: two cannot have it.
 // A cluster that left takes its gateways along. Neither fabric is changed.
-func keepUsed(previous, next *fabric.Fabric, used func(health.Peer) bool) (*fabric.Fabric, []health.Peer) {
+func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
 		return next, nil
 	}
 	merged := *next
 	merged.Clusters = slices.Clone(next.Clusters)
-	var leaving []health.Peer
+	var leaving []health.GatewayID
 	for i := range merged.Clusters {
 		c := &merged.Clusters[i]
 		before := previous.Cluster(c.Name)
@@ -38,7 +38,7 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.Peer) bool) (*fabr
 			continue
 		}
 		for _, g := range before.Gateways {
-			peer := health.Peer{Cluster: c.Name, Gateway: g.Name}
+			peer := health.GatewayID{Cluster: c.Name, Gateway: g.Name}
 			if slices.ContainsFunc(c.Gateways, func(o fabric.Gateway) bool { return replaces(o, g) }) || !used(peer) {
 				continue
 			}
@@ -55,17 +55,17 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.Peer) bool) (*fabr
 // replaces reports whether a gateway is the one before, or holds what only one
 // of the cluster can have.
 func replaces(g, before fabric.Gateway) bool {
-	return g.Name == before.Name || g.Lane == before.Lane || g.Node != "" && g.Node == before.Node ||
+	return g.Name == before.Name || g.Ordinal == before.Ordinal || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
 }
 
-// removals are the gateways that left the fabric and are kept until nobody uses them.
-type removals struct {
+// retiringGateways are the gateways that left the fabric and are kept until nobody uses them.
+type retiringGateways struct {
 	// Gateways are those of the fabric in force, by cluster, with those that are kept.
 	Gateways []members `json:"gateways,omitempty"`
 	// Leaving are those that are kept, and Left says since when.
-	Leaving []health.Peer `json:"leaving,omitempty"`
-	Left    []departure   `json:"left,omitempty"`
+	Leaving []health.GatewayID `json:"leaving,omitempty"`
+	Left    []retirement       `json:"left,omitempty"`
 
 	next   *fabric.Fabric // as it was published
 	merged *fabric.Fabric // with those that are kept
@@ -77,16 +77,16 @@ type members struct {
 	Gateways []fabric.Gateway `json:"gateways"`
 }
 
-// departure is when a gateway left, and when it was used last.
-type departure struct {
-	Peer health.Peer `json:"peer"`
-	At   time.Time   `json:"at"`
-	Used time.Time   `json:"used"`
+// retirement is when a gateway left, and when it was used last.
+type retirement struct {
+	Peer health.GatewayID `json:"peer"`
+	At   time.Time        `json:"at"`
+	Used time.Time        `json:"used"`
 }
 
 // follow takes over what was published, and gives the fabric in force. That stays the
 // same one as long as nothing changes.
-func (r removals) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p health.Peer) bool, now time.Time) removals {
+func (r retiringGateways) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
 	if before == nil || next == r.next && len(r.Leaving) == 0 {
 		if next != r.next {
@@ -95,10 +95,10 @@ func (r removals) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p heal
 		r.next, r.merged, r.Left = next, next, nil
 		return r
 	}
-	var left []departure
-	merged, leaving := keepUsed(before, next, func(p health.Peer) bool {
-		d := departure{Peer: p, At: now, Used: now}
-		if i := slices.IndexFunc(r.Left, func(d departure) bool { return d.Peer == p }); i >= 0 {
+	var left []retirement
+	merged, leaving := keepUsed(before, next, func(p health.GatewayID) bool {
+		d := retirement{Peer: p, At: now, Used: now}
+		if i := slices.IndexFunc(r.Left, func(d retirement) bool { return d.Peer == p }); i >= 0 {
 			d = r.Left[i]
 		}
 		if used(before, p) {
@@ -115,7 +115,7 @@ func (r removals) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p heal
 }
 
 // before is the fabric in force until now, as far as its gateways go; nil = none.
-func (r removals) before() *fabric.Fabric {
+func (r retiringGateways) before() *fabric.Fabric {
 	if r.merged != nil || r.Gateways == nil {
 		return r.merged
 	}

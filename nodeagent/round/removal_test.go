@@ -24,8 +24,8 @@ func gatewaysOf(clusters ...string) *fabric.Fabric {
 			if node == "" {
 				out.Node = "node-" + gateway
 			}
-			_, _ = fmt.Sscan(lane, &out.Lane)
-			out.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{241, 0, gateway[0], byte(out.Lane)})}
+			_, _ = fmt.Sscan(lane, &out.Ordinal)
+			out.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{241, 0, gateway[0], byte(out.Ordinal)})}
 			c.Gateways = append(c.Gateways, out)
 		}
 		f.Clusters = append(f.Clusters, c)
@@ -38,7 +38,7 @@ func textOf(f *fabric.Fabric) string {
 	for _, c := range f.Clusters {
 		text := c.Name + ":"
 		for _, g := range c.Gateways {
-			text += fmt.Sprintf(" %s/%d", g.Name, g.Lane)
+			text += fmt.Sprintf(" %s/%d", g.Name, g.Ordinal)
 		}
 		out = append(out, text)
 	}
@@ -74,7 +74,7 @@ func TestKeepUsed(t *testing.T) {
 		if tt.previous != nil {
 			before = textOf(tt.previous)
 		}
-		got, leaving := keepUsed(tt.previous, tt.next, func(p health.Peer) bool {
+		got, leaving := keepUsed(tt.previous, tt.next, func(p health.GatewayID) bool {
 			return strings.Contains(" "+tt.used+" ", " "+p.Gateway+" ")
 		})
 		if want := tt.leaving; textOf(got) != tt.want || len(leaving) > 0 && fmt.Sprint(leaving) != want || (want == "") != (len(leaving) == 0) {
@@ -92,9 +92,9 @@ func TestKeepUsed(t *testing.T) {
 func TestRemovals(t *testing.T) {
 	t.Parallel()
 	both, one := gatewaysOf("g1: a/0 b/1"), gatewaysOf("g1: a/0")
-	var r removals
+	var r retiringGateways
 	now, inUse := time.Unix(0, 0), true
-	used := func(*fabric.Fabric, health.Peer) bool { return inUse }
+	used := func(*fabric.Fabric, health.GatewayID) bool { return inUse }
 	step := func(d time.Duration, next *fabric.Fabric) *fabric.Fabric {
 		now = now.Add(d)
 		r = r.follow(next, used, now)

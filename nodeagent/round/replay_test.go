@@ -66,7 +66,7 @@ func keysOf(f *fabric.Fabric, own *fabric.Cluster) *fabric.Keys {
 
 // parts are the parts of one agent that talk to others.
 type parts struct {
-	aim   *round.Aim
+	aim   *round.PeerSpec
 	known map[health.Target]bool // aimed at since an earlier round: something was heard
 }
 
@@ -83,27 +83,27 @@ func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	in := round.Observed{
 		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
 		Fabric: n.fabrics[m.Fabric], Digest: m.Fabric, Keys: n.keys[m.Fabric], Facts: m.Facts,
-		Local: model.Local{UnderlayMTU: 1500, Resolved: maps.Clone(m.Resolved)}, Peers: m.Peers,
+		Local: model.HostState{UnderlayMTU: 1500, Resolved: maps.Clone(m.Resolved)}, Peers: m.Peers,
 	}
-	in.Peers.Aim = p.aim
+	in.Peers.Spec = p.aim
 	if p.aim == nil {
 		in.Peers.Links, in.Peers.Tunnels, in.Peers.RemoteEndpoints = health.Snapshot{}, nil, nil
 		return in
 	}
-	self := health.Peer{Cluster: n.Cluster, Gateway: p.aim.Probing.Gateway}
-	in.Peers.Links = blank(n.Cluster, p.aim).Over(health.SnapshotOf(self, slices.DeleteFunc(slices.Clone(m.Peers.Links.Links), func(l health.Link) bool {
+	self := health.GatewayID{Cluster: n.Cluster, Gateway: p.aim.Probing.Gateway}
+	in.Peers.Links = blank(n.Cluster, p.aim).Merge(health.NewSnapshot(self, slices.DeleteFunc(slices.Clone(m.Peers.Links.Links), func(l health.Link) bool {
 		return !p.known[l.Target]
 	})))
 	return in
 }
 
 // blank is what a prober knows that has just been aimed.
-func blank(cluster string, aim *round.Aim) health.Snapshot {
+func blank(cluster string, aim *round.PeerSpec) health.Snapshot {
 	var links []health.Link
 	for _, target := range aim.Probing.Targets {
 		links = append(links, health.Link{Target: target, State: status.Connecting})
 	}
-	return health.SnapshotOf(health.Peer{Cluster: cluster, Gateway: aim.Probing.Gateway}, links)
+	return health.NewSnapshot(health.GatewayID{Cluster: cluster, Gateway: aim.Probing.Gateway}, links)
 }
 
 // copied gives what another process gets of a value over the agent's socket.
@@ -122,8 +122,8 @@ func copied[T any](t *testing.T, value T) T {
 
 // outcome is what a round comes to, for comparison.
 type outcome struct {
-	Node  *round.Node
-	Live  *model.Live
+	Node  *round.DesiredNode
+	Live  *model.ClusterState
 	Moves []status.Move
 	Next  string // the state that it leaves, as JSON
 }
@@ -150,7 +150,7 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return outcome{Node: do.Node, Live: do.Live, Moves: do.Moves, Next: string(raw)}
+	return outcome{Node: do.Node, Live: do.Publish, Moves: do.Moves, Next: string(raw)}
 }
 
 // beside makes the round that hawser-agent plan makes beside an agent: from a copy of its
@@ -158,15 +158,15 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 func (n *node) beside(t *testing.T, running round.State, m roundtest.Moment, p *parts, now time.Time) outcome {
 	t.Helper()
 	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
-	next, do := round.Make(copied(t, running), func() round.Observed {
+	next, do := round.StepUntilStable(copied(t, running), func() round.Observed {
 		in := n.observe(m, own)
-		alone := round.Peers{Aim: own.aim, Tunnels: m.Peers.Tunnels, RemoteEndpoints: m.Peers.RemoteEndpoints}
+		alone := round.PeerStatus{Spec: own.aim, Tunnels: m.Peers.Tunnels, RemoteEndpoints: m.Peers.RemoteEndpoints}
 		if own.aim != nil {
 			alone.Links = blank(n.Cluster, own.aim)
 		}
-		in.Peers = alone.As(seen)
+		in.Peers = alone.WithRunning(seen)
 		return in
-	}, func(a *round.Aim) { own.aim = a }, now)
+	}, func(a *round.PeerSpec) { own.aim = a }, now)
 	return outcomeOf(t, next, do)
 }
 
@@ -179,7 +179,7 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 	t.Helper()
 	var c counts
 	p := &parts{}
-	state := round.Begin(n.Cluster, round.Kept{Live: n.Kept}, n.Moments[0].At)
+	state := round.NewState(n.Cluster, round.Saved{Live: n.Kept}, n.Moments[0].At)
 	for i, m := range n.Moments {
 		if m.Urgent {
 			next, do, ok := round.Reroute(state, n.observe(m, p), m.At)
@@ -190,18 +190,18 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 			continue
 		}
 		before, aimed := state, *p
-		next, do := round.Make(state, func() round.Observed { return n.observe(m, p) }, func(a *round.Aim) { p.aim = a; c.aims++ }, m.At)
+		next, do := round.StepUntilStable(state, func() round.Observed { return n.observe(m, p) }, func(a *round.PeerSpec) { p.aim = a; c.aims++ }, m.At)
 		if check != nil {
 			check(i, m, before, &aimed, outcomeOf(t, next, do))
 		}
 		c.rounds, c.moves = c.rounds+1, c.moves+len(do.Moves)
-		if len(next.Leaving()) > 0 {
+		if len(next.RetiringGateways()) > 0 {
 			c.kept++
 		}
-		if next.Last().Input.Before != nil {
+		if next.Last().Input.FormerShape != nil {
 			c.left++
 		}
-		if do.Live != nil {
+		if do.Publish != nil {
 			c.live++
 		}
 		state, _ = round.Applied(next)
@@ -252,7 +252,7 @@ func TestStateIsAll(t *testing.T) {
 				if err = cmpErr(err, json.Unmarshal(raw, &less)); err != nil {
 					t.Fatal(err)
 				}
-				fresh, err := json.Marshal(round.Begin(n.Cluster, round.Kept{}, m.At))
+				fresh, err := json.Marshal(round.NewState(n.Cluster, round.Saved{}, m.At))
 				parts := map[string]json.RawMessage{}
 				if err = cmpErr(err, json.Unmarshal(fresh, &parts)); err != nil {
 					t.Fatal(err)
@@ -292,7 +292,7 @@ func TestStepChangesNothing(t *testing.T) {
 	n := newNode(t, invented(t, 3))
 	n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 		now := &parts{aim: p.aim, known: p.known}
-		next, do := round.Make(before, func() round.Observed { return n.observe(m, now) }, func(a *round.Aim) { now.aim = a }, m.At)
+		next, do := round.StepUntilStable(before, func() round.Observed { return n.observe(m, now) }, func(a *round.PeerSpec) { now.aim = a }, m.At)
 		if d := differ(t, have, outcomeOf(t, next, do)); d != "" && !t.Failed() {
 			t.Errorf("round %d, made twice (-first +second)\n%s", i, d)
 		}
@@ -308,9 +308,9 @@ func TestRunsAgain(t *testing.T) {
 		if before.Last().Node == nil {
 			return
 		}
-		kept := round.Kept{Paths: copied(t, before.KeptPaths()), Shape: copied(t, before.KeptShape()), Live: copied(t, before.KeptLive())}
+		kept := round.Saved{Paths: copied(t, before.KeptPaths()), Shape: copied(t, before.KeptShape()), Live: copied(t, before.KeptLive())}
 		now := &parts{}
-		next, do := round.Make(round.Begin(n.Cluster, kept, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.Aim) { now.aim = a }, m.At)
+		next, do := round.StepUntilStable(round.NewState(n.Cluster, kept, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.PeerSpec) { now.aim = a }, m.At)
 		for remote, path := range next.Last().Input.Paths {
 			before, known := before.Last().Input.Paths[remote]
 			if known && before.Via == "" && path.Via == "" && !before.Down && !path.Down && before.Local != path.Local {
@@ -354,9 +354,9 @@ func invented(t *testing.T, seed uint64) roundtest.Recording {
 	nodes := facts[own].Nodes
 	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
 	for i, c := range whole.Clusters {
-		host := model.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
+		host := model.ExportHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
 		if c.Name != own {
-			out.Kept[c.Name] = model.Live{Cluster: c.Name, Exports: []model.LiveExport{{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.LiveHost{host}}}}
+			out.Kept[c.Name] = model.ClusterState{Cluster: c.Name, Exports: []model.ExportState{{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.ExportHost{host}}}}
 		}
 	}
 	w := &weather{rand: r, own: own, node: out.Node, ranks: map[string]health.Rank{}}
@@ -427,8 +427,8 @@ func (w *weather) facts(f model.Facts) model.Facts {
 
 // peers gives links to all gateways that there ever are, most of which stay as they are,
 // and what other clusters say once they are heard.
-func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
-	out := round.Peers{Live: map[string]model.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Tunnel{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
+func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
+	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]change.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
 	if g := own.GatewayOn(w.node); g != nil {
@@ -459,7 +459,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
 	for i := range whole.Clusters {
 		c := &whole.Clusters[i]
 		for _, g := range c.Gateways {
-			peer := health.Peer{Cluster: c.Name, Gateway: g.Name}
+			peer := health.GatewayID{Cluster: c.Name, Gateway: g.Name}
 			switch {
 			case c.Name != w.own && gateway != "":
 				r := rank(gateway, peer.String())
@@ -477,7 +477,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
 			}
 		}
 	}
-	raw, err := json.Marshal(map[string]any{"self": health.Peer{Cluster: w.own, Gateway: gateway}, "links": links})
+	raw, err := json.Marshal(map[string]any{"self": health.GatewayID{Cluster: w.own, Gateway: gateway}, "links": links})
 	if err != nil {
 		panic(err)
 	}
@@ -489,24 +489,24 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
 		if c.Name == w.own || !heard || w.rand.IntN(8) == 0 {
 			continue
 		}
-		live := model.Live{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Transit: &model.Transit{}}
+		live := model.ClusterState{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Transit: &model.TransitAdvert{}}
 		if w.rand.IntN(4) == 0 {
 			live.Shape = ""
 		}
 		for _, e := range f.Exports {
-			live.Exports = append(live.Exports, model.LiveExport{Namespace: e.Namespace, Name: e.Name, Ready: w.rand.IntN(3) > 0})
+			live.Exports = append(live.Exports, model.ExportState{Namespace: e.Namespace, Name: e.Name, Ready: w.rand.IntN(3) > 0})
 		}
 		out.Live[c.Name] = live
 		for _, g := range c.Gateways {
 			if name := c.Name + "/" + g.Name; w.rand.IntN(6) == 0 {
-				out.Narrow[name] = 1200 + w.rand.IntN(100)
+				out.PathMTUs[name] = 1200 + w.rand.IntN(100)
 			}
 		}
 	}
 	return out
 }
 
-func linkTo(peer health.Peer, source, addr netip.Addr, device string, rank health.Rank) health.Link {
+func linkTo(peer health.GatewayID, source, addr netip.Addr, device string, rank health.Rank) health.Link {
 	l := health.Link{Target: health.Target{Peer: peer, Source: source, Addr: addr, Device: device}, Rank: rank, State: status.Connected}
 	if rank == health.Down {
 		l.State = status.Disconnected

@@ -39,64 +39,64 @@ type Observed struct {
 	// Stale is how long counts what a cluster said that is not heard any more.
 	Stale time.Duration `json:"Stale"`
 	// Fabric, keys and facts are those in force; Digest is that of the fabric.
-	Fabric *fabric.Fabric `json:"Fabric"`
-	Digest string         `json:"Digest"`
-	Keys   *fabric.Keys   `json:"-"`
-	Facts  model.Facts    `json:"Facts"`
-	Local  model.Local    `json:"Local"` // but for RemoteEndpoints
-	Peers  Peers          `json:"Peers"`
+	Fabric *fabric.Fabric  `json:"Fabric"`
+	Digest string          `json:"Digest"`
+	Keys   *fabric.Keys    `json:"-"`
+	Facts  model.Facts     `json:"Facts"`
+	Local  model.HostState `json:"Local"` // but for RemoteEndpoints
+	Peers  PeerStatus      `json:"Peers"`
 }
 
-// Peers is what the parts see that talk to other agents.
-type Peers struct {
-	Aim    *Aim                  `json:"Aim"` // what they looked at; nil = nothing yet
-	Links  health.Snapshot       `json:"Links"`
-	Live   map[string]model.Live `json:"Live"`   // by remote cluster, as in project.Input
-	Narrow map[string]int        `json:"Narrow"` // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
+// PeerStatus is what the parts see that talk to other agents.
+type PeerStatus struct {
+	Spec     *PeerSpec                     `json:"Aim"` // what they looked at; nil = nothing yet
+	Links    health.Snapshot               `json:"Links"`
+	Live     map[string]model.ClusterState `json:"Live"`   // by remote cluster, as in project.Input
+	PathMTUs map[string]int                `json:"Narrow"` // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
-	Tunnels map[string][]change.Tunnel `json:"Tunnels"`
+	Tunnels map[string][]change.TunnelID `json:"Tunnels"`
 	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
 	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
-	// Seen is from where what those of them sends arrives that want to know.
-	Seen found.Seen `json:"Seen"`
+	// Observed is from where what those of them sends arrives that want to know.
+	Observed found.ObservedAddrs `json:"Seen"`
 }
 
-// Aim is what the parts that talk to other agents should look at.
-type Aim struct {
-	Probing Probing       `json:"Probing"`
-	Pairs   []change.Peer `json:"Pairs"` // each with the tunnel that it should have
-	Remotes []Remote      `json:"Remotes"`
+// PeerSpec is what the parts that talk to other agents should look at.
+type PeerSpec struct {
+	Probing ProbeSpec           `json:"Probing"`
+	Pairs   []change.PairConfig `json:"Pairs"` // each with the tunnel that it should have
+	Remotes []Remote            `json:"Remotes"`
 }
 
-// Self names this node's gateway as cluster/gateway; empty when it is none.
-func (a *Aim) Self(cluster string) string {
+// OwnGateway names this node's gateway as cluster/gateway; empty when it is none.
+func (a *PeerSpec) OwnGateway(cluster string) string {
 	if a.Probing.Gateway == "" {
 		return ""
 	}
 	return cluster + "/" + a.Probing.Gateway
 }
 
-func (a *Aim) equal(o *Aim) bool {
+func (a *PeerSpec) equal(o *PeerSpec) bool {
 	if o == nil {
 		return false
 	}
 	return samePairs(a.Pairs, o.Pairs) && slices.EqualFunc(a.Remotes, o.Remotes, Remote.equal) && reflect.DeepEqual(a.Probing, o.Probing)
 }
 
-func samePairs(a, b []change.Peer) bool {
-	return slices.EqualFunc(a, b, func(a, b change.Peer) bool {
+func samePairs(a, b []change.PairConfig) bool {
+	return slices.EqualFunc(a, b, func(a, b change.PairConfig) bool {
 		return a.Name == b.Name && a.Want == b.Want && a.Secondary == b.Secondary && a.Source == b.Source && a.Addr == b.Addr &&
 			(a.Keys == nil) == (b.Keys == nil) && maps.EqualFunc(a.Keys, b.Keys, slices.Equal[[]int])
 	})
 }
 
 func (r Remote) equal(o Remote) bool {
-	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Secondary == o.Secondary && r.Driver == o.Driver &&
-		r.Endpoints == o.Endpoints && r.Choice == o.Choice && slices.Equal(r.Candidates, o.Candidates)
+	return r.Name == o.Name && r.Improves == o.Improves && r.CanProbe == o.CanProbe && r.NeedsSecondary == o.NeedsSecondary && r.Driver == o.Driver &&
+		r.Endpoints == o.Endpoints && r.HasAlternatives == o.HasAlternatives && slices.Equal(r.Candidates, o.Candidates)
 }
 
-// Node is the state that a node should have.
-type Node struct {
+// DesiredNode is the state that a node should have.
+type DesiredNode struct {
 	desired.State
 	// Decommission says that everything of Hawser's is to go.
 	Decommission bool
@@ -105,7 +105,7 @@ type Node struct {
 // Projection is a desired state and what it was made from.
 type Projection struct {
 	Input    project.Input
-	Node     *Node
+	Node     *DesiredNode
 	Problems []project.Problem
 }
 
@@ -113,26 +113,26 @@ type Projection struct {
 type Outcome struct {
 	Report converge.Report
 	Projection
-	Leaving []health.Peer // gateways that left the fabric and are kept
+	Leaving []health.GatewayID // gateways that left the fabric and are kept
 }
 
 // State is what one round leaves to the next. A State never changes; those that follow
 // from one another share caches, so that all steps from it are made in one goroutine.
 // Its JSON has all that a dry run beside the agent has to know, and no secret.
 type State struct {
-	Choice       *choice      `json:"choice"`
-	Transition   transition   `json:"transition"`
-	Removals     removals     `json:"removals"`
-	Heard        heard        `json:"heard"`
-	Announcement announcement `json:"announcement"`
-	Found        found.Book   `json:"found,omitzero"`
-	Back         back         `json:"back,omitempty"`
+	Choice       *pathSelector      `json:"choice"`
+	Transition   transition         `json:"transition"`
+	Removals     retiringGateways   `json:"removals"`
+	Heard        restoredLive       `json:"heard"`
+	Announcement exportAnnouncement `json:"announcement"`
+	Found        found.Registry     `json:"found,omitzero"`
+	HoldDown     holdDown           `json:"back,omitempty"`
 
 	last       Projection
 	generation int
 	rerouted   bool          // routes of something else than last are in force
 	routed     project.Input // what the routes were made from last
-	applied    *Node         // of the last round that came to its end; nil = none did yet
+	applied    *DesiredNode  // of the last round that came to its end; nil = none did yet
 	cache      *cache
 }
 
@@ -140,88 +140,88 @@ type State struct {
 type cache struct {
 	slots   project.Memo
 	exports effective
-	asked   asked
+	asked   remotesInput
 	remotes []Remote
 }
 
 // KeptLive is what other clusters said, by their names.
-type KeptLive map[string]model.Live
+type KeptLive map[string]model.ClusterState
 
-// Kept is what an agent remembers of the run before.
-type Kept struct {
+// Saved is what an agent remembers of the run before.
+type Saved struct {
 	Paths map[string]KeptPath
 	Shape KeptShape
 	Live  KeptLive
-	Found map[string][]model.Found
+	Found map[string][]model.DiscoveredEndpoint
 	// Carries says that the agent before left tunnels, over which traffic goes on.
 	Carries bool
 }
 
-// Begin gives the state of an agent that starts now.
-func Begin(cluster string, kept Kept, now time.Time) State {
+// NewState gives the state of an agent that starts now.
+func NewState(cluster string, kept Saved, now time.Time) State {
 	return State{
 		Choice:       restoreChoice(cluster, kept.Paths, now),
 		Transition:   restoreTransition(kept.Shape, now),
-		Heard:        heard{Began: now, Kept: kept.Live},
-		Announcement: announcement{Carries: kept.Carries},
+		Heard:        restoredLive{Began: now, Kept: kept.Live},
+		Announcement: exportAnnouncement{Carries: kept.Carries},
 		Found:        found.Restore(kept.Found),
 	}
 }
 
 // Effects is what a step wants to be done.
 type Effects struct {
-	// Aim is set alone where the parts that talk to other agents looked at something
+	// PeerSpec is set alone where the parts that talk to other agents looked at something
 	// else: they are to look at this, and the same step is made anew with what they see.
-	Aim *Aim
+	PeerSpec *PeerSpec
 
 	Moves     []status.Move         // that were decided just now
 	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends learn
 	Shape     string                // what other clusters learn of the topology that this one uses
-	Advertise *model.Transit        // and of what its links are worth for transit
-	Feeds     Feeds
+	Advertise *model.TransitAdvert  // and of what its links are worth for transit
+	Feeds     FeedSpec
 	FeedsErr  error // why Feeds is not whole: those before stay
-	Sizes     Sizes
-	// Live is what other clusters are to learn of this one's exports; nil = nothing new.
-	Live *model.Live
-	// Places is what other clusters learn of where gateways are.
-	Places  *model.Places
-	Leaving bool          // this node's own gateway left the fabric, and is kept for a while
-	Heard   bool          // there is something new to keep of what other clusters say
-	Again   time.Duration // after this another round is due, whatever happens; 0 = none
+	Sizes     PathMTUSpec
+	// Publish is what other clusters are to learn of this one's exports; nil = nothing new.
+	Publish *model.ClusterState
+	// PublishEndpoints is what other clusters learn of where gateways are.
+	PublishEndpoints *model.EndpointAdvert
+	Leaving          bool          // this node's own gateway left the fabric, and is kept for a while
+	SaveLive         bool          // there is something new to keep of what other clusters say
+	Requeue          time.Duration // after this another round is due, whatever happens; 0 = none
 	// Node is the desired state, the same one as long as nothing changed, and Digest its
 	// name. Fresh says that it is another one than before.
-	Node   *Node
-	Digest string
-	Fresh  bool
+	Node    *DesiredNode
+	Digest  string
+	Changed bool
 }
 
-// mostAims bounds how often a round is begun anew because of what is looked at.
-const mostAims = 4
+// maxSpecTries bounds how often a round is begun anew because of what is looked at.
+const maxSpecTries = 4
 
-// Make makes one round: it observes and steps, and has aim set what is looked at, until
+// StepUntilStable makes one round: it observes and steps, and has aim set what is looked at, until
 // what was observed is what the round needs. Should that change each time, the last
 // observation has to do.
-func Make(previous State, observe func() Observed, aim func(*Aim), now time.Time) (State, Effects) {
+func StepUntilStable(previous State, observe func() Observed, aim func(*PeerSpec), now time.Time) (State, Effects) {
 	for tries := 1; ; tries++ {
 		in := observe()
 		next, do := Step(previous, in, now)
-		if do.Aim == nil {
+		if do.PeerSpec == nil {
 			return next, do
 		}
-		aim(do.Aim)
-		if tries == mostAims {
-			in.Peers.Aim = do.Aim
+		aim(do.PeerSpec)
+		if tries == maxSpecTries {
+			in.Peers.Spec = do.PeerSpec
 			return Step(previous, in, now)
 		}
 	}
 }
 
-// As gives what an agent beside the one that runs observes: what that one does, and where
+// WithRunning gives what an agent beside the one that runs observes: what that one does, and where
 // it looks at something else, what this one does.
-func (p Peers) As(running Peers) Peers {
-	p.Links = p.Links.Over(running.Links)
-	p.Live, p.Narrow, p.Seen = running.Live, running.Narrow, running.Seen
-	if p.Aim != nil && running.Aim != nil && samePairs(p.Aim.Pairs, running.Aim.Pairs) {
+func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
+	p.Links = p.Links.Merge(running.Links)
+	p.Live, p.PathMTUs, p.Observed = running.Live, running.PathMTUs, running.Observed
+	if p.Spec != nil && running.Spec != nil && samePairs(p.Spec.Pairs, running.Spec.Pairs) {
 		p.Tunnels = running.Tunnels
 	}
 	p.RemoteEndpoints = maps.Clone(p.RemoteEndpoints)
@@ -236,7 +236,7 @@ func (p Peers) As(running Peers) Peers {
 // again asks for another round after a time at the latest; 0 = for none.
 func (e *Effects) again(after time.Duration) {
 	if after > 0 {
-		e.Again = min(cmp.Or(e.Again, after), after)
+		e.Requeue = min(cmp.Or(e.Requeue, after), after)
 	}
 }
 
@@ -247,51 +247,51 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 		next.cache = &cache{}
 	}
 	next.Transition = next.Transition.follow(in.Fabric, in.Peers.Live, now)
-	next.Removals = next.Removals.follow(in.Fabric, func(f *fabric.Fabric, p health.Peer) bool {
+	next.Removals = next.Removals.follow(in.Fabric, func(f *fabric.Fabric, p health.GatewayID) bool {
 		return len(next.Choice.users(f, in.Peers.Links, p)) > 0
 	}, now)
 	f := next.Removals.merged
-	next.Found, do.Again = next.Found.Follow(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
-	in.Local.Found = next.Found.Endpoints()
-	do.Places = found.Announce(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Seen)
+	next.Found, do.Requeue = next.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
+	in.Local.Discovered = next.Found.Endpoints()
+	do.PublishEndpoints = found.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
 
-	aim := Aim{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
+	aim := PeerSpec{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
 	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.RemoteEndpoints)
 	aim.Remotes = next.cache.remotesOf(project.Input{
-		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, Before: next.Transition.Before,
+		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: next.Transition.Before,
 	})
-	if !aim.equal(in.Peers.Aim) {
-		return previous, Effects{Aim: &aim}
+	if !aim.equal(in.Peers.Spec) {
+		return previous, Effects{PeerSpec: &aim}
 	}
 
-	w := next.choose(in, f, now, &do)
-	do.Leaving = next.GatewayLeaves(in.Cluster, in.Node)
+	w := next.selectPaths(in, f, now, &do)
+	do.Leaving = next.IsRetiring(in.Cluster, in.Node)
 	if len(next.Removals.Leaving) > 0 || next.Transition.Before != nil {
 		do.again(recheck)
 	}
 	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
-	do.Sizes = sizesOf(aim.Self(in.Cluster), aim.Probing, next.last.Node, w.links)
+	do.Sizes = sizesOf(aim.OwnGateway(in.Cluster), aim.Probing, next.last.Node, w.links)
 
 	input := project.Input{
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
-		Paths: w.remote, Transit: w.own, Before: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
+		Paths: w.remote, GatewayPaths: w.own, FormerShape: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
 	}
 	input.Local.RemoteEndpoints = in.Peers.RemoteEndpoints
-	next.Heard, input.Settled = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
-	input.Kept = next.Heard.Kept
+	next.Heard, input.PeersSynced = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	input.RestoredLive = next.Heard.Kept
 	// What the previous agent saved stops counting at these times, even if nothing else happens.
 	do.again(next.Choice.Began.Add(SettleTime).Sub(now))
 	do.again(next.Heard.Began.Add(in.Stale).Sub(now))
-	do.Heard = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
+	do.SaveLive = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
 	input.Tunnels = tunnelsOf(in, aim.Probing, in.Peers.Tunnels)
-	input.Fabric, input.Decided = next.cache.exports.follow(input)
+	input.Fabric, input.MCSDecision = next.cache.exports.follow(input)
 	if next.last.Node == nil || next.rerouted || !SameInput(next.last.Input, input) {
-		state, problems := project.State(input)
-		next.last = Projection{Input: input, Node: &Node{State: state, Decommission: in.Fabric.Decommission}, Problems: problems}
+		state, problems := project.Desired(input)
+		next.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: in.Fabric.Decommission}, Problems: problems}
 		next.generation++
 		next.rerouted, next.routed = false, input
-		next.Announcement, do.Live = next.Announcement.begin(project.LiveState(input))
-		do.Fresh = true
+		next.Announcement, do.Publish = next.Announcement.begin(project.ClusterState(input))
+		do.Changed = true
 	}
 	do.Node, do.Digest = next.last.Node, in.Digest+"-"+strconv.Itoa(next.generation)
 	return next, do
@@ -305,19 +305,19 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 	if next.last.Node == nil {
 		return previous, do, false
 	}
-	w := next.choose(in, next.last.Input.Fabric, now, &do)
-	if !next.rerouted && maps.Equal(w.remote, next.last.Input.Paths) && maps.Equal(w.own, next.last.Input.Transit) {
+	w := next.selectPaths(in, next.last.Input.Fabric, now, &do)
+	if !next.rerouted && maps.Equal(w.remote, next.last.Input.Paths) && maps.Equal(w.own, next.last.Input.GatewayPaths) {
 		return next, do, false
 	}
 	next.rerouted, next.routed = true, next.last.Input
-	next.routed.Paths, next.routed.Transit = w.remote, w.own
+	next.routed.Paths, next.routed.GatewayPaths = w.remote, w.own
 	return next, do, true
 }
 
 // Routes gives the routes, and nothing else, of the links that were decided last. While
 // the last projection is not in force, they have those that it has no more, too: a whole
 // round ends what comes in from others first, which would leave unencrypted otherwise.
-func (s State) Routes() *Node {
+func (s State) Routes() *DesiredNode {
 	routes := project.Routes(s.routed)
 	if s.applied != nil && s.applied != s.last.Node {
 		wanted := make(map[string]bool, len(s.last.Node.Routes))
@@ -330,28 +330,28 @@ func (s State) Routes() *Node {
 			}
 		}
 	}
-	return &Node{State: desired.State{Routes: routes}}
+	return &DesiredNode{State: desired.State{Routes: routes}}
 }
 
 // Applied follows a round that came to its end; live is what other clusters are to be
 // told now, nil = nothing new.
-func Applied(previous State) (next State, live *model.Live) {
+func Applied(previous State) (next State, live *model.ClusterState) {
 	next = previous
 	next.applied = previous.last.Node
 	next.Announcement, live = next.Announcement.applied()
 	return next, live
 }
 
-// choose takes the best link to each other cluster.
-func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
-	v := s.snapshot(in.Cluster, in.Node, f, in.Peers.Links.Leave(s.Removals.Leaving))
-	v.narrow = in.Peers.Narrow
+// selectPaths takes the best link to each other cluster.
+func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
+	v := s.snapshot(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Leaving))
+	v.narrow = in.Peers.PathMTUs
 	next, w := s.Choice.next(v, in.Peers.Live, now)
 	var again time.Duration
-	s.Back, again = s.Back.follow(next.Began, s.Choice.Last, w.remote, now)
+	s.HoldDown, again = s.HoldDown.apply(next.Began, s.Choice.Last, w.remote, now)
 	do.again(again)
 	s.Choice, s.Transition.Former = next, w.former
-	do.Moves, do.Links, do.Advertise = next.news, w.links, w.advertise
+	do.Moves, do.Links, do.Advertise = next.newMoves, w.links, w.advertise
 	if !w.former {
 		do.Shape = project.ShapeDigest(f.Shape)
 	}
@@ -359,29 +359,29 @@ func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects
 	return w
 }
 
-func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Snapshot) snapshot {
-	return snapshot{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
+func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Snapshot) nodeView {
+	return nodeView{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
-// Begun reports whether this is a state that Begin and Step made, and not the zero one:
+// Initialized reports whether this is a state that Begin and Step made, and not the zero one:
 // what an agent of another version tells may lack what this one needs.
-func (s State) Begun() bool { return s.Choice != nil }
+func (s State) Initialized() bool { return s.Choice != nil }
 
 // Last gives the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }
 
-// Routed gives what the routes that are in force were made from; its Fabric is nil
+// RoutedInput gives what the routes that are in force were made from; its Fabric is nil
 // before the first projection.
-func (s State) Routed() project.Input { return s.routed }
+func (s State) RoutedInput() project.Input { return s.routed }
 
-// Leaving names the gateways that left the fabric and are kept.
-func (s State) Leaving() []health.Peer { return s.Removals.Leaving }
+// RetiringGateways names the gateways that left the fabric and are kept.
+func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Leaving }
 
-// GatewayLeaves reports whether a node's gateway left the fabric, and is kept.
-func (s State) GatewayLeaves(cluster, node string) bool {
+// IsRetiring reports whether a node's gateway left the fabric, and is kept.
+func (s State) IsRetiring(cluster, node string) bool {
 	return slices.ContainsFunc(s.Removals.Gateways, func(m members) bool {
 		return m.Cluster == cluster && slices.ContainsFunc(m.Gateways, func(g fabric.Gateway) bool {
-			return g.Node == node && slices.Contains(s.Removals.Leaving, health.Peer{Cluster: cluster, Gateway: g.Name})
+			return g.Node == node && slices.Contains(s.Removals.Leaving, health.GatewayID{Cluster: cluster, Gateway: g.Name})
 		})
 	})
 }
@@ -392,7 +392,7 @@ func (s State) KeptShape() KeptShape           { return s.Transition.kept() }
 func (s State) KeptLive() KeptLive             { return s.Heard.kept() }
 
 // KeptFound gives the endpoints of other clusters' gateways that were found, as in Kept.
-func (s State) KeptFound() map[string][]model.Found { return s.Found.Kept() }
+func (s State) KeptFound() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }
 
 // Paths gives the links in use, as the last projection or reroute has them, and the last
 // moves. links is what the prober says now.
@@ -404,17 +404,17 @@ func (s State) Paths(in project.Input, links health.Snapshot) ([]status.Path, []
 // is known, and needed those of them that have no other way.
 func (s State) Users(in project.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.snapshot(in.Cluster, in.Node, in.Fabric, links)
-	return s.Choice.users(in.Fabric, links, health.Peer{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
+	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
 }
 
 // SameInput compares by identity first, as most inputs are shared and only
 // replaced as a whole.
 func SameInput(a, b project.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
-		a.Before == b.Before && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
+		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
 		reflect.DeepEqual(a.Tunnels, b.Tunnels) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
-		a.Settled == b.Settled && reflect.DeepEqual(a.Kept, b.Kept) &&
+		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredLive, b.RestoredLive) &&
 		reflect.DeepEqual(a.Facts, b.Facts)
 }

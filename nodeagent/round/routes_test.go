@@ -16,7 +16,7 @@ func TestRoutesUntilApplied(t *testing.T) {
 	route := func(dst string) desired.Route {
 		return desired.Route{Table: 7301, Dst: netip.MustParsePrefix(dst), Type: "unicast", Link: "hw-vx0"}
 	}
-	node := func(routes ...desired.Route) *Node { return &Node{State: desired.State{Routes: routes}} }
+	node := func(routes ...desired.Route) *DesiredNode { return &DesiredNode{State: desired.State{Routes: routes}} }
 	gone, moved := route("10.1.0.0/16"), route("10.2.0.0/16")
 	s := State{
 		last: Projection{Node: node(moved)}, applied: node(gone, moved), routed: project.Input{Fabric: &fabric.Fabric{}},

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/pathmtu"
 )
 
-// Sizes is what is probed with packets as large as the tunnels should carry.
-type Sizes struct {
+// PathMTUSpec is what is probed with packets as large as the tunnels should carry.
+type PathMTUSpec struct {
 	Self   string         `json:"Self"` // this gateway, cluster/gateway; empty = this node is none
 	Listen []netip.Addr   `json:"Listen"`
 	Links  []pathmtu.Link `json:"Links"`
@@ -17,8 +17,8 @@ type Sizes struct {
 
 // sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
 // projection; links are those that are chosen.
-func sizesOf(self string, p Probing, last *Node, links map[string]model.Path) Sizes {
-	out := Sizes{Self: self}
+func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model.Path) PathMTUSpec {
+	out := PathMTUSpec{Self: self}
 	for _, l := range p.Listen {
 		if l.Device == "" {
 			out.Listen = append(out.Listen, l.Addr)
@@ -27,9 +27,9 @@ func sizesOf(self string, p Probing, last *Node, links map[string]model.Path) Si
 	if last == nil {
 		return out
 	}
-	mtus := make(map[health.Peer]int, len(last.Tunnels))
+	mtus := make(map[health.GatewayID]int, len(last.Tunnels))
 	for _, c := range last.Tunnels {
-		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
+		peer := health.GatewayID{Cluster: c.Cluster, Gateway: c.Gateway}
 		if mtus[peer] == 0 {
 			mtus[peer] = c.MTU
 		}
@@ -42,7 +42,7 @@ func sizesOf(self string, p Probing, last *Node, links map[string]model.Path) Si
 		path := links[t.Peer.Cluster]
 		out.Links = append(out.Links, pathmtu.Link{
 			Peer: t.Peer.String(), Source: t.Source, Addr: t.Addr, MTU: mtu,
-			Carries: path.Local == p.Gateway && path.Remote == t.Peer.Gateway,
+			InUse: path.Local == p.Gateway && path.Remote == t.Peer.Gateway,
 		})
 	}
 	return out
@@ -56,7 +56,7 @@ func (w *paths) limit(gateway string, narrow map[string]int) {
 	}
 	for _, all := range []map[string]model.Path{w.remote, w.own} {
 		for remote, path := range all {
-			size, known := narrow[health.Peer{Cluster: path.Next(remote), Gateway: path.Remote}.String()]
+			size, known := narrow[health.GatewayID{Cluster: path.Next(remote), Gateway: path.Remote}.String()]
 			if known && path.Local == gateway && (path.MTU == 0 || size < path.MTU) {
 				path.MTU = size
 				all[remote] = path

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// snapshot is what a node sees at one moment.
-type snapshot struct {
+// nodeView is what a node sees at one moment.
+type nodeView struct {
 	fabric  *fabric.Fabric
 	cluster string
 	gateway string // of this node; empty when it is none
@@ -25,33 +25,33 @@ type snapshot struct {
 
 // fits is what passes through a link to a neighbour, in bytes, where this gateway
 // knows that it is less than the link should carry; 0 otherwise.
-func (v snapshot) fits(neighbour string, p model.Path) int {
+func (v nodeView) fits(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
 		return 0
 	}
-	return v.narrow[health.Peer{Cluster: neighbour, Gateway: p.Remote}.String()]
+	return v.narrow[health.GatewayID{Cluster: neighbour, Gateway: p.Remote}.String()]
 }
 
 // name gives a link as g1/a-g2/b; g2 is the next cluster on the way to remote.
-func (v snapshot) name(remote string, p model.Path) string {
+func (v nodeView) name(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
 }
 
-func (v snapshot) rank(remote string, p model.Path) health.Rank {
-	return v.links.Rank(p.Local, health.Peer{Cluster: p.Next(remote), Gateway: p.Remote})
+func (v nodeView) rank(remote string, p model.Path) health.Rank {
+	return v.links.Rank(p.Local, health.GatewayID{Cluster: p.Next(remote), Gateway: p.Remote})
 }
 
 // exists reports whether the fabric has both ends of a link.
-func (v snapshot) exists(remote string, p model.Path) bool {
+func (v nodeView) exists(remote string, p model.Path) bool {
 	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
 
 // link is what this node itself probes of a path: the tunnel on its gateway, on
 // other nodes the way to that gateway.
-func (v snapshot) link(remote string, p model.Path) (health.Link, bool) {
-	peer := health.Peer{Cluster: v.cluster, Gateway: p.Local}
+func (v nodeView) link(remote string, p model.Path) (health.Link, bool) {
+	peer := health.GatewayID{Cluster: v.cluster, Gateway: p.Local}
 	if v.gateway == p.Local {
-		peer = health.Peer{Cluster: remote, Gateway: p.Remote}
+		peer = health.GatewayID{Cluster: remote, Gateway: p.Remote}
 	}
 	i := slices.IndexFunc(v.links.Links, func(l health.Link) bool { return l.Target.Peer == peer })
 	if i < 0 {
@@ -62,7 +62,7 @@ func (v snapshot) link(remote string, p model.Path) (health.Link, bool) {
 
 // silent is for how long a link that was left has answered nothing: since it was
 // asked for the last answer; empty = it does.
-func (v snapshot) silent(remote string, p model.Path, now time.Time) string {
+func (v nodeView) silent(remote string, p model.Path, now time.Time) string {
 	link, probed := v.link(remote, p)
 	if !probed || link.State != status.Disconnected {
 		return ""
@@ -76,21 +76,21 @@ func (v snapshot) silent(remote string, p model.Path, now time.Time) string {
 
 // Kinds of causes, as the metric has them.
 const (
-	causeFirst   = "first"
-	causeRemoved = "removed"
-	causeDead    = "dead"
-	causeAlone   = "alone"
-	causeDrains  = "drains"
-	causeFlaps   = "unsteady"
-	causeFollows = "follows"
-	causeSteady  = "steady"
-	causeBetter  = "better"
-	causeWay     = "way"
+	causeFirst    = "first"
+	causeRemoved  = "removed"
+	causeDead     = "dead"
+	causeIsolated = "alone"
+	causeDrains   = "drains"
+	causeFlaps    = "unsteady"
+	causeFollows  = "follows"
+	causeSteady   = "steady"
+	causeBetter   = "better"
+	causePath     = "way"
 )
 
 // cause says why a link was left, or taken. had tells that the new one was in use
 // before.
-func (v snapshot) cause(remote string, have chosen, want health.Choice, had bool) (kind, text string) {
+func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, had bool) (kind, text string) {
 	if have.Local == "" && have.Remote == "" {
 		return causeFirst, "first choice"
 	}
@@ -102,8 +102,8 @@ func (v snapshot) cause(remote string, have chosen, want health.Choice, had bool
 		return causeFollows, want.Why
 	case rank == health.Down:
 		return causeDead, v.death(remote, have.Path)
-	case rank == health.Alone:
-		return causeAlone, v.reason(remote, have.Path, "one of its gateways reaches no other node of its cluster")
+	case rank == health.Isolated:
+		return causeIsolated, v.reason(remote, have.Path, "one of its gateways reaches no other node of its cluster")
 	case rank == health.Draining && rank < want.Rank:
 		return causeDrains, v.reason(remote, have.Path, "one of its gateways drains")
 	case rank == health.Unsteady && rank < want.Rank:
@@ -115,8 +115,8 @@ func (v snapshot) cause(remote string, have chosen, want health.Choice, had bool
 }
 
 // removed names the gateway of a link that the fabric no longer holds.
-func (v snapshot) removed(remote string, p model.Path) string {
-	for _, end := range []health.Peer{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
+func (v nodeView) removed(remote string, p model.Path) string {
+	for _, end := range []health.GatewayID{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
 		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
 			return end.String()
 		}
@@ -125,7 +125,7 @@ func (v snapshot) removed(remote string, p model.Path) string {
 }
 
 // death reports who does not answer.
-func (v snapshot) death(remote string, p model.Path) string {
+func (v nodeView) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.State == status.Disconnected {
 		last := link.Answered
@@ -141,7 +141,7 @@ func (v snapshot) death(remote string, p model.Path) string {
 }
 
 // reason is what the prober says of a link, or else a text.
-func (v snapshot) reason(remote string, p model.Path, otherwise string) string {
+func (v nodeView) reason(remote string, p model.Path, otherwise string) string {
 	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Why != "" {
 		return link.Why
 	}

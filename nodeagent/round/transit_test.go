@@ -23,7 +23,7 @@ func TestTransition(t *testing.T) {
 	var l transition
 	look := func(f *fabric.Fabric, former bool, said string, wait time.Duration) bool {
 		now = now.Add(wait)
-		live := map[string]model.Live{"b": {Shape: said}}
+		live := map[string]model.ClusterState{"b": {Shape: said}}
 		l.Former = former
 		l = l.follow(f, live, now)
 		return l.Before != nil
@@ -72,7 +72,7 @@ func TestGoesOver(t *testing.T) {
 		{"a", []string{"lone", "h"}, true},
 		{"lone", []string{"a", "b"}, false},
 	} {
-		if have := goesOver(f.Graph(), c.own, c.former); have != c.want {
+		if have := hasNewPath(f.Graph(), c.own, c.former); have != c.want {
 			t.Errorf("%s to %v: %v, want %v", c.own, c.former, have, c.want)
 		}
 	}
@@ -119,9 +119,9 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 
 func TestWordsAboutLinks(t *testing.T) {
 	t.Parallel()
-	k := knowledge{choice: &choice{Cluster: "a"}, live: map[string]model.Live{
-		"h": {Transit: &model.Transit{Edges: []model.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
-		"b": {Transit: &model.Transit{Edges: []model.Edge{{Cluster: "h", Rank: 1}}}},
+	k := transitRanks{choice: &pathSelector{Cluster: "a"}, live: map[string]model.ClusterState{
+		"h": {Transit: &model.TransitAdvert{Edges: []model.TransitEdge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
+		"b": {Transit: &model.TransitAdvert{Edges: []model.TransitEdge{{Cluster: "h", Rank: 1}}}},
 		"d": {},
 	}}
 	for _, tt := range []struct {

@@ -39,7 +39,7 @@ func (l transition) kept() KeptShape {
 }
 
 // follow takes over what was published.
-func (l transition) follow(next *fabric.Fabric, live map[string]model.Live, now time.Time) transition {
+func (l transition) follow(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
 	if l.Shape == nil || !project.SameShape(*l.Shape, next.Shape) {
 		if l.Shape != nil {
 			l.Before, l.Since, l.Awaited = l.Shape, now, now

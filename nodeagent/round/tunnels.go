@@ -14,30 +14,30 @@ import (
 
 // pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
 // tunnel that the fabric says. Those of secondary go over a second one for now.
-func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]model.RemoteEndpoint) []change.Peer {
-	var out []change.Peer
+func pairsOf(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []change.PairConfig {
+	var out []change.PairConfig
 	for _, t := range p.Targets {
 		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
 		if t.Device != "" || !ok {
 			continue
 		}
-		out = append(out, change.Peer{
+		out = append(out, change.PairConfig{
 			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
-			Secondary: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
+			Secondary: secondary[t.Peer.String()].Pending.IsValid(), Source: t.Source, Addr: t.Addr,
 		})
 	}
 	return out
 }
 
 // tunnelOf is the tunnel of a pair that the fabric says.
-func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.Tunnel, bool) {
+func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.TunnelID, bool) {
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
-		return change.Tunnel{}, false
+		return change.TunnelID{}, false
 	}
 	is := project.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
-	if d := driver.Named(is.Driver); d != nil && d.Traits().Fixed {
-		return change.Tunnel{Driver: is.Driver, Epoch: is.Epoch}, true
+	if d := driver.ByName(is.Driver); d != nil && d.Traits().FixedPorts {
+		return change.TunnelID{Driver: is.Driver, Epoch: is.Epoch}, true
 	}
 	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
 }
@@ -58,16 +58,16 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 }
 
 // ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c change.Tunnel) model.Tunnel {
+func ofGateway(self, peer string, c change.TunnelID) model.TunnelParams {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
-	return model.Tunnel{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
+	return model.TunnelParams{Driver: c.Driver, LocalPort: c.Ports[0], RemotePort: c.Ports[1], Alternate: c.Alternate, Epoch: c.Epoch}
 }
 
 // ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p model.Tunnel) change.Tunnel {
-	out := change.Tunnel{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
+func ofPair(self, peer string, p model.TunnelParams) change.TunnelID {
+	out := change.TunnelID{Driver: p.Driver, Ports: [2]int{p.LocalPort, p.RemotePort}, Alternate: p.Alternate, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
 	}
@@ -75,8 +75,8 @@ func ofPair(self, peer string, p model.Tunnel) change.Tunnel {
 }
 
 // tunnelsOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func tunnelsOf(in Observed, p Probing, tunnels map[string][]change.Tunnel) map[string][]model.Tunnel {
-	out := map[string][]model.Tunnel{}
+func tunnelsOf(in Observed, p ProbeSpec, tunnels map[string][]change.TunnelID) map[string][]model.TunnelParams {
+	out := map[string][]model.TunnelParams{}
 	for peer, all := range tunnels {
 		for _, one := range all {
 			out[peer] = append(out[peer], ofGateway(in.Cluster+"/"+p.Gateway, peer, one))
@@ -85,10 +85,10 @@ func tunnelsOf(in Observed, p Probing, tunnels map[string][]change.Tunnel) map[s
 	return out
 }
 
-// Standing gives, by remote gateway, the tunnels that a round left in the kernel. One of
+// InstalledTunnels gives, by remote gateway, the tunnels that a round left in the kernel. One of
 // which anything failed does not stand. It is nil where this node is no gateway, or the
 // round did not come to its end.
-func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
+func (p *Projection) InstalledTunnels(r converge.Report) map[string]change.Installed {
 	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 	if gateway == nil {
 		return nil
 	}
-	all := map[string]change.Applied{}
+	all := map[string]change.Installed{}
 	for _, made := range p.Node.Tunnels {
 		peer := made.Cluster + "/" + made.Gateway
 		one, ok := tunnelMade(p.Input, gateway.Name, made)
@@ -112,7 +112,7 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 			if held := p.Input.Tunnels[peer]; len(held) > 0 {
 				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
 			}
-			all[peer] = change.Applied{Use: use, Devices: map[change.Tunnel][]string{}}
+			all[peer] = change.Installed{Active: use, Devices: map[change.TunnelID][]string{}}
 		}
 		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
 			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
@@ -122,13 +122,13 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 }
 
 // tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
-func tunnelMade(in project.Input, gateway string, made desired.Tunnel) (change.Tunnel, bool) {
+func tunnelMade(in project.Input, gateway string, made desired.Tunnel) (change.TunnelID, bool) {
 	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
 	if held := in.Tunnels[peer]; len(held) > 0 {
-		if made.Rank >= len(held) {
-			return change.Tunnel{}, false
+		if made.Preference >= len(held) {
+			return change.TunnelID{}, false
 		}
-		return ofPair(self, peer, held[made.Rank]), true
+		return ofPair(self, peer, held[made.Preference]), true
 	}
 	return tunnelOf(in.Fabric, in.Keys, in.Cluster, gateway, made.Cluster, made.Gateway)
 }

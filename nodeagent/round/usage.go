@@ -9,34 +9,34 @@ import (
 
 // needed names the clusters that are reached over this gateway only. What others
 // say is live.
-func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
-	know := knowledge{choice: c, snapshot: v, live: live}
-	routes := health.Routes(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Transit: func(a, b string) health.Rank {
+func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
+	know := transitRanks{choice: c, snapshot: v, live: live}
+	routes := health.ClusterPaths(project.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Own: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:
-			return v.without(b)
+			return v.rankWithoutThis(b)
 		case b:
-			return v.without(a)
+			return v.rankWithoutThis(a)
 		}
 		return know.transit(a, b)
 	}})
 	var out []string
 	for i := range v.fabric.Clusters {
-		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(routes[name].Over) == 0 {
+		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(routes[name].Hops) == 0 {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// without ranks the best link to a neighbour that leads over another gateway of
+// rankWithoutThis ranks the best link to a neighbour that leads over another gateway of
 // this cluster than this one.
-func (v snapshot) without(neighbour string) health.Rank {
+func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	rank := health.Down
 	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
 		for _, far := range v.fabric.Cluster(neighbour).Gateways {
 			if near.Name != v.gateway {
-				rank = max(rank, v.links.Rank(near.Name, health.Peer{Cluster: neighbour, Gateway: far.Name}))
+				rank = max(rank, v.links.Rank(near.Name, health.GatewayID{Cluster: neighbour, Gateway: far.Name}))
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
 
 // users names the clusters whose traffic a gateway of this or of another cluster
 // carries: by the choice of this node, or by what gateways of other clusters say.
-func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer) []User {
+func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health.GatewayID) []User {
 	var out []User
 	for i := range f.Clusters {
 		remote := &f.Clusters[i]
@@ -65,16 +65,16 @@ func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer)
 
 // usedWith says who uses a gateway for the traffic between this cluster and
 // another; empty = nobody.
-func (c *choice) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.Peer) string {
+func (c *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.GatewayID) string {
 	path := c.Last[remote.Name].Path
 	own := gateway.Cluster == c.Cluster
 	if own && path.Local == gateway.Gateway || !own && path.Via == "" && path.Remote == gateway.Gateway {
-		return snapshot{cluster: c.Cluster}.name(remote.Name, path)
+		return nodeView{cluster: c.Cluster}.name(remote.Name, path)
 	}
 	for _, far := range remote.Gateways {
 		for _, near := range f.Cluster(c.Cluster).Gateways {
 			concerns := own && near.Name == gateway.Gateway || !own && far.Name == gateway.Gateway
-			if concerns && s.Uses(near.Name, health.Peer{Cluster: remote.Name, Gateway: far.Name}) {
+			if concerns && s.PeerUses(near.Name, health.GatewayID{Cluster: remote.Name, Gateway: far.Name}) {
 				return "by " + remote.Name + "/" + far.Name
 			}
 		}

@@ -39,8 +39,8 @@ type handshake struct {
 	mac1   [blake2s.Size128]byte
 }
 
-// begin makes the first message.
-func begin(keys Keys) (*handshake, []byte, error) {
+// newInitiation makes the first message.
+func newInitiation(keys Keys) (*handshake, []byte, error) {
 	s := &handshake{keys: keys}
 	var err error
 	if s.static, err = ecdh.X25519().NewPrivateKey(keys.Private[:]); err == nil {
@@ -115,8 +115,8 @@ func (s *handshake) sign(raw []byte) {
 	mac.Sum(s.mac1[:0])
 }
 
-// receiver gives the index in an answer; not ok for what is none.
-func receiver(raw []byte) (index uint32, ok bool) {
+// replyIndex gives the index in an answer; not ok for what is none.
+func replyIndex(raw []byte) (index uint32, ok bool) {
 	switch {
 	case len(raw) == device.MessageResponseSize && binary.LittleEndian.Uint32(raw) == device.MessageResponseType:
 		return binary.LittleEndian.Uint32(raw[8:]), true
@@ -126,9 +126,9 @@ func receiver(raw []byte) (index uint32, ok bool) {
 	return 0, false
 }
 
-// proves reports whether an answer comes from the holder of the other end's key:
+// verifies reports whether an answer comes from the holder of the other end's key:
 // the second message of the handshake, or a cookie, which one sends that is busy.
-func (s *handshake) proves(raw []byte) bool {
+func (s *handshake) verifies(raw []byte) bool {
 	if binary.LittleEndian.Uint32(raw) == device.MessageCookieReplyType {
 		return s.provesCookie(raw)
 	}

@@ -32,7 +32,7 @@ func TestAskIKE(t *testing.T) {
 			defer conn.Close()
 			s := New(slog.New(slog.DiscardHandler))
 			answered := make(chan struct{}, 1)
-			if err := s.AskIKE(netip.MustParseAddrPort(conn.LocalAddr().String()), func() { answered <- struct{}{} }); err != nil {
+			if err := s.ProbeIKE(netip.MustParseAddrPort(conn.LocalAddr().String()), func() { answered <- struct{}{} }); err != nil {
 				t.Fatal(err)
 			}
 			buffer := make([]byte, longest)

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// listens is how long after a question its answer is taken.
-	listens = 3 * time.Second
+	// replyTimeout is how long after a question its answer is taken.
+	replyTimeout = 3 * time.Second
 	// longest is more than the largest answer, in bytes.
 	longest = 512
 	// header is that of UDP, in bytes.
 	header = 8
 )
 
-// Question asks one gateway at one address.
-type Question struct {
+// Request asks one gateway at one address.
+type Request struct {
 	Keys Keys
 	From uint16         // UDP port of this gateway's own device
 	To   netip.AddrPort // of the other end's
 }
 
-// Scout sends questions and hears the answers. Its sockets are raw, as the ports
+// Client sends questions and hears the answers. Its sockets are raw, as the ports
 // belong to the tunnels, and open only while an answer may come. Its methods may
 // be called from any goroutine.
-type Scout struct {
+type Client struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -52,14 +52,14 @@ type pending struct {
 }
 
 // New makes a scout.
-func New(log *slog.Logger) *Scout {
-	return &Scout{log: log, open: map[uint32]pending{}, sockets: map[bool]*net.IPConn{}, calls: map[*net.UDPConn]bool{}}
+func New(log *slog.Logger) *Client {
+	return &Client{log: log, open: map[uint32]pending{}, sockets: map[bool]*net.IPConn{}, calls: map[*net.UDPConn]bool{}}
 }
 
-// Ask sends a question. answered is called at most once, by another goroutine,
+// ProbeWireGuard sends a question. answered is called at most once, by another goroutine,
 // when the gateway answers.
-func (s *Scout) Ask(q Question, answered func()) error {
-	h, raw, err := begin(q.Keys)
+func (s *Client) ProbeWireGuard(q Request, answered func()) error {
+	h, raw, err := newInitiation(q.Keys)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Scout) Ask(q Question, answered func()) error {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for index, p := range s.open {
-		if now.Sub(p.sent) > listens {
+		if now.Sub(p.sent) > replyTimeout {
 			delete(s.open, index)
 		}
 	}
@@ -84,9 +84,9 @@ func (s *Scout) Ask(q Question, answered func()) error {
 }
 
 // Close ends all questions and waits for what may be called.
-func (s *Scout) Close() {
+func (s *Client) Close() {
 	s.mu.Lock()
-	s.shut()
+	s.closeSockets()
 	for conn := range s.calls {
 		_ = conn.Close()
 	}
@@ -94,8 +94,8 @@ func (s *Scout) Close() {
 	s.readers.Wait()
 }
 
-// shut closes the sockets; s.mu is held.
-func (s *Scout) shut() {
+// closeSockets closes the sockets; s.mu is held.
+func (s *Client) closeSockets() {
 	clear(s.open)
 	for six, conn := range s.sockets {
 		_ = conn.Close()
@@ -104,11 +104,11 @@ func (s *Scout) shut() {
 }
 
 // socket opens what a question of the family needs; s.mu is held.
-func (s *Scout) socket(six bool) (*net.IPConn, error) {
+func (s *Client) socket(six bool) (*net.IPConn, error) {
 	if s.idle == nil {
-		s.idle = time.AfterFunc(listens, s.rest)
+		s.idle = time.AfterFunc(replyTimeout, s.closeIfIdle)
 	}
-	s.idle.Reset(listens)
+	s.idle.Reset(replyTimeout)
 	if conn := s.sockets[six]; conn != nil {
 		return conn, nil
 	}
@@ -135,7 +135,7 @@ func (s *Scout) socket(six bool) (*net.IPConn, error) {
 				time.Sleep(time.Millisecond) // such as ECONNREFUSED from an ICMP error: pass, but never spin
 				continue
 			}
-			if answer := s.heard(buffer[:n]); answer != nil {
+			if answer := s.matchReply(buffer[:n]); answer != nil {
 				answer()
 			}
 		}
@@ -143,25 +143,25 @@ func (s *Scout) socket(six bool) (*net.IPConn, error) {
 	return conn, nil
 }
 
-func (s *Scout) rest() {
+func (s *Client) closeIfIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut()
+	s.closeSockets()
 }
 
-// heard gives what to call when a datagram is the answer to a question.
-func (s *Scout) heard(raw []byte) func() {
+// matchReply gives what to call when a datagram is the answer to a question.
+func (s *Client) matchReply(raw []byte) func() {
 	if len(raw) < header {
 		return nil
 	}
-	index, ok := receiver(raw[header:])
+	index, ok := replyIndex(raw[header:])
 	if !ok {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, known := s.open[index]
-	if !known || binary.BigEndian.Uint16(raw[2:]) != p.from || !p.proves(raw[header:]) {
+	if !known || binary.BigEndian.Uint16(raw[2:]) != p.from || !p.verifies(raw[header:]) {
 		return nil
 	}
 	delete(s.open, index)

@@ -71,7 +71,7 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	h, raw, err := begin(keys)
+	h, raw, err := newInitiation(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,24 +87,24 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer = answer[:n]
-	if index, ok := receiver(answer); !ok || index != h.index {
+	if index, ok := replyIndex(answer); !ok || index != h.index {
 		t.Fatalf("receiver %d %t, want %d", index, ok, h.index)
 	}
-	if !h.proves(answer) {
+	if !h.verifies(answer) {
 		t.Error("the answer does not prove anything")
 	}
 	for i := 12; i < 60; i += 7 { // ephemeral key and tag
 		answer[i] ^= 1
-		if h.proves(answer) {
+		if h.verifies(answer) {
 			t.Errorf("an answer that was changed at byte %d counts", i)
 		}
 		answer[i] ^= 1
 	}
-	other, _, err := begin(keys)
+	other, _, err := newInitiation(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.proves(answer) {
+	if other.verifies(answer) {
 		t.Error("the answer to another question counts")
 	}
 }
@@ -130,7 +130,7 @@ func TestAsk(t *testing.T) {
 		defer tick.Stop()
 		deadline := time.After(60 * time.Second)
 		for done := false; !done; {
-			err := s.Ask(Question{Keys: keys, From: own, To: netip.AddrPortFrom(addr, port)}, func() {
+			err := s.ProbeWireGuard(Request{Keys: keys, From: own, To: netip.AddrPortFrom(addr, port)}, func() {
 				select {
 				case answered <- struct{}{}:
 				default: // another one came before
@@ -164,7 +164,7 @@ func listener(t *testing.T, addr netip.Addr) uint16 {
 // FuzzAnswer checks that no datagram makes the reader panic or counts by chance.
 func FuzzAnswer(f *testing.F) {
 	keys, _ := gateway(f)
-	h, raw, err := begin(keys)
+	h, raw, err := newInitiation(keys)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func FuzzAnswer(f *testing.F) {
 	s := New(slog.New(slog.DiscardHandler))
 	s.open[0] = pending{handshake: h, answer: func() {}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if s.heard(raw) != nil {
+		if s.matchReply(raw) != nil {
 			t.Error("a made-up answer counts")
 		}
 	})

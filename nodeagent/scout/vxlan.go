@@ -18,9 +18,9 @@ type Frame struct {
 	Port         uint16     // UDP, of both
 }
 
-// Carry sends a datagram in VXLAN to a place outside. The other end takes it as it
+// SendVXLAN sends a datagram in VXLAN to a place outside. The other end takes it as it
 // takes what comes from the device of the overlay, wherever that one sends to.
-func Carry(to netip.AddrPort, f Frame, payload []byte) error {
+func SendVXLAN(to netip.AddrPort, f Frame, payload []byte) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
 		return fmt.Errorf("ask gateway at %s: %w", to, err)

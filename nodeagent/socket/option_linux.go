@@ -18,16 +18,16 @@ func (o Options) apply(network string, fd int) error {
 			return fmt.Errorf("set IP_FREEBIND: %w", err)
 		}
 	}
-	if o.Hops > 0 {
+	if o.HopLimit > 0 {
 		level, option := unix.IPPROTO_IP, unix.IP_TTL
 		if strings.HasSuffix(network, "6") {
 			level, option = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
 		}
-		if err := unix.SetsockoptInt(fd, level, option, o.Hops); err != nil {
-			return fmt.Errorf("set the hop limit to %d: %w", o.Hops, err)
+		if err := unix.SetsockoptInt(fd, level, option, o.HopLimit); err != nil {
+			return fmt.Errorf("set the hop limit to %d: %w", o.HopLimit, err)
 		}
 	}
-	if o.Whole {
+	if o.DontFragment {
 		level, discover, probe, tell := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
 		if strings.HasSuffix(network, "6") {
 			level, discover, probe, tell = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
@@ -48,9 +48,9 @@ func (o Options) apply(network string, fd int) error {
 	return nil
 }
 
-// Index gives the interface index of a device, 0 when there is none. A socket
+// DeviceIndex gives the interface index of a device, 0 when there is none. A socket
 // bound to a device is dead once the device was made anew with another index.
-func Index(device string) int {
+func DeviceIndex(device string) int {
 	request, err := unix.NewIfreq(device)
 	if device == "" || err != nil {
 		return 0
@@ -74,8 +74,8 @@ const buffer = 1 << 20
 // controlLength is room for what comes beside a datagram: its address and interface.
 func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }
 
-// arrivedBy reads the index of the interface that a datagram came by; 0 = not said.
-func arrivedBy(control []byte) int {
+// inDeviceIndex reads the index of the interface that a datagram came by; 0 = not said.
+func inDeviceIndex(control []byte) int {
 	for len(control) > 0 {
 		head, data, rest, err := unix.ParseOneSocketControlMessage(control)
 		if err != nil {
@@ -92,8 +92,8 @@ func arrivedBy(control []byte) int {
 	return 0
 }
 
-// Device gives the name of the interface with an index; empty when there is none.
-func Device(index int) string {
+// DeviceName gives the name of the interface with an index; empty when there is none.
+func DeviceName(index int) string {
 	request, err := unix.NewIfreq("")
 	if index == 0 || err != nil {
 		return ""

@@ -16,15 +16,15 @@ const unused = 10 * time.Second
 // udpHeader is the length of the header of UDP, bytes.
 const udpHeader = 8
 
-// pastRoutes sends datagrams over devices that the routes do not lead to, from the port of
+// rawSender sends datagrams over devices that the routes do not lead to, from the port of
 // a Set: two tunnels of one pair are asked so, of which one is in use. The sockets are
 // raw, as the port belongs to the UDP socket that takes the answers: two UDP sockets at one
 // address and port, of which one is bound to a device, need SO_REUSEADDR, and then any
 // process of the host may take the port for itself. Its zero value has no socket. Its
 // methods may be called from any goroutine.
-type pastRoutes struct {
+type rawSender struct {
 	mu   sync.Mutex
-	open map[Place]*rawConn
+	open map[Bind]*rawConn
 }
 
 type rawConn struct {
@@ -33,8 +33,8 @@ type rawConn struct {
 	used  time.Time
 }
 
-func (r *pastRoutes) send(d Datagram, port uint16) error {
-	place := Place{Addr: d.From.Addr, Device: d.Over}
+func (r *rawSender) send(d Datagram, port uint16) error {
+	place := Bind{Addr: d.From.Addr, Device: d.Device}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, err := r.socket(place)
@@ -48,21 +48,21 @@ func (r *pastRoutes) send(d Datagram, port uint16) error {
 	binary.BigEndian.PutUint16(head[4:], uint16(udpHeader+len(d.Raw)))
 	// The checksum stays 0: none, over IPv4 (RFC 768); over IPv6 the kernel makes it.
 	if _, err := c.WriteTo(append(head, d.Raw...), &net.IPAddr{IP: d.To.Addr().AsSlice()}); err != nil {
-		return fmt.Errorf("send over %s to %s: %w", d.Over, d.To, err)
+		return fmt.Errorf("send over %s to %s: %w", d.Device, d.To, err)
 	}
 	return nil
 }
 
 // socket gives the one of a place; r.mu is held.
-func (r *pastRoutes) socket(place Place) (*rawConn, error) {
-	index := Index(place.Device)
+func (r *rawSender) socket(place Bind) (*rawConn, error) {
+	index := DeviceIndex(place.Device)
 	if c := r.open[place]; c != nil {
 		if c.index == index {
 			return c, nil
 		}
 		r.close(place)
 	}
-	options := Options{Freebind: true, Device: place.Device, Hops: 1}
+	options := Options{Freebind: true, Device: place.Device, HopLimit: 1}
 	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		if err := options.Control(network, address, raw); err != nil {
 			return err
@@ -78,20 +78,20 @@ func (r *pastRoutes) socket(place Place) (*rawConn, error) {
 		return nil, err
 	}
 	if r.open == nil {
-		r.open = map[Place]*rawConn{}
+		r.open = map[Bind]*rawConn{}
 	}
 	c := &rawConn{PacketConn: conn, index: index}
 	r.open[place] = c
 	return c, nil
 }
 
-func (r *pastRoutes) close(place Place) {
+func (r *rawSender) close(place Bind) {
 	_ = r.open[place].Close()
 	delete(r.open, place)
 }
 
 // sweep closes what was not used of late, and all at the zero time.
-func (r *pastRoutes) sweep(now time.Time) {
+func (r *rawSender) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for place, c := range r.open {

@@ -33,21 +33,21 @@ func TestOverEachTunnel(t *testing.T) {
 	here, there := NewSet(config), NewSet(config)
 	defer here.Close()
 	defer there.Close()
-	places := func(i int) map[Place]bool {
-		return map[Place]bool{{Addr: netip.MustParseAddr(addrs[0][i])}: true, {Addr: netip.MustParseAddr(addrs[1][i])}: true}
+	places := func(i int) map[Bind]bool {
+		return map[Bind]bool{{Addr: netip.MustParseAddr(addrs[0][i])}: true, {Addr: netip.MustParseAddr(addrs[1][i])}: true}
 	}
 	index := map[string]int{}
 	b.Inside(func() {
-		there.Update(time.Now(), func(bool) map[Place]bool { return places(1) })
-		index["hw-one"], index["hw-two"] = Index("hw-one"), Index("hw-two")
+		there.Update(time.Now(), func(bool) map[Bind]bool { return places(1) })
+		index["hw-one"], index["hw-two"] = DeviceIndex("hw-one"), DeviceIndex("hw-two")
 	})
 	index[""] = index["hw-one"]
 	for _, family := range addrs {
 		from, to := netip.MustParseAddr(family[0]), netip.MustParseAddr(family[1])
 		for _, over := range []string{"", "hw-one", "hw-two"} {
 			a.Inside(func() {
-				here.Update(time.Now(), func(bool) map[Place]bool { return places(0) })
-				d := Datagram{From: Place{Addr: from}, To: netip.AddrPortFrom(to, port), Over: over, Raw: []byte("x")}
+				here.Update(time.Now(), func(bool) map[Bind]bool { return places(0) })
+				d := Datagram{From: Bind{Addr: from}, To: netip.AddrPortFrom(to, port), Device: over, Raw: []byte("x")}
 				if sent, failed := here.Send([]Datagram{d}); sent != 1 || failed != 0 {
 					t.Errorf("from %s over %q: sent %d, failed %d", from, over, sent, failed)
 				}

@@ -15,18 +15,18 @@ import (
 // interface index of a device compared with that of its socket.
 const reopen = 250 * time.Millisecond
 
-// Place is where a UDP socket is bound: an address, which need not exist yet, and
+// Bind is where a UDP socket is bound: an address, which need not exist yet, and
 // a device or none.
-type Place struct {
+type Bind struct {
 	Addr   netip.Addr
 	Device string
 }
 
-// early reports whether a socket may be bound before its address is there. IPv4
+// canBindEarly reports whether a socket may be bound before its address is there. IPv4
 // sends nothing from an address that the host does not have. IPv6 does, by whatever
 // route there is: in the clear over the default route, from an agent that has made
 // neither tunnels nor filter yet.
-func (p Place) early() bool { return p.Addr.Is4() || p.Device != "" }
+func (p Bind) canBindEarly() bool { return p.Addr.Is4() || p.Device != "" }
 
 // SetConfig is what a Set needs for its whole life.
 type SetConfig struct {
@@ -43,19 +43,19 @@ type SetConfig struct {
 
 // Arrival says how a datagram came.
 type Arrival struct {
-	At    Place
+	At    Bind
 	From  netip.AddrPort
 	Index int // of the interface that it came by; 0 = not known
 }
 
 // Datagram is a packet on its way.
 type Datagram struct {
-	From Place // not looked at in an answer, but for its address when Over is set
+	From Bind // not looked at in an answer, but for its address when Over is set
 	To   netip.AddrPort
-	// Over names a device that the packet leaves by, whatever the routes say; its source
+	// Device names a device that the packet leaves by, whatever the routes say; its source
 	// port is that of the Set all the same. Empty = as the routes say.
-	Over string
-	Raw  []byte
+	Device string
+	Raw    []byte
 }
 
 // Set holds one UDP socket for each of a changing set of places. Only one
@@ -68,10 +68,10 @@ type Datagram struct {
 // may be there to find that out.
 type Set struct {
 	config  SetConfig
-	open    map[Place]*conn // nil = could not be opened
+	open    map[Bind]*conn // nil = could not be opened
 	checked time.Time
 	readers sync.WaitGroup
-	past    pastRoutes
+	past    rawSender
 }
 
 // conn is an open socket.
@@ -82,12 +82,12 @@ type conn struct {
 
 // NewSet makes a Set without sockets.
 func NewSet(config SetConfig) *Set {
-	return &Set{config: config, open: map[Place]*conn{}}
+	return &Set{config: config, open: map[Bind]*conn{}}
 }
 
 // Update opens and closes sockets so that there is one for each place. places
 // may give nil when they are the same as before, unless it is asked all the same.
-func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
+func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) {
 	check := now.Sub(s.checked) >= reopen
 	if check {
 		s.checked = now
@@ -98,7 +98,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 		return
 	}
 	for place, c := range s.open {
-		stale := check && c != nil && Index(place.Device) != c.device
+		stale := check && c != nil && DeviceIndex(place.Device) != c.device
 		if !want[place] || stale {
 			s.drop(place, c)
 		}
@@ -111,11 +111,11 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 }
 
 // listen opens a socket; nil when that is not possible yet.
-func (s *Set) listen(place Place) *conn {
-	options := Options{Freebind: place.early(), Device: place.Device, Hops: 1, Whole: place.Device == ""}
+func (s *Set) listen(place Bind) *conn {
+	options := Options{Freebind: place.canBindEarly(), Device: place.Device, HopLimit: 1, DontFragment: place.Device == ""}
 	config := net.ListenConfig{Control: options.Control}
 	address := net.JoinHostPort(place.Addr.String(), strconv.Itoa(int(s.config.Port)))
-	index := Index(place.Device)
+	index := DeviceIndex(place.Device)
 	packets, err := config.ListenPacket(context.Background(), Network("udp", place.Addr), address)
 	if err != nil {
 		s.config.Log.Debug("socket not open yet", "addr", place.Addr, "device", place.Device, "err", err)
@@ -139,7 +139,7 @@ func (s *Set) Send(datagrams []Datagram) (sent, failed uint64) {
 }
 
 func (s *Set) send(d Datagram) error {
-	if d.Over != "" {
+	if d.Device != "" {
 		return s.past.send(d, s.config.Port)
 	}
 	c := s.open[d.From]
@@ -151,7 +151,7 @@ func (s *Set) send(d Datagram) error {
 }
 
 // read handles datagrams until the socket is closed.
-func (s *Set) read(c *net.UDPConn, place Place) {
+func (s *Set) read(c *net.UDPConn, place Bind) {
 	buffer, control := make([]byte, s.config.Largest+1), make([]byte, controlLength())
 	for {
 		n, extra, _, from, err := c.ReadMsgUDPAddrPort(buffer, control)
@@ -163,10 +163,10 @@ func (s *Set) read(c *net.UDPConn, place Place) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		in := Arrival{At: place, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: arrivedBy(control[:extra])}
+		in := Arrival{At: place, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: inDeviceIndex(control[:extra])}
 		for _, d := range s.config.Read(in, buffer[:n]) {
 			// An answer that the kernel refuses is one that is lost: who asked asks again.
-			if d.Over != "" {
+			if d.Device != "" {
 				_ = s.past.send(d, s.config.Port)
 			} else {
 				_, _ = c.WriteToUDPAddrPort(d.Raw, d.To)
@@ -175,7 +175,7 @@ func (s *Set) read(c *net.UDPConn, place Place) {
 	}
 }
 
-func (s *Set) drop(place Place, c *conn) {
+func (s *Set) drop(place Bind, c *conn) {
 	delete(s.open, place)
 	if c != nil {
 		_ = c.Close()

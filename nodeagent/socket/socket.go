@@ -19,14 +19,14 @@ type Options struct {
 	// the way of outgoing packets: without a matching route the kernel takes an
 	// IPv4 destination as on-link there.
 	Device string
-	// Hops is the hop limit of what is sent, 1 to 255; 0 = what the host has for all.
+	// HopLimit is the hop limit of what is sent, 1 to 255; 0 = what the host has for all.
 	// With 1 nobody passes it on: it gets to the other end of a link, or nowhere.
-	Hops int
-	// Whole is for a UDP socket about paths: what it sends is never split, nor held to
+	HopLimit int
+	// DontFragment is for a UDP socket about paths: what it sends is never split, nor held to
 	// what a route or an ICMP message says of the path's MTU (the device's counts, or a
 	// value that was found would stand for ever); what it gets tells by which interface it
 	// came; and its buffer holds more, as small and large messages share it.
-	Whole bool
+	DontFragment bool
 }
 
 // Control applies the options before the socket is bound.

@@ -58,14 +58,14 @@ func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 		{"2001:db8::73", "::1", 0},
 		{"::1", "::1", 1},
 	} {
-		from := Place{Addr: netip.MustParseAddr(tt.from)}
+		from := Bind{Addr: netip.MustParseAddr(tt.from)}
 		to := netip.AddrPortFrom(netip.MustParseAddr(tt.to), 9)
 		if own, err := net.ListenPacket("udp", net.JoinHostPort(tt.to, "0")); err != nil {
 			continue // the host does not have this family
 		} else {
 			_ = own.Close()
 		}
-		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{from: true} })
+		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{from: true} })
 		if sent, failed := set.Send([]Datagram{{From: from, To: to, Raw: []byte("x")}}); sent != tt.sent || sent+failed != 1 {
 			t.Errorf("from %s: sent %d, failed %d", from.Addr, sent, failed)
 		}
@@ -95,8 +95,8 @@ func TestSetStaysOnTheLink(t *testing.T) {
 		if err := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), tt.level, tt.option, 1) }); err != nil {
 			t.Fatal(err)
 		}
-		from := Place{Addr: netip.MustParseAddr(tt.addr)}
-		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{from: true} })
+		from := Bind{Addr: netip.MustParseAddr(tt.addr)}
+		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{from: true} })
 		set.Send([]Datagram{{From: from, To: there.LocalAddr().(*net.UDPAddr).AddrPort(), Raw: []byte("x")}})
 		if have := hops(t, there); have != 1 {
 			t.Errorf("from %s: hop limit %d, want 1", tt.addr, have)
@@ -115,7 +115,7 @@ func TestSetPastRoutes(t *testing.T) {
 		t.Skip("needs root")
 	}
 	const port = 48041
-	lo := Index("lo")
+	lo := DeviceIndex("lo")
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		addr := netip.MustParseAddr(address)
 		if own, err := net.ListenPacket("udp", net.JoinHostPort(address, "0")); err != nil {
@@ -129,28 +129,28 @@ func TestSetPastRoutes(t *testing.T) {
 			Read: func(in Arrival, raw []byte) []Datagram {
 				arrived <- in
 				if string(raw) == "ask" {
-					return []Datagram{{From: Place{Addr: addr}, Over: "lo", To: in.From, Raw: []byte("answer")}}
+					return []Datagram{{From: Bind{Addr: addr}, Device: "lo", To: in.From, Raw: []byte("answer")}}
 				}
 				return nil
 			},
 		})
 		defer set.Close()
-		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{{Addr: addr}: true} })
-		ask := Datagram{From: Place{Addr: addr}, Over: "lo", To: netip.AddrPortFrom(addr, port), Raw: []byte("ask")}
+		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{{Addr: addr}: true} })
+		ask := Datagram{From: Bind{Addr: addr}, Device: "lo", To: netip.AddrPortFrom(addr, port), Raw: []byte("ask")}
 		if sent, failed := set.Send([]Datagram{ask}); sent != 1 || failed != 0 {
 			t.Fatalf("%s: sent %d, failed %d", address, sent, failed)
 		}
 		for range 2 {
 			select {
 			case in := <-arrived:
-				if in.From != ask.To || in.At != ask.From || in.Index != lo || Device(in.Index) != "lo" {
+				if in.From != ask.To || in.At != ask.From || in.Index != lo || DeviceName(in.Index) != "lo" {
 					t.Errorf("%s: arrived as %+v", address, in)
 				}
 			case <-time.After(time.Minute):
 				t.Fatalf("%s: nothing arrives", address)
 			}
 		}
-		if sent, _ := set.Send([]Datagram{{From: ask.From, Over: "hw-none", To: ask.To, Raw: ask.Raw}}); sent != 0 {
+		if sent, _ := set.Send([]Datagram{{From: ask.From, Device: "hw-none", To: ask.To, Raw: ask.Raw}}); sent != 0 {
 			t.Errorf("%s: sent over a device that does not exist", address)
 		}
 	}
@@ -170,7 +170,7 @@ func TestPortIsTaken(t *testing.T) {
 		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	defer set.Close()
-	set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{{Addr: address.Addr()}: true} })
+	set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{{Addr: address.Addr()}: true} })
 	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
 		other := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
@@ -219,10 +219,10 @@ func TestIndex(t *testing.T) {
 		t.Skip("needs a loopback interface")
 	}
 	for device, want := range map[string]int{"lo": lo.Index, "": 0, "hw-none": 0, "a-name-that-is-too-long": 0} {
-		if have := Index(device); have != want {
+		if have := DeviceIndex(device); have != want {
 			t.Errorf("Index(%q) = %d, want %d", device, have, want)
 		}
-		if have := Device(want); want > 0 && have != device || want == 0 && have != "" {
+		if have := DeviceName(want); want > 0 && have != device || want == 0 && have != "" {
 			t.Errorf("Device(%d) = %q", want, have)
 		}
 	}

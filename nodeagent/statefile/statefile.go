@@ -54,8 +54,8 @@ func (f *File[T]) Load() (T, error) {
 	return value, nil
 }
 
-// Restore is Load for what only spares work: what cannot be read is logged and not there.
-func (f *File[T]) Restore(log *slog.Logger) T {
+// LoadOrZero is Load for what only spares work: what cannot be read is logged and not there.
+func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 	value, err := f.Load()
 	if err != nil {
 		log.Warn("not read what the run before kept", "err", err)
@@ -105,8 +105,8 @@ func (f *File[T]) Err() error {
 	return f.failed
 }
 
-// Changed has Run save soon. It never blocks.
-func (f *File[T]) Changed() { f.wake.Ring() }
+// MarkDirty has Run save soon. It never blocks.
+func (f *File[T]) MarkDirty() { f.wake.Ring() }
 
 // Run saves what source gives after each Changed, at most once in every, until ctx ends.
 // It is for a goroutine of its own, as a disk may hang.

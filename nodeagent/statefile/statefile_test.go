@@ -75,7 +75,7 @@ func TestTrouble(t *testing.T) {
 	if have, err := broken.Load(); err == nil || have != nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a broken file gives %v, %v", have, err)
 	}
-	if have := broken.Restore(slog.New(slog.DiscardHandler)); have != nil {
+	if have := broken.LoadOrZero(slog.New(slog.DiscardHandler)); have != nil {
 		t.Errorf("restored %v", have)
 	}
 	if err := broken.Save(want); err != nil {
@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 		}()
 		for i := range int64(5) {
 			value.Store(i)
-			f.Changed()
+			f.MarkDirty()
 			synctest.Wait()
 		}
 		time.Sleep(time.Second)

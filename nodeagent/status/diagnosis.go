@@ -21,18 +21,18 @@ type Diagnosis struct {
 	Gateway string `json:"gateway,omitempty"` // name, when this node is one
 	// Where packets may go from here: the gateways of the own cluster, those of others
 	// (cluster/gateway) that this one has links with, and how many nodes the cluster has.
-	Mates   []string `json:"mates,omitempty"`
-	Remotes []string `json:"remotes,omitempty"`
-	Nodes   int      `json:"nodes,omitempty"`
+	SiblingGateways []string `json:"mates,omitempty"`
+	Remotes         []string `json:"remotes,omitempty"`
+	Nodes           int      `json:"nodes,omitempty"`
 
 	Seconds float64 `json:"seconds"` // how long was looked
 	Packets int     `json:"packets"` // that were followed
 	Passed  int     `json:"passed"`  // that left the node, or reached what they were for
-	// Full says that more packets came than are followed, so that some were not.
-	Full bool `json:"full,omitempty"`
-	// Filtered is how many packets the kernel dropped meanwhile because their source is
+	// Sampled says that more packets came than are followed, so that some were not.
+	Sampled bool `json:"full,omitempty"`
+	// ReversePathDrops is how many packets the kernel dropped meanwhile because their source is
 	// reached by another link (rp_filter), of whatever traffic.
-	Filtered int `json:"filtered,omitempty"`
+	ReversePathDrops int `json:"filtered,omitempty"`
 	// Problems are what the agent reports of its node and loses packets, whether or not some
 	// were followed: pods outside podCIDRs, routing rules of other programs, and on gateways
 	// nodes from which no VXLAN is accepted.

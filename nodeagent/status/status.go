@@ -135,15 +135,15 @@ type Connection struct {
 	Held *time.Time `json:"held,omitempty"`
 
 	// Change is the tunnel that this link should have instead; nil = it has it.
-	Change   *Change   `json:"change,omitempty"`
-	Security *Security `json:"security,omitempty"` // of IPsec, while it is up
+	Change   *Migration `json:"change,omitempty"`
+	Security *Security  `json:"security,omitempty"` // of IPsec, while it is up
 
 	RxBytes int64 `json:"rxBytes"`
 	TxBytes int64 `json:"txBytes"`
 }
 
-// Change is a change of the tunnel of a link that is not done yet.
-type Change struct {
+// Migration is a change of the tunnel of a link that is not done yet.
+type Migration struct {
 	From  string    `json:"from"` // driver and ports; carries the traffic
 	To    string    `json:"to"`
 	Since time.Time `json:"since"` // of when it is wanted
@@ -164,9 +164,9 @@ type Security struct {
 // Path is the link that carries the traffic to one other cluster, as one node has it.
 type Path struct {
 	Cluster string `json:"cluster"` // the remote one
-	// Through are the clusters that pass the traffic on, in order; the link is that
+	// Transit are the clusters that pass the traffic on, in order; the link is that
 	// to the first of them.
-	Through       []string  `json:"through,omitempty"`
+	Transit       []string  `json:"through,omitempty"`
 	Link          string    `json:"link"` // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
@@ -206,10 +206,10 @@ func (m Move) Attrs() []any {
 type Drain struct {
 	Gateway string   `json:"gateway"` // empty = this node is none
 	Drained bool     `json:"drained"`
-	Used    []string `json:"used,omitempty"` // who uses it still
-	// Needed are the clusters that have no other way than over this gateway, when
+	Users   []string `json:"used,omitempty"` // who uses it still
+	// NoAlternative are the clusters that have no other way than over this gateway, when
 	// nobody else uses it any more: waiting does not change that.
-	Needed []string `json:"needed,omitempty"`
+	NoAlternative []string `json:"needed,omitempty"`
 }
 
 // RTT is the round-trip time over the window of probes, in microseconds.

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Store holds values by name or namespace/name. The zero Store is empty. It is for one goroutine
+// Map holds values by name or namespace/name. The zero Store is empty. It is for one goroutine
 // at a time.
-type Store[T any] struct {
+type Map[T any] struct {
 	values map[string]T
 	list   []T
 	listed bool // list was made since the last change
 }
 
 // Get gives the value of a key, and whether there is one.
-func (s *Store[T]) Get(key string) (T, bool) {
+func (s *Map[T]) Get(key string) (T, bool) {
 	value, there := s.values[key]
 	return value, there
 }
 
 // Put reports whether what is there differs from what was.
-func (s *Store[T]) Put(key string, value T) bool {
+func (s *Map[T]) Put(key string, value T) bool {
 	if have, there := s.values[key]; there && reflect.DeepEqual(have, value) {
 		return false
 	}
@@ -37,7 +37,7 @@ func (s *Store[T]) Put(key string, value T) bool {
 }
 
 // Delete reports whether there was one.
-func (s *Store[T]) Delete(key string) bool {
+func (s *Map[T]) Delete(key string) bool {
 	if _, there := s.values[key]; !there {
 		return false
 	}
@@ -46,8 +46,8 @@ func (s *Store[T]) Delete(key string) bool {
 	return true
 }
 
-// Keep deletes what is not wanted, and reports whether there was any.
-func (s *Store[T]) Keep(wanted func(key string) bool) bool {
+// Retain deletes what is not wanted, and reports whether there was any.
+func (s *Map[T]) Retain(wanted func(key string) bool) bool {
 	before := len(s.values)
 	maps.DeleteFunc(s.values, func(key string, _ T) bool { return !wanted(key) })
 	gone := len(s.values) != before
@@ -56,11 +56,11 @@ func (s *Store[T]) Keep(wanted func(key string) bool) bool {
 }
 
 // Keys gives the keys by namespace, then by name.
-func (s *Store[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values), byPart) }
+func (s *Map[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values), byPart) }
 
 // List gives the values in the order of their keys; nil = there are none. As long as nothing
 // changes it is the same list: do not change it.
-func (s *Store[T]) List() []T {
+func (s *Map[T]) List() []T {
 	if s.listed {
 		return s.list
 	}

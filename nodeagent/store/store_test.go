@@ -6,8 +6,8 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	var s Store[[]int]
-	if s.List() != nil || s.Delete("a/b") || s.Keep(func(string) bool { return false }) {
+	var s Map[[]int]
+	if s.List() != nil || s.Delete("a/b") || s.Retain(func(string) bool { return false }) {
 		t.Error("an empty store has something")
 	}
 	for _, put := range []struct {
@@ -28,7 +28,7 @@ func TestStore(t *testing.T) {
 	if s.Put("a/b", []int{3}); &before[0] != &s.List()[0] {
 		t.Error("the list is made anew although nothing changed")
 	}
-	if !s.Keep(func(key string) bool { return key != "a/d" }) || s.Keep(func(string) bool { return true }) {
+	if !s.Retain(func(key string) bool { return key != "a/d" }) || s.Retain(func(string) bool { return true }) {
 		t.Error("keep reports the wrong thing")
 	}
 	if _, there := s.Get("a/d"); there || len(before) != 3 || len(s.List()) != 2 {

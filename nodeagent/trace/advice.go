@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// finding says what a journey's end means, and what to do.
-func finding(j *journey) status.Finding {
+// explainDrop says what a journey's end means, and what to do.
+func explainDrop(j *flowTrace) status.Finding {
 	f := status.Finding{Place: j.at.String()}
 	switch {
 	case j.end == Queued:
@@ -44,7 +44,7 @@ const policy = "let the policies of these pods admit the other clusters: as ipBl
 	"of flat clusters their podCIDRs), in ingress as the source and in egress as the destination"
 
 // owner names who usually makes such a chain, and what to do about it.
-func owner(p Place) (who, do string) {
+func owner(p RuleRef) (who, do string) {
 	// The first match first; the names are those of the projects' own sources.
 	const proxy = "kube-proxy's rules drop what connection tracking takes for invalid: usually a path that differs there and back; " +
 		"look at hawser-agent status on both ends"

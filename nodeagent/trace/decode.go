@@ -26,8 +26,8 @@ const (
 	tcpAck   = 0x10
 )
 
-// told is what the kernel says in one message (NFT_MSG_TRACE).
-type told struct {
+// traceMessage is what the kernel says in one message (NFT_MSG_TRACE).
+type traceMessage struct {
 	step                  Step
 	network, transport    []byte
 	in, out               uint32
@@ -45,9 +45,9 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 		return Step{}, fmt.Errorf("read trace message: %w", err)
 	}
 	attrs.ByteOrder = binary.BigEndian
-	t := told{step: Step{Place: Place{Family: family(message[0])}}, verdict: ^uint32(0)}
+	t := traceMessage{step: Step{Place: RuleRef{Family: family(message[0])}}, verdict: ^uint32(0)}
 	for attrs.Next() {
-		t.take(attrs)
+		t.parseAttr(attrs)
 	}
 	if err := attrs.Err(); err != nil {
 		return Step{}, fmt.Errorf("read trace message: %w", err)
@@ -60,7 +60,7 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 	return t.step, nil
 }
 
-func (t *told) take(attrs *netlink.AttributeDecoder) {
+func (t *traceMessage) parseAttr(attrs *netlink.AttributeDecoder) {
 	switch attrs.Type() {
 	case unix.NFTA_TRACE_TABLE:
 		t.step.Place.Table = attrs.String()
@@ -95,7 +95,7 @@ func (t *told) take(attrs *netlink.AttributeDecoder) {
 	}
 }
 
-func (t *told) decided() Verdict {
+func (t *traceMessage) decided() Verdict {
 	verdict := t.verdict
 	if t.kind == unix.NFT_TRACETYPE_POLICY {
 		verdict = t.policy
@@ -116,7 +116,7 @@ func (t *told) decided() Verdict {
 
 // flow reads the headers; nil when there are none, as in all steps of a hook but the
 // first.
-func (t *told) flow(names func(index uint32) string) *Flow {
+func (t *traceMessage) flow(names func(index uint32) string) *Flow {
 	f := &Flow{}
 	var protocol byte
 	var from, to netip.Addr

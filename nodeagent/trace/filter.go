@@ -21,10 +21,10 @@ import (
 // (hw-*), those to one of the prefixes, and those from one that come from elsewhere.
 type Filter struct {
 	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
-	Not      []netip.Prefix // what runs all the time between agents: from or to these
+	Exclude  []netip.Prefix // what runs all the time between agents: from or to these
 	Quiet    []Socket       // and what comes in over the devices, to or from one of these here
-	// Only, when there are any, leaves out packets that are neither from nor to one of them.
-	Only []netip.Prefix
+	// Include, when there are any, leaves out packets that are neither from nor to one of them.
+	Include []netip.Prefix
 }
 
 // Socket is where the node's agent listens, or sends from to others like it.
@@ -55,20 +55,20 @@ func (f Filter) batch() *nftables.Batch {
 	b.CreateTable(nftables.Table{TableName: table, Flags: nftables.TableOwned})
 	b.chain(chainPick, nil)
 	b.chain(chainIn, base(unix.NF_INET_PRE_ROUTING, first))
-	b.chain(chainMade, base(unix.NF_INET_LOCAL_OUT, first))
+	b.chain(chainOutput, base(unix.NF_INET_LOCAL_OUT, first))
 	b.chain(chainOut, base(unix.NF_INET_POST_ROUTING, last))
-	b.chain(chainTaken, base(unix.NF_INET_LOCAL_IN, last))
+	b.chain(chainInput, base(unix.NF_INET_LOCAL_IN, last))
 	next := chainPick
-	if len(f.Only) > 0 {
+	if len(f.Include) > 0 {
 		next = chainOnly
 		b.chain(chainOnly, nil)
-		for _, p := range f.Only {
+		for _, p := range f.Include {
 			b.rule(chainOnly, append(in(p, true), jump(chainPick))...)
 			b.rule(chainOnly, append(in(p, false), jump(chainPick))...)
 		}
 	}
-	for _, chain := range []string{chainIn, chainMade} {
-		for _, p := range f.Not {
+	for _, chain := range []string{chainIn, chainOutput} {
+		for _, p := range f.Exclude {
 			b.rule(chain, append(in(p, true), stop()...)...)
 			b.rule(chain, append(in(p, false), stop()...)...)
 		}
@@ -187,9 +187,9 @@ func mark() []expr.Any {
 	}, stop()...)
 }
 
-// Filtered gives how many packets of any traffic the kernel dropped so far in the
+// ReversePathDrops gives how many packets of any traffic the kernel dropped so far in the
 // thread's network namespace, because their source is reached by another link (rp_filter).
-func Filtered() (int, error) {
+func ReversePathDrops() (int, error) {
 	const path, counter = "/proc/thread-self/net/netstat", "IPReversePathFilter"
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -18,35 +18,35 @@ const settle = time.Second
 // mostFlows are listed of each finding.
 const mostFlows = 3
 
-// journey is one packet on its way.
-type journey struct {
+// flowTrace is one packet on its way.
+type flowTrace struct {
 	began time.Duration
 	seen  time.Duration // last
 	flow  *Flow         // as it was first; nil = not told
 	last  *Flow         // as it was where that was told last
-	at    Place         // the last place that it met
+	at    RuleRef       // the last place that it met
 	end   Verdict
 }
 
 // Judge reports who dropped packets, from the steps in their order and from how long
 // was looked.
 func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
-	var all []*journey
-	open := map[uint32]*journey{}
+	var all []*flowTrace
+	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
 		if s.Place.own(chainPick) { // the kernel uses numbers of packets again
-			j := &journey{began: s.At}
+			j := &flowTrace{began: s.At}
 			open[s.ID], all = j, append(all, j)
 		}
 		j := open[s.ID]
-		if next := follow(all, j, s); next != nil {
+		if next := matchTrace(all, j, s); next != nil {
 			j, open[s.ID] = next, next
 		}
 		if j != nil {
 			j.step(s)
 		}
 	}
-	all = slices.DeleteFunc(all, func(j *journey) bool {
+	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
 		return j.flow == nil || j.end == Continues && j.began > lasted-settle
 	})
 	return conclude(all, lasted)
@@ -55,14 +55,14 @@ func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 // hop is how long a packet may take from one hook to the next.
 const hop = time.Second
 
-// follow finds whose next step this is when the number is not that of a packet under
+// matchTrace finds whose next step this is when the number is not that of a packet under
 // way: the kernel makes the number of the packet's hash too, and translating an address
 // changes that. Translation leaves one end as it was. It gives nil when nobody's is.
-func follow(all []*journey, numbered *journey, s Step) *journey {
+func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
 	if s.Flow == nil || numbered != nil && numbered.end == Continues {
 		return nil
 	}
-	var other *journey
+	var other *flowTrace
 	for _, j := range slices.Backward(all) {
 		if s.At-j.began > settle+hop {
 			break
@@ -80,11 +80,11 @@ func follow(all []*journey, numbered *journey, s Step) *journey {
 	return other
 }
 
-func (p Place) own(chain string) bool {
+func (p RuleRef) own(chain string) bool {
 	return p.Family == "inet" && p.Table == Table && p.Chain == chain
 }
 
-func (j *journey) step(s Step) {
+func (j *flowTrace) step(s Step) {
 	j.seen = s.At
 	if s.Flow != nil {
 		j.last = s.Flow
@@ -96,7 +96,7 @@ func (j *journey) step(s Step) {
 	case j.end == Dropped:
 	case s.Verdict == Dropped || s.Verdict == Queued:
 		j.end, j.at = s.Verdict, s.Place
-	case s.Place.own(chainOut) || s.Place.own(chainTaken):
+	case s.Place.own(chainOut) || s.Place.own(chainInput):
 		j.end = Accepted
 	case s.Place.Table != Table:
 		j.at = s.Place
@@ -104,10 +104,10 @@ func (j *journey) step(s Step) {
 }
 
 // conversation is what packets of one direction of a connection have in common.
-func (j *journey) conversation() status.Ends { return ends(*j.flow) }
+func (j *flowTrace) conversation() status.Ends { return ends(*j.flow) }
 
-func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
-	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Full: full(all)}
+func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
+	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Sampled: full(all)}
 	passed := map[status.Ends]bool{}
 	for _, j := range all {
 		if j.end == Accepted {
@@ -117,7 +117,7 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 	}
 	// A packet that is lost from sight is only told where none like it got through: the
 	// kernel may copy one on its way, which then has another number.
-	all = slices.DeleteFunc(all, func(j *journey) bool {
+	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
 		return j.end != Accepted && j.end != Dropped && passed[j.conversation()]
 	})
 	found := map[string]*status.Finding{}
@@ -125,7 +125,7 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 		if j.end == Accepted {
 			continue
 		}
-		f := finding(j)
+		f := explainDrop(j)
 		key := f.Kind + f.Place
 		if found[key] == nil {
 			found[key] = &f
@@ -141,13 +141,13 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
 	})
-	out.Flows = alike(all, lasted/2)
+	out.Flows = groupTraces(all, lasted/2)
 	return out
 }
 
 // full reports whether so many packets came in a second that the filter may have left
 // some out. Journeys are in the order of their beginnings.
-func full(all []*journey) bool {
+func full(all []*flowTrace) bool {
 	for i := rate - 1; i < len(all); i++ {
 		if all[i].began-all[i-rate+1].began <= time.Second {
 			return true
@@ -157,7 +157,7 @@ func full(all []*journey) bool {
 }
 
 // text names the packet as it came, and as it was in the end where that is another.
-func (j *journey) text() string {
+func (j *flowTrace) text() string {
 	first, last := ends(*j.flow), ends(*j.last)
 	text := first.String()
 	if last != first {
@@ -179,14 +179,14 @@ const maxFlows = 500
 // (net.ipv4.ip_local_port_range).
 const firstOwn = 32768
 
-// alike joins the journeys of like packets; middle is half of the time that the node looked.
-func alike(all []*journey, middle time.Duration) []status.FlowTrace {
+// groupTraces joins the journeys of like packets; middle is half of the time that the node looked.
+func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	count := map[status.FlowTrace]*status.FlowTrace{}
 	for _, j := range all {
 		// What the journey has in common with others, without a number of packets.
 		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
 		if j.end != Accepted {
-			f := finding(j)
+			f := explainDrop(j)
 			like.Kind, like.Place = f.Kind, f.Place
 		}
 		if count[like] == nil {

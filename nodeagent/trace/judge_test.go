@@ -11,8 +11,8 @@ import (
 )
 
 // walk makes the steps of one packet: each place is one step, the last with a verdict.
-func walk(id uint32, at time.Duration, f *Flow, end Verdict, places ...Place) []Step {
-	out := []Step{{At: at, ID: id, Place: Place{"inet", Table, chainPick, 7}, Flow: f}}
+func walk(id uint32, at time.Duration, f *Flow, end Verdict, places ...RuleRef) []Step {
+	out := []Step{{At: at, ID: id, Place: RuleRef{"inet", Table, chainPick, 7}, Flow: f}}
 	for i, p := range places {
 		s := Step{At: at, ID: id, Place: p}
 		if i == len(places)-1 {
@@ -28,10 +28,10 @@ func TestJudge(t *testing.T) {
 	flow := func(from, to, out string) *Flow {
 		return &Flow{Protocol: "tcp", From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to), In: "hw-vx0", Out: out}
 	}
-	through := Place{"inet", Table, chainOut, 0}
-	forward := Place{"ip", "filter", "FORWARD", 0}
-	rule := Place{"ip", "calico", "cali-fw-1", 12}
-	hawser := Place{"inet", "hawser", "forward", 3}
+	through := RuleRef{"inet", Table, chainOut, 0}
+	forward := RuleRef{"ip", "filter", "FORWARD", 0}
+	rule := RuleRef{"ip", "calico", "cali-fw-1", 12}
+	hawser := RuleRef{"inet", "hawser", "forward", 3}
 	a, b := flow("10.7.2.5:4001", "243.0.0.1:80", ""), flow("10.7.2.5:4002", "243.0.0.1:80", "")
 	const second = time.Second
 	tests := []struct {
@@ -103,7 +103,7 @@ func TestJourneys(t *testing.T) {
 	flow := func(from, to, in, out string) *Flow {
 		return &Flow{Protocol: "tcp", From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to), In: in, Out: out}
 	}
-	through, forward := Place{"inet", Table, chainOut, 0}, Place{"ip", "filter", "FORWARD", 0}
+	through, forward := RuleRef{"inet", Table, chainOut, 0}, RuleRef{"ip", "filter", "FORWARD", 0}
 	passes := func(id uint32, at time.Duration, first, last *Flow) []Step {
 		return append(walk(id, at, first, Continues, forward), Step{At: at, ID: id, Place: through, Flow: last})
 	}
@@ -123,13 +123,13 @@ func TestJourneys(t *testing.T) {
 	if text := cmp.Diff(want, have.Flows); text != "" {
 		t.Errorf("(-want +got)\n%s", text)
 	}
-	if have.Full {
+	if have.Sampled {
 		t.Error("five packets were too many")
 	}
 	for i := range uint32(rate) {
 		steps = append(steps, passes(100+i, time.Second, flow("10.7.2.5:41000", "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:41000", "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
-	if !Judge(steps, 10*time.Second).Full {
+	if !Judge(steps, 10*time.Second).Sampled {
 		t.Errorf("%d packets in a second, and it does not say that there may be more", rate)
 	}
 }
@@ -137,17 +137,17 @@ func TestJourneys(t *testing.T) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		place Place
+		place RuleRef
 		want  string
 	}{
-		{Place{"ip", "filter", "cali-tw-cali1", 1}, "Calico"},
-		{Place{"inet", "kube-network-policies", "forward", 1}, "kube-network-policies"},
-		{Place{"ip", "filter", "KUBE-NWPLCY-DEFAULT", 1}, "kube-router's NetworkPolicy"},
-		{Place{"ip", "filter", "KUBE-FORWARD", 1}, "kube-proxy or the kubelet"},
-		{Place{"ip", "kube-proxy", "filter-forward", 1}, "kube-proxy"},
-		{Place{"inet", "firewalld", "filter_FORWARD", 1}, "firewalld"},
-		{Place{"ip", "filter", "FORWARD", 0}, "a firewall of iptables"},
-		{Place{"inet", "mine", "forward", 1}, "somebody else"},
+		{RuleRef{"ip", "filter", "cali-tw-cali1", 1}, "Calico"},
+		{RuleRef{"inet", "kube-network-policies", "forward", 1}, "kube-network-policies"},
+		{RuleRef{"ip", "filter", "KUBE-NWPLCY-DEFAULT", 1}, "kube-router's NetworkPolicy"},
+		{RuleRef{"ip", "filter", "KUBE-FORWARD", 1}, "kube-proxy or the kubelet"},
+		{RuleRef{"ip", "kube-proxy", "filter-forward", 1}, "kube-proxy"},
+		{RuleRef{"inet", "firewalld", "filter_FORWARD", 1}, "firewalld"},
+		{RuleRef{"ip", "filter", "FORWARD", 0}, "a firewall of iptables"},
+		{RuleRef{"inet", "mine", "forward", 1}, "somebody else"},
 	} {
 		if who, do := owner(tt.place); who != tt.want || do == "" {
 			t.Errorf("%s: %s", tt.place, who)

@@ -17,12 +17,12 @@ const Table = "hawser-trace"
 
 // Chains of Table: where a journey begins, and where one that gets there got through.
 const (
-	chainIn    = "in"    // prerouting, before all others
-	chainMade  = "made"  // output, before all others
-	chainOut   = "out"   // postrouting, behind all others
-	chainTaken = "taken" // input, behind all others
-	chainOnly  = "only"  // no hook: packets of the clusterset, when not all are asked for
-	chainPick  = "pick"  // no hook: those that are asked for
+	chainIn     = "in"    // prerouting, before all others
+	chainOutput = "made"  // output, before all others
+	chainOut    = "out"   // postrouting, behind all others
+	chainInput  = "taken" // input, behind all others
+	chainOnly   = "only"  // no hook: packets of the clusterset, when not all are asked for
+	chainPick   = "pick"  // no hook: those that are asked for
 )
 
 // Verdict is what became of a packet in a step.
@@ -40,13 +40,13 @@ const (
 type Step struct {
 	At      time.Duration // since the beginning
 	ID      uint32        // of the packet; the kernel uses them again
-	Place   Place
+	Place   RuleRef
 	Verdict Verdict
 	Flow    *Flow // nil = not told in this step
 }
 
-// Place is a rule or a policy.
-type Place struct {
+// RuleRef is a rule or a policy.
+type RuleRef struct {
 	Family string // ip | ip6 | inet | ...
 	Table  string
 	Chain  string
@@ -54,7 +54,7 @@ type Place struct {
 }
 
 // String is as nft(8) names it.
-func (p Place) String() string {
+func (p RuleRef) String() string {
 	of := "chain " + p.Chain + " of table " + p.Family + " " + p.Table
 	if p.Rule == 0 {
 		return "the policy of " + of

@@ -20,9 +20,9 @@ const room = 4 << 20
 // mostSteps bounds what is kept of a time; a packet has some thirty steps.
 const mostSteps = 200_000
 
-// Watch follows packets for a time, in the network namespace of the thread's process,
+// Capture follows packets for a time, in the network namespace of the thread's process,
 // and gives all their steps and how long it looked. It needs CAP_NET_ADMIN and Linux 5.12.
-func Watch(ctx context.Context, filter Filter, long time.Duration) (steps []Step, lasted time.Duration, err error) {
+func Capture(ctx context.Context, filter Filter, long time.Duration) (steps []Step, lasted time.Duration, err error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open netfilter socket: %w", err)

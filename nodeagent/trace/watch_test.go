@@ -56,7 +56,7 @@ func TestWatch(t *testing.T) {
 		" chain translate {\n  type nat hook output priority -100;\n  ip daddr 127.9.0.3 dnat to 127.9.0.1\n }\n}\n"
 	nft(t, foreign, "-f", "-")
 	filter := Filter{Prefixes: []netip.Prefix{netip.MustParsePrefix("127.9.0.0/16"), netip.MustParsePrefix("fd00::/64")},
-		Not: []netip.Prefix{netip.MustParsePrefix("127.9.9.0/24")}}
+		Exclude: []netip.Prefix{netip.MustParsePrefix("127.9.9.0/24")}}
 	ctx := t.Context()
 	conns := map[string]net.Conn{}
 	for _, to := range []string{"127.9.0.1:80", "127.9.0.2:80", "127.9.0.3:80", "127.9.9.1:80", "127.8.0.1:80"} {
@@ -82,13 +82,13 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}()
-	steps, lasted, err := Watch(ctx, filter, 3*time.Second)
+	steps, lasted, err := Capture(ctx, filter, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	narrow := filter
-	narrow.Only = []netip.Prefix{netip.MustParsePrefix("127.9.0.2/32"), netip.MustParsePrefix("127.8.0.1/32")}
-	fewer, _, err := Watch(ctx, narrow, 3*time.Second)
+	narrow.Include = []netip.Prefix{netip.MustParsePrefix("127.9.0.2/32"), netip.MustParsePrefix("127.8.0.1/32")}
+	fewer, _, err := Capture(ctx, narrow, 3*time.Second)
 	close(stop)
 	<-done
 	if err != nil {

@@ -2,17 +2,17 @@ package transport
 
 import "time"
 
-// Bucket is a token bucket that limits replies. The zero value is full. It is not safe for
+// RateLimiter is a token bucket that limits replies. The zero value is full. It is not safe for
 // concurrent use, but its callers may pass times out of order: goroutines that read several sockets
 // take their times before they lock.
-type Bucket struct {
+type RateLimiter struct {
 	tokens float64
 	at     time.Time
 }
 
-// Take takes a token and reports whether there was one. The bucket is refilled at a rate per second,
+// Allow takes a token and reports whether there was one. The bucket is refilled at a rate per second,
 // and has as many tokens at most.
-func (b *Bucket) Take(now time.Time, rate float64) bool {
+func (b *RateLimiter) Allow(now time.Time, rate float64) bool {
 	// at never goes back: a second of the past would be refilled twice.
 	if b.at.IsZero() {
 		b.tokens, b.at = rate, now

@@ -11,7 +11,7 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	const rate, flood = 2000, 20000
 	for _, skew := range []time.Duration{0, time.Millisecond, time.Second} {
-		var b Bucket
+		var b RateLimiter
 		allowed, now := 0, time.Unix(1e9, 0)
 		for i := range 5 * flood {
 			now = now.Add(time.Second / flood)
@@ -19,7 +19,7 @@ func TestBucket(t *testing.T) {
 			if i%2 == 1 {
 				at = now.Add(-skew)
 			}
-			if b.Take(at, rate) {
+			if b.Allow(at, rate) {
 				allowed++
 			}
 		}

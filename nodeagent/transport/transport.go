@@ -17,21 +17,21 @@ import (
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
-// Incoming is a message that came.
-type Incoming struct {
-	At   socket.Place
+// Packet is a message that came.
+type Packet struct {
+	At   socket.Bind
 	From netip.AddrPort
-	// Over is the device that it came by; known of messages about tunnels only.
-	Over string
+	// Device is the device that it came by; known of messages about tunnels only.
+	Device string
 	*wire.Message
 }
 
-// Machine is one of the state machines whose packets a Transport carries. Its methods are
+// Protocol is one of the state machines whose packets a Transport carries. Its methods are
 // called by several goroutines.
-type Machine interface {
-	// Places gives where packets are taken. It may give nil when they are the same as
+type Protocol interface {
+	// Sockets gives where packets are taken. It may give nil when they are the same as
 	// before, unless all are asked for.
-	Places(all bool) map[socket.Place]bool
+	Sockets(all bool) map[socket.Bind]bool
 	// Tick does what is due: it gives the packets to send, and how long until the next
 	// time. It must not block.
 	Tick(now time.Time) ([]socket.Datagram, time.Duration)
@@ -39,7 +39,7 @@ type Machine interface {
 	Sent(sent, failed uint64)
 	// Receive takes a message, of which it may have to do with no piece, and gives the
 	// answers.
-	Receive(now time.Time, in Incoming) []socket.Datagram
+	Receive(now time.Time, in Packet) []socket.Datagram
 }
 
 // Config is what a Transport needs for its whole life.
@@ -48,7 +48,7 @@ type Config struct {
 	Log  *slog.Logger
 	// Wake is rung when a machine may have something to do before the time that it said.
 	Wake     bell.Bell
-	Machines []Machine // in the order in which they send
+	Machines []Protocol // in the order in which they send
 }
 
 // look is how often sockets are looked at, at least.
@@ -57,13 +57,13 @@ const look = 250 * time.Millisecond
 // Transport runs machines over one set of sockets.
 type Transport struct {
 	config    Config
-	places    []map[socket.Place]bool // by machine
+	places    []map[socket.Bind]bool // by machine
 	malformed atomic.Uint64
 }
 
 // New makes a Transport that has sent nothing yet.
 func New(config Config) *Transport {
-	return &Transport{config: config, places: make([]map[socket.Place]bool, len(config.Machines))}
+	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Machines))}
 }
 
 // Run sends and answers until ctx ends, and returns when all its goroutines have. The
@@ -88,17 +88,17 @@ func (t *Transport) Run(ctx context.Context) error {
 func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
 
 // wanted gives every socket that the machines need; nil when they are the same as before.
-func (t *Transport) wanted(all bool) map[socket.Place]bool {
+func (t *Transport) wanted(all bool) map[socket.Bind]bool {
 	changed := all
 	for i, m := range t.config.Machines {
-		if places := m.Places(all); places != nil {
+		if places := m.Sockets(all); places != nil {
 			t.places[i], changed = places, true
 		}
 	}
 	if !changed {
 		return nil
 	}
-	out := map[socket.Place]bool{}
+	out := map[socket.Bind]bool{}
 	for _, places := range t.places {
 		for place := range places {
 			out[place] = true
@@ -114,9 +114,9 @@ func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagra
 		t.malformed.Add(1)
 		return nil
 	}
-	in := Incoming{At: arrival.At, From: arrival.From, Message: m}
+	in := Packet{At: arrival.At, From: arrival.From, Message: m}
 	if m.Tunnels != nil {
-		in.Over = socket.Device(arrival.Index)
+		in.Device = socket.DeviceName(arrival.Index)
 	}
 	var out []socket.Datagram
 	now := time.Now()

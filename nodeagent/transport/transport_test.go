@@ -17,9 +17,9 @@ import (
 
 // machine says what it is told to, and notes what it hears.
 type machine struct {
-	at    socket.Place
+	at    socket.Bind
 	wait  time.Duration
-	heard chan Incoming
+	heard chan Packet
 
 	mu    sync.Mutex
 	out   []socket.Datagram
@@ -28,14 +28,14 @@ type machine struct {
 	moved bool
 }
 
-func (m *machine) Places(all bool) map[socket.Place]bool {
+func (m *machine) Sockets(all bool) map[socket.Bind]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.moved && !all {
 		return nil
 	}
 	m.moved = false
-	return map[socket.Place]bool{m.at: true}
+	return map[socket.Bind]bool{m.at: true}
 }
 
 func (m *machine) Tick(time.Time) ([]socket.Datagram, time.Duration) {
@@ -53,10 +53,10 @@ func (m *machine) Sent(sent, failed uint64) {
 	m.sent += sent
 }
 
-func (m *machine) Receive(_ time.Time, in Incoming) []socket.Datagram {
+func (m *machine) Receive(_ time.Time, in Packet) []socket.Datagram {
 	m.heard <- in
-	if in.Probe != nil && !in.Probe.Answer {
-		return []socket.Datagram{{To: in.From, Raw: (&wire.Message{From: in.To, Probe: &wire.Probe{Answer: true}}).Encode()}}
+	if in.Probe != nil && !in.Probe.Reply {
+		return []socket.Datagram{{To: in.From, Raw: (&wire.Message{From: in.To, Probe: &wire.Probe{Reply: true}}).Encode()}}
 	}
 	return nil
 }
@@ -70,14 +70,14 @@ func TestTransport(t *testing.T) {
 	}
 	port := free.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	_ = free.Close()
-	at := socket.Place{Addr: netip.MustParseAddr("127.0.0.1")}
+	at := socket.Bind{Addr: netip.MustParseAddr("127.0.0.1")}
 	to := netip.AddrPortFrom(at.Addr, port)
 	wake := bell.New()
 	machines := []*machine{
-		{at: at, wait: time.Hour, heard: make(chan Incoming, 10), moved: true},
-		{at: at, wait: time.Hour, heard: make(chan Incoming, 10), moved: true},
+		{at: at, wait: time.Hour, heard: make(chan Packet, 10), moved: true},
+		{at: at, wait: time.Hour, heard: make(chan Packet, 10), moved: true},
 	}
-	layer := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: wake, Machines: []Machine{machines[0], machines[1]}})
+	layer := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: wake, Machines: []Protocol{machines[0], machines[1]}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- layer.Run(ctx) }()
@@ -85,17 +85,17 @@ func TestTransport(t *testing.T) {
 	machines[1].mu.Lock()
 	machines[1].out = []socket.Datagram{
 		{From: at, To: to, Raw: []byte("hello")},
-		{From: at, To: to, Raw: (&wire.Message{From: 1, To: 2, Probe: &wire.Probe{Nonce: 3}, Tunnels: &wire.Tunnels{Ask: true}}).Encode()},
+		{From: at, To: to, Raw: (&wire.Message{From: 1, To: 2, Probe: &wire.Probe{Nonce: 3}, Tunnels: &wire.TunnelReport{WantReply: true}}).Encode()},
 	}
 	machines[1].mu.Unlock()
 	wake.Ring()
 	for i, m := range machines {
 		in := get(t, m.heard)
-		if in.From != to || in.At != at || in.Over != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.Ask {
+		if in.From != to || in.At != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {
 			t.Errorf("machine %d heard %+v", i, in)
 		}
 		for range machines { // each of them answers
-			if answer := get(t, m.heard); answer.From != to || answer.Probe == nil || !answer.Probe.Answer || answer.Over != "" {
+			if answer := get(t, m.heard); answer.From != to || answer.Probe == nil || !answer.Probe.Reply || answer.Device != "" {
 				t.Errorf("machine %d heard %+v", i, answer)
 			}
 		}
@@ -112,7 +112,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, heard chan Incoming) Incoming {
+func get(t *testing.T, heard chan Packet) Packet {
 	t.Helper()
 	select {
 	case in := <-heard:
@@ -120,18 +120,18 @@ func get(t *testing.T, heard chan Incoming) Incoming {
 	case <-time.After(time.Minute):
 		t.Fatal("nothing is heard")
 	}
-	return Incoming{}
+	return Packet{}
 }
 
 // TestWanted: sockets are for the places of all machines, and looked at when one moved.
 func TestWanted(t *testing.T) {
 	t.Parallel()
-	a, b := &machine{at: socket.Place{Device: "a"}, moved: true}, &machine{at: socket.Place{Device: "b"}, moved: true}
-	layer := New(Config{Machines: []Machine{a, b}})
-	both := map[socket.Place]bool{a.at: true, b.at: true}
+	a, b := &machine{at: socket.Bind{Device: "a"}, moved: true}, &machine{at: socket.Bind{Device: "b"}, moved: true}
+	layer := New(Config{Machines: []Protocol{a, b}})
+	both := map[socket.Bind]bool{a.at: true, b.at: true}
 	for i, tt := range []struct {
 		all, moved bool
-		want       map[socket.Place]bool
+		want       map[socket.Bind]bool
 	}{{want: both}, {want: nil}, {moved: true, want: both}, {all: true, want: both}, {want: nil}} {
 		if i > 0 {
 			a.moved = tt.moved

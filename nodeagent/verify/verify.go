@@ -17,14 +17,14 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Longest is how long an agent takes for all names at most.
-const Longest = time.Minute
+// MaxDuration is how long an agent takes for all names at most.
+const MaxDuration = time.Minute
 
 const (
 	atOnce = 16
-	// most is how many addresses of one name are tried: a headless service may have
+	// maxAddrsPerName is how many addresses of one name are tried: a headless service may have
 	// thousands of pods.
-	most = 3
+	maxAddrsPerName = 3
 )
 
 // Check is one name to prove.
@@ -122,7 +122,7 @@ func (v Verifier) pods(ctx context.Context, name, port string) ([]*net.SRV, erro
 	if err != nil {
 		return nil, lookupError("_"+port+"._tcp."+name, err)
 	}
-	return found[:min(len(found), most)], nil
+	return found[:min(len(found), maxAddrsPerName)], nil
 }
 
 func (v Verifier) addresses(ctx context.Context, name string, port uint16) ([]netip.AddrPort, error) {
@@ -134,7 +134,7 @@ func (v Verifier) addresses(ctx context.Context, name string, port uint16) ([]ne
 	}
 	slices.SortFunc(found, netip.Addr.Compare)
 	out := make([]netip.AddrPort, 0, len(found))
-	for _, addr := range found[:min(len(found), most)] {
+	for _, addr := range found[:min(len(found), maxAddrsPerName)] {
 		out = append(out, netip.AddrPortFrom(addr.Unmap(), port))
 	}
 	return out, nil

@@ -37,7 +37,7 @@ type Dir struct {
 	Files []string
 }
 
-// Folders calls the Changed of each folder after something in it changed, until
+// Watch calls the Changed of each folder after something in it changed, until
 // ctx ends, and once when it has begun to watch: what changed between the
 // caller's own look and that moment shows in no event. It also follows a folder
 // itself: when it appears, is replaced by a rename or is a symbolic link that now
@@ -45,7 +45,7 @@ type Dir struct {
 // grants no watch, as instances or watches are used up (inotify(7)), it looks once
 // a second instead, calls polls with the reason, and goes on trying; polls may be
 // nil.
-func Folders(ctx context.Context, polls func(error), dirs ...Dir) {
+func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
 	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
 	defer w.close()
 	for _, d := range dirs {
@@ -56,23 +56,23 @@ func Folders(ctx context.Context, polls func(error), dirs ...Dir) {
 }
 
 type watcher struct {
-	folders []*folder
-	polls   func(error)
-	open    func() (*fsnotify.Watcher, error)
-	events  *fsnotify.Watcher // nil = there is none
-	ids     map[string]id     // what is watched, by path
-	told    bool              // of polling
+	folders       []*folder
+	polls         func(error)
+	open          func() (*fsnotify.Watcher, error)
+	events        *fsnotify.Watcher // nil = there is none
+	ids           map[string]id     // what is watched, by path
+	loggedPolling bool              // of polling
 }
 
 type folder struct {
-	dir      string
-	files    []string // that count; none = all
-	changed  func()
-	attached bool
-	refused  bool   // by the kernel
-	dirty    bool   // changed is to be called
-	seen     string // what look saw when it was not attached
-	looked   time.Time
+	dir         string
+	files       []string // that count; none = all
+	changed     func()
+	attached    bool
+	refused     bool   // by the kernel
+	dirty       bool   // changed is to be called
+	fingerprint string // what look saw when it was not attached
+	looked      time.Time
 }
 
 // id tells a folder from another at the same path.
@@ -93,7 +93,7 @@ func identity(path string) id {
 func (w *watcher) begin() {
 	for _, f := range w.folders {
 		w.attach(f)
-		f.seen, f.dirty = f.look(), true
+		f.fingerprint, f.dirty = f.computeFingerprint(), true
 	}
 }
 
@@ -103,7 +103,7 @@ func (w *watcher) attach(f *folder) {
 	if w.events == nil {
 		events, err := w.open()
 		if err != nil {
-			w.refuse(f, err)
+			w.fallBackToPolling(f, err)
 			return
 		}
 		w.events = events
@@ -114,7 +114,7 @@ func (w *watcher) attach(f *folder) {
 		outer = w.add(parent)
 	}
 	if err := errors.Join(inner, outer); errors.Is(err, unix.ENOSPC) {
-		w.refuse(f, err)
+		w.fallBackToPolling(f, err)
 	}
 	f.attached = inner == nil && outer == nil
 }
@@ -130,13 +130,13 @@ func (w *watcher) add(path string) error {
 	return w.events.Add(path)
 }
 
-// refuse notes that the kernel grants no watch, and says so once.
-func (w *watcher) refuse(f *folder, err error) {
+// fallBackToPolling notes that the kernel grants no watch, and says so once.
+func (w *watcher) fallBackToPolling(f *folder, err error) {
 	f.refused = true
-	if !w.told && w.polls != nil {
+	if !w.loggedPolling && w.polls != nil {
 		w.polls(fmt.Errorf("watch folder %s: %w", f.dir, err))
 	}
-	w.told = true
+	w.loggedPolling = true
 }
 
 func (w *watcher) close() {
@@ -157,14 +157,14 @@ func (w *watcher) loop(ctx context.Context) {
 		case event, open := <-events:
 			if !open {
 				w.events = nil
-				w.spoil(false)
-			} else if !w.concerns(event) {
+				w.markAllDirty(false)
+			} else if !w.handleEvent(event) {
 				continue
 			}
 			settle.Reset(debounce)
 		case err := <-errs:
 			// A queue that ran over lost events: look again.
-			w.spoil(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
+			w.markAllDirty(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
 			settle.Reset(debounce)
 		case <-settle.C:
 			w.call()
@@ -183,8 +183,8 @@ func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
 	return w.events.Events, w.events.Errors
 }
 
-// spoil means that anything may have changed, and maybe what is watched.
-func (w *watcher) spoil(attached bool) {
+// markAllDirty means that anything may have changed, and maybe what is watched.
+func (w *watcher) markAllDirty(attached bool) {
 	for _, f := range w.folders {
 		f.dirty, f.attached = true, f.attached && attached
 	}
@@ -208,26 +208,26 @@ func (w *watcher) retry() bool {
 			continue
 		}
 		w.attach(f)
-		f.dirty = f.dirty || f.attached || f.differs()
+		f.dirty = f.dirty || f.attached || f.pollChanged()
 		changed, refused = changed || f.dirty, refused || f.refused
 	}
-	w.told = w.told && refused
+	w.loggedPolling = w.loggedPolling && refused
 	return changed
 }
 
-// differs looks at the folder, when it is time to, and reports whether it is as before.
-func (f *folder) differs() bool {
+// pollChanged looks at the folder, when it is time to, and reports whether it is as before.
+func (f *folder) pollChanged() bool {
 	if time.Since(f.looked) < pollInterval {
 		return false
 	}
-	seen := f.look()
-	changed := seen != f.seen
-	f.seen = seen
+	seen := f.computeFingerprint()
+	changed := seen != f.fingerprint
+	f.fingerprint = seen
 	return changed
 }
 
-// look gives a text that differs when anything in the folder does.
-func (f *folder) look() string {
+// computeFingerprint gives a text that differs when anything in the folder does.
+func (f *folder) computeFingerprint() string {
 	f.looked = time.Now()
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -253,9 +253,9 @@ func (f *folder) counts(name string) bool {
 	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
 }
 
-// concerns reports whether an event may mean new content, and follows a folder
+// handleEvent reports whether an event may mean new content, and follows a folder
 // that was replaced.
-func (w *watcher) concerns(event fsnotify.Event) bool {
+func (w *watcher) handleEvent(event fsnotify.Event) bool {
 	any := false
 	for _, f := range w.folders {
 		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0

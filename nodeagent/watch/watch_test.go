@@ -21,7 +21,7 @@ func watched(t *testing.T, dir string) <-chan struct{} {
 	ctx, cancel := context.WithCancel(context.Background())
 	tokens, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		Folders(ctx, nil, Dir{Path: dir, Changed: func() { token(tokens) }})
+		Watch(ctx, nil, Dir{Path: dir, Changed: func() { token(tokens) }})
 		close(done)
 	}()
 	t.Cleanup(func() {
@@ -131,12 +131,12 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 		dirty := func(file string) bool {
 			if !watches {
 				f.looked = time.Time{}
-				return f.differs()
+				return f.pollChanged()
 			}
 			for {
 				select {
 				case event := <-w.events.Events:
-					w.concerns(event)
+					w.handleEvent(event)
 					if filepath.Base(event.Name) == file {
 						return f.dirty
 					}
@@ -204,7 +204,7 @@ func TestFoldersShareAParent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		Folders(ctx, nil, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
+		Watch(ctx, nil, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
 		close(done)
 	}()
 	defer func() { cancel(); <-done }()
@@ -243,7 +243,7 @@ func TestPolling(t *testing.T) {
 	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	var told []error
 	go func() {
-		Folders(ctx, func(err error) { told = append(told, err) }, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
+		Watch(ctx, func(err error) { told = append(told, err) }, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
 		close(done)
 	}()
 	n := 0

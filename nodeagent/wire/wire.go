@@ -22,8 +22,8 @@ const (
 	MaxEntries = 128
 	// MaxTunnels bounds the tunnels that one end reports.
 	MaxTunnels = 16
-	// Smallest is the length of a message with a Size piece and nothing else, bytes.
-	Smallest = headLength + pieceHead + sizeLength
+	// MinSizeProbe is the length of a message with a Size piece and nothing else, bytes.
+	MinSizeProbe = headLength + pieceHead + sizeLength
 	// Largest is that of the largest datagram, bytes.
 	Largest = 1<<16 - 1
 
@@ -55,8 +55,8 @@ const (
 // Bits of the flags of a probe, of an advertisement or entry, and of tunnels. Bits that
 // are not named here are left for later: who does not know them ignores them.
 const (
-	flagPoke byte = 1 << 0
-	flagPush byte = 1 << 1
+	flagTriggered byte = 1 << 0
+	flagPush      byte = 1 << 1
 
 	flagUses  byte = 1 << 3
 	flagTakes byte = 1 << 4
@@ -76,8 +76,8 @@ var magic = [4]byte{'h', 'w', 'l', 'k'}
 // ErrMalformed is what Decode gives for anything but a message of this version.
 var ErrMalformed = errors.New("not a message between gateways of version 1")
 
-// ID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
-func ID(name string) uint64 { return spread.Hash(strings.Replace(name, "/", "\n", 1)) }
+// HashID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
+func HashID(name string) uint64 { return spread.Hash(strings.Replace(name, "/", "\n", 1)) }
 
 // Message is one datagram.
 type Message struct {
@@ -87,31 +87,31 @@ type Message struct {
 
 	Probe   *Probe
 	Advert  *Advert
-	List    *List
-	Tunnels *Tunnels
-	Size    *Size
+	List    *LinkStateList
+	Tunnels *TunnelReport
+	Size    *SizeProbe
 }
 
 // Probe asks whether the other end of a link is alive, or answers that: then it echoes
 // Sequence, Nonce and Poke.
 type Probe struct {
-	Answer   bool
-	Sequence uint32
-	Nonce    uint64 // of who asks; a guess cannot answer for a peer
-	Poke     bool   // out of turn: no probe whose loss would count, nor its answer
-	Push     bool   // a second answer to a probe, as there is news
+	Reply       bool
+	Sequence    uint32
+	Nonce       uint64 // of who asks; a guess cannot answer for a peer
+	Triggered   bool   // out of turn: no probe whose loss would count, nor its answer
+	Unsolicited bool   // a second answer to a probe, as there is news
 }
 
-// Word is what one end says of a link.
-type Word struct {
-	Rank  uint8 // health.Rank; at most 7
-	Uses  bool  // its cluster sends over the link
-	Takes bool  // it takes, over the link, what clusters pass on; of an entry: both ends do
+// LinkAdvert is what one end says of a link.
+type LinkAdvert struct {
+	Rank           uint8 // health.Rank; at most 7
+	InUse          bool  // its cluster sends over the link
+	AcceptsTransit bool  // it takes, over the link, what clusters pass on; of an entry: both ends do
 }
 
 // Advert is the sender's word about the link that the message takes.
 type Advert struct {
-	Word
+	LinkAdvert
 	// Token is, in an answer, the replier's own, which it gives to this peer alone; in a
 	// probe that of the other end, which makes the word count at once. 0 = not known.
 	Token uint64
@@ -120,41 +120,41 @@ type Advert struct {
 // Entry is what a gateway says of its link to a remote gateway.
 type Entry struct {
 	ID uint64
-	Word
+	LinkAdvert
 }
 
-// List is a page of what a gateway tells the nodes of its cluster of its links; in a
+// LinkStateList is a page of what a gateway tells the nodes of its cluster of its links; in a
 // probe, which list the node has.
-type List struct {
+type LinkStateList struct {
 	Generation  uint64 // names the list
 	Base        uint64 // the list that the entries are a change of; 0 = they are all
 	Page, Pages uint8  // Pages 0 = no entries are told
 	Entries     []Entry
 }
 
-// Tunnels is what one end of a pair has, in full.
-type Tunnels struct {
-	Ask     bool   // asks for an answer
-	Changes bool   // the sender is not where it should be, and asks to be asked
-	Number  uint64 // of the sender's messages, growing
-	Read    uint64 // the highest number that the sender has from the other end
-	Answers uint64 // the number of the message that this one answers; 0 = none
-	Each    []Tunnel
+// TunnelReport is what one end of a pair has, in full.
+type TunnelReport struct {
+	WantReply bool   // asks for an answer
+	Migrating bool   // the sender is not where it should be, and asks to be asked
+	Seq       uint64 // of the sender's messages, growing
+	AckSeq    uint64 // the highest number that the sender has from the other end
+	ReplyTo   uint64 // the number of the message that this one answers; 0 = none
+	Each      []TunnelState
 }
 
-// Tunnel is what is said of one tunnel.
-type Tunnel struct {
-	ID        uint64
-	Standing  bool // it is made, and takes packets
-	Proved    bool // asks over it are answered
-	Carries   bool // the sender may send over it
-	Leaving   bool // the sender wants to give it up
-	Secondary bool // the sender wants both ends to go over it for now
+// TunnelState is what is said of one tunnel.
+type TunnelState struct {
+	ID          uint64
+	Installed   bool // it is made, and takes packets
+	Verified    bool // asks over it are answered
+	InUse       bool // the sender may send over it
+	Withdrawing bool // the sender wants to give it up
+	Secondary   bool // the sender wants both ends to go over it for now
 }
 
-// Size asks whether a packet as large as itself passes, or answers that: then it echoes
+// SizeProbe asks whether a packet as large as itself passes, or answers that: then it echoes
 // Bytes and Nonce, and is as small as it can be.
-type Size struct {
+type SizeProbe struct {
 	Answer bool
 	Bytes  uint16 // of the question's IP packet
 	Nonce  uint64
@@ -214,21 +214,21 @@ func either(answer bool, probe, reply byte) byte {
 }
 
 func (p *Probe) append(out []byte) []byte {
-	out = begin(out, either(p.Answer, typeProbe, typeAnswer), probeLength)
+	out = begin(out, either(p.Reply, typeProbe, typeAnswer), probeLength)
 	out = binary.BigEndian.AppendUint32(out, p.Sequence)
 	out = binary.BigEndian.AppendUint64(out, p.Nonce)
-	return append(out, bits(p.Poke, p.Push))
+	return append(out, bits(p.Triggered, p.Unsolicited))
 }
 
-func (w Word) flags() byte {
-	return min(w.Rank, flagRank) | bits(w.Uses, w.Takes)<<3
+func (w LinkAdvert) flags() byte {
+	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit)<<3
 }
 
-func wordOf(flags byte) Word {
-	return Word{Rank: flags & flagRank, Uses: flags&flagUses != 0, Takes: flags&flagTakes != 0}
+func wordOf(flags byte) LinkAdvert {
+	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0}
 }
 
-func (l *List) append(out []byte) []byte {
+func (l *LinkStateList) append(out []byte) []byte {
 	out = begin(out, typeList, listLength+entryLength*len(l.Entries))
 	out = binary.BigEndian.AppendUint64(out, l.Generation)
 	out = binary.BigEndian.AppendUint64(out, l.Base)
@@ -239,19 +239,19 @@ func (l *List) append(out []byte) []byte {
 	return out
 }
 
-func (t *Tunnels) append(out []byte) []byte {
+func (t *TunnelReport) append(out []byte) []byte {
 	out = begin(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
-	out = append(out, bits(t.Ask, t.Changes))
-	for _, field := range []uint64{t.Number, t.Read, t.Answers} {
+	out = append(out, bits(t.WantReply, t.Migrating))
+	for _, field := range []uint64{t.Seq, t.AckSeq, t.ReplyTo} {
 		out = binary.BigEndian.AppendUint64(out, field)
 	}
 	for _, e := range t.Each {
-		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Standing, e.Proved, e.Carries, e.Leaving, e.Secondary))
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Installed, e.Verified, e.InUse, e.Withdrawing, e.Secondary))
 	}
 	return out
 }
 
-func (s *Size) append(out []byte) []byte {
+func (s *SizeProbe) append(out []byte) []byte {
 	out = begin(out, either(s.Answer, typeSizeProbe, typeSizeAnswer), sizeLength)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
 }
@@ -271,34 +271,34 @@ func Decode(raw []byte) (*Message, error) {
 			return nil, ErrMalformed
 		}
 		end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
-		if len(rest) < end || !m.take(rest[0], rest[pieceHead:end]) {
+		if len(rest) < end || !m.decodeTLV(rest[0], rest[pieceHead:end]) {
 			return nil, ErrMalformed
 		}
 		rest = rest[end:]
 	}
-	if l, p := m.List, m.Probe; l != nil && (p == nil || !p.Answer && l.Pages > 0) {
+	if l, p := m.List, m.Probe; l != nil && (p == nil || !p.Reply && l.Pages > 0) {
 		return nil, ErrMalformed
 	}
 	return m, nil
 }
 
-// take reads one piece. It reports false for one that is malformed, or there already.
-func (m *Message) take(kind byte, value []byte) bool {
+// decodeTLV reads one piece. It reports false for one that is malformed, or there already.
+func (m *Message) decodeTLV(kind byte, value []byte) bool {
 	switch kind {
 	case typeProbe, typeAnswer:
 		if m.Probe != nil || len(value) < probeLength {
 			return false
 		}
 		m.Probe = &Probe{
-			Answer: kind == typeAnswer, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
-			Poke: value[12]&flagPoke != 0, Push: value[12]&flagPush != 0,
+			Reply: kind == typeAnswer, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
+			Triggered: value[12]&flagTriggered != 0, Unsolicited: value[12]&flagPush != 0,
 		}
-		return m.Probe.Answer || !m.Probe.Push
+		return m.Probe.Reply || !m.Probe.Unsolicited
 	case typeAdvert:
 		if m.Advert != nil || len(value) < advertLength {
 			return false
 		}
-		m.Advert = &Advert{Word: wordOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
+		m.Advert = &Advert{LinkAdvert: wordOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
 	case typeList:
 		return m.List == nil && m.takeList(value)
 	case typeTunnels:
@@ -307,7 +307,7 @@ func (m *Message) take(kind byte, value []byte) bool {
 		if m.Size != nil || len(value) < sizeLength {
 			return false
 		}
-		m.Size = &Size{Answer: kind == typeSizeAnswer, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+		m.Size = &SizeProbe{Answer: kind == typeSizeAnswer, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
 	}
 	return true
 }
@@ -316,9 +316,9 @@ func (m *Message) takeList(value []byte) bool {
 	if len(value) < listLength || (len(value)-listLength)%entryLength != 0 || len(value) > listLength+entryLength*MaxEntries {
 		return false
 	}
-	l := &List{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
+	l := &LinkStateList{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
 	for at := listLength; at < len(value); at += entryLength {
-		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), Word: wordOf(value[at+8])})
+		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), LinkAdvert: wordOf(value[at+8])})
 	}
 	m.List = l
 	return l.Page < l.Pages || l.Pages == 0 && l.Page == 0 && len(l.Entries) == 0
@@ -328,15 +328,15 @@ func (m *Message) takeTunnels(value []byte) bool {
 	if len(value) < tunnelsLength || (len(value)-tunnelsLength)%tunnelLength != 0 || len(value) > tunnelsLength+tunnelLength*MaxTunnels {
 		return false
 	}
-	t := &Tunnels{
-		Ask: value[0]&flagAsk != 0, Changes: value[0]&flagChanges != 0, Number: binary.BigEndian.Uint64(value[1:]),
-		Read: binary.BigEndian.Uint64(value[9:]), Answers: binary.BigEndian.Uint64(value[17:]),
+	t := &TunnelReport{
+		WantReply: value[0]&flagAsk != 0, Migrating: value[0]&flagChanges != 0, Seq: binary.BigEndian.Uint64(value[1:]),
+		AckSeq: binary.BigEndian.Uint64(value[9:]), ReplyTo: binary.BigEndian.Uint64(value[17:]),
 	}
 	for at := tunnelsLength; at < len(value); at += tunnelLength {
 		flags := value[at+8]
-		t.Each = append(t.Each, Tunnel{
-			ID: binary.BigEndian.Uint64(value[at:]), Standing: flags&flagStanding != 0, Proved: flags&flagProved != 0,
-			Carries: flags&flagCarries != 0, Leaving: flags&flagLeaving != 0, Secondary: flags&flagSecondary != 0,
+		t.Each = append(t.Each, TunnelState{
+			ID: binary.BigEndian.Uint64(value[at:]), Installed: flags&flagStanding != 0, Verified: flags&flagProved != 0,
+			InUse: flags&flagCarries != 0, Withdrawing: flags&flagLeaving != 0, Secondary: flags&flagSecondary != 0,
 		})
 	}
 	m.Tunnels = t

@@ -10,19 +10,19 @@ import (
 // examples has one message of each sort, and one with all pieces that go together.
 func examples() map[string]*Message {
 	return map[string]*Message{
-		"probe": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Poke: true}, Advert: &Advert{Word: Word{Rank: 3, Uses: true}, Token: 9}},
-		"mate":  {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2}, List: &List{Generation: 6}},
-		"answer": {From: 1<<64 - 1, Probe: &Probe{Answer: true, Sequence: 1<<32 - 1, Push: true}, Advert: &Advert{Word: Word{Rank: 7, Takes: true}},
-			List: &List{Page: 1, Pages: 2, Entries: []Entry{{ID: 1}, {1<<64 - 1, Word{Rank: 4, Uses: true}}}}},
-		"changes":   {Probe: &Probe{Answer: true}, List: &List{Generation: 8, Base: 7, Pages: 1}},
-		"full page": {Probe: &Probe{Answer: true}, Advert: &Advert{}, List: &List{Pages: 1, Entries: make([]Entry, MaxEntries)}},
-		"tunnels": {From: 10, To: 11, Tunnels: &Tunnels{Ask: true, Changes: true, Number: 7, Read: 8, Answers: 9, Each: []Tunnel{
-			{ID: 12, Standing: true, Carries: true}, {ID: 13, Proved: true, Leaving: true, Secondary: true},
+		"probe": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Triggered: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 3, InUse: true}, Token: 9}},
+		"mate":  {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2}, List: &LinkStateList{Generation: 6}},
+		"answer": {From: 1<<64 - 1, Probe: &Probe{Reply: true, Sequence: 1<<32 - 1, Unsolicited: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 7, AcceptsTransit: true}},
+			List: &LinkStateList{Page: 1, Pages: 2, Entries: []Entry{{ID: 1}, {1<<64 - 1, LinkAdvert{Rank: 4, InUse: true}}}}},
+		"changes":   {Probe: &Probe{Reply: true}, List: &LinkStateList{Generation: 8, Base: 7, Pages: 1}},
+		"full page": {Probe: &Probe{Reply: true}, Advert: &Advert{}, List: &LinkStateList{Pages: 1, Entries: make([]Entry, MaxEntries)}},
+		"tunnels": {From: 10, To: 11, Tunnels: &TunnelReport{WantReply: true, Migrating: true, Seq: 7, AckSeq: 8, ReplyTo: 9, Each: []TunnelState{
+			{ID: 12, Installed: true, InUse: true}, {ID: 13, Verified: true, Withdrawing: true, Secondary: true},
 		}}},
-		"most tunnels": {Tunnels: &Tunnels{Each: make([]Tunnel, MaxTunnels)}},
-		"size":         {From: 1, To: 2, Length: 1392, Size: &Size{Bytes: 1420, Nonce: 1 << 60}},
-		"size answer":  {From: 1, To: 2, Size: &Size{Answer: true, Bytes: 1420, Nonce: 1 << 60}},
-		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &List{}, Tunnels: &Tunnels{}, Size: &Size{Bytes: 1}},
+		"most tunnels": {Tunnels: &TunnelReport{Each: make([]TunnelState, MaxTunnels)}},
+		"size":         {From: 1, To: 2, Length: 1392, Size: &SizeProbe{Bytes: 1420, Nonce: 1 << 60}},
+		"size answer":  {From: 1, To: 2, Size: &SizeProbe{Answer: true, Bytes: 1420, Nonce: 1 << 60}},
+		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &LinkStateList{}, Tunnels: &TunnelReport{}, Size: &SizeProbe{Bytes: 1}},
 		"nothing":      {From: 1, To: 2},
 	}
 }
@@ -43,8 +43,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, have, err, want)
 		}
 	}
-	if raw := (&Message{Size: &Size{}}).Encode(); len(raw) != Smallest {
-		t.Errorf("the smallest question about a size has %d bytes, want %d", len(raw), Smallest)
+	if raw := (&Message{Size: &SizeProbe{}}).Encode(); len(raw) != MinSizeProbe {
+		t.Errorf("the smallest question about a size has %d bytes, want %d", len(raw), MinSizeProbe)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestCut(t *testing.T) {
 		}
 		for cut := range raw {
 			have, err := Decode(raw[:cut])
-			padding := m.Size != nil && !m.Size.Answer && cut >= Smallest && err == nil && have.Size != nil
+			padding := m.Size != nil && !m.Size.Answer && cut >= MinSizeProbe && err == nil && have.Size != nil
 			// A list whose last entries are missing says another length.
 			if err == nil && !ends[cut] && !padding {
 				t.Errorf("%s: %d of %d bytes pass", name, cut, len(raw))
@@ -81,8 +81,8 @@ func piece(kind byte, value []byte) []byte {
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	head := (&Message{}).Encode()
-	answer := (&Message{Probe: &Probe{Answer: true}, List: &List{Pages: 1, Entries: []Entry{{ID: 9}}}}).Encode()
-	size := (&Message{Size: &Size{Answer: true}}).Encode()
+	answer := (&Message{Probe: &Probe{Reply: true}, List: &LinkStateList{Pages: 1, Entries: []Entry{{ID: 9}}}}).Encode()
+	size := (&Message{Size: &SizeProbe{Answer: true}}).Encode()
 	with := func(pieces ...[]byte) []byte { return append(bytes.Clone(head), bytes.Join(pieces, nil)...) }
 	edit := func(raw []byte, at int, to byte) []byte {
 		raw = bytes.Clone(raw)
@@ -160,10 +160,10 @@ func TestID(t *testing.T) {
 	t.Parallel()
 	seen := map[uint64]string{}
 	for _, name := range []string{"g1/a", "g1/b", "g2/a", "g1/", "g1a/", "/g1a"} {
-		if other, known := seen[ID(name)]; known {
+		if other, known := seen[HashID(name)]; known {
 			t.Errorf("%q and %q have one ID", name, other)
 		}
-		seen[ID(name)] = name
+		seen[HashID(name)] = name
 	}
 }
 

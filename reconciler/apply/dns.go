@@ -130,7 +130,7 @@ func (c *Cluster) unresolved(ctx context.Context) (string, error) {
 	}
 	text, _, _ := unstructured.NestedString(cache.Object, "data", "Corefile")
 	forward := corefile.ForwardOf(f, own)
-	if !forward.Valid() || !corefile.Lacks(text, f.Domain) {
+	if !forward.Valid() || !corefile.BypassesForward(text, f.Domain) {
 		return "", nil
 	}
 	do := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])

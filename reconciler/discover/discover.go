@@ -287,7 +287,7 @@ func (d *decision) dns() {
 			d.DNS.Value,
 			"give the cache a server block for the domain: docs/kubernetes.md")
 	}
-	_, others, _ := corefile.Block(core)
+	_, others, _ := corefile.SplitBlock(core)
 	if strings.Contains(others, "clusterset.local") || regexp.MustCompile(`(?m)^\s*multicluster\b`).MatchString(others) {
 		d.warn("domain-taken", "dns", "the Corefile of ConfigMap kube-system/coredns serves clusterset.local already",
 			"remove it there, choose another domain, or set dns: none")

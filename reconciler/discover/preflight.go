@@ -205,7 +205,7 @@ func (d *decision) dnsDiffers(w Wanted) {
 		served["coredns-custom"] = strings.Join(slices.Collect(maps.Values(keys)), "\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(served)) {
-		_, others, _ := corefile.Block(served[name])
+		_, others, _ := corefile.SplitBlock(served[name])
 		for _, domain := range w.Domains {
 			if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(others) {
 				d.warn("domain-taken", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",

@@ -79,7 +79,7 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	case "globalCIDRs":
 		return "the global addresses of " + e.Key + " move"
 	case "egress mode":
-		if slices.ContainsFunc([]int{4, 6}, have.Hides) {
+		if slices.ContainsFunc([]int{4, 6}, have.IsGlobalnet) {
 			return "pods of " + e.Key + " go out with other addresses"
 		}
 	case "dns":
@@ -111,7 +111,7 @@ func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	if f.Name == "serviceCIDRs" {
 		left = gone(want.ServiceCIDRs, have.ServiceCIDRs)
 	}
-	hidden := slices.DeleteFunc(slices.Clone(left), func(p netip.Prefix) bool { return !have.Hides(fabric.Family(p.Addr())) })
+	hidden := slices.DeleteFunc(slices.Clone(left), func(p netip.Prefix) bool { return !have.IsGlobalnet(fabric.Family(p.Addr())) })
 	switch {
 	case len(hidden) < len(left):
 		return "prefixes of " + e.Key + " are no longer known to the others"

@@ -91,7 +91,7 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 // foundBy says how the sources change by which others find a gateway; empty = they do not.
 func foundBy(f Field) string {
 	sources := func(text string) []string {
-		return slices.DeleteFunc(strings.Split(text, ", "), func(one string) bool { return !fabric.IsSource(one) })
+		return slices.DeleteFunc(strings.Split(text, ", "), func(one string) bool { return !fabric.IsEndpointSource(one) })
 	}
 	want, have := sources(f.Want), sources(f.Have)
 	without := func(all, those []string) string {
@@ -149,7 +149,7 @@ func kept(e *Entry, f Field, want, have *fabric.Cluster) bool {
 func wasFlat(want, have *fabric.Cluster) bool {
 	left := gone(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
 	return slices.ContainsFunc([]int{4, 6}, func(family int) bool {
-		return have.Has(family) && !have.Hides(family) && (want.Hides(family) ||
+		return have.Has(family) && !have.IsGlobalnet(family) && (want.IsGlobalnet(family) ||
 			slices.ContainsFunc(left, func(p netip.Prefix) bool { return fabric.Family(p.Addr()) == family }))
 	})
 }

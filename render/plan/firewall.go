@@ -77,7 +77,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 		a.Tunnel.IPsec.IKEPort != b.Tunnel.IPsec.IKEPort || a.Tunnel.IPsec.NATPort != b.Tunnel.IPsec.NATPort ||
 		a.Tunnel.IPsec.Encapsulation != b.Tunnel.IPsec.Encapsulation
 	changed = map[string]bool{}
-	links := map[fabric.Link]int{}
+	links := map[fabric.LinkSettings]int{}
 	for _, l := range a.Links {
 		links[l]++
 	}
@@ -93,7 +93,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 		c := &a.Clusters[i]
 		old, found := gateways[c.Name]
 		changed[c.Name] = !found || !slices.EqualFunc(c.Gateways, old, func(g, o fabric.Gateway) bool {
-			return g.Name == o.Name && g.Port == o.Port && g.Lane == o.Lane && slices.Equal(g.Endpoints, o.Endpoints)
+			return g.Name == o.Name && g.Port == o.Port && g.Ordinal == o.Ordinal && slices.Equal(g.Endpoints, o.Endpoints)
 		})
 	}
 	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
@@ -106,7 +106,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 }
 
 // doors gives the ports of a cluster's gateways, each with the clusters that come to it.
-func doors(s *firewall.Set, cluster string, only func(string) bool) (from map[door][]string, order []door) {
+func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from map[door][]string, order []door) {
 	from = map[door][]string{}
 	for _, o := range s.Links(cluster, only) {
 		if o.Purpose != firewall.Links {

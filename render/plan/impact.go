@@ -152,7 +152,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 
 // takesOver reports whether a new gateway has the lane, the node or an address of an old one.
 func takesOver(g, old *fabric.Gateway) bool {
-	return g.Lane == old.Lane || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
+	return g.Ordinal == old.Ordinal || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
@@ -188,9 +188,9 @@ func loads(want, have *fabric.Fabric) []Load {
 		return out
 	}
 	graph := want.Graph()
-	now, before := graph.Passed(), have.Graph().Passed()
+	now, before := graph.TransitPairs(), have.Graph().TransitPairs()
 	reached := map[string]int{}
-	for _, group := range graph.Groups() {
+	for _, group := range graph.Components() {
 		for _, name := range group {
 			reached[name] = len(group) - 1
 		}

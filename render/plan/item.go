@@ -173,7 +173,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 			field("nodeSelector", pairs(g.NodeSelector)),
 			field("endpoints", strings.Join(g.Endpoints, ", ")),
 			field("port", strconv.Itoa(g.Port)),
-			field("lane", strconv.Itoa(g.Lane)),
+			field("lane", strconv.Itoa(g.Ordinal)),
 			field("addresses", ranges(g.Addresses)),
 			field("public keys", strings.Join(keys, ", ")),
 			field("IKE keys", strings.Join(ike, ", ")),

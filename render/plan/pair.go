@@ -84,7 +84,7 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 // groupOf numbers the clusters that have a way to each other.
 func groupOf(g *fabric.Graph) map[string]int {
 	out := make(map[string]int, g.Len())
-	for i, group := range g.Groups() {
+	for i, group := range g.Components() {
 		for _, name := range group {
 			out[name] = i
 		}
@@ -101,7 +101,7 @@ func clustersOf(f *fabric.Fabric) map[string]bool {
 }
 
 // pair adds a link between clusters, once.
-func (s *side) pair(l fabric.Link) {
+func (s *side) pair(l fabric.LinkSettings) {
 	it := item{kind: kindPair, name: l.Between[0] + " - " + l.Between[1], path: "connectivity", fields: []diff.Field{
 		field("driver", l.Driver),
 		field("port", given0(l.Port, "of each gateway")),
@@ -119,7 +119,7 @@ func (s *side) pair(l fabric.Link) {
 }
 
 // gone adds a link that the new shape lacks, with the way that its packets take then.
-func (s *side) gone(l fabric.Link, way []string) {
+func (s *side) gone(l fabric.LinkSettings, way []string) {
 	s.pair(l)
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
 		it.note = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
@@ -159,7 +159,7 @@ func shape(f *fabric.Fabric) string {
 		sum := uint64(0)
 		for _, e := range s.Edges {
 			edges = append(edges, e[0]+" - "+e[1])
-			sum += fabric.EdgeHash(e[0], e[1])
+			sum += fabric.LinkHash(e[0], e[1])
 		}
 		text := "links: " + strings.Join(edges, ", ")
 		if len(edges) > maxEdges {
@@ -175,7 +175,7 @@ func shape(f *fabric.Fabric) string {
 
 // ipsec gives the settings of IPsec as text; none while no link uses it.
 func ipsec(f *fabric.Fabric) string {
-	is := func(l fabric.Link) bool { return l.Driver == fabric.DriverIPsec }
+	is := func(l fabric.LinkSettings) bool { return l.Driver == fabric.DriverIPsec }
 	if f.Tunnel.Driver != fabric.DriverIPsec && !slices.ContainsFunc(f.Links, is) {
 		return ""
 	}

@@ -31,8 +31,8 @@ func only(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
 	}
-	texts := make([]string, len(d.Only))
-	for i, o := range d.Only {
+	texts := make([]string, len(d.Restrictions))
+	for i, o := range d.Restrictions {
 		texts[i] = strings.Join(o.Namespaces, ", ") + ": " + strings.Join(o.Clusters, ", ")
 	}
 	return strings.Join(texts, "; ")

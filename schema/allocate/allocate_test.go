@@ -171,7 +171,7 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	lanes := map[string]lockfile.Slot{}
 	for s, h := range l.Lanes {
 		id := fmt.Sprint(s.Cluster, " ", h.Lane)
-		if other, dup := lanes[id]; dup || h.Lane < 0 || h.Lane >= fabric.MaxLanes {
+		if other, dup := lanes[id]; dup || h.Lane < 0 || h.Lane >= fabric.MaxGateways {
 			t.Fatalf("%s is %d, as %s", s.LanePath(), h.Lane, other.LanePath())
 		}
 		lanes[id] = s

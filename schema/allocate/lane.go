@@ -56,7 +56,7 @@ func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Demand) {
 	if _, has := a.lock.Lanes[d.Slot]; has {
 		return
 	}
-	for lane := range fabric.MaxLanes {
+	for lane := range fabric.MaxGateways {
 		if _, used := taken[d.Cluster][lane]; used {
 			continue
 		}
@@ -69,6 +69,6 @@ func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Demand) {
 		return
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-lane", Path: d.Path,
-		Summary: fmt.Sprintf("all %d lanes of the cluster are taken, some by gateways that were removed", fabric.MaxLanes),
+		Summary: fmt.Sprintf("all %d lanes of the cluster are taken, some by gateways that were removed", fabric.MaxGateways),
 		Hint:    "hawser allocate --gc frees those of removed gateways"})
 }

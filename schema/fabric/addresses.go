@@ -13,9 +13,9 @@ func Family(a netip.Addr) int {
 	return 6
 }
 
-// Hides reports whether the cluster's own addresses of a family are hidden behind
+// IsGlobalnet reports whether the cluster's own addresses of a family are hidden behind
 // its global block.
-func (c *Cluster) Hides(family int) bool {
+func (c *Cluster) IsGlobalnet(family int) bool {
 	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
 }
 
@@ -25,7 +25,7 @@ func (c *Cluster) SeenFrom(other *Cluster) []netip.Prefix {
 	out := slices.Clone(c.GlobalCIDRs)
 	taken := slices.Concat(other.PodCIDRs, other.ServiceCIDRs)
 	for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
-		if !c.Hides(Family(p.Addr())) && !slices.ContainsFunc(taken, p.Overlaps) {
+		if !c.IsGlobalnet(Family(p.Addr())) && !slices.ContainsFunc(taken, p.Overlaps) {
 			out = append(out, p)
 		}
 	}
@@ -67,11 +67,11 @@ func Ranges(addrs []netip.Addr) []string {
 	return out
 }
 
-// Twin is a second address of a gateway inside the tunnels: as far from the end of
+// AlternateAddr is a second address of a gateway inside the tunnels: as far from the end of
 // its pool as the first is from the beginning. Connections of IPsec with keys of an
 // even epoch are between these, so that those of neighbouring epochs can stand beside
 // each other. An address outside the pools has none, and is given back.
-func Twin(pools []netip.Prefix, a netip.Addr) netip.Addr {
+func AlternateAddr(pools []netip.Prefix, a netip.Addr) netip.Addr {
 	for _, pool := range pools {
 		if !pool.Contains(a) {
 			continue

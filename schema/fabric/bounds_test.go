@@ -82,7 +82,7 @@ func TestBoundsSuffice(t *testing.T) {
 			c.EgressIPs[j] = block.Addr()
 		}
 		for lane := range 3 {
-			c.Gateways = append(c.Gateways, Gateway{Name: fmt.Sprintf("gateway-%d", lane), Node: fmt.Sprintf("node-%d.example.org", lane), Lane: lane,
+			c.Gateways = append(c.Gateways, Gateway{Name: fmt.Sprintf("gateway-%d", lane), Node: fmt.Sprintf("node-%d.example.org", lane), Ordinal: lane,
 				Endpoints: []string{"203.0.113.7:51820", "dns:gateway.example.org"}, Addresses: []netip.Addr{block.Addr(), block.Addr()}, Keys: []Key{key, key}})
 		}
 		f.Clusters = append(f.Clusters, c)
@@ -108,7 +108,7 @@ func TestBoundsSuffice(t *testing.T) {
 	// Every link differs from what most have: there are half a million.
 	for i := range f.Clusters {
 		for j := range i {
-			f.Links = append(f.Links, Link{Between: [2]string{f.Clusters[j].Name, f.Clusters[i].Name}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25e9)})
+			f.Links = append(f.Links, LinkSettings{Between: [2]string{f.Clusters[j].Name, f.Clusters[i].Name}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25e9)})
 		}
 	}
 	if _, err := Encode(f); err != nil {
@@ -118,7 +118,7 @@ func TestBoundsSuffice(t *testing.T) {
 	keys := Keys{APIVersion: KeysAPIVersion}
 	for epoch := range 10 {
 		e := EpochKeys{Epoch: epoch, Gateways: map[string]Secret{}, Ed25519: map[string]Secret{}}
-		for lane := range MaxLanes {
+		for lane := range MaxGateways {
 			e.Gateways[fmt.Sprintf("gateway-%d", lane)], e.Ed25519[fmt.Sprintf("gateway-%d", lane)] = Secret{}, Secret{}
 		}
 		keys.Epochs = append(keys.Epochs, e)
@@ -151,7 +151,7 @@ func TestTooLarge(t *testing.T) {
 // was counted before.
 func FuzzDecode(f *testing.F) {
 	full, err := Encode(&Fabric{APIVersion: APIVersion, Name: "demo", Epochs: []int{1}, DynamicExports: &DynamicExports{Namespaces: []string{"a-*"}},
-		Links: []Link{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}}},
+		Links: []LinkSettings{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}}},
 		Clusters: []Cluster{{Name: "a", EgressIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, EgressRules: []EgressRule{{MatchLabels: map[string]string{"a": "b"}}},
 			Gateways: []Gateway{{Name: "g", Keys: []Key{{Epoch: 1}}}}}},
 		Exports: []Export{{Name: "e", Balance: Balance{Weights: map[string]int{"a": 1}}, Clusters: []ExportCluster{{Hosts: []Host{{Name: "*-0"}}}}}}})
@@ -175,7 +175,7 @@ func FuzzDecode(f *testing.F) {
 		if have := size(reflect.ValueOf(document).Elem()); err != nil || used < have {
 			t.Errorf("counted %d of %d: %v", used, have, err)
 		}
-		document.Graph().Passes("a")
+		document.Graph().ForwardsTransit("a")
 	})
 }
 

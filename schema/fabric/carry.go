@@ -1,9 +1,9 @@
 package fabric
 
-// Passed counts, for each cluster that passes something on, the pairs of other clusters
+// TransitPairs counts, for each cluster that passes something on, the pairs of other clusters
 // whose way leads through it when all links are alive. Its cost grows with the square of
 // the number of clusters where it is no mesh.
-func (g *Graph) Passed() map[string]int {
+func (g *Graph) TransitPairs() map[string]int {
 	switch g.shape.Mode {
 	case ModeHub:
 		return g.passedByHubs()
@@ -42,7 +42,7 @@ func (g *Graph) passedByHubs() map[string]int {
 	for i, s := range spokes {
 		sums[i] = make([]uint64, len(hubs))
 		for k, h := range hubs {
-			sums[i][k] = EdgeHash(g.names[s], g.names[h])
+			sums[i][k] = LinkHash(g.names[s], g.names[h])
 		}
 	}
 	counts := make([]int, len(hubs))

@@ -138,11 +138,11 @@ func (c *Cluster) Gateway(name string) *Gateway {
 	return &c.Gateways[i]
 }
 
-// Picked reports whether labels pick the gateway's node.
-func (g *Gateway) Picked() bool { return len(g.NodeSelector) > 0 }
+// HasNodeSelector reports whether labels pick the gateway's node.
+func (g *Gateway) HasNodeSelector() bool { return len(g.NodeSelector) > 0 }
 
-// Where names the gateway's node, or says which labels pick it: "with role=edge".
-func (g *Gateway) Where() string {
+// NodeText names the gateway's node, or says which labels pick it: "with role=edge".
+func (g *Gateway) NodeText() string {
 	if g.Node != "" {
 		return g.Node
 	}
@@ -158,8 +158,8 @@ func (e *Export) Allows(cluster string) bool {
 	return e.Allow == nil || slices.Contains(e.Allow, cluster)
 }
 
-// Part gives what a cluster has of the export; nil when it exports nothing of it.
-func (e *Export) Part(cluster string) *ExportCluster {
+// ClusterPart gives what a cluster has of the export; nil when it exports nothing of it.
+func (e *Export) ClusterPart(cluster string) *ExportCluster {
 	i := slices.IndexFunc(e.Clusters, func(c ExportCluster) bool { return c.Name == cluster })
 	if i < 0 {
 		return nil
@@ -181,16 +181,16 @@ func (d *DynamicExports) Allows(namespace, cluster string) bool {
 	if !d.Matches(namespace) {
 		return false
 	}
-	only, restricted := d.Restricted(namespace)
+	only, restricted := d.AllowedClusters(namespace)
 	return !restricted || slices.Contains(only, cluster)
 }
 
-// Restricted gives the clusters that alone may export from a namespace, sorted. It is
+// AllowedClusters gives the clusters that alone may export from a namespace, sorted. It is
 // false where any may.
-func (d *DynamicExports) Restricted(namespace string) (clusters []string, restricted bool) {
-	for i := range d.Only {
-		if matchesAny(d.Only[i].Namespaces, namespace) {
-			clusters, restricted = append(clusters, d.Only[i].Clusters...), true
+func (d *DynamicExports) AllowedClusters(namespace string) (clusters []string, restricted bool) {
+	for i := range d.Restrictions {
+		if matchesAny(d.Restrictions[i].Namespaces, namespace) {
+			clusters, restricted = append(clusters, d.Restrictions[i].Clusters...), true
 		}
 	}
 	slices.Sort(clusters)

@@ -47,7 +47,7 @@ func TestMatches(t *testing.T) {
 
 func TestAllows(t *testing.T) {
 	t.Parallel()
-	d := &DynamicExports{Namespaces: []string{"team-*"}, Only: []DynamicOnly{
+	d := &DynamicExports{Namespaces: []string{"team-*"}, Restrictions: []DynamicRestriction{
 		{Namespaces: []string{"team-pay", "team-gold*"}, Clusters: []string{"g1", "g2"}},
 		{Namespaces: []string{"*-gold-x", "other"}, Clusters: []string{"g3"}},
 	}}

@@ -85,29 +85,31 @@ const (
 	// SourceNodePort that of any node of the cluster, whose port leads to the gateway.
 	SourceLoadBalancer = "service:LoadBalancer"
 	SourceNodePort     = "service:NodePort"
-	SourceSeen         = "seen" // where gateways of other clusters receive from
+	SourceObserved     = "seen" // where gateways of other clusters receive from
 )
 
 // Sources gives all sources of endpoints.
 func Sources() []string {
-	return []string{SourceExternalIP, SourceInternalIP, SourceLoadBalancer, SourceNodePort, SourceSeen}
+	return []string{SourceExternalIP, SourceInternalIP, SourceLoadBalancer, SourceNodePort, SourceObserved}
 }
 
-// IsSource reports whether an entry of a gateway's endpoints is a source: what it stands for
+// IsEndpointSource reports whether an entry of a gateway's endpoints is a source: what it stands for
 // is found, and not written.
-func IsSource(text string) bool { return slices.Contains(Sources(), text) }
+func IsEndpointSource(text string) bool { return slices.Contains(Sources(), text) }
 
-// Written reports whether the gateway has an endpoint that is written, and not found: one
+// HasStaticEndpoint reports whether the gateway has an endpoint that is written, and not found: one
 // that is known before anybody was heard.
-func (g *Gateway) Written() bool {
-	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !IsSource(text) })
+func (g *Gateway) HasStaticEndpoint() bool {
+	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !IsEndpointSource(text) })
 }
 
-// Finds reports whether endpoints of the gateway are found.
-func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, IsSource) }
+// HasDiscoveredEndpoint reports whether endpoints of the gateway are found.
+func (g *Gateway) HasDiscoveredEndpoint() bool {
+	return slices.ContainsFunc(g.Endpoints, IsEndpointSource)
+}
 
-// Fronted reports whether a Service leads to the gateway, by which it is found.
-func (g *Gateway) Fronted() bool {
+// HasService reports whether a Service leads to the gateway, by which it is found.
+func (g *Gateway) HasService() bool {
 	return slices.Contains(g.Endpoints, SourceLoadBalancer) || slices.Contains(g.Endpoints, SourceNodePort)
 }
 
@@ -118,8 +120,8 @@ const (
 	LastNodePort  = 32767
 )
 
-// ServiceNamespace is where the Services of gateways are.
-const ServiceNamespace = "hawser-system"
+// SystemNamespace is where the Services of gateways are.
+const SystemNamespace = "hawser-system"
 
 // ServiceOf names the Service of a gateway.
 func ServiceOf(gateway string) string { return "hawser-gateway-" + gateway }

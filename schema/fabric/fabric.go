@@ -20,8 +20,8 @@ type Fabric struct {
 	GlobalPools  []netip.Prefix `json:"globalPools"`            // the pools that clusters' blocks come from, at most one a family
 	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one a family
 	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // the pools of gateway addresses inside the tunnels
-	Tunnel       Tunnel         `json:"tunnel"`
-	Links        []Link         `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
+	Tunnel       TunnelDefaults `json:"tunnel"`
+	Links        []LinkSettings `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
 	Shape        Shape          `json:"shape,omitzero"`
 	Health       Health         `json:"health"`
 	Limits       Limits         `json:"limits,omitzero"`
@@ -37,8 +37,8 @@ type Fabric struct {
 	Exports        []Export        `json:"exports,omitempty"`
 }
 
-// Tunnel holds the defaults of every link.
-type Tunnel struct {
+// TunnelDefaults holds the defaults of every link.
+type TunnelDefaults struct {
 	Driver    string   `json:"driver"`
 	MTU       int      `json:"mtu"` // bytes; 0 = underlay MTU less the driver's overhead
 	Keepalive Duration `json:"keepalive"`
@@ -127,8 +127,8 @@ type EgressRule struct {
 	IPs         []netip.Addr      `json:"ips"`
 }
 
-// MaxLanes is how many gateways one cluster can have.
-const MaxLanes = 32
+// MaxGateways is how many gateways one cluster can have.
+const MaxGateways = 32
 
 // Gateway is a node that holds tunnels.
 type Gateway struct {
@@ -141,9 +141,9 @@ type Gateway struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	Endpoints    []string          `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
 	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the one behind
-	// Lane numbers the gateways of a cluster from 0, below MaxLanes, each once. A
+	// Ordinal numbers the gateways of a cluster from 0, below MaxLanes, each once. A
 	// gateway has one tunnel device for each lane of other clusters' gateways.
-	Lane      int          `json:"lane,omitempty"`
+	Ordinal   int          `json:"lane,omitempty"`
 	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one a family
 	Keys      []Key        `json:"keys"`      // one an epoch, ascending
 }
@@ -162,16 +162,16 @@ type DynamicExports struct {
 	// Namespaces are patterns in which * stands for any characters; a ServiceExport
 	// counts where one of them matches its namespace.
 	Namespaces []string `json:"namespaces"`
-	// Only restricts some of these namespaces to some clusters. What agents that do
+	// Restrictions restricts some of these namespaces to some clusters. What agents that do
 	// not know of it let in is what Namespaces says.
-	Only []DynamicOnly `json:"only,omitempty"`
+	Restrictions []DynamicRestriction `json:"only,omitempty"`
 	// VIPs are the prefixes of ServicePools from which each cluster gives its own
 	// clusterset IPs to them, at most one a family. No declared export has its in there.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
 }
 
-// DynamicOnly says which clusters alone may export from some namespaces.
-type DynamicOnly struct {
+// DynamicRestriction says which clusters alone may export from some namespaces.
+type DynamicRestriction struct {
 	Namespaces []string `json:"namespaces"` // patterns, as in DynamicExports
 	Clusters   []string `json:"clusters"`   // by name
 }

@@ -18,15 +18,15 @@ const DefaultPort = 51820
 // Ports of a gateway, counted from its Port. A link with a Port of its own
 // counts from that one.
 const (
-	WireguardPorts = 2 * MaxLanes           // WireGuard: one for each lane and each of two key epochs, from the first on
+	WireguardPorts = 2 * MaxGateways        // WireGuard: one for each lane and each of two key epochs, from the first on
 	VXLANOffset    = WireguardPorts         // VXLAN: the one behind those of WireGuard
 	IPsecOffset    = WireguardPorts + 1     // IPsec: where a router forwards from to IPsec.NATPort; not a port of the gateway itself
 	MaxPort        = 65535 - WireguardPorts // the largest Port of a gateway that has all of them
 )
 
-// Link is what a link between two clusters is made with. All of it is set, but
+// LinkSettings is what a link between two clusters is made with. All of it is set, but
 // for Port; agents have nothing to resolve.
-type Link struct {
+type LinkSettings struct {
 	Between   [2]string `json:"between"` // sorted
 	Driver    string    `json:"driver"`
 	Port      int       `json:"port,omitempty"` // in place of Gateway.Port at both ends; 0: each gateway's own
@@ -62,22 +62,22 @@ func ComparePairs(a, b [2]string) int {
 }
 
 // SortLinks brings links into the order that Link relies on.
-func SortLinks(links []Link) {
-	slices.SortFunc(links, func(a, b Link) int { return ComparePairs(a.Between, b.Between) })
+func SortLinks(links []LinkSettings) {
+	slices.SortFunc(links, func(a, b LinkSettings) int { return ComparePairs(a.Between, b.Between) })
 }
 
-// Pair gives two names in order.
-func Pair(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
+// SortedPair gives two names in order.
+func SortedPair(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
 // Link gives what the link between two clusters is made with, whether or not
 // they are linked.
-func (f *Fabric) Link(a, b string) Link {
-	pair := Pair(a, b)
-	i, ok := slices.BinarySearchFunc(f.Links, pair, func(l Link, p [2]string) int { return ComparePairs(l.Between, p) })
+func (f *Fabric) Link(a, b string) LinkSettings {
+	pair := SortedPair(a, b)
+	i, ok := slices.BinarySearchFunc(f.Links, pair, func(l LinkSettings, p [2]string) int { return ComparePairs(l.Between, p) })
 	if ok {
 		return f.Links[i]
 	}
-	return Link{Between: pair, Driver: f.Tunnel.Driver, MTU: f.Tunnel.MTU, Keepalive: f.Tunnel.Keepalive}
+	return LinkSettings{Between: pair, Driver: f.Tunnel.Driver, MTU: f.Tunnel.MTU, Keepalive: f.Tunnel.Keepalive}
 }
 
 // Drivers gives the drivers of a cluster's links, sorted.
@@ -96,10 +96,10 @@ func (f *Fabric) Drivers(cluster string) []string {
 	return out
 }
 
-// Base gives the port from which those of a gateway count on a link. port is the
+// BasePort gives the port from which those of a gateway count on a link. port is the
 // one of the endpoint under which the gateway is reached, 0 when that has none;
 // for the gateway itself it is 0.
-func (l Link) Base(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
+func (l LinkSettings) BasePort(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
 
 // WireguardPort is where a gateway listens for gateways of a lane in an epoch, as
 // counted from base. Alternate ports, which a second tunnel of the same pair needs, are

@@ -12,8 +12,8 @@ import (
 func TestLinkOf(t *testing.T) {
 	t.Parallel()
 	f := &Fabric{
-		Tunnel: Tunnel{Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25 * time.Second)},
-		Links: []Link{
+		Tunnel: TunnelDefaults{Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25 * time.Second)},
+		Links: []LinkSettings{
 			{Between: [2]string{"b", "d"}, Driver: DriverVXLAN, Port: 53000},
 			{Between: [2]string{"a", "c"}, Driver: DriverIPsec, Keepalive: Duration(time.Second)},
 		},
@@ -22,11 +22,11 @@ func TestLinkOf(t *testing.T) {
 	SortLinks(f.Links)
 	tests := []struct {
 		a, b string
-		want Link
+		want LinkSettings
 	}{
-		{"c", "a", Link{Between: [2]string{"a", "c"}, Driver: DriverIPsec, Keepalive: Duration(time.Second)}},
-		{"b", "d", Link{Between: [2]string{"b", "d"}, Driver: DriverVXLAN, Port: 53000}},
-		{"b", "a", Link{Between: [2]string{"a", "b"}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25 * time.Second)}},
+		{"c", "a", LinkSettings{Between: [2]string{"a", "c"}, Driver: DriverIPsec, Keepalive: Duration(time.Second)}},
+		{"b", "d", LinkSettings{Between: [2]string{"b", "d"}, Driver: DriverVXLAN, Port: 53000}},
+		{"b", "a", LinkSettings{Between: [2]string{"a", "b"}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25 * time.Second)}},
 	}
 	for _, tt := range tests {
 		if d := cmp.Diff(tt.want, f.Link(tt.a, tt.b)); d != "" {
@@ -51,7 +51,7 @@ func TestBasePort(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{Port: 51820}
 	for _, tt := range []struct{ link, endpoint, want int }{{0, 0, 51820}, {53000, 0, 53000}, {0, 61820, 61820}, {53000, 61820, 61820}} {
-		if have := (Link{Port: tt.link}).Base(g, tt.endpoint); have != tt.want {
+		if have := (LinkSettings{Port: tt.link}).BasePort(g, tt.endpoint); have != tt.want {
 			t.Errorf("link %d, endpoint %d: want %d, have %d", tt.link, tt.endpoint, tt.want, have)
 		}
 	}

@@ -107,8 +107,8 @@ func (g *Graph) linked(i, j int) bool {
 	return true
 }
 
-// Passes reports whether a cluster passes on what others send to each other.
-func (g *Graph) Passes(cluster string) bool {
+// ForwardsTransit reports whether a cluster passes on what others send to each other.
+func (g *Graph) ForwardsTransit(cluster string) bool {
 	i := g.at(cluster)
 	return i >= 0 && g.passes(i)
 }
@@ -206,7 +206,7 @@ func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b 
 			if alive != nil && !alive(g.names[i], g.names[j]) {
 				continue
 			}
-			w := way{hops: best[i].hops + 1, sum: best[i].sum + EdgeHash(g.names[i], g.names[j]), last: i}
+			w := way{hops: best[i].hops + 1, sum: best[i].sum + LinkHash(g.names[i], g.names[j]), last: i}
 			have, found := best[j]
 			if !found {
 				next = append(next, j)
@@ -220,15 +220,15 @@ func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b 
 	return next
 }
 
-// EdgeHash is the hash of the link between two clusters, below 2^48 so that
+// LinkHash is the hash of the link between two clusters, below 2^48 so that
 // those of a way can be added up.
-func EdgeHash(a, b string) uint64 {
+func LinkHash(a, b string) uint64 {
 	return spread.Mix(spread.Hash(min(a, b)+" "+max(a, b))) >> 16
 }
 
-// Groups parts the clusters into those that have a way to each other when all
+// Components parts the clusters into those that have a way to each other when all
 // links are alive; in order, and the groups in the order of their first.
-func (g *Graph) Groups() [][]string {
+func (g *Graph) Components() [][]string {
 	var out [][]string
 	grouped := map[string]bool{}
 	for _, name := range g.names {

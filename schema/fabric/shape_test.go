@@ -46,7 +46,7 @@ func TestShapes(t *testing.T) {
 			if have := fmt.Sprint(g.Paths("a", nil)["d"]); have != tt.way {
 				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
 			}
-			if have := fmt.Sprint(g.Groups()); have != tt.groups {
+			if have := fmt.Sprint(g.Components()); have != tt.groups {
 				t.Errorf("groups: want %s, have %s", tt.groups, have)
 			}
 		})
@@ -58,17 +58,20 @@ func TestSpokesDoNotPass(t *testing.T) {
 	t.Parallel()
 	g := NewGraph(Shape{Mode: ModeHub, Hubs: []string{"h1", "h2"}}, []string{"a", "b", "h1", "h2"})
 	dead := func(x, y string) func(a, b string) bool {
-		return func(a, b string) bool { return Pair(a, b) != Pair(x, y) }
+		return func(a, b string) bool { return SortedPair(a, b) != SortedPair(x, y) }
 	}
 	if way := g.Paths("h1", dead("h1", "h2"))["h2"]; way != nil {
 		t.Errorf("between hubs: have %v", way)
 	}
-	only := func(a, b string) bool { p := Pair(a, b); return p != Pair("a", "h2") && p != Pair("b", "h1") }
+	only := func(a, b string) bool {
+		p := SortedPair(a, b)
+		return p != SortedPair("a", "h2") && p != SortedPair("b", "h1")
+	}
 	if d := cmp.Diff([]string{"h1", "h2", "b"}, g.Paths("a", only)["b"]); d != "" {
 		t.Errorf("over both hubs (-want +have)\n%s", d)
 	}
 	for name, want := range map[string]bool{"a": false, "h1": true, "x": false} {
-		if g.Passes(name) != want {
+		if g.ForwardsTransit(name) != want {
 			t.Errorf("%s passes: want %v", name, want)
 		}
 	}
@@ -87,9 +90,9 @@ func TestWaysHold(t *testing.T) {
 		clusters, shape := randomShape(r)
 		dead := map[[2]string]bool{}
 		for range r.IntN(6) {
-			dead[Pair(clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))])] = true
+			dead[SortedPair(clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))])] = true
 		}
-		alive := func(a, b string) bool { return !dead[Pair(a, b)] }
+		alive := func(a, b string) bool { return !dead[SortedPair(a, b)] }
 		g := NewGraph(shape, clusters)
 		mixed := shuffled(r, shape, clusters)
 		for _, from := range clusters {
@@ -147,7 +150,7 @@ func distances(g *Graph, from string, alive func(a, b string) bool) map[string]i
 	for changed := true; changed; {
 		changed = false
 		for a, hops := range out {
-			if a != from && !g.Passes(a) {
+			if a != from && !g.ForwardsTransit(a) {
 				continue
 			}
 			for _, b := range g.Neighbours(a) {
@@ -174,7 +177,7 @@ func checkWay(t *testing.T, g *Graph, alive func(a, b string) bool, from, to str
 	}
 	at := from
 	for i, next := range way {
-		if !g.Linked(at, next) || !g.Linked(next, at) || !alive(at, next) || i > 0 && !g.Passes(at) {
+		if !g.Linked(at, next) || !g.Linked(next, at) || !alive(at, next) || i > 0 && !g.ForwardsTransit(at) {
 			t.Fatalf("%s to %s over %v: %s to %s cannot be", from, to, way, at, next)
 		}
 		at = next

@@ -13,7 +13,7 @@ func TestTwin(t *testing.T) {
 		"fd00:41::1": "fd00:41::ffff:ffff:ffff:fffe", "192.0.2.1": "192.0.2.1",
 	}
 	for text, want := range tests {
-		if have := Twin(pools, netip.MustParseAddr(text)); have.String() != want {
+		if have := AlternateAddr(pools, netip.MustParseAddr(text)); have.String() != want {
 			t.Errorf("%s: %s, want %s", text, have, want)
 		}
 	}

@@ -248,8 +248,8 @@ func (r *reader) hold(s Slot, key, value *yaml.Node) {
 // lane reads the line of a gateway's lane. Of two lines the lower lane stays.
 func (r *reader) lane(s Slot, key, value *yaml.Node) {
 	h := HeldLane{Pos: r.pos(key)}
-	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Lane) != nil || h.Lane < 0 || h.Lane >= fabric.MaxLanes {
-		r.fail(value, "has %s where a lane from 0 to %d belongs", diag.Quote(value.Value), fabric.MaxLanes-1)
+	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Lane) != nil || h.Lane < 0 || h.Lane >= fabric.MaxGateways {
+		r.fail(value, "has %s where a lane from 0 to %d belongs", diag.Quote(value.Value), fabric.MaxGateways-1)
 		return
 	}
 	if have, dup := r.lock.Lanes[s]; dup {

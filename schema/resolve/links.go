@@ -20,7 +20,7 @@ func Shape(s *schema.ClusterSet) fabric.Shape {
 		out := fabric.Shape{Mode: schema.ModeLinks, Partial: conn.Partial}
 		for _, l := range conn.Links {
 			if len(l) == 2 {
-				out.Edges = append(out.Edges, fabric.Pair(l[0], l[1]))
+				out.Edges = append(out.Edges, fabric.SortedPair(l[0], l[1]))
 			}
 		}
 		slices.SortFunc(out.Edges, fabric.ComparePairs)
@@ -46,7 +46,7 @@ type Links struct {
 	set      *schema.ClusterSet
 	clusters map[string]*schema.Cluster
 	Pairs    map[[2]string]*schema.Link
-	special  []fabric.Link
+	special  []fabric.LinkSettings
 	degree   map[string]int      // by cluster: its links among special
 	tunnels  map[string][]Tunnel // by cluster: what these are made with, each once
 	Kinds    []Tunnel            // what links are made with anywhere, each once; the usual ones first
@@ -65,7 +65,7 @@ func LinksOf(s *schema.ClusterSet) *Links {
 	}
 	for i := range s.Spec.Links {
 		if link := &s.Spec.Links[i]; len(link.Between) == 2 {
-			if p := fabric.Pair(link.Between[0], link.Between[1]); l.Pairs[p] == nil {
+			if p := fabric.SortedPair(link.Between[0], link.Between[1]); l.Pairs[p] == nil {
 				l.Pairs[p] = link
 			}
 		}
@@ -73,7 +73,7 @@ func LinksOf(s *schema.ClusterSet) *Links {
 	found, usual := map[[2]string]bool{}, l.usual([2]string{})
 	l.Kinds = []Tunnel{tunnelOf(&usual)}
 	note := func(a, b string) {
-		p := fabric.Pair(a, b)
+		p := fabric.SortedPair(a, b)
 		if len(l.special) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
 			return
 		}
@@ -110,7 +110,7 @@ const MaxSpecial = 500_000
 
 // Special gives the links that differ from spec.tunnel, in order; not all of them
 // where there are more than maxSpecial.
-func (l *Links) Special() []fabric.Link { return l.special }
+func (l *Links) Special() []fabric.LinkSettings { return l.special }
 
 func once(list []Tunnel, k Tunnel) []Tunnel {
 	if slices.Contains(list, k) {
@@ -120,9 +120,9 @@ func once(list []Tunnel, k Tunnel) []Tunnel {
 }
 
 // usual is a link of which nobody says anything.
-func (l *Links) usual(pair [2]string) fabric.Link {
+func (l *Links) usual(pair [2]string) fabric.LinkSettings {
 	t := &l.set.Spec.Tunnel
-	out := fabric.Link{Between: pair, Driver: t.Driver, MTU: t.MTU}
+	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
 	if t.Keepalive != nil {
 		out.Keepalive = *t.Keepalive
 	}
@@ -131,8 +131,8 @@ func (l *Links) usual(pair [2]string) fabric.Link {
 
 // Of gives what the link between two clusters is made with: what links says,
 // otherwise what the clusters say, otherwise spec.tunnel.
-func (l *Links) Of(a, b string) fabric.Link {
-	pair := fabric.Pair(a, b)
+func (l *Links) Of(a, b string) fabric.LinkSettings {
+	pair := fabric.SortedPair(a, b)
 	out, own := l.usual(pair), l.Pairs[pair]
 	var one, two schema.TunnelOverride
 	if c := l.clusters[pair[0]]; c != nil {
@@ -169,7 +169,7 @@ type Tunnel struct {
 	Quiet  bool // nothing is sent to keep it open
 }
 
-func tunnelOf(l *fabric.Link) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
+func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
 
 // Tunnels gives what the gateways of a cluster must have, in no order.
 func (l *Links) Tunnels(cluster string) []Tunnel {

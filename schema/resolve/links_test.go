@@ -71,7 +71,7 @@ func TestLinksHold(t *testing.T) {
 		if d := cmp.Diff(one.Special(), two.Special()); d != "" {
 			t.Fatalf("seed %d: order matters\n%s", seed, d)
 		}
-		f := &fabric.Fabric{Links: one.Special(), Shape: resolve.Shape(set), Tunnel: fabric.Tunnel{Driver: set.Spec.Tunnel.Driver,
+		f := &fabric.Fabric{Links: one.Special(), Shape: resolve.Shape(set), Tunnel: fabric.TunnelDefaults{Driver: set.Spec.Tunnel.Driver,
 			MTU: set.Spec.Tunnel.MTU, Keepalive: *set.Spec.Tunnel.Keepalive}}
 		for _, c := range set.Spec.Clusters {
 			f.Clusters = append(f.Clusters, fabric.Cluster{Name: c.Name})

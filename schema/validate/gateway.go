@@ -31,7 +31,7 @@ func (c *checker) endpoints() {
 			c.sources(cluster, g, p)
 			for k, text := range g.Endpoints {
 				at := paths.Nth(p+".endpoints", k)
-				if fabric.IsSource(text) {
+				if fabric.IsEndpointSource(text) {
 					continue
 				}
 				if e, ok := c.endpoint(at, text, pools); ok {
@@ -115,7 +115,7 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 		c.Fail("no-endpoint", path, summary,
 			"give it an endpoint, or use wireguard or ipsec for the links of "+cluster.Name)
 	}
-	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceSeen }) {
+	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceObserved }) {
 		return
 	}
 	if uses(func(k resolve.Tunnel) bool { return k.Quiet }) {
@@ -135,7 +135,7 @@ func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path strin
 	for k, text := range g.Endpoints {
 		at := paths.Nth(path+".endpoints", k)
 		switch {
-		case fabric.IsSource(text):
+		case fabric.IsEndpointSource(text):
 			first = cmp.Or(first, at)
 			c.unique(names, text, at, text+" is there already")
 			c.front(cluster, g, text, at)
@@ -231,7 +231,7 @@ func endpointHint(text string) string {
 // isSourceLike reports whether a text looks as if a source was meant.
 func isSourceLike(text string) bool {
 	word, _, _ := strings.Cut(strings.ToLower(text), ":")
-	return word == "node" || word == "service" || word == fabric.SourceSeen
+	return word == "node" || word == "service" || word == fabric.SourceObserved
 }
 
 func sourceHint(text string) string {

@@ -46,7 +46,7 @@ func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint s
 		c.Fail("bad-link", path, "the link joins "+pair[0]+" to itself", "")
 		return true
 	}
-	p := fabric.Pair(pair[0], pair[1])
+	p := fabric.SortedPair(pair[0], pair[1])
 	c.unique(seen, p[0]+" "+p[1], path, "the link between "+p[0]+" and "+p[1]+" is listed twice")
 	return true
 }
@@ -56,7 +56,7 @@ func (c *checker) groupsApart() {
 	if c.set.Spec.Connectivity.Partial {
 		return
 	}
-	groups := c.links.Graph.Groups()
+	groups := c.links.Graph.Components()
 	largest := slices.MaxFunc(append(groups, nil), func(a, b []string) int { return len(a) - len(b) })
 	for _, group := range groups {
 		if slices.Equal(group, largest) {
@@ -175,7 +175,7 @@ func (c *checker) driverClash(i int) {
 		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver || !c.links.Graph.Linked(own.Name, other.Name) {
 			continue
 		}
-		if settled := c.links.Pairs[fabric.Pair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
+		if settled := c.links.Pairs[fabric.SortedPair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
 			continue
 		}
 		c.Fail("driver-clash", c.clusterPaths[i]+".tunnel.driver",
@@ -224,7 +224,7 @@ func (c *checker) allowPaths() {
 		return
 	}
 	group := map[string]int{}
-	for i, names := range c.links.Graph.Groups() {
+	for i, names := range c.links.Graph.Components() {
 		for _, name := range names {
 			group[name] = i
 		}

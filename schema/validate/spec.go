@@ -121,8 +121,8 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
 			"let each nodeSelector be one label, such as "+gatewayLabel)
 	}
-	if n := len(cluster.AllGateways()); n > fabric.MaxLanes {
-		c.Fail("too-many", path+".gateways", fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes), "")
+	if n := len(cluster.AllGateways()); n > fabric.MaxGateways {
+		c.Fail("too-many", path+".gateways", fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxGateways), "")
 	}
 	for i, p := range cluster.GatewayPaths(path) {
 		g := &cluster.Gateways[i]

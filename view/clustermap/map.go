@@ -95,7 +95,7 @@ func Only(f *fabric.Fabric, names []string) *Map {
 		m.Clusters = append(m.Clusters, cluster(f, graph, f.Cluster(a)))
 		for _, b := range names[i+1:] {
 			if graph.Linked(a, b) {
-				m.Links = append(m.Links, Link{Between: fabric.Pair(a, b), Driver: f.Link(a, b).Driver})
+				m.Links = append(m.Links, Link{Between: fabric.SortedPair(a, b), Driver: f.Link(a, b).Driver})
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func Focus(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 	})
 	out.Shape = fabric.Shape{Mode: fabric.ModeLinks}
 	for _, other := range near {
-		out.Shape.Edges = append(out.Shape.Edges, fabric.Pair(name, other))
+		out.Shape.Edges = append(out.Shape.Edges, fabric.SortedPair(name, other))
 	}
 	return &out, nil
 }
@@ -179,7 +179,7 @@ func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMes
 func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
 	out := Cluster{
 		Name: c.Name, PodCIDRs: listing.Texts(c.PodCIDRs), Gateways: []Gateway{},
-		Hub: f.Shape.Mode == fabric.ModeHub && graph.Passes(c.Name),
+		Hub: f.Shape.Mode == fabric.ModeHub && graph.ForwardsTransit(c.Name),
 	}
 	if c.Globalnet {
 		out.GlobalCIDRs = listing.Texts(c.GlobalCIDRs)

@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the goldens")
 
 func world(shape fabric.Shape, names ...string) *fabric.Fabric {
-	f := &fabric.Fabric{Name: "demo", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard}, Shape: shape}
+	f := &fabric.Fabric{Name: "demo", Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard}, Shape: shape}
 	for i, name := range names {
 		f.Clusters = append(f.Clusters, fabric.Cluster{
 			Name: name, Globalnet: i > 0,
@@ -43,7 +43,7 @@ func changed() (before, after *fabric.Fabric) {
 	}
 	after.Clusters[0].Gateways = append(after.Clusters[0].Gateways[:1:1], fabric.Gateway{Name: "b", Node: "fra-gw2"})
 	after.Clusters[1].PodCIDRs = append(after.Clusters[1].PodCIDRs[:1:1], netip.MustParsePrefix("10.8.0.0/16"))
-	after.Links = []fabric.Link{{Between: [2]string{"fra", "nyc"}, Driver: fabric.DriverIPsec}, {Between: [2]string{"fra", "sin"}, Driver: fabric.DriverVXLAN}}
+	after.Links = []fabric.LinkSettings{{Between: [2]string{"fra", "nyc"}, Driver: fabric.DriverIPsec}, {Between: [2]string{"fra", "sin"}, Driver: fabric.DriverVXLAN}}
 	after.Exports = []fabric.Export{{Namespace: "shop", Name: "web", Clusters: []fabric.ExportCluster{{Name: "fra"}, {Name: "sin"}}}}
 	return before, after
 }
@@ -202,7 +202,7 @@ func TestLargeMesh(t *testing.T) {
 		names[i] = fmt.Sprintf("c%04d", i)
 	}
 	f := world(fabric.Shape{}, names...)
-	f.Links = []fabric.Link{{Between: [2]string{"c0001", "c0500"}, Driver: fabric.DriverVXLAN}}
+	f.Links = []fabric.LinkSettings{{Between: [2]string{"c0001", "c0500"}, Driver: fabric.DriverVXLAN}}
 	m := New(f)
 	if !m.Implied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
 		t.Errorf("implied %t, links %v", m.Implied, m.Links)

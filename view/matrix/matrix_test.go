@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the goldens")
 // world has g1 and g2 with the same prefixes, and far, which has no gateway. g2 exports web
 // to g1 alone, g1 and g2 db to all, and g2 a headless one whose pods have no address.
 func world() *fabric.Fabric {
-	f := &fabric.Fabric{Name: "demo", Domain: "clusterset.local", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard},
+	f := &fabric.Fabric{Name: "demo", Domain: "clusterset.local", Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard},
 		ServicePools:   []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")},
 		DynamicExports: &fabric.DynamicExports{Namespaces: []string{"team-*"}}}
 	for i, name := range []string{"far", "g1", "g2"} {

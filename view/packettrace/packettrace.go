@@ -125,7 +125,7 @@ func newJoiner(seen []NodeTrace) *joiner {
 		if i == 0 || ended.Before(j.to) {
 			j.to = ended
 		}
-		j.full = j.full || s.Full
+		j.full = j.full || s.Sampled
 		j.nodes[s.Cluster]++
 		if s.Gateway != "" {
 			j.gateways[s.Cluster+"/"+s.Gateway] = true
@@ -156,7 +156,7 @@ func findingOf(all []status.Finding, j status.FlowTrace) *status.Finding {
 }
 
 // ours says that an interface leads to other nodes.
-func ours(name string) bool { return strings.HasPrefix(name, desired.LinkPrefix) }
+func ours(name string) bool { return strings.HasPrefix(name, desired.DevicePrefix) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -241,7 +241,7 @@ func (j *joiner) asked(s *Hop) bool {
 	case !strings.HasPrefix(s.Flow.Out, desired.NodePrefix):
 		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
 	case s.seen.Gateway == "":
-		return !slices.ContainsFunc(s.seen.Mates, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
+		return !slices.ContainsFunc(s.seen.SiblingGateways, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
 	}
 	return j.nodes[s.Cluster] >= s.seen.Nodes
 }

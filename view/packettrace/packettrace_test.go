@@ -31,7 +31,7 @@ func ended(in, came string) status.FlowTrace {
 
 func node(name string, flows ...status.FlowTrace) NodeTrace {
 	cluster, gateway, _ := strings.Cut(name, "-")
-	s := NodeTrace{Start: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Mates: []string{"a"}, Nodes: 2, Seconds: 10, Flows: flows,
+	s := NodeTrace{Start: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, SiblingGateways: []string{"a"}, Nodes: 2, Seconds: 10, Flows: flows,
 		Findings: []status.Finding{{Kind: status.FindingForeign, Place: "rule 1", Text: "dropped by Calico"}}}}
 	if gateway == "a" {
 		s.Gateway, s.Remotes = gateway, map[string][]string{"g1": {"g2/a"}, "g2": {"g1/a"}, "hub": {"g1/a", "g2/a"}}[cluster]
@@ -96,7 +96,7 @@ func TestJoin(t *testing.T) {
 	reply := []status.FlowTrace{
 		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, back), way("hw-wg1", "hw-vx0", back, home), way("hw-vx0", "cni0", home, ""),
 	}
-	full := func(s NodeTrace) NodeTrace { s.Full = true; return s }
+	full := func(s NodeTrace) NodeTrace { s.Sampled = true; return s }
 	only := func(s NodeTrace, prefix string) NodeTrace {
 		s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}
 		return s

@@ -90,7 +90,7 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 			continue
 		}
 		last.Outcome, last.Bypassed = Unclear, question.Cluster+"/"+question.Node
-		if by := question.seen; !by.Full && follows(by.Only, last.Flow.Egress) && j.watched(last) {
+		if by := question.seen; !by.Sampled && follows(by.Only, last.Flow.Egress) && j.watched(last) {
 			last.Outcome = WrongReturnPath
 		}
 		out = append(out, last)

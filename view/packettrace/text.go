@@ -18,7 +18,7 @@ func (r *Report) Text() string {
 	packets, longest := r.totals()
 	var full []string
 	for i := range r.Nodes {
-		if n := &r.Nodes[i]; n.Full {
+		if n := &r.Nodes[i]; n.Sampled {
 			full = append(full, n.Cluster+"/"+n.Node)
 		}
 	}
@@ -44,8 +44,8 @@ func (r *Report) Text() string {
 	// Where all got there it was not what was looked for.
 	if slices.ContainsFunc(r.Traces, func(t Trace) bool { return t.Outcome != Arrived }) {
 		for _, s := range r.Nodes {
-			if s.Filtered > 0 {
-				_, _ = fmt.Fprintf(&out, "%s/%s: %s\n", s.Cluster, s.Node, status.FilteredText(s.Filtered))
+			if s.ReversePathDrops > 0 {
+				_, _ = fmt.Fprintf(&out, "%s/%s: %s\n", s.Cluster, s.Node, status.FilteredText(s.ReversePathDrops))
 			}
 		}
 	}

@@ -34,8 +34,8 @@ func everyOutcome() *Report {
 		{Outcome: Arrived, Answered: true, First: hop("g1-w", "veth7", "hw-vx0", pod, pod, end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived))},
 	}
 	return &Report{Traces: traces, Nodes: []status.Diagnosis{
-		{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true},
-		{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6},
+		{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Sampled: true},
+		{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, ReversePathDrops: 6},
 	}}
 }
 

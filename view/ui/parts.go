@@ -161,7 +161,7 @@ func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 const maxTable = 300
 
 // links returns the preferred link of each pair of clusters; nil for too many of them.
-func (p *Snapshot) links() *health.Table {
+func (p *Snapshot) links() *health.Preferences {
 	if len(p.set.Fabric.Clusters) > maxTable {
 		return nil
 	}
@@ -181,7 +181,7 @@ type pathView struct {
 }
 
 // paths returns how a cluster of the fabric sends to each other one, by their names.
-func (p *Snapshot) paths(name string, table *health.Table) []pathView {
+func (p *Snapshot) paths(name string, table *health.Preferences) []pathView {
 	reported := map[string]status.Path{}
 	for i := range p.agents {
 		for _, path := range p.agents[i].Paths {
@@ -194,7 +194,7 @@ func (p *Snapshot) paths(name string, table *health.Table) []pathView {
 	for to, hops := range p.set.Fabric.Graph().Paths(name, nil) {
 		out := pathView{To: to, Through: hops[:len(hops)-1]}
 		if path, ok := reported[to]; ok {
-			out.Through, out.Link, out.Rank, out.Why, out.Reported = path.Through, path.Link, path.Rank, path.Why, true
+			out.Through, out.Link, out.Rank, out.Why, out.Reported = path.Transit, path.Link, path.Rank, path.Why, true
 			if path.LastMove != nil {
 				out.Move = path.LastMove.At.UTC().Format(time.RFC3339) + " from " + path.LastMove.From + ": " + path.LastMove.Cause
 			}

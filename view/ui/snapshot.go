@@ -199,7 +199,7 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 		s := &agents[i]
 		for j := range s.Connections {
 			c := &s.Connections[j]
-			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			between := fabric.SortedPair(s.Cluster, c.RemoteCluster)
 			if !drawn[between] {
 				continue
 			}

@@ -40,7 +40,7 @@ type fake struct {
 }
 
 func newFake(clusters ...string) *fake {
-	f := &fabric.Fabric{Name: "demo", Domain: "clusterset.local", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard}}
+	f := &fabric.Fabric{Name: "demo", Domain: "clusterset.local", Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard}}
 	for _, name := range clusters {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: name, Gateways: []fabric.Gateway{{Name: "a", Node: name + "-gw"}}})
 	}

@@ -90,7 +90,7 @@ func source(t *testing.T, kubeconfig string, before *model.Facts) *kube.Source {
 		cancel()
 		<-done
 	})
-	s.Follow(theFabric())
+	s.SetFabric(theFabric())
 	return s
 }
 

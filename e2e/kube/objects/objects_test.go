@@ -29,7 +29,7 @@ const limit = 3 * time.Minute
 
 // gateway is one publisher with its own watches.
 type gateway struct {
-	*objects.Publisher
+	*objects.Writer
 	mu      sync.Mutex
 	want    objects.Want
 	version int
@@ -54,7 +54,7 @@ func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
 	changed := func() { look() }
 	exports := &objects.Watch[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Changed: changed}
 	imports := &objects.Watch[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Changed: changed}
-	g.Publisher = objects.New(objects.Config{
+	g.Writer = objects.New(objects.Config{
 		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (objects.Want, string, bool) {
 			g.mu.Lock()
@@ -68,7 +68,7 @@ func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
 			}
 		},
 	})
-	look = g.Look
+	look = g.Trigger
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	for _, run := range []func(context.Context){exports.Run, imports.Run, g.Run} {
@@ -84,14 +84,14 @@ func (g *gateway) wants(change func(*objects.Want)) {
 	change(&g.want)
 	g.version++
 	g.mu.Unlock()
-	g.Look()
+	g.Trigger()
 }
 
 // settled waits for a clean report of now.
 func (g *gateway) settled(t *testing.T) {
 	t.Helper()
 	from := time.Now()
-	g.Look()
+	g.Trigger()
 	deadline := time.After(limit)
 	var last converge.Report
 	for {
@@ -137,8 +137,8 @@ func prepare(t *testing.T) (*api.Server, objects.Want) {
 	addr := netip.MustParseAddr
 	return s, objects.Want{
 		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
-		State: mcs.State{
-			Settled: true, Property: map[string]string{mcs.PropertyCluster: "g1"},
+		State: mcs.DesiredObjects{
+			PeersSynced: true, Property: map[string]string{mcs.PropertyCluster: "g1"},
 			Imports: []mcs.Import{{
 				Namespace: "sample", Name: "web", Type: fabric.ClusterSetIP, IPs: []netip.Addr{addr("243.0.0.7"), addr("fd24::7")}, Families: []int{4, 6},
 				Ports:    []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "http"}, {Name: "stcp", Protocol: "SCTP", Port: 142}},
@@ -166,7 +166,7 @@ func versions(t *testing.T, s *api.Server) string {
 func TestGatewaysWrite(t *testing.T) {
 	s, want := prepare(t)
 	later := want
-	later.Rank = 1
+	later.WriteOrder = 1
 	first, second := start(t, s, want), start(t, s, later)
 	first.settled(t)
 	second.settled(t)
@@ -223,11 +223,11 @@ func TestGatewaysWrite(t *testing.T) {
 
 	// The namespace goes while things stand in it: nobody holds it up, and nothing fails.
 	s.K(t, "delete", "namespace", "sample", "--timeout="+limit.String())
-	second.wants(func(w *objects.Want) { w.State = mcs.State{Settled: true, Property: w.State.Property} })
+	second.wants(func(w *objects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
 	second.settled(t)
 
 	// All goes, and the Corefile is as it was.
-	second.wants(func(w *objects.Want) { w.State, w.DNS, w.Decommission = mcs.State{}, "", true })
+	second.wants(func(w *objects.Want) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
 	second.settled(t)
 	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.Contains(corednsMap, strings.ReplaceAll(strings.TrimSpace(have), "\n", "\n    ")) {
 		t.Errorf("Corefile:\n%s", have)

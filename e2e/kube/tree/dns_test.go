@@ -90,7 +90,7 @@ func mutations(text, bare, port string, random *rand.Rand) []string {
 	} {
 		out = append(out, strings.Replace(text, r[0], r[1], 1), strings.ReplaceAll(text, r[0], r[1]))
 	}
-	block, _, _ := corefile.Block(text)
+	block, _, _ := corefile.SplitBlock(text)
 	out = append(out,
 		bare+block, block+block+bare, bare+"\n"+block, strings.Replace(bare, "{\n", "{\n"+block, 1), strings.Replace(bare, "\n", "\n"+block, 1),
 		block, "", bare, strings.ReplaceAll(text, "\n", "\r\n"), strings.ReplaceAll(text, "    ", "\t"), text+"\n", text+strings.Repeat("# x\n", 5000),
@@ -166,7 +166,7 @@ func TestDNSPolicy(t *testing.T) {
 					continue
 				}
 				seen[m] = true
-				if _, rest, _ := corefile.Block(m); rest != bare {
+				if _, rest, _ := corefile.SplitBlock(m); rest != bare {
 					t.Errorf("accepted, and other text changed:\n%s\nbefore:\n%s", m, before)
 				}
 				if ok, out := api.CoreDNS(t, m); !ok {
@@ -178,7 +178,7 @@ func TestDNSPolicy(t *testing.T) {
 	t.Logf("figure: %d mutations of Corefiles, %d different ones accepted, CoreDNS starts with each", requests, len(seen))
 
 	// Forms in which agents do not write either, or which they cannot judge.
-	block, _, _ := corefile.Block(func() string { text, _ := corefile.Insert(".:"+port+" {\n}\n", forward); return text }())
+	block, _, _ := corefile.SplitBlock(func() string { text, _ := corefile.Insert(".:"+port+" {\n}\n", forward); return text }())
 	for what, bare := range map[string]string{
 		"both zones are served": "clusterset.local:" + port + " 0.243.in-addr.arpa:" + port + " {\n}\n.:" + port + " {\n}\n", "by quoted keys": "\"clusterset.local:" + port + "\" {\n}\n.:" + port + " {\n}\n",
 		"no braces": ".:" + port + "\nerrors\n", "an open block": ".:" + port + " {\n", "a bind": ".:" + port + " {\n    bind 127.0.0.1\n}\n",
@@ -259,7 +259,7 @@ func TestDNSPolicy(t *testing.T) {
 	o = admin.set("coredns-custom", "their.server", "clusterset.local:53 {\n    loadbalance\n}\n")
 	admin.set("coredns", "Corefile", importing)
 	allowed(t, false, "a file of its own, and another with a zone of it", gateway.write(o, "hawser.server", file))
-	partly, _ := forward.File(corefile.Beside{Name: "their.server", Text: "clusterset.local:53 {\n}\n"})
+	partly, _ := forward.File(corefile.OtherFile{Name: "their.server", Text: "clusterset.local:53 {\n}\n"})
 	eventually(true, "a file of its own without that zone", func() error { return gateway.write(o, "hawser.server", partly) })
 
 	// The size that the cost limits of the API server allow.

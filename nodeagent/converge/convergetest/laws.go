@@ -49,7 +49,7 @@ func Laws[S diff.Spec](t *testing.T, newKind func(t *testing.T) converge.Kind[S]
 		{"1 fixed point", l.fixedPoint},
 		{"2 idempotent", l.idempotent},
 		{"3 repairs", l.repairs},
-		{"9 what is believed is so", l.believes}, // before there is anything foreign
+		{"9 what is believed is so", l.cacheMatchesFreshRead}, // before there is anything foreign
 		{"4 foreign objects survive", l.foreignSurvives},
 		{"5 new process removes exactly ours", l.removesOurs},
 		{"6 missing and foreign", l.missingAndForeign},
@@ -177,9 +177,9 @@ func (l laws[S]) repairs(t *testing.T) {
 	l.clear(t)
 }
 
-// believes keeps one engine throughout: what it makes of its own changes, without
+// cacheMatchesFreshRead keeps one engine throughout: what it makes of its own changes, without
 // reading all of it again, is what a new one reads.
-func (l laws[S]) believes(t *testing.T) {
+func (l laws[S]) cacheMatchesFreshRead(t *testing.T) {
 	engine, turn := l.engine(t), 0
 	once := func(want []S) {
 		t.Helper()

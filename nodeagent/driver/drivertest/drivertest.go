@@ -97,7 +97,7 @@ func wire(t *testing.T, r *rig) {
 	if crossed < 5 {
 		t.Fatalf("%d packets seen on the underlay, want 5 or more", crossed)
 	}
-	if want := r.suite.Driver.Traits().Clear; seen != want {
+	if want := r.suite.Driver.Traits().Unencrypted; seen != want {
 		t.Errorf("what was carried could be read: %v, want %v", seen, want)
 	}
 }
@@ -211,9 +211,9 @@ func overhead(t *testing.T, r *rig) {
 		}
 	}
 	traits := r.suite.Driver.Traits()
-	over := traits.Over4
+	over := traits.Overhead4
 	if r.six {
-		over = traits.Over6
+		over = traits.Overhead6
 	}
 	if longest != mtu+over {
 		t.Errorf("the longest packet on the underlay has %d bytes, want %d and %d of overhead", longest, mtu, over)

@@ -19,7 +19,7 @@ func epochs(t *testing.T, r *rig) {
 		turns = 3
 	}
 	for turn := range turns {
-		lost := r.turn(turn + 1)
+		lost := r.rotateOnce(turn + 1)
 		t.Logf("from epoch %d to %d: %d packets lost", turn+1, turn+2, lost)
 		if lost == 0 {
 			return
@@ -30,9 +30,9 @@ func epochs(t *testing.T, r *rig) {
 	}
 }
 
-// turn brings an epoch into force and takes the one before it away; it gives the
+// rotateOnce brings an epoch into force and takes the one before it away; it gives the
 // number of packets that were lost.
-func (r *rig) turn(epoch int) (lost int) {
+func (r *rig) rotateOnce(epoch int) (lost int) {
 	r.t.Helper()
 	a, b := r.gateways["a"], r.gateways["b"]
 	was := map[*gateway][]string{a: a.tunnels(), b: b.tunnels()}

@@ -75,7 +75,7 @@ func (r *rig) publish(names ...string) {
 		GlobalPools:  []netip.Prefix{prefix("242.0.0.0/8")},
 		ServicePools: []netip.Prefix{prefix("243.0.0.0/24")},
 		TunnelPools:  []netip.Prefix{prefix("241.0.0.0/24"), prefix("fd00:41::/64")},
-		Tunnel: fabric.Tunnel{
+		Tunnel: fabric.TunnelDefaults{
 			Driver: r.suite.Driver.Traits().Name, Keepalive: fabric.Duration(25 * time.Second),
 			IPsec: fabric.IPsec{
 				Encapsulation: fabric.EncapsulationAuto, IKEPort: 500, NATPort: 4500,

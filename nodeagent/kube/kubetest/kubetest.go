@@ -112,8 +112,8 @@ func (s *Server) Get(resource, key string) *unstructured.Unstructured {
 	return s.objects[resource][key]
 }
 
-// Away makes the server drop every connection, or stop doing so.
-func (s *Server) Away(away bool) {
+// SetUnreachable makes the server drop every connection, or stop doing so.
+func (s *Server) SetUnreachable(away bool) {
 	s.mu.Lock()
 	s.away = away
 	s.wake()
@@ -123,16 +123,16 @@ func (s *Server) Away(away bool) {
 	}
 }
 
-// Deny refuses a resource to everybody, or stops doing so. Watches end.
-func (s *Server) Deny(resource string, denied bool) {
+// SetForbidden refuses a resource to everybody, or stops doing so. Watches end.
+func (s *Server) SetForbidden(resource string, denied bool) {
 	s.mu.Lock()
 	s.denied[resource] = denied
 	s.mu.Unlock()
 	s.http.CloseClientConnections()
 }
 
-// Missing makes the server know no such resource, or know it.
-func (s *Server) Missing(resource string, missing bool) {
+// SetResourceMissing makes the server know no such resource, or know it.
+func (s *Server) SetResourceMissing(resource string, missing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missing[resource] = missing

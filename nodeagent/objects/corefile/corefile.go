@@ -23,10 +23,10 @@ const (
 
 // Codes of problems with a configuration.
 const (
-	Damaged    = "corefile-damaged"    // our marks are not as they were written
-	Taken      = "corefile-taken"      // somebody else serves one of the domains
-	Unreadable = "corefile-unreadable" // the text is none that CoreDNS would take
-	Reserved   = "corefile-reserved"   // a domain hides names of the cluster's own DNS
+	Damaged      = "corefile-damaged"    // our marks are not as they were written
+	ZoneConflict = "corefile-taken"      // somebody else serves one of the domains
+	Unreadable   = "corefile-unreadable" // the text is none that CoreDNS would take
+	Reserved     = "corefile-reserved"   // a domain hides names of the cluster's own DNS
 )
 
 // Forward is what is to be forwarded, and whereto.
@@ -36,9 +36,9 @@ type Forward struct {
 	Servers []netip.Addr
 }
 
-// Beside is another text of the same DNS: one that imports ours, or that the same
+// OtherFile is another text of the same DNS: one that imports ours, or that the same
 // one imports.
-type Beside struct{ Name, Text string }
+type OtherFile struct{ Name, Text string }
 
 // Valid reports whether there is anything to forward.
 func (f Forward) Valid() bool { return len(f.Zones) > 0 && len(f.Servers) > 0 }
@@ -65,9 +65,9 @@ func (f Forward) text(l listen) string {
 
 // File gives a file of its own, for a Corefile that imports such. It lacks the zones
 // that Insert leaves out, and is empty without any; the error names the first one.
-func (f Forward) File(beside ...Beside) (string, error) {
+func (f Forward) File(beside ...OtherFile) (string, error) {
 	var err error
-	if f.Zones, err = elsewhere(beside).free(f, defaultPort); len(f.Zones) == 0 {
+	if f.Zones, err = parseOtherFiles(beside).freeZones(f, defaultPort); len(f.Zones) == 0 {
 		return "", err
 	}
 	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort}), err
@@ -79,8 +79,8 @@ func (f Forward) File(beside ...Beside) (string, error) {
 // block serves, and domains that the cluster's own DNS needs; it is absent if no zone is
 // left. CoreDNS accepts no configuration that serves a zone twice. With any other code Insert
 // returns the text unchanged. Other files count if the Corefile imports any.
-func Insert(text string, f Forward, beside ...Beside) (string, error) {
-	at, err := find(text)
+func Insert(text string, f Forward, beside ...OtherFile) (string, error) {
+	at, err := findBlock(text)
 	if err != nil {
 		return text, err
 	}
@@ -94,9 +94,9 @@ func Insert(text string, f Forward, beside ...Beside) (string, error) {
 		return text, err
 	}
 	if imports {
-		others = append(others, elsewhere(beside)...)
+		others = append(others, parseOtherFiles(beside)...)
 	}
-	if f.Zones, err = others.free(f, l.port); len(f.Zones) == 0 {
+	if f.Zones, err = others.freeZones(f, l.port); len(f.Zones) == 0 {
 		return before + after, err
 	}
 	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, err
@@ -104,29 +104,29 @@ func Insert(text string, f Forward, beside ...Beside) (string, error) {
 
 // Remove gives the Corefile without our block: what Insert was given.
 func Remove(text string) (string, error) {
-	at, err := find(text)
+	at, err := findBlock(text)
 	if err != nil {
 		return text, err
 	}
 	return text[:at.begin] + text[at.end:], nil
 }
 
-// Block gives our block with its marks, and all that is not ours. There is none
+// SplitBlock gives our block with its marks, and all that is not ours. There is none
 // when it is empty; ours is true where any mark of ours is, in order or not.
-func Block(text string) (block, rest string, ours bool) {
-	at, err := find(text)
+func SplitBlock(text string) (block, rest string, ours bool) {
+	at, err := findBlock(text)
 	if err != nil {
 		return "", text, true
 	}
 	return text[at.begin:at.end], text[:at.begin] + text[at.end:], at.end > at.begin
 }
 
-// span is where our block stands, from its first byte to the one after it.
-type span struct{ begin, end int }
+// blockRange is where our block stands, from its first byte to the one after it.
+type blockRange struct{ begin, end int }
 
-// find looks for our marks. Without any the span is empty, at the front.
-func find(text string) (span, error) {
-	var at span
+// findBlock looks for our marks. Without any the span is empty, at the front.
+func findBlock(text string) (blockRange, error) {
+	var at blockRange
 	var begins, ends []int // lines
 	offset := 0
 	for number, line := range slices.Collect(strings.SplitAfterSeq(text, "\n")) {
@@ -142,7 +142,7 @@ func find(text string) (span, error) {
 	}
 	switch {
 	case len(begins)+len(ends) == 0:
-		return span{}, nil
+		return blockRange{}, nil
 	case len(begins) == 0:
 		return at, damaged(ends[0], "the end mark has no begin mark before it")
 	case len(ends) == 0:
@@ -154,7 +154,7 @@ func find(text string) (span, error) {
 	case ends[0] < begins[0]:
 		return at, damaged(ends[0], "the end mark is before the begin mark")
 	}
-	if inside(text[:at.begin]) {
+	if isUnclosed(text[:at.begin]) {
 		return at, damaged(begins[0], "the block stands inside another one")
 	}
 	return at, nil
@@ -175,11 +175,11 @@ func damaged(line int, summary string) error {
 // clusterDNS is what NodeLocal DNSCache puts the address of the cluster's own DNS for.
 const clusterDNS = "__PILLAR__CLUSTER__DNS__"
 
-// Lacks reports whether the Corefile of a cache before the cluster's own DNS sends
+// BypassesForward reports whether the Corefile of a cache before the cluster's own DNS sends
 // questions for a domain past both the name servers of the clusterset and that DNS: no
 // server block is for the domain, and the root's forwards elsewhere. What cannot be read
 // lacks nothing.
-func Lacks(text, domain string) bool {
+func BypassesForward(text, domain string) bool {
 	all, imports, err := parse(text, "")
 	if err != nil || imports {
 		return false

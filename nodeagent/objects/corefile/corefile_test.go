@@ -138,7 +138,7 @@ func TestRefused(t *testing.T) {
 			if _, err := Remove(tt.text); (err == nil) != tt.removes {
 				t.Errorf("remove: %v", err)
 			}
-			if _, _, ours := Block(tt.text); ours != strings.Contains(tt.text, "# hawser:") {
+			if _, _, ours := SplitBlock(tt.text); ours != strings.Contains(tt.text, "# hawser:") {
 				t.Errorf("ours: %t", ours)
 			}
 		})
@@ -174,13 +174,13 @@ func TestTaken(t *testing.T) {
 			t.Parallel()
 			told := func(err error) string {
 				var d diag.Diagnostic
-				if !errors.As(err, &d) || d.Code != Taken || d.Hint == "" {
+				if !errors.As(err, &d) || d.Code != ZoneConflict || d.Hint == "" {
 					return fmt.Sprint(err)
 				}
 				d.Pos.File = cmp.Or(d.Pos.File, "F")
 				return d.Error()
 			}
-			beside := []Beside{{"broken.server", "{"}, {"their.server", "\nclusterset.local {\n}\n"}}
+			beside := []OtherFile{{"broken.server", "{"}, {"their.server", "\nclusterset.local {\n}\n"}}
 			have, err := Insert(tt.text, forward(), beside...)
 			if diff := gocmp.Diff(tt.want, have); diff != "" {
 				t.Errorf("(-want +have)\n%s", diff)
@@ -247,7 +247,7 @@ func TestReserved(t *testing.T) {
 			have, err = Insert(before, f)
 			check(have, want, err)
 			body, _, _ := strings.Cut(strings.TrimPrefix(want, beginLine+"\n"), endMark)
-			have, err = f.File(Beside{"Corefile", tt.text})
+			have, err = f.File(OtherFile{"Corefile", tt.text})
 			check(have, "# kept by Hawser, which puts back what is changed here\n"+body, err)
 		})
 	}
@@ -264,7 +264,7 @@ func TestFileBeside(t *testing.T) {
 		{"in another file", kubeadm, "0.243.in-addr.arpa {\n}\n", "clusterset.local:53 {"},
 		{"all", "clusterset.local {\n}\n", "0.243.in-addr.arpa {\n}\n", ""},
 	} {
-		have, err := forward().File(Beside{"Corefile", tt.corefile}, Beside{"their.server", tt.theirs})
+		have, err := forward().File(OtherFile{"Corefile", tt.corefile}, OtherFile{"their.server", tt.theirs})
 		if !strings.Contains(have, "\n"+tt.want) && tt.want != "" || tt.want == "" && have != "" || (err == nil) != (tt.name == "alone") {
 			t.Errorf("%s: %q, %v", tt.name, have, err)
 		}
@@ -280,10 +280,10 @@ func FuzzRestore(f *testing.F) {
 		with, err := Insert(text, forward())
 		var d diag.Diagnostic
 		if err != nil {
-			if !errors.As(err, &d) || d.Pos.Line < 1 || d.Code != Taken && with != text {
+			if !errors.As(err, &d) || d.Pos.Line < 1 || d.Code != ZoneConflict && with != text {
 				t.Fatalf("error %v, text changed: %t", err, with != text)
 			}
-			if d.Code != Taken {
+			if d.Code != ZoneConflict {
 				return
 			}
 		}
@@ -294,11 +294,11 @@ func FuzzRestore(f *testing.F) {
 		if have, err := Remove(with); err != nil || have != bare {
 			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
 		}
-		if again, err := Insert(with, forward()); (err != nil) != (d.Code == Taken) || again != with {
+		if again, err := Insert(with, forward()); (err != nil) != (d.Code == ZoneConflict) || again != with {
 			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
 		}
-		block, rest, is := Block(with)
-		if !is && d.Code != Taken || rest != bare || !strings.Contains(with, block) {
+		block, rest, is := SplitBlock(with)
+		if !is && d.Code != ZoneConflict || rest != bare || !strings.Contains(with, block) {
 			t.Errorf("block %q, rest %q, want %q", block, rest, bare)
 		}
 	})

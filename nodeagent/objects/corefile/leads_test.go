@@ -72,8 +72,8 @@ func TestNodeLocal(t *testing.T) {
 		if bare, err := Remove(have); err != nil || bare != text {
 			t.Errorf("%s: error %v, taken out it is\n%s", name, err, bare)
 		}
-		if !Lacks(text, "clusterset.local") || Lacks(have, "clusterset.local") {
-			t.Errorf("%s: it lacks the domain: %v, and then %v", name, Lacks(text, "clusterset.local"), Lacks(have, "clusterset.local"))
+		if !BypassesForward(text, "clusterset.local") || BypassesForward(have, "clusterset.local") {
+			t.Errorf("%s: it lacks the domain: %v, and then %v", name, BypassesForward(text, "clusterset.local"), BypassesForward(have, "clusterset.local"))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestLacks(t *testing.T) {
 		".:53 {\n": false,
 		"import x\n.:53 {\n forward . 1.1.1.1\n}": false,
 	} {
-		if have := Lacks(text, "clusterset.local"); have != want {
+		if have := BypassesForward(text, "clusterset.local"); have != want {
 			t.Errorf("%q: %v", text, have)
 		}
 	}

@@ -111,8 +111,8 @@ func quoted(text string, i int) (string, int, bool) {
 	return b.String(), i, false
 }
 
-// inside reports whether a text ends within a block.
-func inside(text string) bool {
+// isUnclosed reports whether a text ends within a block.
+func isUnclosed(text string) bool {
 	depth := 0
 	for _, t := range tokens(text) {
 		switch t.text {
@@ -155,12 +155,12 @@ func parse(before, after string) (out servers, imports bool, err error) {
 	return out, imports, nil
 }
 
-// elsewhere gives the servers of other files. One that cannot be read is passed
+// parseOtherFiles gives the servers of other files. One that cannot be read is passed
 // over: CoreDNS does not serve it either, and it is nobody's to repair from here.
-func elsewhere(files []Beside) servers {
+func parseOtherFiles(files []OtherFile) servers {
 	var out servers
 	for _, file := range files {
-		_, rest, _ := Block(file.Text)
+		_, rest, _ := SplitBlock(file.Text)
 		some, _, err := parse(rest, "")
 		if err != nil {
 			continue
@@ -314,16 +314,16 @@ func (s server) bind() (string, error) {
 	return "", nil
 }
 
-// free returns the zones that may be forwarded and that no other server block serves at the same
+// freeZones returns the zones that may be forwarded and that no other server block serves at the same
 // port. The error names the first of the other zones.
-func (all servers) free(f Forward, port string) ([]string, error) {
+func (all servers) freeZones(f Forward, port string) ([]string, error) {
 	zones := slices.Clone(f.Zones)
 	var first error
 	take := func(s server, at token, who, zone string) {
 		if i := slices.Index(zones, zone); i >= 0 {
 			zones = slices.Delete(zones, i, i+1)
 			if first == nil {
-				first = taken(s.file, at.line, who+" serves "+zone)
+				first = zoneConflict(s.file, at.line, who+" serves "+zone)
 			}
 		}
 	}
@@ -408,9 +408,9 @@ func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string,
 	return zones, first
 }
 
-func taken(file string, line int, summary string) error {
+func zoneConflict(file string, line int, summary string) error {
 	return diag.Diagnostic{
-		Severity: diag.Error, Code: Taken, Pos: diag.Pos{File: file, Line: line, Column: 1}, Summary: summary,
+		Severity: diag.Error, Code: ZoneConflict, Pos: diag.Pos{File: file, Line: line, Column: 1}, Summary: summary,
 		Hint: "take it out, or say clusters[].dns: none in the topology if it is meant to answer; until then Hawser leaves the zone to it",
 	}
 }

@@ -52,7 +52,7 @@ func TestCommentWithinWord(t *testing.T) {
 	t.Parallel()
 	const theirs = ".:53 {\n    errors\n    log .#{\n}#x\nclusterset.local:53#x {#x\n}\n"
 	var d diag.Diagnostic
-	if _, err := Insert(theirs, forward()); !errors.As(err, &d) || d.Code != Taken || d.Pos.Line != 5 {
-		t.Errorf("error %v, want %s in line 5", err, Taken)
+	if _, err := Insert(theirs, forward()); !errors.As(err, &d) || d.Code != ZoneConflict || d.Pos.Line != 5 {
+		t.Errorf("error %v, want %s in line 5", err, ZoneConflict)
 	}
 }

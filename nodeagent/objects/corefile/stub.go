@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// alone is what we write where there were no stub domains at all; its form tells
+// stubText is what we write where there were no stub domains at all; its form tells
 // that nobody else's were there.
-func (f Forward) alone() string {
+func (f Forward) stubText() string {
 	return "{\n" + strings.Join(f.entries("  ", " "), ",\n") + "\n}\n"
 }
 
@@ -50,7 +50,7 @@ func InsertStub(text string, f Forward) (string, error) {
 		return bare, reserved
 	}
 	if bare == "" {
-		return f.alone(), reserved
+		return f.stubText(), reserved
 	}
 	members, err := membersOf(bare)
 	if err != nil {
@@ -62,7 +62,7 @@ func InsertStub(text string, f Forward) (string, error) {
 		if i := slices.Index(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))); i >= 0 {
 			f.Zones = slices.Delete(f.Zones, i, i+1)
 			if first == nil {
-				first = taken("", 1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
+				first = zoneConflict("", 1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
 			}
 		}
 	}
@@ -85,8 +85,8 @@ func RemoveStub(text string, f Forward) (string, error) {
 	return bare, err
 }
 
-// Stub gives those of our stub domains that are there, and all else.
-func Stub(text string, f Forward) (ours []string, rest string, err error) {
+// SplitStub gives those of our stub domains that are there, and all else.
+func SplitStub(text string, f Forward) (ours []string, rest string, err error) {
 	rest, ours, err = withoutStub(text, f)
 	return ours, rest, err
 }
@@ -103,10 +103,10 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 	}
 	written := f
 	written.Zones, _ = f.unreserved(f.Zones)
-	whole := text == f.alone() || text == written.alone()
+	whole := text == f.stubText() || text == written.stubText()
 	for i := len(members) - 1; i >= 0; i-- {
 		m := members[i]
-		if !slices.Contains(f.Zones, m.name) || !f.leads(m.servers) {
+		if !slices.Contains(f.Zones, m.name) || !f.pointsHere(m.servers) {
 			continue
 		}
 		cut = append(cut, m.name)
@@ -128,32 +128,32 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 	return text, cut, nil
 }
 
-func (f Forward) leads(servers []string) bool {
+func (f Forward) pointsHere(servers []string) bool {
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
 		return !slices.ContainsFunc(f.Servers, func(a netip.Addr) bool { return a.String() == s })
 	})
 }
 
-// member is one entry of stubDomains.
-type member struct {
+// stubDomain is one entry of stubDomains.
+type stubDomain struct {
 	name       string
 	servers    []string
 	begin, end int // offsets in the text, from the quote of the name on
 }
 
-func membersOf(text string) ([]member, error) {
+func membersOf(text string) ([]stubDomain, error) {
 	raw := []byte(text)
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, notJSON(text, d.InputOffset(), err)
 	}
-	var out []member
+	var out []stubDomain
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
 			return nil, notJSON(text, d.InputOffset(), err)
 		}
-		m := member{name: t.(string), end: int(d.InputOffset())} // a key is a string
+		m := stubDomain{name: t.(string), end: int(d.InputOffset())} // a key is a string
 		m.begin = bytes.LastIndexByte(raw[:m.end-1], '"')
 		if err := d.Decode(&m.servers); err != nil {
 			return nil, notJSON(text, d.InputOffset(), err)

@@ -73,7 +73,7 @@ func TestTakenStub(t *testing.T) {
 	for _, tt := range tests {
 		have, err := InsertStub(tt.text, forward())
 		var d diag.Diagnostic
-		if have != tt.want || !errors.As(err, &d) || d.Code != Taken {
+		if have != tt.want || !errors.As(err, &d) || d.Code != ZoneConflict {
 			t.Errorf("%s: gives %q, error %v", tt.name, have, err)
 		}
 		if d.Pos.File = "F"; d.Error() != "F:"+tt.told {
@@ -84,17 +84,17 @@ func TestTakenStub(t *testing.T) {
 
 // FuzzRestoreStub puts our stub domains into any text and takes them out again.
 func FuzzRestoreStub(f *testing.F) {
-	for _, text := range []string{"", "{}", " { }\n", `{"a":["b"]}`, `{"clusterset.local":["169.254.73.53"]}`, "{\n \"a\\\"\": [ ] ,\n\"b\":[\"1\"]}", "[]", forward().alone()} {
+	for _, text := range []string{"", "{}", " { }\n", `{"a":["b"]}`, `{"clusterset.local":["169.254.73.53"]}`, "{\n \"a\\\"\": [ ] ,\n\"b\":[\"1\"]}", "[]", forward().stubText()} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		with, err := InsertStub(text, forward())
 		var d diag.Diagnostic
 		if err != nil {
-			if errors.As(err, &d); d.Code != Taken && with != text {
+			if errors.As(err, &d); d.Code != ZoneConflict && with != text {
 				t.Errorf("changed although %v", err)
 			}
-			if d.Code != Taken {
+			if d.Code != ZoneConflict {
 				return
 			}
 		}
@@ -105,10 +105,10 @@ func FuzzRestoreStub(f *testing.F) {
 		if have, err := RemoveStub(with, forward()); err != nil || have != bare {
 			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
 		}
-		if again, err := InsertStub(with, forward()); (err != nil) != (d.Code == Taken) || again != with {
+		if again, err := InsertStub(with, forward()); (err != nil) != (d.Code == ZoneConflict) || again != with {
 			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
 		}
-		if ours, rest, err := Stub(with, forward()); err != nil || (len(ours) == 2) == (d.Code == Taken) || rest != bare {
+		if ours, rest, err := SplitStub(with, forward()); err != nil || (len(ours) == 2) == (d.Code == ZoneConflict) || rest != bare {
 			t.Errorf("ours %v, rest %q (%v)", ours, rest, err)
 		}
 	})

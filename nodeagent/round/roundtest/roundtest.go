@@ -37,7 +37,7 @@ type Moment struct {
 	Urgent   bool
 	Facts    model.Facts
 	Resolved map[string][]netip.Addr
-	Peers    round.Peers // Aim is not used: a replay knows what it aimed at
+	Peers    round.PeerStatus // Aim is not used: a replay knows what it aimed at
 }
 
 // every is how often an agent is asked.
@@ -59,10 +59,10 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		case <-tick.C:
 		}
 		var sight struct {
-			Peers    round.Peers             `json:"peers"`
+			Peers    round.PeerStatus        `json:"peers"`
 			Resolved map[string][]netip.Addr `json:"resolved"`
 		}
-		runs, err := control.Ask(ctx, filepath.Join(dir, "run", "agent.sock"), "/sight", &sight)
+		runs, err := control.Get(ctx, filepath.Join(dir, "run", "agent.sock"), "/sight", &sight)
 		packed, errFabric := os.ReadFile(filepath.Join(dir, "fabric", "fabric.json.gz"))
 		if err != nil || !runs || errFabric != nil {
 			continue // it restarts
@@ -72,7 +72,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 			continue // a fault of the lab
 		}
 		r.Fabrics[digest] = packed
-		sight.Peers.Aim = nil
+		sight.Peers.Spec = nil
 		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]

@@ -20,17 +20,17 @@ const (
 
 // Purposes of openings.
 const (
-	Links = "links" // links as they are
-	Moves = "moves" // a second tunnel of a pair, while it replaces the first one
-	Nodes = "nodes" // between the nodes of one cluster
+	Links            = "links" // links as they are
+	PurposeMigration = "moves" // a second tunnel of a pair, while it replaces the first one
+	Nodes            = "nodes" // between the nodes of one cluster
 )
 
-// NodePort is the UDP port of the VXLAN between the nodes of a cluster (docs/datapath.md).
-const NodePort = 4803
+// NodeVXLANPort is the UDP port of the VXLAN between the nodes of a cluster (docs/datapath.md).
+const NodeVXLANPort = 4803
 
-// Opening is ports of one gateway that have to be open for others to come in. What goes
+// Rule is ports of one gateway that have to be open for others to come in. What goes
 // out, and answers, are taken to be free.
-type Opening struct {
+type Rule struct {
 	Cluster string `json:"cluster"`
 	Gateway string `json:"gateway,omitempty"` // empty: every node of the cluster
 	Node    string `json:"node,omitempty"`    // of the gateway
@@ -41,7 +41,7 @@ type Opening struct {
 	First    int    `json:"first_port,omitempty"`
 	Last     int    `json:"last_port,omitempty"`
 	// At is where others come to: the gateway's endpoints, in their order.
-	At []At `json:"at,omitempty"`
+	At []Destination `json:"at,omitempty"`
 	// From names the clusters whose gateways come, sorted.
 	From []string `json:"from"`
 	// Sources are the addresses that they come from, as far as the topology knows; none
@@ -49,8 +49,8 @@ type Opening struct {
 	Sources []netip.Prefix `json:"sources,omitempty"`
 }
 
-// At is an endpoint.
-type At struct {
+// Destination is an endpoint.
+type Destination struct {
 	Host string `json:"host"` // an address, a name, or what it is found by (fabric.Sources)
 	// First is the first port there: a router forwards from it to that of the gateway. 0:
 	// the ports are those of the gateway.
@@ -58,7 +58,7 @@ type At struct {
 }
 
 // Ports writes the ports, as in 51820 or 51820-51823.
-func (o *Opening) Ports() string {
+func (o *Rule) Ports() string {
 	switch {
 	case o.First == 0:
 		return ""
@@ -68,15 +68,15 @@ func (o *Opening) Ports() string {
 	return strconv.Itoa(o.First) + "-" + strconv.Itoa(o.Last)
 }
 
-// need is one port, or ESP, of a gateway.
-type need struct {
+// portNeed is one port, or ESP, of a gateway.
+type portNeed struct {
 	purpose, driver, protocol string
 	port                      int
 	forward                   int // of an endpoint with a port of its own: its first + forward; negative = not there
 }
 
-// Set is a clusterset that can be asked. It is safe for concurrent use.
-type Set struct {
+// Calculator is a clusterset that can be asked. It is safe for concurrent use.
+type Calculator struct {
 	fabric   *fabric.Fabric
 	graph    *fabric.Graph
 	clusters map[string]*fabric.Cluster
@@ -84,15 +84,15 @@ type Set struct {
 }
 
 // New prepares a fabric. It must not change afterwards.
-func New(f *fabric.Fabric) *Set {
-	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
+func New(f *fabric.Fabric) *Calculator {
+	s := &Calculator{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
 		lanes: make(map[string]string, len(f.Clusters))}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		s.clusters[c.Name] = c
 		lanes := make([]byte, len(c.Gateways)) // each below MaxLanes
 		for j := range c.Gateways {
-			lanes[j] = byte(c.Gateways[j].Lane)
+			lanes[j] = byte(c.Gateways[j].Ordinal)
 		}
 		s.lanes[c.Name] = string(lanes)
 	}
@@ -103,13 +103,13 @@ func New(f *fabric.Fabric) *Set {
 // change: one for each port, in the order of the fabric's gateways. A gateway without
 // endpoints only dials out, and has none. Of other clusters only those count that a
 // function says; nil = all.
-func (s *Set) Links(cluster string, only func(other string) bool) []Opening {
+func (s *Calculator) Links(cluster string, only func(other string) bool) []Rule {
 	c := s.clusters[cluster]
 	if c == nil {
 		return nil
 	}
 	groups := s.groups(c, only)
-	var out []Opening
+	var out []Rule
 	for i := range c.Gateways {
 		if len(c.Gateways[i].Endpoints) > 0 {
 			out = append(out, s.gateway(c, &c.Gateways[i], groups)...)
@@ -120,11 +120,11 @@ func (s *Set) Links(cluster string, only func(other string) bool) []Opening {
 
 // group is neighbours for which the same ports are needed.
 type group struct {
-	link  fabric.Link
+	link  fabric.LinkSettings
 	names []string // sorted
 }
 
-func (s *Set) groups(c *fabric.Cluster, only func(other string) bool) []*group {
+func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*group {
 	type key struct {
 		driver, lanes string
 		port          int
@@ -153,7 +153,7 @@ func (s *Set) groups(c *fabric.Cluster, only func(other string) bool) []*group {
 
 // Of gives all openings of a cluster: those of Links, ports in a row as one, and those
 // between its nodes; with Sources.
-func (s *Set) Of(cluster string) []Opening {
+func (s *Calculator) Of(cluster string) []Rule {
 	if s.clusters[cluster] == nil {
 		return nil
 	}
@@ -161,12 +161,12 @@ func (s *Set) Of(cluster string) []Opening {
 	for i := range out {
 		out[i].Sources = s.sources(out[i].From)
 	}
-	return append(out, Opening{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodePort, Last: NodePort,
+	return append(out, Rule{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodeVXLANPort, Last: NodeVXLANPort,
 		From: []string{cluster}})
 }
 
-func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Opening {
-	needs := map[need][]string{}
+func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Rule {
+	needs := map[portNeed][]string{}
 	for _, near := range groups {
 		for _, n := range s.needs(near.link, g, s.clusters[near.names[0]]) {
 			switch have := needs[n]; {
@@ -179,17 +179,17 @@ func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []O
 			}
 		}
 	}
-	var out []Opening
+	var out []Rule
 	for n, from := range needs {
-		o := Opening{
+		o := Rule{
 			Cluster: c.Name, Gateway: g.Name, Node: g.Node, Purpose: n.purpose, Driver: n.driver, Protocol: n.protocol,
-			First: n.port, Last: n.port, At: at(g, n), From: from,
+			First: n.port, Last: n.port, At: endpointsFor(g, n), From: from,
 		}
 		if len(o.At) > 0 {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(a, b Opening) int {
+	slices.SortFunc(out, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Driver, b.Driver), -cmp.Compare(a.Protocol,
 			b.Protocol), cmp.Compare(a.First, b.First))
 	})
@@ -197,51 +197,51 @@ func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []O
 }
 
 // needs gives what a gateway needs for the gateways of one cluster.
-func (s *Set) needs(l fabric.Link, g *fabric.Gateway, remote *fabric.Cluster) []need {
+func (s *Calculator) needs(l fabric.LinkSettings, g *fabric.Gateway, remote *fabric.Cluster) []portNeed {
 	if len(remote.Gateways) == 0 {
 		return nil
 	}
-	var out []need
-	base := l.Base(g, 0)
+	var out []portNeed
+	base := l.BasePort(g, 0)
 	count := func(purpose, driver string, port int) {
-		out = append(out, need{purpose, driver, UDP, port, port - base})
+		out = append(out, portNeed{purpose, driver, UDP, port, port - base})
 	}
 	switch l.Driver {
 	case fabric.DriverWireguard:
 		for i := range remote.Gateways {
 			for _, epoch := range s.fabric.Epochs {
-				count(Links, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Lane, false))
-				count(Moves, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Lane, true))
+				count(Links, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, false))
+				count(PurposeMigration, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, true))
 			}
 		}
 	case fabric.DriverVXLAN:
 		count(Links, l.Driver, fabric.VXLANPort(base, false))
-		count(Moves, l.Driver, fabric.VXLANPort(base, true))
+		count(PurposeMigration, l.Driver, fabric.VXLANPort(base, true))
 	case fabric.DriverIPsec:
 		set := &s.fabric.Tunnel.IPsec
-		out = append(out, need{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, need{Links, l.Driver, UDP,
+		out = append(out, portNeed{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, portNeed{Links, l.Driver, UDP,
 			set.IKEPort, -1})
 		if set.Encapsulation != fabric.EncapsulationUDP {
-			out = append(out, need{Links, l.Driver, ESP, 0, -1})
+			out = append(out, portNeed{Links, l.Driver, ESP, 0, -1})
 		}
 	}
 	return out
 }
 
-// at gives the endpoints under which a need counts. One with a port leads to a router,
+// endpointsFor gives the endpoints under which a need counts. One with a port leads to a router,
 // which forwards from there.
-func at(g *fabric.Gateway, n need) []At {
-	var out []At
+func endpointsFor(g *fabric.Gateway, n portNeed) []Destination {
+	var out []Destination
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
 		switch {
-		case fabric.IsSource(text):
-			out = append(out, At{Host: text})
+		case fabric.IsEndpointSource(text):
+			out = append(out, Destination{Host: text})
 		case err != nil: // none that is in force
 		case e.Port == 0:
-			out = append(out, At{Host: e.Host()})
+			out = append(out, Destination{Host: e.Host()})
 		case n.forward >= 0:
-			out = append(out, At{Host: e.Host(), First: e.Port + n.forward})
+			out = append(out, Destination{Host: e.Host(), First: e.Port + n.forward})
 		}
 	}
 	return out
@@ -249,7 +249,7 @@ func at(g *fabric.Gateway, n need) []At {
 
 // sources gives the addresses of all endpoints of some clusters' gateways; none when one
 // of them has a gateway without an address.
-func (s *Set) sources(clusters []string) []netip.Prefix {
+func (s *Calculator) sources(clusters []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, name := range clusters {
 		c := s.clusters[name]
@@ -273,8 +273,8 @@ func (s *Set) sources(clusters []string) []netip.Prefix {
 }
 
 // joined makes ranges of ports that follow each other and are for the same clusters.
-func joined(list []Opening) []Opening {
-	var out []Opening
+func joined(list []Rule) []Rule {
+	var out []Rule
 	for _, o := range list {
 		if last := len(out) - 1; last >= 0 && follows(&out[last], &o) {
 			out[last].Last = o.Last
@@ -285,12 +285,12 @@ func joined(list []Opening) []Opening {
 	return out
 }
 
-func follows(a, b *Opening) bool {
+func follows(a, b *Rule) bool {
 	if a.Purpose != b.Purpose || a.Driver != b.Driver || a.Protocol != b.Protocol || a.First == 0 ||
 		a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
 		return false
 	}
-	return slices.EqualFunc(a.At, b.At, func(x, y At) bool {
+	return slices.EqualFunc(a.At, b.At, func(x, y Destination) bool {
 		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 ||
 			x.First+b.First-a.First == y.First)
 	})

@@ -72,7 +72,7 @@ func (s *gatewayView) fromTunnel(p Packet) Verdict {
 		return dropped()
 	}
 	for _, e := range s.exportsAt[dst] {
-		part := e.Part(s.own.Name)
+		part := e.ClusterPart(s.own.Name)
 		if part == nil {
 			continue
 		}
@@ -94,7 +94,7 @@ func (s *gatewayView) fromTunnel(p Packet) Verdict {
 			return s.mapped(m, p)
 		}
 	}
-	if !s.own.Hides(fabric.Family(dst)) {
+	if !s.own.IsGlobalnet(fabric.Family(dst)) {
 		if inAny(s.own.PodCIDRs, dst) {
 			return Verdict{To: Pod, Dst: []netip.AddrPort{p.Dst}}
 		}
@@ -118,7 +118,7 @@ func (s *gatewayView) sourceCluster(neighbor string, a netip.Addr) string {
 		if s.sends(c, a) || hasGateway(c, a) {
 			return c.Name
 		}
-		if !graph.Passes(c.Name) {
+		if !graph.ForwardsTransit(c.Name) {
 			continue
 		}
 		for _, next := range graph.Neighbours(c.Name) {
@@ -153,7 +153,7 @@ func hasGateway(c *fabric.Cluster, a netip.Addr) bool {
 // traffic, but never back to where it came from.
 func (s *gatewayView) transit(p Packet, to string) Verdict {
 	graph := s.fabric.Graph()
-	if way := graph.Paths(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
+	if way := graph.Paths(s.own.Name, nil)[to]; !graph.ForwardsTransit(s.own.Name) || len(way) == 0 || way[0] == p.Via {
 		return dropped()
 	}
 	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}
@@ -182,7 +182,7 @@ func (m *Model) ErrorCounts(own string, from, remote netip.Addr) bool {
 		if c.Name == own || end == "" || !s.sends(c, from) && !hasGateway(c, from) {
 			continue
 		}
-		if c.Name == end || graph.Passes(c.Name) && s.leads(own, c.Name, end) && s.leads(c.Name, end, own) {
+		if c.Name == end || graph.ForwardsTransit(c.Name) && s.leads(own, c.Name, end) && s.leads(c.Name, end, own) {
 			return true
 		}
 	}
@@ -226,7 +226,7 @@ func (s *gatewayView) sends(c *fabric.Cluster, a netip.Addr) bool {
 
 // seen: a flat cluster's prefix is reached as it is, unless it overlaps one of ours.
 func (s *gatewayView) seen(c *fabric.Cluster, p netip.Prefix) bool {
-	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(s.own.PodCIDRs, s.own.ServiceCIDRs), p.Overlaps)
+	return !c.IsGlobalnet(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(s.own.PodCIDRs, s.own.ServiceCIDRs), p.Overlaps)
 }
 
 // toBackends delivers to the ready backends of the own cluster for a port of an export. Any of them
@@ -257,7 +257,7 @@ func (s *gatewayView) ofHost(e *fabric.Export, pod Backend, p Packet) Verdict {
 	if i := declared(e, p); i >= 0 {
 		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[PortID(e.Ports[i])], p)}}
 	}
-	if p.Protocol == "icmp" || s.own.Hides(fabric.Family(a)) {
+	if p.Protocol == "icmp" || s.own.IsGlobalnet(fabric.Family(a)) {
 		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, int(p.Dst.Port()), p)}}
 	}
 	return dropped()
@@ -276,7 +276,7 @@ func (s *gatewayView) mapped(m fabric.Mapping, p Packet) Verdict {
 	pod := moved(p.Dst.Addr(), m.Pods)
 	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
 	for _, e := range s.headless[s.own.Name] {
-		part := e.Part(s.own.Name)
+		part := e.ClusterPart(s.own.Name)
 		for _, ep := range s.backends[e.ID()] {
 			if slices.Contains(ep.Addrs, pod) && host(part, ep) == nil && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
 				return to
@@ -313,7 +313,7 @@ func (s *gatewayView) offered(src netip.AddrPort) bool {
 // serves: a pod's own UDP port behind an export, at an address that others know.
 func (s *gatewayView) serves(at netip.AddrPort) bool {
 	for _, e := range s.served[s.own.Name] {
-		part := e.Part(s.own.Name)
+		part := e.ClusterPart(s.own.Name)
 		for _, ep := range s.backends[e.ID()] {
 			for _, port := range e.Ports {
 				known := e.Type != fabric.Headless || host(part, ep) != nil
@@ -335,7 +335,7 @@ func (s *gatewayView) fromInside(p Packet) Verdict {
 	}
 	dst := p.Dst.Addr()
 	for _, e := range s.exportsAt[dst] {
-		part := e.Part(s.own.Name)
+		part := e.ClusterPart(s.own.Name)
 		if slices.Contains(e.VIPs, dst) {
 			if part == nil && !e.Allows(s.own.Name) {
 				return dropped()
@@ -398,8 +398,8 @@ func (s *gatewayView) toTunnel(p Packet, dst ...netip.AddrPort) Verdict {
 	src := p.Src.Addr()
 	fam := fabric.Family(src)
 	for _, e := range s.headless[s.own.Name] {
-		part := e.Part(s.own.Name)
-		if !s.own.Hides(fam) {
+		part := e.ClusterPart(s.own.Name)
+		if !s.own.IsGlobalnet(fam) {
 			continue
 		}
 		for _, ep := range s.backends[e.ID()] {
@@ -411,11 +411,11 @@ func (s *gatewayView) toTunnel(p Packet, dst ...netip.AddrPort) Verdict {
 			}
 		}
 	}
-	if !s.own.Hides(fam) && inAny(s.own.PodCIDRs, src) && !s.rival(src) {
+	if !s.own.IsGlobalnet(fam) && inAny(s.own.PodCIDRs, src) && !s.rival(src) {
 		return v
 	}
 	for _, m := range s.own.Mappings {
-		if m.Pods.Contains(src) && s.own.Hides(fam) && s.own.EgressMode == fabric.EgressMapped {
+		if m.Pods.Contains(src) && s.own.IsGlobalnet(fam) && s.own.EgressMode == fabric.EgressMapped {
 			v.Srcs = []netip.Addr{moved(src, m.Global)}
 			return v
 		}

@@ -94,7 +94,7 @@ func New(f *fabric.Fabric) *Model {
 		for _, list := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
 			m.all.add(c.Name, list)
 			for _, p := range list {
-				if !c.Hides(fabric.Family(p.Addr())) {
+				if !c.IsGlobalnet(fabric.Family(p.Addr())) {
 					m.flat.add(c.Name, []netip.Prefix{p})
 				}
 			}
@@ -103,7 +103,7 @@ func New(f *fabric.Fabric) *Model {
 	for _, p := range []*prefixes{m.blocks, m.flat, m.all} {
 		p.sort()
 	}
-	for i, group := range f.Graph().Groups() {
+	for i, group := range f.Graph().Components() {
 		for _, name := range group {
 			m.group[name] = i
 		}

@@ -26,11 +26,11 @@ type Target struct {
 
 // Export returns a cluster's part of an export. It is nil if the cluster does not export it.
 func (m *Model) Export(e *fabric.Export, cluster string) *Target {
-	part, c := e.Part(cluster), m.clusters[cluster]
+	part, c := e.ClusterPart(cluster), m.clusters[cluster]
 	if part == nil || c == nil {
 		return nil
 	}
-	backend := Backend{Addrs: SomePod(c), Ready: true, Ports: make(map[string]int, len(e.Ports))}
+	backend := Backend{Addrs: SamplePod(c), Ready: true, Ports: make(map[string]int, len(e.Ports))}
 	for _, p := range e.Ports {
 		backend.Ports[PortID(p)] = p.Port
 	}
@@ -88,8 +88,8 @@ func (t *Target) ReachableFrom(from string, port fabric.Port) bool {
 	if t == nil || t.model.clusters[from] == nil {
 		return false
 	}
-	for _, p := range t.Paths(from, SomePod(t.model.clusters[from]), t.addrs, port) {
-		if p.Arrives() {
+	for _, p := range t.Paths(from, SamplePod(t.model.clusters[from]), t.addrs, port) {
+		if p.Delivered() {
 			return true
 		}
 	}
@@ -150,8 +150,8 @@ func (m *Model) path(from, to string, p Packet, backends Backends) Path {
 	return w
 }
 
-// Arrives reports whether the packet arrives at a pod or a ClusterIP.
-func (w Path) Arrives() bool {
+// Delivered reports whether the packet arrives at a pod or a ClusterIP.
+func (w Path) Delivered() bool {
 	return slices.ContainsFunc(w.In, func(v Verdict) bool { return v.To == Pod || v.To == Service })
 }
 
@@ -163,7 +163,7 @@ func (m *Model) ExportsAt(a netip.Addr) []*fabric.Export {
 // RoutesTo reports whether other clusters route an address to a cluster.
 func (m *Model) RoutesTo(cluster string, a netip.Addr) bool {
 	c := m.clusters[cluster]
-	return c != nil && (inAny(c.GlobalCIDRs, a) || !c.Hides(fabric.Family(a)) && inAny(slices.Concat(c.PodCIDRs,
+	return c != nil && (inAny(c.GlobalCIDRs, a) || !c.IsGlobalnet(fabric.Family(a)) && inAny(slices.Concat(c.PodCIDRs,
 		c.ServiceCIDRs), a))
 }
 
@@ -180,9 +180,9 @@ func (m *Model) Owner(a netip.Addr, from string) string {
 	return ""
 }
 
-// SomePod returns an address of a pod of a cluster in each family. If the cluster has no
+// SamplePod returns an address of a pod of a cluster in each family. If the cluster has no
 // podCIDRs, it returns documentation addresses.
-func SomePod(c *fabric.Cluster) []netip.Addr {
+func SamplePod(c *fabric.Cluster) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range c.PodCIDRs {
 		if a := some(p); !slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
@@ -205,7 +205,7 @@ func some(p netip.Prefix) netip.Addr {
 
 // remoteAddr returns the address of a pod in other clusters.
 func remoteAddr(c *fabric.Cluster, a netip.Addr) (netip.Addr, bool) {
-	if !c.Hides(fabric.Family(a)) {
+	if !c.IsGlobalnet(fabric.Family(a)) {
 		return a, true
 	}
 	for _, m := range c.Mappings {

@@ -66,7 +66,7 @@ func TestReported(t *testing.T) {
 	_, err := s.Admit(trust.Fabric, "a", document, proof(t, nil, sign(t, trust.Fabric, fabricAt(10), own)))
 	var refusal *trust.Refusal
 	const want = "is revision 10, but other nodes of the cluster had revision 1000: deliver the published revision"
-	if !errors.As(err, &refusal) || refusal.Reason != trust.Older || err.Error() != want {
+	if !errors.As(err, &refusal) || refusal.Reason != trust.Outdated || err.Error() != want {
 		t.Errorf("refused with %v, want %s", err, want)
 	}
 	for _, revision := range []int64{1000, 1001} {

@@ -15,10 +15,10 @@ type Reason string
 const (
 	Unsigned        Reason = "unsigned"         // there is no proof, or it cannot be read
 	UnknownSigner   Reason = "unknown-signer"   // nobody who is trusted signed it
-	Altered         Reason = "altered"          // the document is not the one that was signed
+	DigestMismatch  Reason = "altered"          // the document is not the one that was signed
 	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
 	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
-	Older           Reason = "older"            // the node had a newer one
+	Outdated        Reason = "older"            // the node had a newer one
 )
 
 // Refusal says why a document is not acted on.
@@ -142,12 +142,12 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 	case kind == Keys && said.Cluster != cluster:
 		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
 	case said.SHA256 != Hash(document):
-		return s, Refuse(Altered, "is not what was signed as revision %d", said.Revision)
+		return s, Refuse(DigestMismatch, "is not what was signed as revision %d", said.Revision)
 	case said.Revision < *next.Reported.of(kind):
-		return s, Refuse(Older, "is revision %d, but other nodes of the cluster had revision %d: deliver the published revision",
+		return s, Refuse(Outdated, "is revision %d, but other nodes of the cluster had revision %d: deliver the published revision",
 			said.Revision, *next.Reported.of(kind))
 	case said.Revision < *revision:
-		return s, Refuse(Older, "is revision %d, older than revision %d", said.Revision, *revision)
+		return s, Refuse(Outdated, "is revision %d, older than revision %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
 	next.Proofs = maps.Clone(s.Proofs)

@@ -103,7 +103,7 @@ func linked(m *clustermap.Map, agents []status.Status) {
 	for i := range agents {
 		s := &agents[i]
 		for _, c := range s.Connections {
-			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			between := fabric.SortedPair(s.Cluster, c.RemoteCluster)
 			if !told[between] {
 				continue
 			}
@@ -159,7 +159,7 @@ func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	for i := range agents {
 		for j := range agents[i].Connections {
 			if c := &agents[i].Connections[j]; m.Implied && c.Status != status.Connected {
-				out[fabric.Pair(agents[i].Cluster, c.RemoteCluster)] = true
+				out[fabric.SortedPair(agents[i].Cluster, c.RemoteCluster)] = true
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // pairOf are two clusters, of which b has two gateways.
 func pairOf() *clustermap.Map {
 	return clustermap.New(&fabric.Fabric{
-		Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard},
+		Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard},
 		Clusters: []fabric.Cluster{
 			{Name: "a", Gateways: []fabric.Gateway{{Name: "x"}}},
 			{Name: "b", Gateways: []fabric.Gateway{{Name: "y"}, {Name: "z"}}},
@@ -92,7 +92,7 @@ func TestFill(t *testing.T) {
 // TestLargeMesh: of a mesh that is too large to list, links that are not up come onto the map.
 func TestLargeMesh(t *testing.T) {
 	t.Parallel()
-	f := &fabric.Fabric{Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard}}
+	f := &fabric.Fabric{Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard}}
 	for i := range clustermap.MaxListed + 1 {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: fmt.Sprintf("c%03d", i), Gateways: []fabric.Gateway{{Name: "g"}}})
 	}
