@@ -24,7 +24,7 @@ func TestDenied(t *testing.T) {
 		"another cluster's export": {nil, Target{Export: "shop/web", Cluster: "g1"}, "shop/web is not exported by g1", "exports[shop/web].clusters[g1]"},
 		"no gateway": {func(f *fabric.Fabric) { f.Clusters[1].Gateways = nil }, web,
 			"g1 and g2 have no path to each other", "clusters[g2].gateways"},
-		"no link": {func(f *fabric.Fabric) { f.Shape = fabric.Shape{Mode: fabric.ModeLinks} }, web,
+		"no link": {func(f *fabric.Fabric) { f.Shape = fabric.Shape{Mode: fabric.ModeExplicit} }, web,
 			"g1 and g2 have no path to each other", "connectivity"},
 		"not on the allow list": {func(f *fabric.Fabric) { f.Exports[0].Allow = []string{"g3"} }, web,
 			"the allow list of shop/web does not have g1", "exports[shop/web].allow"},
@@ -136,7 +136,7 @@ func TestDiffDecidedBy(t *testing.T) {
 		"allow":    func(f *fabric.Fabric) { f.Exports[0].Allow = []string{"g3"} },
 		"port":     func(f *fabric.Fabric) { f.Exports[0].Ports[0].Port = 81 },
 		"gateways": func(f *fabric.Fabric) { f.Clusters[0].Gateways = nil },
-		"links":    func(f *fabric.Fabric) { f.Shape = fabric.Shape{Mode: fabric.ModeLinks} },
+		"links":    func(f *fabric.Fabric) { f.Shape = fabric.Shape{Mode: fabric.ModeExplicit} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

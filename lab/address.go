@@ -145,7 +145,7 @@ func sameFamily(a netip.Addr) func(netip.Addr) bool {
 }
 
 // lanGateway is the address of a cluster's bridge in the nodes' network.
-func lanGateway(w *world, six bool) netip.Addr {
+func lanGateway(w *desiredLab, six bool) netip.Addr {
 	if six {
 		return w.lan6.Addr().Next()
 	}

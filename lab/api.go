@@ -43,7 +43,7 @@ func (d *daemon) handler() http.Handler {
 		found, err := d.find(r.URL.Query().Get("target"))
 		reply(w, found, err)
 	})
-	handle(mux, "POST /up", func(struct{}) error { d.mend(); d.converge(); return d.broken }, d)
+	handle(mux, "POST /up", func(struct{}) error { d.clearFaults(); d.converge(); return d.broken }, d)
 	handle(mux, "POST /change", d.change, d)
 	handle(mux, "POST /fault", d.fault, d)
 	return mux
@@ -128,7 +128,7 @@ func alter(set *workload.Set, c Change) error {
 		if err != nil {
 			return err
 		}
-		workload.Stamp(unknownTo(set, objects), time.Now())
+		workload.SetCreationTime(unknownTo(set, objects), time.Now())
 		return set.Apply(objects)
 	case c.Delete != "":
 		objects, _, err := workload.Parse(c.File, []byte(c.Delete))

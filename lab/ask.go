@@ -36,12 +36,12 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 	}
 	for _, e := range s.Exports {
 		for _, c := range e.Clusters {
-			if c.Ready == status.Unknown && !slices.Contains(n.Agent.Unheard, c.Name) {
-				n.Agent.Unheard = append(n.Agent.Unheard, c.Name)
+			if c.Ready == status.Unknown && !slices.Contains(n.Agent.NotHeardFrom, c.Name) {
+				n.Agent.NotHeardFrom = append(n.Agent.NotHeardFrom, c.Name)
 			}
 		}
 	}
-	slices.Sort(n.Agent.Unheard)
+	slices.Sort(n.Agent.NotHeardFrom)
 }
 
 // problem names the first thing that keeps an agent from being ready.
@@ -79,11 +79,11 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 		return
 	}
 	out.Error = ""
-	if s.Good != nil {
-		out.Good = s.Good.Commit
+	if s.Active != nil {
+		out.Good = s.Active.Commit
 	}
-	if s.Seen != nil {
-		out.Seen = s.Seen.Commit
+	if s.Latest != nil {
+		out.Seen = s.Latest.Commit
 	}
 	if s.LastError != nil {
 		out.Error, out.Refused, out.Diagnostics = s.LastError.Message, s.LastError.Refused(), s.LastError.Diagnostics

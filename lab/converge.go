@@ -30,14 +30,14 @@ func (d *daemon) pass() error {
 		return err
 	}
 	d.world = w
-	errs := []error{d.removeStale(w), d.openGates(w), d.boot(w), d.setGates(w)}
+	errs := []error{d.removeStale(w), d.startRouters(w), d.boot(w), d.setGates(w)}
 	for i := range w.nodes {
 		if m := d.machines[w.nodes[i].id()]; m != nil {
 			errs = append(errs, setRoutes(m.space, m.routes, nodeRoutes(w, &w.nodes[i])))
 		}
 	}
 	errs = append(errs, d.files(w), d.runPods(w), d.program(w), d.faults(w), d.deliver(w))
-	if !d.config.Bare {
+	if !d.config.NoHawser {
 		errs = append(errs, d.runAgents(w))
 	}
 	errs = append(errs, d.state.write(d.layout.state()))
@@ -45,14 +45,14 @@ func (d *daemon) pass() error {
 }
 
 // stale reports whether a node that runs is not wanted as it is.
-func (d *daemon) stale(w *world, m *machine) bool {
+func (d *daemon) stale(w *desiredLab, m *runningNode) bool {
 	want := w.node(m.spec.id())
 	return want == nil || d.state.Off[want.id()] || !slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
 }
 
 // removeStale takes down nodes that are gone or off, and pods that are gone or
 // have moved.
-func (d *daemon) removeStale(w *world) error {
+func (d *daemon) removeStale(w *desiredLab) error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
 		if m := d.machines[id]; d.stale(w, m) {
@@ -83,7 +83,7 @@ func (d *daemon) removeStale(w *world) error {
 }
 
 // boot makes the nodes that are missing.
-func (d *daemon) boot(w *world) error {
+func (d *daemon) boot(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
 		gateways := []netip.Addr{lanGateway(w, false)}
@@ -99,7 +99,7 @@ func (d *daemon) boot(w *world) error {
 				continue
 			}
 			if m := d.machines[n.id()]; m != nil {
-				errs = append(errs, m.become(n, d.underlay))
+				errs = append(errs, m.reconfigure(n, d.underlay))
 				continue
 			}
 			path := d.layout.namespace(d.config, fmt.Sprintf("node%d", n.number))
@@ -128,7 +128,7 @@ func hasIPv6() bool {
 }
 
 // files writes what nodes and pods find on disk: facts, resolver and hosts.
-func (d *daemon) files(w *world) error {
+func (d *daemon) files(w *desiredLab) error {
 	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
 	spaces := map[string]bool{"default": true}
 	for _, p := range w.pods() {
@@ -197,7 +197,7 @@ func overwrite(path string, content []byte) error {
 func (d *daemon) nodeDir(n *node) string { return d.layout.Node(d.state.folder(n.cluster, n.name)) }
 
 // runPods starts the pods that are missing.
-func (d *daemon) runPods(w *world) error {
+func (d *daemon) runPods(w *desiredLab) error {
 	var errs []error
 	for _, p := range w.pods() {
 		m := d.machines[p.cluster+"/"+p.node]
@@ -226,7 +226,7 @@ func (d *daemon) runPods(w *world) error {
 }
 
 // program writes services and masquerading into every node.
-func (d *daemon) program(w *world) error {
+func (d *daemon) program(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
 		for _, n := range w.nodesOf(c.name) {
@@ -239,7 +239,7 @@ func (d *daemon) program(w *world) error {
 }
 
 // faults brings the links to the faults that are in force.
-func (d *daemon) faults(w *world) error {
+func (d *daemon) faults(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -247,7 +247,7 @@ func (d *daemon) faults(w *world) error {
 			continue
 		}
 		errs = append(errs, d.underlay.setFault(port(n, SideLAN), lanBridge(d.state.number(n.cluster)), d.state.Links[n.id()+"/"+SideLAN]))
-		if n.card {
+		if n.hasWAN {
 			errs = append(errs, d.underlay.setFault(port(n, SideWAN), n.plug, d.state.Links[n.id()+"/"+SideWAN]))
 		}
 		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
@@ -257,11 +257,11 @@ func (d *daemon) faults(w *world) error {
 		inner = append(inner, innerPort(w.sites[i].number))
 	}
 	for i := range w.nodes {
-		if n := &w.nodes[i]; n.card && n.site != "" {
+		if n := &w.nodes[i]; n.hasWAN && n.site != "" {
 			inner = append(inner, port(n, SideWAN), standIn(port(n, SideWAN)))
 		}
 	}
-	d.underlay.apart = w.file.Apart(inner)
+	d.underlay.apart = w.file.IsolationRules(inner)
 	errs = append(errs, d.underlay.setDrops())
 	for _, m := range d.machines {
 		errs = append(errs, m.setPackets(d.underlay.limited()))

@@ -33,12 +33,12 @@ type daemon struct {
 	topology   topology
 	sets       map[string]*workload.Set
 	state      *state
-	world      *world
+	world      *desiredLab
 	underlay   *underlay
-	machines   map[string]*machine
-	gates      map[string]*gate // by router
+	machines   map[string]*runningNode
+	gates      map[string]*runningRouter // by router
 	reconciler *child
-	control    *space // where the reconciler listens, so that labs do not collide
+	control    *netNS // where the reconciler listens, so that labs do not collide
 	published  published
 	broken     error // of the last pass
 }
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, l Layout, log *slog.Logger) error {
 	}
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second}
 	var group sync.WaitGroup
-	group.Go(func() { d.follow(ctx) })
+	group.Go(func() { d.syncLoop(ctx) })
 	group.Go(func() { d.retry(ctx) })
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -85,7 +85,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*machine{}, gates: map[string]*gate{}}
+	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*runningNode{}, gates: map[string]*runningRouter{}}
 	if err := d.readObjects(); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (d *daemon) start() error {
 		return err
 	}
 	d.events.add("building %d clusters: %s", len(d.topology.clusters), d.topology.names())
-	if !d.config.Bare {
+	if !d.config.NoHawser {
 		d.startReconciler()
 	}
 	d.converge()

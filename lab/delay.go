@@ -14,12 +14,12 @@ import (
 	"hawser.dev/hawser/lab/netspace"
 )
 
-// delayer holds every frame of one link back for a while, in both directions. It stands
+// delayLink holds every frame of one link back for a while, in both directions. It stands
 // between a node's port and the bridge: the port leaves the bridge, the stand-in
 // (a veth) joins it, and frames are carried between the two by hand. This needs
 // no queueing discipline from the kernel.
-type delayer struct {
-	space *space
+type delayLink struct {
+	space *netNS
 	port  string
 	delay atomic.Int64 // nanoseconds
 	stop  context.CancelFunc
@@ -43,9 +43,9 @@ const (
 func standIn(port string) string  { return port + "d" }
 func innerEnd(port string) string { return port + "i" }
 
-func newDelayer(s *space, port, bridge string, delay time.Duration) (*delayer, error) {
+func newDelayer(s *netNS, port, bridge string, delay time.Duration) (*delayLink, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &delayer{space: s, port: port, stop: cancel}
+	d := &delayLink{space: s, port: port, stop: cancel}
 	d.set(delay)
 	if err := d.wire(bridge); err != nil {
 		return nil, errors.Join(fmt.Errorf("delay link %s: %w", port, err), d.close())
@@ -56,10 +56,10 @@ func newDelayer(s *space, port, bridge string, delay time.Duration) (*delayer, e
 	return d, nil
 }
 
-func (d *delayer) set(delay time.Duration) { d.delay.Store(int64(delay)) }
+func (d *delayLink) set(delay time.Duration) { d.delay.Store(int64(delay)) }
 
 // close ends the forwarding and removes the stand-in. The port is on no bridge then.
-func (d *delayer) close() error {
+func (d *delayLink) close() error {
 	d.stop()
 	for _, file := range d.files {
 		_ = file.Close()
@@ -68,7 +68,7 @@ func (d *delayer) close() error {
 	return d.space.remove(standIn(d.port))
 }
 
-func (d *delayer) wire(bridge string) error {
+func (d *delayLink) wire(bridge string) error {
 	if err := pair(d.space, standIn(d.port), d.space, innerEnd(d.port)); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (d *delayer) wire(bridge string) error {
 
 // rawSocket opens a packet socket on one link that receives all frames and keeps
 // unfinished checksums and large segments as they are (packet(7), PACKET_VNET_HDR).
-func rawSocket(s *space, name string) (*os.File, error) {
+func rawSocket(s *netNS, name string) (*os.File, error) {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("find link %s: %w", name, err)
@@ -128,7 +128,7 @@ func rawSocket(s *space, name string) (*os.File, error) {
 func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }
 
 // carry moves frames in one direction until the sockets are closed.
-func (d *delayer) carry(ctx context.Context, from, to *os.File) {
+func (d *delayLink) carry(ctx context.Context, from, to *os.File) {
 	held := make(chan frame, heldFrames)
 	d.group.Go(func() {
 		defer close(held)

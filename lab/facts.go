@@ -18,7 +18,7 @@ import (
 
 // facts gives the files that the agents of one cluster read in place of a
 // Kubernetes API: by name, each a stream of objects. boots are the boot IDs of nodes.
-func facts(w *world, c clusterPlan, off map[string]bool, boots map[string]string) (map[string][]byte, error) {
+func facts(w *desiredLab, c clusterPlan, off map[string]bool, boots map[string]string) (map[string][]byte, error) {
 	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
 		outside := n.wan
@@ -101,7 +101,7 @@ func nodeObject(n *node, outside []netip.Addr, up bool, boot string) corev1.Node
 	return out
 }
 
-func podObject(w *world, p *pod) corev1.Pod {
+func podObject(w *desiredLab, p *pod) corev1.Pod {
 	out := corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations},
@@ -206,7 +206,7 @@ func resolvConf(t topology, c cluster, namespace string) []byte {
 }
 
 // hostsFile is /etc/hosts of every node and pod.
-func hostsFile(w *world) []byte {
+func hostsFile(w *desiredLab) []byte {
 	out := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
 		out = fmt.Appendf(out, "%s %s\n", w.hosts[name], name)

@@ -136,7 +136,7 @@ func (d *daemon) findNode(target string) (*node, error) {
 }
 
 // running is the machine of a node that has power.
-func (d *daemon) running(n *node) (*machine, error) {
+func (d *daemon) running(n *node) (*runningNode, error) {
 	if m := d.machines[n.id()]; m != nil {
 		return m, nil
 	}
@@ -155,9 +155,9 @@ func (d *daemon) faultSync(_ *node, f Fault) error {
 	}
 	for _, name := range targets {
 		if f.Kind == "stop-sync" {
-			d.state.NoSync[name] = true
+			d.state.SyncStopped[name] = true
 		} else {
-			delete(d.state.NoSync, name)
+			delete(d.state.SyncStopped, name)
 		}
 	}
 	return d.settle()
@@ -169,12 +169,12 @@ func (d *daemon) settle() error {
 	return d.broken
 }
 
-// mend undoes what keeps the lab from running whole: powered-off nodes, agents and
+// clearFaults undoes what keeps the lab from running whole: powered-off nodes, agents and
 // tunnels that were stopped or lost, and stopped syncs. Faults of links stay.
-func (d *daemon) mend() {
+func (d *daemon) clearFaults() {
 	clear(d.state.Off)
 	clear(d.state.Stopped)
-	clear(d.state.NoSync)
+	clear(d.state.SyncStopped)
 	clear(d.state.Lost)
 	for _, m := range d.machines {
 		if err := m.thaw(); err != nil {

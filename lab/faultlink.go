@@ -21,11 +21,11 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 	switch {
 	case f.Side == "" && f.Kind == "heal":
 		sides = []string{SideWAN, SideLAN}
-	case f.Side == "" && n.card:
+	case f.Side == "" && n.hasWAN:
 		sides = []string{SideWAN}
 	case f.Side == "":
 		sides = []string{SideLAN}
-	case f.Side == SideWAN && !n.card:
+	case f.Side == SideWAN && !n.hasWAN:
 		return fmt.Errorf("node %s is no gateway: its only link is lan", n.id())
 	}
 	for _, side := range sides {

@@ -30,7 +30,7 @@ func (d *daemon) startAgent(n *node, _ Fault) error {
 }
 
 // agentOf is the agent that runs on a node.
-func (d *daemon) agentOf(n *node) (*machine, error) {
+func (d *daemon) agentOf(n *node) (*runningNode, error) {
 	m, err := d.running(n)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (d *daemon) reboot(n *node, f Fault) error {
 // corruptFabric stops the sync of the node's cluster, which would mend the file
 // at once, and spoils every file of the fabric.
 func (d *daemon) corruptFabric(n *node, _ Fault) error {
-	d.state.NoSync[n.cluster] = true
+	d.state.SyncStopped[n.cluster] = true
 	files, err := filepath.Glob(filepath.Join(d.nodeDir(n), "fabric", "*"))
 	if err != nil {
 		return fmt.Errorf("find fabric of node %s: %w", n.id(), err)
@@ -188,7 +188,7 @@ func kill(processes []netspace.Process) error {
 }
 
 // tunnels are the node's tunnel processes: `hawser-agent wireguard DEVICE`.
-func (m *machine) tunnels() ([]netspace.Process, error) {
+func (m *runningNode) tunnels() ([]netspace.Process, error) {
 	inode, err := netspace.Inode(m.space.path)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (m *machine) tunnels() ([]netspace.Process, error) {
 }
 
 // thaw lets frozen programs of the node go on.
-func (m *machine) thaw() error {
+func (m *runningNode) thaw() error {
 	var errs []error
 	if m.agent != nil {
 		process, _, _ := m.agent.state()
@@ -226,7 +226,7 @@ const tunnelDevices = "hw-wg"
 
 // setLost takes the tunnels away, or gives them back. Devices that the agent makes
 // in their place carry nothing.
-func (m *machine) setLost(lost bool) error {
+func (m *runningNode) setLost(lost bool) error {
 	if m.lost == lost {
 		return nil
 	}

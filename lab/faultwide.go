@@ -52,7 +52,7 @@ func blocked(have string, f Fault) string {
 // renumber gives a gateway another address, under which others find it: its own,
 // or the one of the router that translates for it.
 func (d *daemon) renumber(n *node, f Fault) error {
-	if !n.card {
+	if !n.hasWAN {
 		return fmt.Errorf("node %s is no gateway: it has no address in the wide area", n.id())
 	}
 	have := n.wan
@@ -85,9 +85,9 @@ func (d *daemon) renumber(n *node, f Fault) error {
 }
 
 // holds reports whether somebody in the wide area has an address.
-func (w *world) holds(a netip.Addr) bool {
+func (w *desiredLab) holds(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return slices.Contains(n.wan, a) }) ||
-		slices.ContainsFunc(w.sites, func(s site) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })
+		slices.ContainsFunc(w.sites, func(s routerSpec) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })
 }
 
 func (d *daemon) remap(n *node, _ Fault) error {

@@ -48,7 +48,7 @@ func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	}
 	var id [5]byte
 	_, _ = rand.Read(id[:]) // never fails
-	config := Config{ID: hex.EncodeToString(id[:]), Workers: o.Workers, Overlay: o.Overlay, Bare: o.Bare, Parents: parents}
+	config := Config{ID: hex.EncodeToString(id[:]), Workers: o.Workers, Overlay: o.Overlay, NoHawser: o.NoHawser, Parents: parents}
 	if err := l.writeConfig(config); err != nil {
 		unlock()
 		return nil, err
@@ -87,8 +87,8 @@ type builder struct {
 	say       func(format string, args ...any)
 }
 
-// furnish fills the lab's folder. What an earlier up has made stays.
-func (b *builder) furnish(ctx context.Context) error {
+// setupLab fills the lab's folder. What an earlier up has made stays.
+func (b *builder) setupLab(ctx context.Context) error {
 	l := b.layout
 	config, err := readConfig(l)
 	if err != nil {

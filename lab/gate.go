@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/lab/router"
 )
 
-// gate is a router that runs.
-type gate struct {
-	space  *space
+// runningRouter is a router that runs.
+type runningRouter struct {
+	space  *netNS
 	number int
 	addrs  []netip.Addr
 	routes map[route]bool
@@ -27,7 +27,7 @@ func outerPort(number int) string   { return fmt.Sprintf("o%d", number) }
 func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
-func openGate(t *site, path string, u *underlay) (*gate, error) {
+func openGate(t *routerSpec, path string, u *underlay) (*runningRouter, error) {
 	// It forwards, tells nobody of better routes, and does not mind where packets come from.
 	values := settings(true)
 	for _, name := range []string{"all", "default"} {
@@ -38,11 +38,11 @@ func openGate(t *site, path string, u *underlay) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{space: s, number: t.number, routes: map[route]bool{}}
+	g := &runningRouter{space: s, number: t.number, routes: map[route]bool{}}
 	err = errors.Join(
 		u.bridge(innerBridge(t.number)),
-		pair(u.space, outerPort(t.number), s, router.Out),
-		pair(u.space, innerPort(t.number), s, router.In),
+		pair(u.netNS, outerPort(t.number), s, router.Out),
+		pair(u.netNS, innerPort(t.number), s, router.In),
 	)
 	if err == nil {
 		err = errors.Join(u.enslave(outerPort(t.number), "wan"), u.enslave(innerPort(t.number), innerBridge(t.number)))
@@ -58,12 +58,12 @@ func openGate(t *site, path string, u *underlay) (*gate, error) {
 	return g, nil
 }
 
-func (g *gate) close(u *underlay) error {
+func (g *runningRouter) close(u *underlay) error {
 	return errors.Join(u.remove(outerPort(g.number)), u.remove(innerPort(g.number)), u.remove(innerBridge(g.number)), g.space.close())
 }
 
-// become brings a router to what it should be.
-func (g *gate) become(t *site, w *world) error {
+// reconfigure brings a router to what it should be.
+func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 	var errs []error
 	for _, a := range g.addrs {
 		if !slices.Contains(t.Addresses, a) {
@@ -87,7 +87,7 @@ func (g *gate) become(t *site, w *world) error {
 }
 
 // forget drops all mappings, as a router that lost power.
-func (g *gate) forget() error {
+func (g *runningRouter) forget() error {
 	h, err := netlink.NewHandleAt(g.space.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", g.space.path, err)
@@ -104,8 +104,8 @@ func (g *gate) forget() error {
 	return nil
 }
 
-// openGates makes the routers that are missing.
-func (d *daemon) openGates(w *world) error {
+// startRouters makes the routers that are missing.
+func (d *daemon) startRouters(w *desiredLab) error {
 	var errs []error
 	for i := range w.sites {
 		t := &w.sites[i]
@@ -124,12 +124,12 @@ func (d *daemon) openGates(w *world) error {
 }
 
 // setGates brings the routers to what they should be.
-func (d *daemon) setGates(w *world) error {
+func (d *daemon) setGates(w *desiredLab) error {
 	var errs []error
 	for i := range w.sites {
 		t := &w.sites[i]
 		if g := d.gates[t.Name]; g != nil {
-			if err := g.become(t, w); err != nil {
+			if err := g.reconfigure(t, w); err != nil {
 				errs = append(errs, fmt.Errorf("router %s: %w", t.Name, err))
 			}
 		}

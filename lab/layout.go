@@ -89,13 +89,13 @@ func (l Layout) resolv(cluster, space string) string { return l.path("resolv", c
 
 // Config is what a lab was made with; it never changes.
 type Config struct {
-	ID      string   `json:"id"`      // random; marks the lab's processes and namespaces
-	Workers int      `json:"workers"` // nodes a cluster besides its gateways
-	Overlay bool     `json:"overlay"` // pods are on one network, past their nodes; see UpOptions
-	Bare    bool     `json:"bare"`    // nodes, pods and services only: no reconciler, no agents
-	Hawser  string   `json:"hawser"`  // path of the hawser program
-	Agent   string   `json:"agent"`   // path of the hawser-agent program
-	Parents []string `json:"parents"` // folders made to hold the lab's own, innermost first
+	ID       string   `json:"id"`      // random; marks the lab's processes and namespaces
+	Workers  int      `json:"workers"` // nodes a cluster besides its gateways
+	Overlay  bool     `json:"overlay"` // pods are on one network, past their nodes; see UpOptions
+	NoHawser bool     `json:"bare"`    // nodes, pods and services only: no reconciler, no agents
+	Hawser   string   `json:"hawser"`  // path of the hawser program
+	Agent    string   `json:"agent"`   // path of the hawser-agent program
+	Parents  []string `json:"parents"` // folders made to hold the lab's own, innermost first
 }
 
 // ErrNoLab is returned where there is no lab.

@@ -125,7 +125,7 @@ func TestUpRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		l := Layout{Dir: tt.dir}
-		err := Up(context.Background(), l, UpOptions{Topology: broken, Bare: true, Hawser: "/proc/self/exe", Progress: func(Event) {}})
+		err := Up(context.Background(), l, UpOptions{Topology: broken, NoHawser: true, Hawser: "/proc/self/exe", Progress: func(Event) {}})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
 		}

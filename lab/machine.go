@@ -20,30 +20,30 @@ import (
 	"hawser.dev/hawser/lab/whereami"
 )
 
-// machine is a node that runs: its namespace and what is in force there.
-type machine struct {
+// runningNode is a node that runs: its namespace and what is in force there.
+type runningNode struct {
 	spec    node
-	space   *space
+	space   *netNS
 	routes  map[route]bool
 	rules   string
 	agent   *child
-	pods    map[string]*container // by ID
-	frozen  bool                  // its tunnel processes
-	lost    bool                  // its tunnels
-	packets bool                  // large segments are cut before they reach the underlay
-	overlay *overlay              // nil: pods are behind the node
+	pods    map[string]*runningPod // by ID
+	frozen  bool                   // its tunnel processes
+	lost    bool                   // its tunnels
+	packets bool                   // large segments are cut before they reach the underlay
+	overlay *overlay               // nil: pods are behind the node
 }
 
-// container is a pod that runs.
-type container struct {
+// runningPod is a pod that runs.
+type runningPod struct {
 	spec   pod
-	space  *space // nil for a pod on the host network
+	space  *netNS // nil for a pod on the host network
 	server *whereami.Server
 	runs   *child // nil unless it runs a program
 }
 
 // boot makes a node and wires it to the underlay.
-func boot(n node, path string, u *underlay, clusterNumber int) (*machine, error) {
+func boot(n node, path string, u *underlay, clusterNumber int) (*runningNode, error) {
 	set := settings(true)
 	if n.overlay {
 		set["net/ipv4/conf/all/rp_filter"], set["net/ipv4/conf/default/rp_filter"] = "1", "1"
@@ -52,14 +52,14 @@ func boot(n node, path string, u *underlay, clusterNumber int) (*machine, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{spec: n, space: s, routes: map[route]bool{}, pods: map[string]*container{}}
+	m := &runningNode{spec: n, space: s, routes: map[route]bool{}, pods: map[string]*runningPod{}}
 	if err := m.wire(u, clusterNumber); err != nil {
 		return nil, errors.Join(fmt.Errorf("node %s: %w", n.id(), err), u.detach(&n), s.close())
 	}
 	return m, nil
 }
 
-func (m *machine) wire(u *underlay, clusterNumber int) error {
+func (m *runningNode) wire(u *underlay, clusterNumber int) error {
 	if err := u.attach(&m.spec, clusterNumber, m.space); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 	return m.addWAN(m.spec.wan)
 }
 
-func (m *machine) addWAN(addrs []netip.Addr) error {
+func (m *runningNode) addWAN(addrs []netip.Addr) error {
 	for _, addr := range addrs {
 		if err := m.space.address("wan0", cidr.Single(addr)); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (m *machine) addWAN(addrs []netip.Addr) error {
 
 // halt ends everything on the node and takes it away, as a power cut would: its
 // links go first, so that nobody hears how the rest ends.
-func (m *machine) halt(u *underlay) error {
+func (m *runningNode) halt(u *underlay) error {
 	errs := []error{u.unplug(&m.spec)}
 	if m.agent != nil {
 		m.agent.stop()
@@ -125,7 +125,7 @@ func killIn(path string) error {
 
 // setRoutes brings the lab's own routes of a namespace to those wanted; have says
 // which are there.
-func setRoutes(in *space, have map[route]bool, want []route) error {
+func setRoutes(in *netNS, have map[route]bool, want []route) error {
 	var errs []error
 	wanted, replaced := map[route]bool{}, map[netip.Prefix]bool{}
 	for _, r := range want {
@@ -156,7 +156,7 @@ func setRoutes(in *space, have map[route]bool, want []route) error {
 
 // nodeRoutes are the routes of a node: the other gateways' endpoints, the other
 // nodes' pods, and a default route, so that look-ups of any address succeed.
-func nodeRoutes(w *world, n *node) []route {
+func nodeRoutes(w *desiredLab, n *node) []route {
 	var out []route
 	for _, lan := range n.lan {
 		gateway := lanGateway(w, lan.Is6())
@@ -177,7 +177,7 @@ func nodeRoutes(w *world, n *node) []route {
 }
 
 // setRules loads the node's service and masquerading rules when they changed.
-func (m *machine) setRules(text string) error {
+func (m *runningNode) setRules(text string) error {
 	if m.rules == text {
 		return nil
 	}
@@ -204,8 +204,8 @@ func loadRules(path, text string) error {
 
 // startPod makes a pod on the node: a namespace behind a routed veth, as the ptp
 // CNI plugin has it, and its servers.
-func (m *machine) startPod(p pod, path string) error {
-	c := &container{spec: p}
+func (m *runningNode) startPod(p pod, path string) error {
+	c := &runningPod{spec: p}
 	at := m.space.path
 	if !p.HostNetwork {
 		s, err := newSpace(path, settings(false))
@@ -218,7 +218,7 @@ func (m *machine) startPod(p pod, path string) error {
 		}
 	}
 	var ports []whereami.Port
-	for _, port := range p.Serves() {
+	for _, port := range p.ListenPorts() {
 		ports = append(ports, whereami.Port{Protocol: port.Protocol, Number: port.Number})
 	}
 	id := whereami.Identity{Pod: p.Name, Namespace: p.Namespace, Node: p.node, Cluster: p.cluster}
@@ -239,9 +239,9 @@ func (m *machine) startPod(p pod, path string) error {
 }
 
 // podLinks is where the other ends of pods' links are.
-func (m *machine) podLinks() *space {
+func (m *runningNode) podLinks() *netNS {
 	if m.overlay != nil {
-		return m.overlay.under.space
+		return m.overlay.under.netNS
 	}
 	return m.space
 }
@@ -261,7 +261,7 @@ func (n *node) podGateway(addr netip.Addr) (netip.Addr, error) {
 	return nth(n.podCIDRs[i], 1)
 }
 
-func (m *machine) wirePod(c *container) error {
+func (m *runningNode) wirePod(c *runningPod) error {
 	if m.overlay != nil {
 		return m.overlay.plug(m, c)
 	}
@@ -289,7 +289,7 @@ func (m *machine) wirePod(c *container) error {
 }
 
 // stopPod ends a pod and everything in it.
-func (m *machine) stopPod(id string) error {
+func (m *runningNode) stopPod(id string) error {
 	c := m.pods[id]
 	delete(m.pods, id)
 	if c.runs != nil {
@@ -304,9 +304,9 @@ func (m *machine) stopPod(id string) error {
 
 // same reports whether a running pod is what is wanted, readiness apart, which
 // is no matter of the pod's own network.
-func (c *container) same(want pod) bool {
+func (c *runningPod) same(want pod) bool {
 	have := c.spec
 	return have.node == want.node && have.HostNetwork == want.HostNetwork &&
-		slices.Equal(have.addrs, want.addrs) && reflect.DeepEqual(have.Serves(), want.Serves()) &&
+		slices.Equal(have.addrs, want.addrs) && reflect.DeepEqual(have.ListenPorts(), want.ListenPorts()) &&
 		slices.Equal(have.Command(), want.Command())
 }

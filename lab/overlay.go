@@ -26,8 +26,8 @@ func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterN
 func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
 
 // join gives a node its link, with the first address of its share of the pods' prefixes.
-func (o *overlay) join(m *machine) error {
-	if err := pairWith(o.under.space, podPort(&m.spec), m.space, podLink, cardAddress(m.spec.id()+"/"+podLink)); err != nil {
+func (o *overlay) join(m *runningNode) error {
+	if err := pairWith(o.under.netNS, podPort(&m.spec), m.space, podLink, cardAddress(m.spec.id()+"/"+podLink)); err != nil {
 		return err
 	}
 	if err := o.under.enslave(podPort(&m.spec), o.bridge); err != nil {
@@ -48,10 +48,10 @@ func (o *overlay) join(m *machine) error {
 // plug gives a pod its link, with a hardware address that belongs to its first address,
 // as networks of this kind do: neighbours remember it for ten seconds and more, and
 // whoever has the address next would be dead to them.
-func (o *overlay) plug(m *machine, c *container) error {
+func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	name := vethName(c.spec.id())
 	mac := cardAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))
-	if err := pairWith(o.under.space, name, c.space, "eth0", mac); err != nil {
+	if err := pairWith(o.under.netNS, name, c.space, "eth0", mac); err != nil {
 		return err
 	}
 	if err := o.under.enslave(name, o.bridge); err != nil {

@@ -21,7 +21,7 @@ func clientPod(node string) workload.Pod {
 
 // place puts the pods of one cluster on nodes and gives pods and services their
 // addresses. What cannot be placed is left out and named in w.problems.
-func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
+func (w *desiredLab) place(c cluster, set *workload.Set, s *state) clusterPlan {
 	out := clusterPlan{cluster: c, number: s.number(c.name)}
 	nodes := w.nodesOf(c.name)
 	if len(nodes) == 0 {
@@ -77,7 +77,7 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 	return out
 }
 
-func (w *world) placePod(cluster string, p workload.Pod, workers []node, s *state) (pod, error) {
+func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s *state) (pod, error) {
 	out := pod{Pod: p, cluster: cluster}
 	id := out.id()
 	slot, known := s.Pods[id]

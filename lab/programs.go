@@ -13,7 +13,7 @@ import (
 
 // runAgents starts the agents that should run: those of nodes that have received
 // a fabric, as a pod starts when its ConfigMap exists.
-func (d *daemon) runAgents(w *world) error {
+func (d *daemon) runAgents(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -38,7 +38,7 @@ func (d *daemon) runAgents(w *world) error {
 	return errors.Join(errs...)
 }
 
-func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
+func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	dir := d.nodeDir(n)
 	if err := d.identity(n, filepath.Join(dir, "identity")); err != nil {
 		return program{}, err
@@ -113,7 +113,7 @@ func (d *daemon) identity(n *node, path string) error {
 }
 
 // podProgram is what a pod with a command runs.
-func (d *daemon) podProgram(m *machine, c *container) (program, error) {
+func (d *daemon) podProgram(m *runningNode, c *runningPod) (program, error) {
 	log := d.layout.path("pods", strings.ReplaceAll(c.spec.id(), "/", ".")+".log")
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return program{}, fmt.Errorf("pod %s: %w", c.spec.id(), err)
@@ -124,7 +124,7 @@ func (d *daemon) podProgram(m *machine, c *container) (program, error) {
 }
 
 // podExec is a program's view in a pod.
-func (d *daemon) podExec(m *machine, c *container) netspace.Exec {
+func (d *daemon) podExec(m *runningNode, c *runningPod) netspace.Exec {
 	e := netspace.Exec{
 		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),
 	}

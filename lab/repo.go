@@ -130,7 +130,7 @@ func (l Layout) firstCommit(files map[string][]byte) error {
 
 // makeRootKey makes the key that all tunnel keys of the lab are derived from.
 func (l Layout) makeRootKey(ctx context.Context, c Config) error {
-	if _, err := os.Stat(l.RootKey()); err == nil || c.Bare {
+	if _, err := os.Stat(l.RootKey()); err == nil || c.NoHawser {
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, c.Hawser, "keys", "root", l.RootKey())

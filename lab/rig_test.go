@@ -145,7 +145,7 @@ func (r *rig) up() {
 	r.t.Helper()
 	base := filepath.Dir(filepath.Dir(r.layout.Dir))
 	o := r.options
-	o.Topology, o.Bare, o.Timeout, o.Hawser = filepath.Join(base, "clusterset.yaml"), true, 30*time.Second, "/proc/self/exe"
+	o.Topology, o.NoHawser, o.Timeout, o.Hawser = filepath.Join(base, "clusterset.yaml"), true, 30*time.Second, "/proc/self/exe"
 	o.Progress = func(e Event) { r.t.Log(e.Text) }
 	for path, set := range map[string]*string{"workloads": &o.Workloads, "underlay.yaml": &o.Underlay} {
 		if _, err := os.Stat(filepath.Join(base, path)); err == nil {

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/lab/router"
 )
 
-// site is a router of the underlay file as it should be now.
-type site struct {
+// routerSpec is a router of the underlay file as it should be now.
+type routerSpec struct {
 	router.Router                         // with the addresses that it has now
 	number        int                     // names its links in the underlay
 	inner         []netip.Addr            // its own, inside, one a family
@@ -19,9 +19,9 @@ type site struct {
 
 // addSites places the routers of the underlay file, and puts the nodes behind
 // them that belong there.
-func (w *world) addSites(s *state) error {
+func (w *desiredLab) addSites(s *state) error {
 	for _, r := range s.Underlay.Routers {
-		out := site{Router: r, number: s.number("router " + r.Name), inside: map[string][]netip.Addr{}}
+		out := routerSpec{Router: r, number: s.number("router " + r.Name), inside: map[string][]netip.Addr{}}
 		out.Addresses = s.now(r.Addresses)
 		for _, a := range r.Addresses {
 			inner, err := s.wanAddr("router "+r.Name+familyMark(a), a.Is6())
@@ -34,7 +34,7 @@ func (w *world) addSites(s *state) error {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if behind := w.site(n.site); behind != nil && n.card {
+		if behind := w.site(n.site); behind != nil && n.hasWAN {
 			behind.inside[n.id()], n.plug = n.wan, innerBridge(behind.number)
 		}
 	}
@@ -49,8 +49,8 @@ func familyMark(a netip.Addr) string {
 }
 
 // site finds a router; nil when there is none of that name.
-func (w *world) site(name string) *site {
-	i := slices.IndexFunc(w.sites, func(s site) bool { return s.Name == name })
+func (w *desiredLab) site(name string) *routerSpec {
+	i := slices.IndexFunc(w.sites, func(s routerSpec) bool { return s.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -86,9 +86,9 @@ func (s *state) behind(r *router.Router, id string, endpoints []netip.Addr) ([]n
 }
 
 // wideRoutes are a node's routes to the other gateways' addresses in the wide area.
-func (w *world) wideRoutes(n *node) []route {
+func (w *desiredLab) wideRoutes(n *node) []route {
 	var out []route
-	if !n.card {
+	if !n.hasWAN {
 		return nil
 	}
 	done := map[netip.Addr]int{}
@@ -115,7 +115,7 @@ func (w *world) wideRoutes(n *node) []route {
 }
 
 // addressesOf gives all addresses under which a node may be reached.
-func (w *world) addressesOf(n *node) []netip.Addr {
+func (w *desiredLab) addressesOf(n *node) []netip.Addr {
 	out := slices.Clone(n.wan)
 	if behind := w.site(n.site); behind != nil {
 		out = append(out, behind.Addresses...)
@@ -124,14 +124,14 @@ func (w *world) addressesOf(n *node) []netip.Addr {
 }
 
 // wideRoute is the route from a node to an address of another one.
-func (w *world) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
+func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
 	src, ok := source(n.wan, remote, w.file)
 	if !ok {
 		return route{}, false
 	}
 	r := route{dst: cidr.Single(remote), dev: "wan0", src: src}
 	own, far := w.site(n.site), w.site(other.site)
-	via := w.site(w.file.Via([2]string{n.cluster, n.name}, [2]string{other.cluster, other.name}))
+	via := w.site(w.file.RouterFor([2]string{n.cluster, n.name}, [2]string{other.cluster, other.name}))
 	switch {
 	case own != nil && own == far && slices.Contains(other.wan, remote):
 	case own != nil:
@@ -164,7 +164,7 @@ func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
 
 // routes are those of the router: everything is on the link outside, but for what
 // is behind it and behind others that do not translate.
-func (t *site) routes(w *world) []route {
+func (t *routerSpec) routes(w *desiredLab) []route {
 	var out []route
 	for _, a := range t.Addresses {
 		out = append(out, route{dst: everything(a), dev: router.Out, src: a})
@@ -174,7 +174,7 @@ func (t *site) routes(w *world) []route {
 		behind := w.site(n.site)
 		for _, a := range n.wan {
 			switch {
-			case behind == nil || !n.card:
+			case behind == nil || !n.hasWAN:
 			case behind.Name == t.Name:
 				out = append(out, route{dst: cidr.Single(a), dev: router.In})
 			case behind.NAT == "" && behind.Outside(a.Is6()).IsValid():

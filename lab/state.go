@@ -26,12 +26,12 @@ type state struct {
 	Cursor   map[string]int          `json:"cursor"`   // by cluster: the next worker of the round robin
 	Ready    map[string]bool         `json:"ready"`    // cluster/namespace/name: set by hand
 
-	Off     map[string]bool      `json:"off"`     // cluster/node: without power
-	Stopped map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
-	NoSync  map[string]bool      `json:"noSync"`  // by cluster
-	Lost    map[string]bool      `json:"lost"`    // cluster/node: its tunnels carry nothing
-	Agents  map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
-	Links   map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
+	Off         map[string]bool      `json:"off"`     // cluster/node: without power
+	Stopped     map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
+	SyncStopped map[string]bool      `json:"noSync"`  // by cluster
+	Lost        map[string]bool      `json:"lost"`    // cluster/node: its tunnels carry nothing
+	Agents      map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
+	Links       map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
 
 	// Moved says what addresses of the wide area became by renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
@@ -40,7 +40,7 @@ type state struct {
 
 	Shares map[string][]netip.Prefix `json:"shares"` // cluster/node: its part of the cluster's pod prefixes
 
-	Cards map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
+	NICs map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
 }
 
 type podSlot struct {
@@ -68,8 +68,8 @@ func newState() *state {
 		Numbers: map[string]int{}, Slots: map[string]int{}, Folders: map[string]string{},
 		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
-		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
-		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{}, Shares: map[string][]netip.Prefix{}, Moved: map[netip.Addr]netip.Addr{},
+		Off: map[string]bool{}, Stopped: map[string]bool{}, SyncStopped: map[string]bool{}, Links: map[string]linkFault{},
+		Lost: map[string]bool{}, Agents: map[string]string{}, NICs: map[string][]netip.Addr{}, Shares: map[string][]netip.Prefix{}, Moved: map[netip.Addr]netip.Addr{},
 	}
 }
 

@@ -13,18 +13,18 @@ import (
 
 // Status is a lab as it is now.
 type Status struct {
-	Dir        string           `json:"dir"`
-	Repo       string           `json:"repo"`
-	Ready      bool             `json:"ready"`
-	Waiting    []string         `json:"waiting,omitempty"` // what is not ready, and why
-	Published  string           `json:"published,omitempty"`
-	Source     string           `json:"source,omitempty"` // the topology's commit in force
-	Digest     string           `json:"digest,omitempty"` // of the fabric in force
-	Reconciler ReconcilerStatus `json:"reconciler"`
-	Nodes      []NodeStatus     `json:"nodes"`
-	Pods       []PodStatus      `json:"pods"`
-	Services   []ServiceStatus  `json:"services,omitempty"`
-	NoSync     []string         `json:"noSync,omitempty"` // clusters whose sync is stopped
+	Dir         string           `json:"dir"`
+	Repo        string           `json:"repo"`
+	Ready       bool             `json:"ready"`
+	Waiting     []string         `json:"waiting,omitempty"` // what is not ready, and why
+	Published   string           `json:"published,omitempty"`
+	Source      string           `json:"source,omitempty"` // the topology's commit in force
+	Digest      string           `json:"digest,omitempty"` // of the fabric in force
+	Reconciler  ReconcilerStatus `json:"reconciler"`
+	Nodes       []NodeStatus     `json:"nodes"`
+	Pods        []PodStatus      `json:"pods"`
+	Services    []ServiceStatus  `json:"services,omitempty"`
+	SyncStopped []string         `json:"noSync,omitempty"` // clusters whose sync is stopped
 }
 
 // ReconcilerStatus is the lab's reconciler.
@@ -64,9 +64,9 @@ type Agent struct {
 	Ready    bool   `json:"ready"`
 	Digest   string `json:"digest,omitempty"`  // of the fabric that it has in force
 	Problem  string `json:"problem,omitempty"` // why it is not ready
-	// Unheard names the clusters with exports of which it has heard nothing: it does
+	// NotHeardFrom names the clusters with exports of which it has heard nothing: it does
 	// not know their pods yet.
-	Unheard []string `json:"unheard,omitempty"`
+	NotHeardFrom []string `json:"unheard,omitempty"`
 }
 
 // PodStatus is one pod.
@@ -125,8 +125,8 @@ func (d *daemon) snapshot() Status {
 		out.Reconciler.PID, out.Reconciler.Restarts, out.Reconciler.Error = process.PID, restarts, end
 	}
 	for _, c := range d.topology.clusters {
-		if d.state.NoSync[c.name] {
-			out.NoSync = append(out.NoSync, c.name)
+		if d.state.SyncStopped[c.name] {
+			out.SyncStopped = append(out.SyncStopped, c.name)
 		}
 	}
 	if d.world == nil {
@@ -138,7 +138,7 @@ func (d *daemon) snapshot() Status {
 	}
 	for _, p := range d.world.pods() {
 		s := PodStatus{
-			Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Texts(p.addrs), Owner: p.Owner,
+			Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Strings(p.addrs), Owner: p.Owner,
 		}
 		if len(s.IPs) > 0 {
 			s.IP = s.IPs[0]
@@ -151,7 +151,7 @@ func (d *daemon) snapshot() Status {
 	}
 	for _, c := range d.world.clusters {
 		for _, svc := range c.services {
-			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Texts(svc.addrs), Endpoints: len(svc.backends)}
+			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Strings(svc.addrs), Endpoints: len(svc.backends)}
 			for _, b := range svc.backends {
 				if b.ready {
 					s.Ready++
@@ -166,14 +166,14 @@ func (d *daemon) snapshot() Status {
 func (d *daemon) nodeStatus(n *node) NodeStatus {
 	out := NodeStatus{
 		Cluster: n.cluster, Name: n.name, Gateway: n.gateway, State: "starting", Dir: d.nodeDir(n),
-		LAN: listing.Texts(n.lan), WAN: listing.Texts(n.wan), PodCIDRs: listing.Texts(n.podCIDRs),
+		LAN: listing.Strings(n.lan), WAN: listing.Strings(n.wan), PodCIDRs: listing.Strings(n.podCIDRs),
 		Agent: Agent{Stopped: d.state.Stopped[n.id()]},
 	}
 	for _, side := range []string{SideWAN, SideLAN} {
 		out.Faults = append(out.Faults, d.state.Links[n.id()+"/"+side].texts(side)...)
 	}
 	out.Links = map[string]string{SideLAN: port(n, SideLAN)}
-	if n.card {
+	if n.hasWAN {
 		out.Links[SideWAN] = port(n, SideWAN)
 	}
 	if d.state.Lost[n.id()] {
@@ -210,7 +210,7 @@ func (d *daemon) waiting(s *Status) []string {
 			out = append(out, fmt.Sprintf("pod %s/%s/%s does not run", p.Cluster, p.Namespace, p.Name))
 		}
 	}
-	if d.config.Bare {
+	if d.config.NoHawser {
 		return out
 	}
 	if s.Published == "" {
@@ -226,7 +226,7 @@ func (d *daemon) waiting(s *Status) []string {
 		case n.State == "off" || n.Agent.Stopped:
 		case !n.Agent.Ready:
 			out = append(out, fmt.Sprintf("agent of %s: %s (hawser lab logs %s)", id, cmp.Or(n.Agent.Problem, "not ready"), id))
-		case n.Agent.Digest != s.Digest && s.Digest != "" && !slices.Contains(s.NoSync, n.Cluster):
+		case n.Agent.Digest != s.Digest && s.Digest != "" && !slices.Contains(s.SyncStopped, n.Cluster):
 			out = append(out, fmt.Sprintf("agent of %s: has fabric %s, published is %s", id, n.Agent.Digest, s.Digest))
 		}
 	}
@@ -235,5 +235,5 @@ func (d *daemon) waiting(s *Status) []string {
 
 // unheard reports whether an agent that runs waits for news of another cluster.
 func (s *Status) unheard() bool {
-	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.Unheard) > 0 })
+	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.NotHeardFrom) > 0 })
 }

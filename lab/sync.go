@@ -21,9 +21,9 @@ import (
 // publishBranch is where the lab's reconciler publishes.
 const publishBranch = reconciler.DefaultPublishBranch
 
-// follow plays Flux: it looks at the publish branch whenever a ref changes, and
+// syncLoop plays Flux: it looks at the publish branch whenever a ref changes, and
 // now and then in case a notification was lost.
-func (d *daemon) follow(ctx context.Context) {
+func (d *daemon) syncLoop(ctx context.Context) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
@@ -110,12 +110,12 @@ func topologyAt(repo *git.Repository, source string) (topology, error) {
 
 // deliver writes what was published to every node of the clusters whose sync is
 // not stopped; keys go to gateways only.
-func (d *daemon) deliver(w *world) error {
+func (d *daemon) deliver(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		content := d.published.clusters[n.cluster]
-		if content == nil || d.state.NoSync[n.cluster] {
+		if content == nil || d.state.SyncStopped[n.cluster] {
 			continue
 		}
 		errs = append(errs, mirror(filepath.Join(d.nodeDir(n), "fabric"), content.fabric, 0o644))

@@ -23,12 +23,12 @@ const (
 // wide area, where gateways have their endpoints, and one bridge a cluster for
 // its nodes' network. It forwards nothing.
 type underlay struct {
-	*space
-	lans   map[int]bool         // bridges by cluster number
-	faults map[string]linkFault // in force, by port
-	delays map[string]*delayer  // by port
-	apart  []string             // rules that keep segments from each other
-	drops  string               // rules in force
+	*netNS
+	lans   map[int]bool          // bridges by cluster number
+	faults map[string]linkFault  // in force, by port
+	delays map[string]*delayLink // by port
+	apart  []string              // rules that keep segments from each other
+	drops  string                // rules in force
 }
 
 func newUnderlay(path string) (*underlay, error) {
@@ -44,7 +44,7 @@ func newUnderlay(path string) (*underlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &underlay{space: s, lans: map[int]bool{}, faults: map[string]linkFault{}, delays: map[string]*delayer{}}
+	u := &underlay{netNS: s, lans: map[int]bool{}, faults: map[string]linkFault{}, delays: map[string]*delayLink{}}
 	if err := u.bridge("wan"); err != nil {
 		return nil, errors.Join(err, u.close())
 	}
@@ -89,22 +89,22 @@ func cardAddress(name string) net.HardwareAddr {
 
 // attach wires a node's eth0 to its cluster's bridge and, where it has the card,
 // wan0 to the wide area.
-func (u *underlay) attach(n *node, clusterNumber int, into *space) error {
-	if err := pairWith(u.space, port(n, SideLAN), into, "eth0", cardAddress(n.id()+"/"+SideLAN)); err != nil {
+func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
+	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", cardAddress(n.id()+"/"+SideLAN)); err != nil {
 		return err
 	}
 	if err := u.enslave(port(n, SideLAN), lanBridge(clusterNumber)); err != nil {
 		return err
 	}
-	if !n.card {
+	if !n.hasWAN {
 		return nil
 	}
 	return u.plug(n, into)
 }
 
 // plug gives a node its card for the wide area.
-func (u *underlay) plug(n *node, into *space) error {
-	if err := pairWith(u.space, port(n, SideWAN), into, "wan0", cardAddress(n.id()+"/"+SideWAN)); err != nil {
+func (u *underlay) plug(n *node, into *netNS) error {
+	if err := pairWith(u.netNS, port(n, SideWAN), into, "wan0", cardAddress(n.id()+"/"+SideWAN)); err != nil {
 		return err
 	}
 	return u.enslave(port(n, SideWAN), n.plug)
@@ -161,7 +161,7 @@ func (u *underlay) setDelay(name, bridge string, want linkFault) error {
 		delete(u.delays, name)
 		return errors.Join(d.close(), u.enslave(name, bridge))
 	}
-	d, err := newDelayer(u.space, name, bridge, want.Delay)
+	d, err := newDelayer(u.netNS, name, bridge, want.Delay)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (u *underlay) limited() bool {
 // programs send while they end gets out.
 func (u *underlay) unplug(n *node) error {
 	errs := []error{u.down(port(n, SideLAN))}
-	if n.card {
+	if n.hasWAN {
 		errs = append(errs, u.down(port(n, SideWAN)))
 	}
 	if n.overlay {
@@ -214,14 +214,14 @@ func (u *underlay) unplug(n *node) error {
 	return errors.Join(errs...)
 }
 
-// become makes of a running node what the topology says of it now: it gets the
+// reconfigure makes of a running node what the topology says of it now: it gets the
 // card of a gateway, or other addresses there. A card that it has stays.
-func (m *machine) become(n node, u *underlay) error {
-	if n.card && !m.spec.card {
+func (m *runningNode) reconfigure(n node, u *underlay) error {
+	if n.hasWAN && !m.spec.hasWAN {
 		if err := u.plug(&n, m.space); err != nil {
 			return fmt.Errorf("node %s: %w", n.id(), err)
 		}
-		m.spec.card = true
+		m.spec.hasWAN = true
 		m.packets = false
 	}
 	for _, addr := range m.spec.wan {
@@ -241,7 +241,7 @@ func (m *machine) become(n node, u *underlay) error {
 
 // setPackets decides whether large segments leave the node as they are or cut to
 // packets, which a link that judges by length needs.
-func (m *machine) setPackets(packets bool) error {
+func (m *runningNode) setPackets(packets bool) error {
 	if m.packets == packets {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (m *machine) setPackets(packets bool) error {
 		segments = 1
 	}
 	names := []string{"eth0"}
-	if m.spec.card {
+	if m.spec.hasWAN {
 		names = append(names, "wan0")
 	}
 	for _, name := range names {

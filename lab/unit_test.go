@@ -124,7 +124,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 		}
 		var out []string
 		for _, n := range w.nodesOf("a") {
-			out = append(out, fmt.Sprintf("%s %t %t %v %v", n.name, n.gateway, n.card, n.wan, n.lan))
+			out = append(out, fmt.Sprintf("%s %t %t %v %v", n.name, n.gateway, n.hasWAN, n.wan, n.lan))
 		}
 		for _, p := range w.pods() {
 			if p.cluster == "a" {

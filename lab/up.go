@@ -26,7 +26,7 @@ type UpOptions struct {
 	// Cilium do. Nodes say nothing of pods' prefixes, and check paths back (rp_filter 1).
 	// Otherwise pods' prefixes are routed to their nodes.
 	Overlay  bool
-	Bare     bool          // nodes, pods and services only: no reconciler, no agents
+	NoHawser bool          // nodes, pods and services only: no reconciler, no agents
 	Timeout  time.Duration // for everything to be ready
 	Hawser   string        // path of the hawser program
 	Progress func(Event)   // is called with each event
@@ -97,7 +97,7 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 		defer unlock()
 		b := builder{layout: l, options: o, agent: agent, workloads: workloads, say: say}
 		fresh := !l.hasRepo()
-		if err := b.furnish(ctx); err != nil {
+		if err := b.setupLab(ctx); err != nil {
 			if fresh {
 				err = errors.Join(err, l.remove(ctx))
 			}
@@ -118,7 +118,7 @@ func requirements(o UpOptions) (agent string, err error) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return "", errors.New("the lab needs nft: apt-get install nftables")
 	}
-	if o.Bare {
+	if o.NoHawser {
 		return "", nil
 	}
 	agent = filepath.Join(filepath.Dir(o.Hawser), "hawser-agent")
@@ -169,9 +169,9 @@ func (e *RefusedError) Error() string {
 const (
 	// hopeless is how often a reconciler that has published nothing may have ended.
 	hopeless = 3
-	// hearing is how long up waits for agents to hear from the other clusters once
+	// feedGrace is how long up waits for agents to hear from the other clusters once
 	// all else is ready: whether they can at all depends on lines that may be cut.
-	hearing = 30 * time.Second
+	feedGrace = 30 * time.Second
 )
 
 // await passes progress on until everything is ready.
@@ -231,7 +231,7 @@ func (w *waiter) look(ctx context.Context) (done bool, err error) {
 	if w.ready.IsZero() {
 		w.ready = time.Now()
 	}
-	if s.unheard() && time.Since(w.ready) < hearing {
+	if s.unheard() && time.Since(w.ready) < feedGrace {
 		return false, nil
 	}
 	w.options.Progress(Event{At: time.Now(), Text: fmt.Sprintf("ready: %d nodes, %d pods; the topology is %s",

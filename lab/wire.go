@@ -22,15 +22,15 @@ const (
 	mostSegments = 65535
 )
 
-// space is one network namespace with an open netlink handle.
-type space struct {
+// netNS is one network namespace with an open netlink handle.
+type netNS struct {
 	path string
 	ns   netns.NsHandle
 	link *netlink.Handle
 }
 
 // newSpace makes a namespace and applies kernel settings before any link exists.
-func newSpace(path string, settings map[string]string) (*space, error) {
+func newSpace(path string, settings map[string]string) (*netNS, error) {
 	if err := netspace.Create(path); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func newSpace(path string, settings map[string]string) (*space, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close(), netspace.Remove(path))
 	}
-	return &space{path: path, ns: ns, link: link}, nil
+	return &netNS{path: path, ns: ns, link: link}, nil
 }
 
 // settings are those of every namespace: addresses work at once (no duplicate
@@ -63,19 +63,19 @@ func settings(forward bool) map[string]string {
 }
 
 // close lets go of the namespace; the kernel takes it down with all its links.
-func (s *space) close() error {
+func (s *netNS) close() error {
 	s.link.Close()
 	return errors.Join(s.ns.Close(), netspace.Remove(s.path))
 }
 
 // pair makes a veth link between two namespaces and brings both ends up.
-func pair(a *space, nameA string, b *space, nameB string) error {
+func pair(a *netNS, nameA string, b *netNS, nameB string) error {
 	return pairWith(a, nameA, b, nameB, nil)
 }
 
 // pairWith makes a pair whose second end has a hardware address of its own; nil
 // leaves it to the kernel.
-func pairWith(a *space, nameA string, b *space, nameB string, mac net.HardwareAddr) error {
+func pairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAddr) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nameA, mtu
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu, PeerHardwareAddr: mac}
@@ -85,10 +85,10 @@ func pairWith(a *space, nameA string, b *space, nameB string, mac net.HardwareAd
 	return errors.Join(a.up(nameA), b.up(nameB))
 }
 
-func (s *space) up(name string) error   { return s.change(name, "bring up", s.link.LinkSetUp) }
-func (s *space) down(name string) error { return s.change(name, "take down", s.link.LinkSetDown) }
+func (s *netNS) up(name string) error   { return s.change(name, "bring up", s.link.LinkSetUp) }
+func (s *netNS) down(name string) error { return s.change(name, "take down", s.link.LinkSetDown) }
 
-func (s *space) change(name, what string, do func(netlink.Link) error) error {
+func (s *netNS) change(name, what string, do func(netlink.Link) error) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
@@ -100,7 +100,7 @@ func (s *space) change(name, what string, do func(netlink.Link) error) error {
 }
 
 // remove deletes a link; one that is gone is fine.
-func (s *space) remove(name string) error {
+func (s *netNS) remove(name string) error {
 	link, err := s.link.LinkByName(name)
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) {
@@ -115,7 +115,7 @@ func (s *space) remove(name string) error {
 	return nil
 }
 
-func (s *space) bridge(name string) error {
+func (s *netNS) bridge(name string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, mtu
 	if err := s.link.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
@@ -125,7 +125,7 @@ func (s *space) bridge(name string) error {
 }
 
 // enslave puts a link on a bridge; an empty bridge takes it off.
-func (s *space) enslave(name, bridge string) error {
+func (s *netNS) enslave(name, bridge string) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
@@ -144,7 +144,7 @@ func (s *space) enslave(name, bridge string) error {
 	return nil
 }
 
-func (s *space) address(name string, prefix netip.Prefix) error {
+func (s *netNS) address(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
@@ -159,7 +159,7 @@ func (s *space) address(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-func (s *space) unaddress(name string, prefix netip.Prefix) error {
+func (s *netNS) unaddress(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
@@ -179,7 +179,7 @@ type route struct {
 	onnet bool       // via is on the link although no route says so
 }
 
-func (s *space) apply(r route, remove bool) error {
+func (s *netNS) apply(r route, remove bool) error {
 	link, err := s.link.LinkByName(r.dev)
 	if err != nil {
 		return fmt.Errorf("route %s: find link %s: %w", r.dst, r.dev, err)

@@ -15,14 +15,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// world is everything that the lab should run now.
-type world struct {
+// desiredLab is everything that the lab should run now.
+type desiredLab struct {
 	lan      netip.Prefix // of every cluster's nodes
 	lan6     netip.Prefix
 	hosts    map[string]netip.Addr // endpoint names
 	clusters []clusterPlan
 	nodes    []node
-	sites    []site
+	sites    []routerSpec
 	file     *router.File
 	problems []string // pods and services that cannot be placed; all others are
 }
@@ -42,7 +42,7 @@ type node struct {
 	name     string
 	gateway  bool // of the topology now, or one that its labels may make a gateway
 	labels   map[string]string
-	card     bool           // is or was a gateway: it has the card for the wide area
+	hasWAN   bool           // is or was a gateway: it has the card for the wide area
 	number   int            // names its links in the underlay
 	lan      []netip.Addr   // one a family
 	wan      []netip.Addr   // of the card: the addresses of the gateway's endpoints
@@ -84,8 +84,8 @@ func clusterOf(id string) string { return strings.SplitN(id, "/", 2)[0] }
 
 // plan computes the world from the topology and the workloads. All that it
 // assigns it keeps in s, so that the next plan assigns the same.
-func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*world, error) {
-	w := &world{hosts: map[string]netip.Addr{}, file: &s.Underlay}
+func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*desiredLab, error) {
+	w := &desiredLab{hosts: map[string]netip.Addr{}, file: &s.Underlay}
 	if !s.LAN.IsValid() {
 		lan, err := chooseLAN(t)
 		if err != nil {
@@ -115,23 +115,23 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*wo
 
 // keepCards leaves a node that was a gateway its card and the addresses there, so
 // that what still goes through it goes on, until another gateway has the address.
-func (w *world) keepCards(s *state) {
+func (w *desiredLab) keepCards(s *state) {
 	taken := map[netip.Addr]bool{}
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if !n.gateway {
 			continue
 		}
-		n.card = true
-		s.Cards[n.id()] = n.wan
+		n.hasWAN = true
+		s.NICs[n.id()] = n.wan
 		for _, addr := range n.wan {
 			taken[addr] = true
 		}
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if had, card := s.Cards[n.id()]; card && !n.gateway {
-			n.card = true
+		if had, card := s.NICs[n.id()]; card && !n.gateway {
+			n.hasWAN = true
 			n.wan = slices.DeleteFunc(slices.Clone(had), func(a netip.Addr) bool { return taken[a] })
 		}
 	}
@@ -139,7 +139,7 @@ func (w *world) keepCards(s *state) {
 
 // addNodes makes a node for each gateway, the workers, and a worker of each node
 // whose gateway has left the topology.
-func (w *world) addNodes(c cluster, workers int, s *state) error {
+func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	byName := map[string]*node{}
 	newest := len(s.nodesOf(c.name)) > 0
 	var order []string
@@ -198,7 +198,7 @@ func oneEach(c cluster) []schema.Gateway {
 
 // number gives a node its place and its addresses. A node that joins a cluster
 // later has its pods in the newest prefix.
-func (w *world) number(n *node, s *state, newest bool) error {
+func (w *desiredLab) number(n *node, s *state, newest bool) error {
 	n.number = s.number(n.id())
 	slot := s.slot(n.cluster, n.name)
 	shares, err := s.share(n, slot, newest)
@@ -227,7 +227,7 @@ func (w *world) number(n *node, s *state, newest bool) error {
 // endpoints gives the addresses of a gateway in the underlay. Names, and gateways
 // without an endpoint, get one of the benchmarking range (RFC 2544); the name of a
 // gateway behind a router that translates is the router's.
-func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
+func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
 	behind := w.file.Named(n.site)
 	four, _ := families(n.wide)
 	var out []netip.Addr
@@ -285,7 +285,7 @@ func (s *state) wanAddr(name string, six bool) (netip.Addr, error) {
 	return addr, nil
 }
 
-func (w *world) node(id string) *node {
+func (w *desiredLab) node(id string) *node {
 	i := slices.IndexFunc(w.nodes, func(n node) bool { return n.id() == id })
 	if i < 0 {
 		return nil
@@ -294,12 +294,12 @@ func (w *world) node(id string) *node {
 }
 
 // nodesOf lists a cluster's nodes, gateways first.
-func (w *world) nodesOf(cluster string) []node {
+func (w *desiredLab) nodesOf(cluster string) []node {
 	return slices.DeleteFunc(slices.Clone(w.nodes), func(n node) bool { return n.cluster != cluster })
 }
 
 // pods lists the pods of all clusters.
-func (w *world) pods() []pod {
+func (w *desiredLab) pods() []pod {
 	var out []pod
 	for _, c := range w.clusters {
 		out = append(out, c.pods...)

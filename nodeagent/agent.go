@@ -52,14 +52,14 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
 		StateDir: config.StateDir, Log: log,
-		Changed: func() { wake.trigger.Ring(); wake.election.Ring() },
+		Changed: func() { wake.trigger.Fire(); wake.election.Fire() },
 	})
 	if err != nil {
 		return nil, err
 	}
 	machine, err := host.Open(host.Config{
 		Cluster: config.Cluster, Node: config.Node, StateDir: config.StateDir, VICI: config.VICI, ProcSys: config.ProcSys,
-		Log: log, TriggerRound: wake.trigger.Ring, Drift: wake.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
+		Log: log, TriggerRound: wake.trigger.Fire, Drift: wake.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
 		Wanted: func() *round.DesiredNode { return now.Outcome().Node },
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	elector := newElector(config, inputs, machine, now, drain, wake, log)
 	others := peers.New(peers.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
-		TriggerRound: wake.trigger.Ring, Urgent: wake.urgent.Ring, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
+		TriggerRound: wake.trigger.Fire, Urgent: wake.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
 	})
 	api, client := inputs.API()
 	published, err := publication.New(config.Kube, api, config.Node, func() publication.Observed {
@@ -149,7 +149,7 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sh
 		OnChange: func(holders map[string]string) {
 			inputs.SetHolders(holders)
 			inputs.Refresh()
-			wake.trigger.Ring()
+			wake.trigger.Fire()
 		},
 	})
 }

@@ -44,11 +44,11 @@ type loop struct {
 
 // triggers wake the engine.
 type triggers struct {
-	trigger bell.Bell // "look again"
-	drift   bell.Bell // "the kernel's state changed"
-	urgent  bell.Bell // "a link may have changed"
+	trigger bell.Trigger // "look again"
+	drift   bell.Trigger // "the kernel's state changed"
+	urgent  bell.Trigger // "a link may have changed"
 
-	election bell.Bell // wakes the Elector: "the view of the election changed"
+	election bell.Trigger // wakes the Elector: "the view of the election changed"
 }
 
 func newBells() triggers {
@@ -152,7 +152,7 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 		l.files.found.MarkDirty()
 	}
 	if do.Requeue > 0 {
-		time.AfterFunc(do.Requeue, l.trigger.Ring)
+		time.AfterFunc(do.Requeue, l.trigger.Fire)
 	}
 	return do.Node, do.Digest, true
 }
@@ -216,6 +216,6 @@ func (l *loop) onReport(r converge.Report) {
 // onDrainChange tells other agents whether this gateway is to be left, and looks anew.
 func (l *loop) onDrainChange() {
 	l.peers.SetDraining(l.drain.Active() || l.ownGatewayRemoved.Load())
-	l.urgent.Ring()
-	l.trigger.Ring()
+	l.urgent.Fire()
+	l.trigger.Fire()
 }

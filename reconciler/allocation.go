@@ -17,9 +17,9 @@ type LockInput struct {
 	File      string // name of the committed lock for messages
 	Committed []byte // nil when there is none
 	Published []byte // the lock that is in force; nil when nothing is published
-	// Mend has a committed lock that would move something published set right, with
+	// FixMoves has a committed lock that would move something published set right, with
 	// a warning. Otherwise it is an error.
-	Mend bool
+	FixMoves bool
 }
 
 // Allocation is the lock that a topology is built with.
@@ -46,16 +46,16 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	}
 	base, found := committed, diag.List(nil)
 	if len(in.Published) > 0 {
-		base, found = overlay.Keep(committed, in.Set, published)
+		base, found = overlay.OntoPublished(committed, in.Set, published)
 	}
-	if found.HasErrors() && !in.Mend {
+	if found.HasErrors() && !in.FixMoves {
 		return Allocation{}, found
 	}
 	mended := slices.Clone(found)
 	for i := range found {
 		found[i].Severity = diag.Warning
 	}
-	lock, list, stale := allocate.Settle(in.Set, base)
+	lock, list, stale := allocate.AllocateAndCheck(in.Set, base)
 	if list.HasErrors() {
 		return Allocation{}, append(found, list...)
 	}
@@ -66,9 +66,9 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		stale = mended
 	}
 	if len(stale) == 0 {
-		if lost := committed.Lacks(lock); len(lost) > 0 {
+		if lost := committed.MissingFrom(lock); len(lost) > 0 {
 			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-				Summary: "the lock is stale: it lacks what is published of " + listing.Some(lost, 3),
+				Summary: "the lock is stale: it lacks what is published of " + listing.FirstN(lost, 3),
 				Hint:    "run hawser allocate, and commit the lock"}}
 		}
 	}
@@ -76,7 +76,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		return Allocation{Lock: committed, Warnings: found}, nil
 	}
 	if len(in.Published) > 0 {
-		lock = lock.Forget(published)
+		lock = lock.PruneReleased(published)
 	}
 	return Allocation{Lock: lock, Stale: stale, Warnings: append(found, list...)}, nil
 }

@@ -41,8 +41,8 @@ const (
 // maxClockSkew is the most time by which the clock of a signer may be ahead.
 const maxClockSkew = 5 * time.Minute
 
-// signersAt reads the allowed_signers file of a commit.
-func signersAt(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
+// readSigners reads the allowed_signers file of a commit.
+func readSigners(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
 	raw, err := source.File(commit, file)
 	if err != nil {
 		return nil, err

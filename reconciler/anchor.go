@@ -123,7 +123,7 @@ func (r *Reconciler) accepted(in inputs) (bool, error) {
 	if r.cfg.AcceptCommit == "" || slices.Contains(r.anchor.Accepted, r.cfg.AcceptCommit) {
 		return false, nil
 	}
-	return r.source.Descends(hash(r.cfg.AcceptCommit), in.source)
+	return r.source.IsAncestor(hash(r.cfg.AcceptCommit), in.source)
 }
 
 // previous returns the published commit that the next one follows: the newest signed commit
@@ -149,7 +149,7 @@ func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (o
 	default:
 		follows := false
 		if !none && newest.Revision > last.Revision {
-			if follows, err = r.publish.Descends(last.Commit, found); err != nil {
+			if follows, err = r.publish.IsAncestor(last.Commit, found); err != nil {
 				return own, found, nil, err
 			}
 		}
@@ -175,7 +175,7 @@ func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (o
 // refuseLost returns the refusal of a publish branch that does not contain the last
 // published commit. Without trust.commits it is repaired instead, from the last published
 // commit, if the repository still has that.
-func (r *Reconciler) refuseLost(in inputs, w *work) *Failure {
+func (r *Reconciler) refuseLost(in inputs, w *buildState) *Failure {
 	if w.lost == nil || w.accepted {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) refuseLost(in inputs, w *work) *Failure {
 	if known {
 		restore = fmt.Sprintf("have the branch put back to %s, or ", r.anchor.Published)
 		// The commits after the trusted one are still checked.
-		if follows, err := r.source.Descends(hash(r.anchor.Source), in.source); err == nil && follows {
+		if follows, err := r.source.IsAncestor(hash(r.anchor.Source), in.source); err == nil && follows {
 			accept = r.anchor.Source
 		}
 	}

@@ -17,7 +17,7 @@ func TestBrokenCommitChangesNothing(t *testing.T) {
 		t.Errorf("message %q", f.Message)
 	}
 	s := g.Status()
-	if g.published() != out.Published || s.Published != out.Published || s.Seen.Commit != broken || s.Good.Commit == broken {
+	if g.published() != out.Published || s.Published != out.Published || s.Latest.Commit != broken || s.Active.Commit == broken {
 		t.Errorf("status %+v", s)
 	}
 	if c := s.Commits[0]; c.Commit != broken || c.State != StateFailure || c.Description != f.Message {

@@ -165,7 +165,7 @@ func TestUnusableCommits(t *testing.T) {
 				if !s.Ready || s.Published != first.Published || s.LastError == nil || s.LastError.Reason != test.reason {
 					t.Errorf("status %+v", s)
 				}
-				if source != "" && (f.Revision != bomb || len(s.Commits) == 0 || s.Commits[0].Commit != bomb || s.Commits[0].State != StateFailure || s.Seen.Commit != bomb) {
+				if source != "" && (f.Revision != bomb || len(s.Commits) == 0 || s.Commits[0].Commit != bomb || s.Commits[0].State != StateFailure || s.Latest.Commit != bomb) {
 					t.Errorf("failure at %q, status %+v", f.Revision, s)
 				}
 				scrape := httptest.NewRecorder()

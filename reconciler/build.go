@@ -62,9 +62,9 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b := &Built{Set: set, Source: src, Warnings: list}
 	lock, list := Allocate(LockInput{Set: set, File: in.LockFile, Committed: in.Lock, Published: in.Published[LockFile]})
 	if list.HasErrors() {
-		return nil, Placed(list, src)
+		return nil, WithPositions(list, src)
 	}
-	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, Placed(lock.Warnings, src)...)
+	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, WithPositions(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
 	patches := render.Tree{} // the same ones from a commit and from a work tree with CRLF
@@ -89,9 +89,9 @@ func Build(in BuildInput) (*Built, diag.List) {
 			}
 			d.Path, d.Pos = "", diag.Pos{File: in.RootFile}
 		}
-		return nil, Placed(list, src)
+		return nil, WithPositions(list, src)
 	}
-	b.Tree, b.Warnings = tree, append(b.Warnings, Placed(list, src)...)
+	b.Tree, b.Warnings = tree, append(b.Warnings, WithPositions(list, src)...)
 	if err := b.complete(lock.Lock); err != nil {
 		return nil, diag.List{{Severity: diag.Error, Code: "render", Summary: err.Error(),
 			Hint: "this is a fault of hawser: please report it with the topology"}}
@@ -114,9 +114,9 @@ func (b *Built) complete(lock *lockfile.Lock) error {
 	return err
 }
 
-// Placed gives the findings with their places in the topology, where they have
+// WithPositions gives the findings with their places in the topology, where they have
 // only paths.
-func Placed(list diag.List, src *document.Source) diag.List {
+func WithPositions(list diag.List, src *document.Source) diag.List {
 	out := make(diag.List, 0, len(list))
 	for _, d := range list {
 		if d.Path != "" && !d.Pos.IsValid() {

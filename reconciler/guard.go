@@ -18,27 +18,27 @@ type Rules struct {
 	AllowMassDelete bool
 }
 
-// Admit gives why what was built is not published on top of have, or nil. It is the one
+// Check gives why what was built is not published on top of have, or nil. It is the one
 // judge of that: a reconciler asks it of each commit, and hawser diff of what is not
 // committed yet. Who signed a commit, which needs the commit, is judged before.
-func (b *Built) Admit(have render.Tree, rules Rules, revision string, files map[string][]byte) *Failure {
+func (b *Built) Check(have render.Tree, rules Rules, revision string, files map[string][]byte) *Failure {
 	if len(b.Stale) > 0 && !rules.WriteLock {
-		return failFindings(ReasonStaleLock, revision, Placed(b.Stale, b.Source), files)
+		return failFindings(ReasonStaleLock, revision, WithPositions(b.Stale, b.Source), files)
 	}
 	if rules.AllowMassDelete {
 		return nil
 	}
-	if err := guard(have, b.Set); err != nil {
+	if err := checkMassDelete(have, b.Set); err != nil {
 		return fail(ReasonMassDelete, revision, err)
 	}
 	return nil
 }
 
-// guard refuses a topology that removes more than half of the clusters that are
+// checkMassDelete refuses a topology that removes more than half of the clusters that are
 // published. That is nearly always a truncated file or a bad merge, and all
 // agents would take the tunnels to those clusters down at once; a person who
 // means it says so.
-func guard(have map[string][]byte, set *schema.ClusterSet) error {
+func checkMassDelete(have map[string][]byte, set *schema.ClusterSet) error {
 	var published []string
 	for path := range have {
 		rest, inside := strings.CutPrefix(path, "clusters/")
@@ -68,5 +68,5 @@ func MassDelete(did, what string, have int, gone []string) error {
 	}
 	const most = 5
 	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, listing.Some(gone, most))
+		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, listing.FirstN(gone, most))
 }

@@ -13,7 +13,7 @@ func TestLockCommitted(t *testing.T) {
 	g := newRig(t, true)
 	plain := g.commit(TopologyFile, topologyOf("g1", "g2"))
 	out := g.good()
-	if out.LockPending {
+	if out.LockNotCommitted {
 		t.Error("the lock is pending")
 	}
 	if parent := git(t, g.repo, "rev-parse", "main^"); parent != plain {
@@ -40,7 +40,7 @@ func TestLockOfWorkTree(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, false)
 	head := g.commit(TopologyFile, topologyOf("g1", "g2"))
-	if !g.good().LockPending || !g.Status().LockPending {
+	if !g.good().LockNotCommitted || !g.Status().LockNotCommitted {
 		t.Error("the lock is not pending")
 	}
 	if have := git(t, g.work, "rev-parse", "main"); have != head {
@@ -71,7 +71,7 @@ func TestCommittedLockWins(t *testing.T) {
 	g.good()
 	lock := g.file(DefaultPublishBranch, LockFile)
 	g.commit(LockFile, lock+"\n")
-	if out := g.good(); out.Changed || out.LockPending {
+	if out := g.good(); out.Changed || out.LockNotCommitted {
 		t.Errorf("committing the published lock changed something: %+v", out)
 	}
 }

@@ -96,9 +96,9 @@ func (p *openPGP) signed(s *repo.Store, commit repo.Hash) (bool, error) {
 	return err == nil, nil
 }
 
-// vouch gives the trailer that says what sign would, for a commit that another kind of
+// signTrailer gives the trailer that says what sign would, for a commit that another kind of
 // signature stands in.
-func (s *signatures) vouch(raw []byte) (string, error) {
+func (s *signatures) signTrailer(raw []byte) (string, error) {
 	signature, err := sshsig.Sign(bytes.NewReader(raw), s.published, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
 		return "", fmt.Errorf("sign commit: %w", err)
@@ -106,9 +106,9 @@ func (s *signatures) vouch(raw []byte) (string, error) {
 	return TrailerSignature + ": " + base64.StdEncoding.EncodeToString(signature.Marshal()), nil
 }
 
-// vouchedFor takes the trailer of vouch, which is the last line, out of a commit's bytes,
+// splitTrailer takes the trailer of vouch, which is the last line, out of a commit's bytes,
 // and gives the rest with the signature that it holds, armored.
-func vouchedFor(raw []byte) (rest []byte, armored string, err error) {
+func splitTrailer(raw []byte) (rest []byte, armored string, err error) {
 	name := []byte("\n" + TrailerSignature + ": ")
 	at := bytes.LastIndex(raw, name)
 	if at < 0 {

@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// rights follows the history of a topology and says who owns what each commit changes.
-type rights struct {
+// ownerWalk follows the history of a topology and says who owns what each commit changes.
+type ownerWalk struct {
 	source    *repo.Store
 	folder    string    // of the topology
 	signers   string    // path of the allowed_signers file by which commits are judged
@@ -34,8 +34,8 @@ type rights struct {
 }
 
 // newRights begins at a commit whose topology is taken as it is.
-func newRights(source *repo.Store, folder, signers string, at repo.Hash, published []byte, tip repo.Hash) (*rights, error) {
-	out := &rights{source: source, folder: folder, signers: signers, published: published, tip: tip,
+func newRights(source *repo.Store, folder, signers string, at repo.Hash, published []byte, tip repo.Hash) (*ownerWalk, error) {
+	out := &ownerWalk{source: source, folder: folder, signers: signers, published: published, tip: tip,
 		texts: map[string][]byte{}}
 	v, list, err := out.version(at)
 	if err == nil {
@@ -51,7 +51,7 @@ func newRights(source *repo.Store, folder, signers string, at repo.Hash, publish
 
 // version reads the topology of a commit. Its name for messages is what git takes for it,
 // or the file's own where that is the same.
-func (r *rights) version(at repo.Hash) (ownership.Version, diag.List, error) {
+func (r *ownerWalk) version(at repo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
 		return ownership.Version{}, nil, err
@@ -69,28 +69,28 @@ func (r *rights) version(at repo.Hash) (ownership.Version, diag.List, error) {
 	return ownership.Version{Set: set, Source: src}, list, nil
 }
 
-func (r *rights) path(name string) string { return path.Join(r.folder, name) }
+func (r *ownerWalk) path(name string) string { return path.Join(r.folder, name) }
 
 // next gives what a commit changes of what has owners, and goes on to it.
-func (r *rights) next(parent, commit repo.Hash) ([]ownership.Difference, error) {
+func (r *ownerWalk) next(parent, commit repo.Hash) ([]ownership.Change, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
 		return nil, err
 	}
 	was := r.last
-	var out []ownership.Difference
+	var out []ownership.Change
 	if slices.Contains(files, r.path(TopologyFile)) {
 		v, list, err := r.version(commit)
 		if err != nil && !errors.Is(err, repo.ErrNoFile) {
 			return nil, err
 		}
 		if err == nil && !list.HasErrors() {
-			if found, err := ownership.Differences(was, v); err == nil {
+			if found, err := ownership.Diff(was, v); err == nil {
 				out, r.last = found, v
 			}
 		}
 	}
-	if !was.Set.Owned() {
+	if !was.Set.HasOwners() {
 		return nil, nil
 	}
 	for _, name := range files {
@@ -99,7 +99,7 @@ func (r *rights) next(parent, commit repo.Hash) ([]ownership.Difference, error) 
 			return nil, err
 		}
 		if owned {
-			out = append(out, ownership.Difference{Did: "changes", Item: name, Pos: diag.Pos{File: name}, Owners: owners})
+			out = append(out, ownership.Change{Action: "changes", Item: name, Pos: diag.Pos{File: name}, Owners: owners})
 		}
 	}
 	return out, nil
@@ -107,7 +107,7 @@ func (r *rights) next(parent, commit repo.Hash) ([]ownership.Difference, error) 
 
 // file says whether somebody owns a change of a file, and who besides the owners of
 // everything. What the reconciler does not read nobody owns.
-func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (
+func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
 	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(PatchesDir)+"/clusters/"), "/")
@@ -125,7 +125,7 @@ func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name str
 
 // allocated reports whether the lock of a commit is what hawser allocate makes of the one
 // before, so that nobody's address was moved or taken.
-func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
+func (r *ownerWalk) allocated(parent, commit repo.Hash) (bool, error) {
 	var locks [2]*lockfile.Lock
 	for i, at := range []repo.Hash{parent, commit} {
 		raw, err := r.source.File(at, r.path(LockFile))
@@ -141,7 +141,7 @@ func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
 	if list.HasErrors() {
 		return false, nil
 	}
-	if allocate.Follows(locks[1], locks[0], set) {
+	if allocate.IsAppendOnly(locks[1], locks[0], set) {
 		return true, nil
 	}
 	published, list := lockfile.Read("published "+LockFile, r.published)
@@ -149,33 +149,33 @@ func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
 		return false, nil
 	}
 	// What it says against locks[0], hawser allocate mends.
-	inForce, _ := overlay.Keep(locks[0], set, published)
-	return allocate.Follows(locks[1], inForce, set), nil
+	inForce, _ := overlay.OntoPublished(locks[0], set, published)
+	return allocate.IsAppendOnly(locks[1], inForce, set), nil
 }
 
 // covers reports whether one of the principals may make a change.
-func covers(everything []string, d ownership.Difference, principals []string) bool {
+func covers(everything []string, d ownership.Change, principals []string) bool {
 	owners := slices.Concat(everything, d.Owners)
 	return slices.ContainsFunc(principals, func(name string) bool {
 		return slices.ContainsFunc(owners, func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
 	})
 }
 
-// ruling is a commit with its signer.
-type ruling struct {
+// signedCommit is a commit with its signer.
+type signedCommit struct {
 	commit, parent repo.Hash
 	signers        []signer // who could have signed it
 	principals     []string // of its signer
 }
 
-// owned refuses a commit that changes what its signer does not own.
-func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
+// checkOwners refuses a commit that changes what its signer does not own.
+func (r *Reconciler) checkOwners(in inputs, rights *ownerWalk, c signedCommit) *Failure {
 	everything := rights.last.Set.Spec.Trust.Owners
 	changes, err := rights.next(c.parent, c.commit)
 	if err != nil {
 		return fail(ReasonFetch, in.source.String(), err)
 	}
-	refused := slices.DeleteFunc(changes, func(d ownership.Difference) bool { return covers(everything, d, c.principals) })
+	refused := slices.DeleteFunc(changes, func(d ownership.Change) bool { return covers(everything, d, c.principals) })
 	if len(refused) == 0 {
 		return nil
 	}
@@ -184,8 +184,8 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 	for _, d := range refused[:min(len(refused), most)] {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner", Path: d.Path, Pos: d.Pos,
 			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own",
-				short(c.commit.String()), strings.Join(c.principals, ", "), d.Did, d.Item),
-			Hint: c.whoMay(everything, d)})
+				short(c.commit.String()), strings.Join(c.principals, ", "), d.Action, d.Item),
+			Hint: c.approverHint(everything, d)})
 	}
 	if more := len(refused) - most; more > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner",
@@ -195,8 +195,8 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
 }
 
-// whoMay names the owners of a change and what they have to do.
-func (c ruling) whoMay(everything []string, d ownership.Difference) string {
+// approverHint names the owners of a change and what they have to do.
+func (c signedCommit) approverHint(everything []string, d ownership.Change) string {
 	names := map[string]bool{}
 	for _, s := range c.signers {
 		for _, p := range s.principals {
@@ -218,7 +218,7 @@ func (c ruling) whoMay(everything []string, d ownership.Difference) string {
 // read.
 func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, error) {
 	signers, err := parseSigners(raw)
-	if err != nil || !set.Owned() {
+	if err != nil || !set.HasOwners() {
 		return nil, err
 	}
 	var list diag.List

@@ -21,13 +21,13 @@ const maxMoves = 8
 
 // Outcome is what a good pass did.
 type Outcome struct {
-	Source      Revision
-	Published   string // commit in force on the publish branch
-	Digest      string // of the fabric
-	Changed     bool   // a commit was published
-	LockPending bool   // the source's lock lacks addresses that are in force
-	Warnings    diag.List
-	Took        time.Duration
+	Source           Revision
+	Published        string // commit in force on the publish branch
+	Digest           string // of the fabric
+	Changed          bool   // a commit was published
+	LockNotCommitted bool   // the source's lock lacks addresses that are in force
+	Warnings         diag.List
+	Took             time.Duration
 }
 
 func (o *Outcome) describe() string {
@@ -37,9 +37,9 @@ func (o *Outcome) describe() string {
 	return "nothing to publish"
 }
 
-// settled remembers the inputs of the last good pass: equal inputs need no
+// lastResult remembers the inputs of the last good pass: equal inputs need no
 // other pass.
-type settled struct {
+type lastResult struct {
 	inputs  inputs
 	outcome *Outcome
 }
@@ -51,12 +51,12 @@ type inputs struct {
 }
 
 // errMoved begins a pass anew.
-var errMoved = repo.ErrMoved
+var errMoved = repo.ErrRefChanged
 
-// pass makes the source commit and the publish branch agree.
-func (r *Reconciler) pass(ctx context.Context) (*Outcome, *Failure) {
+// reconcile makes the source commit and the publish branch agree.
+func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
 	for range maxMoves {
-		out, failure := r.attempt(ctx)
+		out, failure := r.reconcileOnce(ctx)
 		if failure == nil || !errors.Is(failure, errMoved) {
 			return out, failure
 		}
@@ -65,7 +65,7 @@ func (r *Reconciler) pass(ctx context.Context) (*Outcome, *Failure) {
 	return nil, fail(ReasonPublish, "", fmt.Errorf("the branches moved %d times while publishing", maxMoves))
 }
 
-func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
+func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	began := r.cfg.Now()
 	if err := r.restoreAnchor(false); err != nil {
 		return nil, fail(ReasonState, "", err)
@@ -74,7 +74,7 @@ func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 		// Ready after a restart too, so that the Service leads to /status if this pass refuses.
 		r.board.change(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
 	}
-	in, failure := r.look(ctx)
+	in, failure := r.readInputs(ctx)
 	if failure != nil {
 		return nil, failure
 	}
@@ -86,11 +86,11 @@ func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 		same.Changed = false
 		return &same, nil
 	}
-	work, failure := r.prepare(in)
+	work, failure := r.buildCommit(in)
 	if failure != nil {
 		return nil, failure
 	}
-	out, failure := r.carry(ctx, in, work)
+	out, failure := r.publishBuild(ctx, in, work)
 	if failure != nil {
 		return nil, failure
 	}
@@ -98,8 +98,8 @@ func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 	return out, nil
 }
 
-// look reads where the branches are.
-func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
+// readInputs reads where the branches are.
+func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 	began := r.cfg.Now()
 	var in inputs
 	if err := r.sync(ctx); err != nil {
@@ -135,13 +135,13 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 
 func (r *Reconciler) sync(ctx context.Context) *Failure {
 	if r.publish == r.source {
-		err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch)
+		err := r.source.Fetch(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch)
 		return r.notSynced(ReasonFetch, err)
 	}
-	if err := r.source.Sync(ctx, r.cfg.SourceBranch); err != nil {
+	if err := r.source.Fetch(ctx, r.cfg.SourceBranch); err != nil {
 		return r.notSynced(ReasonFetch, err)
 	}
-	return r.notSynced(ReasonPublish, r.publish.Sync(ctx, r.cfg.PublishBranch))
+	return r.notSynced(ReasonPublish, r.publish.Fetch(ctx, r.cfg.PublishBranch))
 }
 
 // notSynced returns the failure of a Sync, if any. A source commit that cannot be fetched is
@@ -172,7 +172,7 @@ func (r *Reconciler) putBack(err error) error {
 // see notes the newest source commit, and says so when it does not follow from
 // the one before.
 func (r *Reconciler) see(commit repo.Hash) {
-	before := r.board.load().Seen
+	before := r.board.load().Latest
 	if before != nil && before.Commit == commit.String() {
 		return
 	}
@@ -181,18 +181,18 @@ func (r *Reconciler) see(commit repo.Hash) {
 		subject = ""
 	}
 	seen := Revision{Commit: commit.String(), Subject: subject, At: r.cfg.Now()}
-	r.board.change(func(s *Status) { s.Seen = &seen })
+	r.board.change(func(s *Status) { s.Latest = &seen })
 	if before == nil {
 		return
 	}
-	if follows, err := r.source.Descends(hash(before.Commit), commit); err == nil && !follows {
+	if follows, err := r.source.IsAncestor(hash(before.Commit), commit); err == nil && !follows {
 		r.cfg.Log.Warn("the source branch was rewritten, following it", "before", before.Commit, "commit", seen.Commit)
 	}
 }
 
 // revision describes a source commit.
 func (r *Reconciler) revision(commit repo.Hash) Revision {
-	if seen := r.board.load().Seen; seen != nil && seen.Commit == commit.String() {
+	if seen := r.board.load().Latest; seen != nil && seen.Commit == commit.String() {
 		return *seen
 	}
 	return Revision{Commit: commit.String(), At: r.cfg.Now()}
@@ -212,24 +212,24 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 	if err := r.restoreAnchor(false); err != nil {
 		return nil, fail(ReasonState, "", err)
 	}
-	in, failure := r.look(ctx)
+	in, failure := r.readInputs(ctx)
 	if failure != nil {
 		return nil, failure
 	}
-	w, failure := r.prepare(in)
+	w, failure := r.buildCommit(in)
 	if failure != nil {
 		return nil, failure
 	}
 	return &Preview{Built: w.built, Published: w.have, Files: w.files, Commit: in.source.String(),
-		Changed: w.own.Commit != in.published || !w.built.Tree.Equal(w.have)}, nil
+		Changed: w.lastOwnCommit.Commit != in.published || !w.built.Tree.Equal(w.have)}, nil
 }
 
-// work is what a pass reads and builds.
-type work struct {
+// buildState is what a pass reads and builds.
+type buildState struct {
 	have  render.Tree // what this reconciler published last
 	built *Built
-	// own is the published commit that the next one follows; zero = none.
-	own PublishedCommit
+	// lastOwnCommit is the published commit that the next one follows; zero = none.
+	lastOwnCommit PublishedCommit
 	// lost is why the publish branch does not contain own; gone = nor does the repository.
 	lost     error
 	gone     bool
@@ -247,8 +247,8 @@ type work struct {
 	files    map[string][]byte // texts for printing findings
 }
 
-// prepare reads the source commit and builds it on top of what is published.
-func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
+// buildCommit reads the source commit and builds it on top of what is published.
+func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	revision := in.source.String()
 	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
 	if err != nil {
@@ -258,7 +258,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, pgp: pgp, files: map[string][]byte{}}
+	w := &buildState{have: render.Tree{}, pgp: pgp, files: map[string][]byte{}}
 	if w.accepted, err = r.accepted(in); err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}
@@ -275,10 +275,10 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 			clusterset = set.Metadata.Name
 		}
 	}
-	if failure := r.trusted(in, w, root, clusterset); failure != nil {
+	if failure := r.useSignedBase(in, w, root, clusterset); failure != nil {
 		return nil, failure
 	}
-	if failure := r.vouched(in, w); failure != nil {
+	if failure := r.checkSignatures(in, w); failure != nil {
 		return nil, failure
 	}
 	if failure := r.refuseLost(in, w); failure != nil {
@@ -329,11 +329,11 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 		return nil, failure
 	}
 	rules := Rules{WriteLock: r.cfg.WriteLock, AllowMassDelete: r.cfg.AllowMassDelete}
-	return w, built.Admit(w.have, rules, revision, w.files)
+	return w, built.Check(w.have, rules, revision, w.files)
 }
 
 // readTopology reads the topology file of the source commit into the files of the work.
-func (r *Reconciler) readTopology(in inputs, w *work) *Failure {
+func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 	raw, err := r.source.File(in.source, r.topologyPath())
 	if errors.Is(err, repo.ErrNoFile) {
 		return fail(ReasonNoFile, in.source.String(), err)
@@ -345,10 +345,10 @@ func (r *Reconciler) readTopology(in inputs, w *work) *Failure {
 	return nil
 }
 
-// trusted has the work begin with the published commit that the next one follows. Only
+// useSignedBase has the work begin with the published commit that the next one follows. Only
 // files of commits that are signed, or that the anchor names, are read. The name of the
 // clusterset is empty if the topology has errors, which the build reports.
-func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, clusterset string) *Failure {
+func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, clusterset string) *Failure {
 	revision := in.source.String()
 	if root == nil || clusterset == "" {
 		return nil
@@ -357,14 +357,14 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, clusterset str
 	var found repo.Hash
 	w.keys, err = newPublicKeys(root, clusterset)
 	if err == nil {
-		w.own, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
+		w.lastOwnCommit, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
 	}
 	// The addresses that another root key published stay, if a person accepts that branch.
 	if err == nil && w.lost != nil && r.anchor.Published == "" && r.cfg.AllowOtherRoot && w.accepted {
-		w.own, found = PublishedCommit{Commit: in.published}, in.published
+		w.lastOwnCommit, found = PublishedCommit{Commit: in.published}, in.published
 	}
-	if err == nil && !w.own.Commit.IsZero() {
-		w.have, err = r.publish.Tree(w.own.Commit)
+	if err == nil && !w.lastOwnCommit.Commit.IsZero() {
+		w.have, err = r.publish.Tree(w.lastOwnCommit.Commit)
 		if w.gone = errors.Is(err, repo.ErrNoCommit); w.gone {
 			w.have, err = render.Tree{}, nil
 			if !found.IsZero() {

@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/reconciler/repo"
 )
 
-// carry brings what was built to the publish branch, and a new lock to the
+// publishBuild brings what was built to the publish branch, and a new lock to the
 // source branch.
-func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *Failure) {
+func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState) (*Outcome, *Failure) {
 	out := &Outcome{
 		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
 	}
@@ -24,20 +24,20 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
 	// The time, or one more than before, so that it grows if the clock goes back.
-	w.revision = max(w.own.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
+	w.revision = max(w.lastOwnCommit.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
 	if len(w.built.Stale) > 0 {
-		source, pending, failure := r.keepLock(ctx, in.source, w)
+		source, pending, failure := r.commitLock(ctx, in.source, w)
 		if failure != nil {
 			return nil, failure
 		}
-		in.source, out.LockPending = source, pending
+		in.source, out.LockNotCommitted = source, pending
 		r.see(source)
 	}
 	out.Source = r.revision(in.source)
 	// A published commit names the source commit from which on commits have to be signed.
-	out.Changed = out.Changed || w.own.Signers != w.signers || w.signers != "" && w.own.Source != in.source.String()
+	out.Changed = out.Changed || w.lastOwnCommit.Signers != w.signers || w.signers != "" && w.lastOwnCommit.Source != in.source.String()
 	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
-	out.Changed = out.Changed || w.own.Commit != in.published || w.own.Revision == 0
+	out.Changed = out.Changed || w.lastOwnCommit.Commit != in.published || w.lastOwnCommit.Revision == 0
 	if w.pgp != nil && w.signed != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
 		if err != nil {
@@ -55,8 +55,8 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	if !in.published.IsZero() {
 		out.Published = in.published.String()
 	}
-	next := anchor{Clusterset: w.built.Set.Metadata.Name, Published: in.published.String(), Revision: w.own.Revision, Source: w.own.Source,
-		Digest: w.own.Digest, Signers: w.own.Signers, Accepted: r.anchor.Accepted}
+	next := anchor{Clusterset: w.built.Set.Metadata.Name, Published: in.published.String(), Revision: w.lastOwnCommit.Revision, Source: w.lastOwnCommit.Source,
+		Digest: w.lastOwnCommit.Digest, Signers: w.lastOwnCommit.Signers, Accepted: r.anchor.Accepted}
 	if out.Changed {
 		next.Revision, next.Source, next.Digest, next.Signers = w.revision, in.source.String(), w.built.Digest, w.signers
 	}
@@ -68,15 +68,15 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 			return nil, fail(ReasonState, in.source.String(), err)
 		}
 	}
-	r.last = settled{inputs: in, outcome: out}
+	r.last = lastResult{inputs: in, outcome: out}
 	return out, nil
 }
 
-// keepLock commits the lock to the source branch. Where that is not possible,
+// commitLock commits the lock to the source branch. Where that is not possible,
 // because a work tree is on the branch or the repository may not be written,
 // the addresses stay in force through the lock on the publish branch, which
 // every later pass begins with. It gives the new head of the source branch.
-func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (repo.Hash, bool, *Failure) {
+func (r *Reconciler) commitLock(ctx context.Context, source repo.Hash, w *buildState) (repo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
 		return source, false, fail(ReasonFetch, source.String(), err)
@@ -96,10 +96,10 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 	}
 	commit, err := r.source.Write(c)
 	if err == nil {
-		err = r.source.Advance(ctx, r.cfg.SourceBranch, source, commit)
+		err = r.source.FastForward(ctx, r.cfg.SourceBranch, source, commit)
 	}
 	switch {
-	case errors.Is(err, repo.ErrMoved):
+	case errors.Is(err, repo.ErrRefChanged):
 		return source, false, fail(ReasonFetch, source.String(), err)
 	case err != nil:
 		r.cfg.Log.Warn("the source branch may not be written, the lock stays on the publish branch",
@@ -110,7 +110,7 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 }
 
 // publishTree commits the built tree to the publish branch.
-func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.Hash, *Failure) {
+func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) (repo.Hash, *Failure) {
 	c := repo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
@@ -120,11 +120,11 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 		c.Sign = w.signed.signPublished
 	}
 	if w.pgp != nil && w.signed != nil {
-		c.Vouch, c.Sign = w.signed.vouch, w.pgp.sign
+		c.SignTrailer, c.Sign = w.signed.signTrailer, w.pgp.sign
 	}
 	commit, err := r.publish.Write(c)
 	if err == nil {
-		err = r.publish.Advance(ctx, r.cfg.PublishBranch, in.published, commit)
+		err = r.publish.FastForward(ctx, r.cfg.PublishBranch, in.published, commit)
 	}
 	if err != nil {
 		return repo.Hash{}, fail(ReasonPublish, in.source.String(), err)
@@ -138,7 +138,7 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	return commit, nil
 }
 
-func (r *Reconciler) message(source repo.Hash, w *work) string {
+func (r *Reconciler) message(source repo.Hash, w *buildState) string {
 	subject, err := r.source.Subject(source)
 	if err != nil {
 		subject = ""

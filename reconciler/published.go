@@ -68,7 +68,7 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 	}
 	// A signature of OpenPGP is for other programs. The signature in the trailer counts.
 	if strings.HasPrefix(armored, armorBegin) {
-		if raw, armored, err = vouchedFor(raw); err != nil {
+		if raw, armored, err = splitTrailer(raw); err != nil {
 			return refuse(err)
 		}
 	}
@@ -88,7 +88,7 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 	if err != nil { // anyone can push a commit that cannot be read
 		return refuse(fmt.Errorf("it is signed by %s, and its chain of signers cannot be read: %w", by, err))
 	}
-	if slices.Contains(render.Follow(render.Tree{fabricFile: fabric}, clusterset, signers), by) {
+	if slices.Contains(render.SignersFrom(render.Tree{fabricFile: fabric}, clusterset, signers), by) {
 		return out, nil
 	}
 	return refuse(fmt.Errorf("it is signed by %s, which is not a signer of clusterset %s", by, clusterset))

@@ -70,7 +70,7 @@ type Reconciler struct {
 	board   board
 	metrics *metrics
 	trigger chan struct{}
-	last    settled
+	last    lastResult
 	anchor  anchor
 }
 

@@ -65,7 +65,7 @@ func TestCommentChangesNothing(t *testing.T) {
 	if second.Changed || second.Published != first.Published || second.Source.Commit != source {
 		t.Errorf("outcome %+v", second)
 	}
-	if s := g.Status(); s.Good.Commit != source || s.Commits[0].State != StateSuccess {
+	if s := g.Status(); s.Active.Commit != source || s.Commits[0].State != StateSuccess {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -104,7 +104,7 @@ func TestBranchMovedWhilePublishing(t *testing.T) {
 	moved := false
 	g = newRig(t, false, func(c *Config) {
 		c.Now = func() time.Time {
-			if g != nil && !moved && g.Status().Seen != nil && g.Status().Good != nil && g.Status().Seen.Commit != g.Status().Good.Commit {
+			if g != nil && !moved && g.Status().Latest != nil && g.Status().Active != nil && g.Status().Latest.Commit != g.Status().Active.Commit {
 				moved = true
 				userCommit(g, "clusters/g1/patches/mine.yaml")
 			}

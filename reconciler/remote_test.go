@@ -86,7 +86,7 @@ func TestRemoteRepository(t *testing.T) {
 	g.bad(ReasonNoBranch)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	out := g.good()
-	if out.Published != g.published() || out.LockPending {
+	if out.Published != g.published() || out.LockNotCommitted {
 		t.Fatalf("outcome %+v, published %s", out, g.published())
 	}
 	g.pull()
@@ -144,7 +144,7 @@ func TestReadOnlySource(t *testing.T) {
 	g := h.onHost(t, "readonly.git", func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
 	source := g.commit(TopologyFile, topologyOf("g1", "g2"))
 	out := g.good()
-	if !out.LockPending || out.Source.Commit != source {
+	if !out.LockNotCommitted || out.Source.Commit != source {
 		t.Errorf("outcome %+v", out)
 	}
 	if have := git(t, filepath.Join(h.root, "set.git"), "rev-parse", DefaultPublishBranch); have != out.Published {

@@ -68,7 +68,7 @@ func (r *Reconciler) loop(ctx context.Context) {
 func (r *Reconciler) Once(ctx context.Context) (*Outcome, *Failure) {
 	r.metrics.passes.Inc()
 	before := r.board.load()
-	out, failure := r.pass(ctx)
+	out, failure := r.reconcile(ctx)
 	if failure != nil && ctx.Err() != nil {
 		return nil, failure // cut short by the end of the process; nothing to tell
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 		if f.Refused() {
 			state = StateFailure
 		}
-		s.record(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
+		s.sourceRecord(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
 	})
 	if !repeated {
 		attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
@@ -122,13 +122,13 @@ func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 	}
 	r.board.change(func(s *Status) {
 		s.LastPass, s.LastSuccess, s.LastError = now, now, nil
-		s.Warnings, s.LockPending = out.Warnings, out.LockPending
+		s.Warnings, s.LockNotCommitted = out.Warnings, out.LockNotCommitted
 		if out.Published == "" {
 			return
 		}
-		s.Ready, s.Good, s.Published, s.FabricDigest = true, &out.Source, out.Published, out.Digest
-		if before.Good == nil || before.Good.Commit != out.Source.Commit {
-			s.record(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
+		s.Ready, s.Active, s.Published, s.FabricDigest = true, &out.Source, out.Published, out.Digest
+		if before.Active == nil || before.Active.Commit != out.Source.Commit {
+			s.sourceRecord(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
 				Published: out.Published, At: now})
 		}
 	})

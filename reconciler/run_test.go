@@ -30,14 +30,14 @@ func TestRunServesAndStops(t *testing.T) {
 	until(t, "the commit published", func() bool { return g.Status().Ready })
 	began := time.Now()
 	want := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	until(t, "the next commit published", func() bool { s := g.Status(); return s.Good.Commit == want })
+	until(t, "the next commit published", func() bool { s := g.Status(); return s.Active.Commit == want })
 	t.Logf("commit to published, git commit included: %s", time.Since(began))
 
 	var s Status
 	if err := json.Unmarshal([]byte(get(t, base+"/status", 200)), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Good.Commit != want || s.Published != g.published() || s.FabricDigest == "" {
+	if s.Active.Commit != want || s.Published != g.published() || s.FabricDigest == "" {
 		t.Errorf("status %+v", s)
 	}
 	metrics := get(t, base+"/metrics", 200)
@@ -97,7 +97,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var s Status
 	for i := range 3 * maxCommits {
-		s.record(CommitStatus{Commit: string(rune('a' + i%40))})
+		s.sourceRecord(CommitStatus{Commit: string(rune('a' + i%40))})
 	}
 	if len(s.Commits) != maxCommits {
 		t.Errorf("%d commits", len(s.Commits))

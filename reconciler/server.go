@@ -36,10 +36,10 @@ func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case s.Ready && s.LastError == nil:
 		_, _ = fmt.Fprintln(w, "ok")
-	case s.Ready && s.Good == nil: // known from the state file alone
+	case s.Ready && s.Active == nil: // known from the state file alone
 		_, _ = fmt.Fprintf(w, "ok: on the last published commit %s (%s)\n", s.Published, s.LastError.Reason)
 	case s.Ready:
-		_, _ = fmt.Fprintf(w, "ok: on the last good revision %s (%s)\n", s.Good.Commit, s.LastError.Reason)
+		_, _ = fmt.Fprintf(w, "ok: on the last good revision %s (%s)\n", s.Active.Commit, s.LastError.Reason)
 	case s.LastError != nil:
 		http.Error(w, "not ready: "+s.LastError.Message, http.StatusServiceUnavailable)
 	default:

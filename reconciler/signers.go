@@ -12,20 +12,20 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// vouched refuses a source commit that leads to what nobody signed who may, once a
+// checkSignatures refuses a source commit that leads to what nobody signed who may, once a
 // topology that asks for signatures (trust.commits) was published: each commit from the
 // published one on, along first parents, is signed by a key of the allowed_signers file
 // of its parent, and what it changes is owned by its signer. What a merge
 // brings in its signer vouches for. Commits of this reconciler count if they change the
 // lock alone.
-func (r *Reconciler) vouched(in inputs, w *work) *Failure {
+func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	revision := in.source.String()
-	file, text := w.own.Signers, w.own.Source
+	file, text := w.lastOwnCommit.Signers, w.lastOwnCommit.Source
 	if w.accepted {
 		if revision == r.cfg.AcceptCommit {
 			return nil
 		}
-		older, err := r.source.Descends(hash(r.cfg.AcceptCommit), hash(text))
+		older, err := r.source.IsAncestor(hash(r.cfg.AcceptCommit), hash(text))
 		if err != nil && !errors.Is(err, repo.ErrNoCommit) {
 			return fail(ReasonFetch, revision, err)
 		}
@@ -44,7 +44,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		return fail(ReasonUntrusted, revision, fmt.Errorf("%w; the published topology asks for signed commits (trust.commits): have the commit signed, "+
 			"or pass --accept-commit %s once, if this very commit is right", err, revision))
 	}
-	follows, err := r.source.Descends(hash(text), in.source)
+	follows, err := r.source.IsAncestor(hash(text), in.source)
 	if err != nil {
 		return fail(ReasonFetch, revision, err)
 	}
@@ -74,7 +74,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		if err != nil {
 			return fail(ReasonFetch, revision, err)
 		}
-		signers, err := signersAt(r.source, parent, file)
+		signers, err := readSigners(r.source, parent, file)
 		if err != nil {
 			return refuse("commit %s cannot be checked: %v", short(at.String()), err)
 		}
@@ -82,8 +82,8 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		case err != nil:
 			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
 		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
-			c := ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}
-			if failure := r.owned(in, rights, c); failure != nil {
+			c := signedCommit{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}
+			if failure := r.checkOwners(in, rights, c); failure != nil {
 				return failure
 			}
 		case slices.Contains(w.keys.locks, by):
@@ -148,7 +148,7 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	if err != nil {
 		return "", fail(ReasonInvalid, in.source.String(), fmt.Errorf("trust.commits: %s: %w", file, err))
 	}
-	list = Placed(list, b.Source)
+	list = WithPositions(list, b.Source)
 	if list.HasErrors() {
 		return "", failFindings(ReasonInvalid, in.source.String(), list,
 			map[string][]byte{r.topologyPath(): b.Source.Raw, file: raw})

@@ -168,7 +168,7 @@ func TestDeployKeys(t *testing.T) {
 		split := h.with(t, "reads", sameRoot, func(c *Config) {
 			c.Publish.URL, c.Publish.Auth.SSHKeyFile = h.url+"/rendered.git", filepath.Join(h.dir, "writes")
 		})
-		if out := split.good(); !out.LockPending {
+		if out := split.good(); !out.LockNotCommitted {
 			t.Errorf("outcome %+v", out)
 		}
 	})

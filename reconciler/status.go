@@ -103,19 +103,19 @@ type Status struct {
 	Source  Place  `json:"source"`
 	Publish Place  `json:"publish"`
 	Ready   bool   `json:"ready"` // has published, or found nothing to publish, once
-	// Seen is the newest source commit, Good the newest that is in force.
-	Seen *Revision `json:"seen,omitempty"`
-	Good *Revision `json:"good,omitempty"`
+	// Latest is the newest source commit, Good the newest that is in force.
+	Latest *Revision `json:"seen,omitempty"`
+	Active *Revision `json:"good,omitempty"`
 	// Published is the commit in force on the publish branch, FabricDigest the
 	// digest of the fabric in it.
-	Published    string         `json:"published,omitempty"`
-	FabricDigest string         `json:"fabricDigest,omitempty"`
-	LastPass     time.Time      `json:"lastPass,omitzero"`
-	LastSuccess  time.Time      `json:"lastSuccess,omitzero"`
-	LastError    *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
-	Warnings     diag.List      `json:"warnings,omitempty"`
-	LockPending  bool           `json:"lockPending,omitempty"` // addresses were allocated that the source's lock does not hold
-	Commits      []CommitStatus `json:"commits,omitempty"`     // newest first
+	Published        string         `json:"published,omitempty"`
+	FabricDigest     string         `json:"fabricDigest,omitempty"`
+	LastPass         time.Time      `json:"lastPass,omitzero"`
+	LastSuccess      time.Time      `json:"lastSuccess,omitzero"`
+	LastError        *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
+	Warnings         diag.List      `json:"warnings,omitempty"`
+	LockNotCommitted bool           `json:"lockPending,omitempty"` // addresses were allocated that the source's lock does not hold
+	Commits          []CommitStatus `json:"commits,omitempty"`     // newest first
 }
 
 // maxCommits bounds the history in Status.
@@ -134,9 +134,9 @@ func (b *board) change(alter func(*Status)) {
 	b.current.Store(&next)
 }
 
-// record puts what became of a commit at the front of the history, in place of
+// sourceRecord puts what became of a commit at the front of the history, in place of
 // what was said of it before.
-func (s *Status) record(c CommitStatus) {
+func (s *Status) sourceRecord(c CommitStatus) {
 	s.Commits = slices.DeleteFunc(s.Commits, func(have CommitStatus) bool { return have.Commit == c.Commit })
 	s.Commits = slices.Insert(s.Commits, 0, c)
 	s.Commits = s.Commits[:min(len(s.Commits), maxCommits)]

@@ -115,7 +115,7 @@ func newStory(t *testing.T, dir string, seed uint64, whole *rig) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Sync(t.Context()); err != nil {
+	if err := store.Fetch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := gogit.PlainOpen(dir)
@@ -246,7 +246,7 @@ func (s *story) allocate(topology, lock, published string) (string, bool) {
 		return "", false
 	}
 	out, list := Allocate(LockInput{
-		Set: set, File: LockFile, Committed: []byte(lock), Published: []byte(published), Mend: true,
+		Set: set, File: LockFile, Committed: []byte(lock), Published: []byte(published), FixMoves: true,
 	})
 	if list.HasErrors() {
 		return "", false
@@ -270,7 +270,7 @@ func (s *story) gc(b *branch, topology, lock, published string) string {
 	if list.HasErrors() {
 		s.fail("%v", list.Err())
 	}
-	out, list := allocate.Addresses(set, full.GC(set))
+	out, list := allocate.Allocate(set, full.GC(set))
 	if list.HasErrors() {
 		return lock
 	}

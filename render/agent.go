@@ -41,7 +41,7 @@ func agentImage(in Input) (string, diag.List) {
 		list = diag.List{{Severity: diag.Warning, Code: "bad-image", Path: "agent.image", Summary: "--image: " + summary, Hint: hint}}
 	}
 	image := cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version))
-	if of := Tag(image); Older(in.Version, of) {
+	if of := Tag(image); VersionLess(in.Version, of) {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "hawser-older", Path: "agent.image",
 			Summary: fmt.Sprintf("the agents are %s, and this is Hawser %s, which may not know all that they read", of, in.Version),
 			Hint:    "use hawser " + of + " or a newer one (docs/upgrade.md)"})
@@ -61,9 +61,9 @@ func Tag(image string) string {
 // described is what git describe puts behind the newest tag before a commit.
 var described = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
 
-// Older reports whether a version of Hawser comes before another one, as semver.org orders
+// VersionLess reports whether a version of Hawser comes before another one, as semver.org orders
 // them. What is no version is neither older nor newer.
-func Older(version, than string) bool {
+func VersionLess(version, than string) bool {
 	version, than = described.ReplaceAllString(version, ""), described.ReplaceAllString(than, "")
 	return semver.IsValid(version) && semver.IsValid(than) && semver.Compare(version, than) < 0
 }

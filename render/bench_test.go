@@ -64,7 +64,7 @@ func pipeline(b *testing.B, text []byte, root *keys.Root, lockRaw []byte, publis
 	lap("validate")
 	have, list := lockfile.Read("clusterset.lock.yaml", lockRaw)
 	noErrors(b, list)
-	lock, list := allocate.Addresses(top, have)
+	lock, list := allocate.Allocate(top, have)
 	noErrors(b, list)
 	lap("allocate")
 	tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root, Previous: published})

@@ -32,9 +32,9 @@ func epochList(epochs []int) string {
 	return "[" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(epochs)), ", "), "[]") + "]"
 }
 
-// checkTwins reports a gateway whose second address inside the tunnels, which IPsec
+// checkAlternateAddrs reports a gateway whose second address inside the tunnels, which IPsec
 // needs in even epochs, is another gateway's first.
-func checkTwins(f *fabric.Fabric) diag.List {
+func checkAlternateAddrs(f *fabric.Fabric) diag.List {
 	even := slices.IndexFunc(f.Epochs, func(e int) bool { return e%2 == 0 })
 	if even < 0 {
 		return nil

@@ -19,14 +19,14 @@ import (
 	"hawser.dev/hawser/schema/resolve"
 )
 
-// Public gives the public halves of a gateway's keys of an epoch; one is empty when
+// KeySource gives the public halves of a gateway's keys of an epoch; one is empty when
 // it is not known.
-type Public func(cluster, gateway string, epoch int) (fabric.Key, error)
+type KeySource func(cluster, gateway string, epoch int) (fabric.Key, error)
 
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
-func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: overlap.GlobalnetOf(top), hidden: overlap.HiddenOf(top), links: resolve.LinksOf(top),
+func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fabric.Fabric, diag.List) {
+	b := &builder{top: top, lock: lock, public: public, on: overlap.MappedClusters(top), hidden: overlap.MappedFamilies(top), links: resolve.Resolve(top),
 		blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
@@ -35,7 +35,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric
 		Tunnel: fabric.TunnelDefaults{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
 			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
 				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
-		Links:          b.links.Special(),
+		Links:          b.links.NonDefault(),
 		Shape:          resolve.Shape(top),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
 		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
@@ -63,7 +63,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric
 	_ = group.Wait()
 	b.list = slices.Concat(found...)
 	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
-	b.sharedKeys(f)
+	b.rejectSharedKeys(f)
 	for i := range s.Exports {
 		f.Exports = append(f.Exports, b.export(&s.Exports[i]))
 	}
@@ -77,10 +77,10 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric
 type builder struct {
 	top    *schema.ClusterSet
 	lock   *lockfile.Lock
-	public Public
-	on     map[string]bool           // clusters with globalnet
-	hidden map[string]overlap.Hidden // the same by family
-	links  *resolve.Links
+	public KeySource
+	on     map[string]bool             // clusters with globalnet
+	hidden map[string]overlap.Families // the same by family
+	links  *resolve.Set
 	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
 	list   diag.List
 }
@@ -194,7 +194,7 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		Name: g.Name, Node: g.Node, NodeSelector: maps.Clone(g.NodeSelector), Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
 		Addresses: b.take(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
 	}
-	lane, ok := b.lock.Lane(c.Name, g.Name)
+	lane, ok := b.lock.Ordinal(c.Name, g.Name)
 	if !ok {
 		b.stale(path, "its lane")
 	}
@@ -205,10 +205,10 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	return out
 }
 
-// sharedKeys refuses a gateway with the public key of another one: agents know peers by
+// rejectSharedKeys refuses a gateway with the public key of another one: agents know peers by
 // their keys, so that it would take the other's place. Keys that a gateway brings stand in
 // the topology, where anybody can write what was derived for somebody else.
-func (b *builder) sharedKeys(f *fabric.Fabric) {
+func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	owners := map[string]string{}
 	for i := range f.Clusters {
 		for _, g := range f.Clusters[i].Gateways {
@@ -219,7 +219,7 @@ func (b *builder) sharedKeys(f *fabric.Fabric) {
 					{k.Public, ".publicKey", brought.PublicKey}, {k.Ed25519, ".ikePublicKey", brought.IKEPublicKey},
 				} {
 					other, taken := owners[half.key]
-					if half.key == "" || half.key == KnownLater || other == path {
+					if half.key == "" || half.key == KnownAfterPublish || other == path {
 						continue
 					}
 					if !taken {
@@ -279,7 +279,7 @@ func (b *builder) blocksOf(cluster string) []netip.Prefix {
 
 // take picks the addresses in force and reports when there are too few.
 func (b *builder) take(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
-	out := lockfile.Take(addrs, n, pools)
+	out := lockfile.FirstPerFamily(addrs, n, pools)
 	if len(out) < n*len(pools) {
 		b.stale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
 	}

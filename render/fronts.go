@@ -10,13 +10,13 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// addFronts writes the Services of a cluster's gateways that are found by one. They have no
+// addGatewayServices writes the Services of a cluster's gateways that are found by one. They have no
 // selector: agents of gateways are alike, and the gateway that writes into the API says by an
 // EndpointSlice which node is meant. A load balancer leads to that node alone, so that who
 // comes is seen as it is; by a port of the nodes any of them leads to it, at the number that
 // the gateway itself has. A cluster without links has none, as an API server refuses Services
 // without ports.
-func addFronts(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
+func addGatewayServices(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)
 	for i := range c.Gateways {

@@ -149,7 +149,7 @@ func TestPickedGateways(t *testing.T) {
 		t.Errorf("%d keys are sealed to the cluster, want 4: %v", len(keys.Epochs[0].Gateways), err)
 	}
 	next := input(t, picking(strings.Replace(picked, "count: 2", "count: 3", 1)))
-	lock, list := allocate.Addresses(next.Topology, in.Lock)
+	lock, list := allocate.Allocate(next.Topology, in.Lock)
 	noErrors(t, list)
 	in.Topology, in.Lock = next.Topology, lock
 	three, err := render.FabricOf(mustRender(t, in))

@@ -28,7 +28,7 @@ func TestSplitFabric(t *testing.T) {
 		}
 		c.Gateways = append(c.Gateways, g)
 	}
-	lock, list := allocate.Addresses(in.Topology, nil)
+	lock, list := allocate.Allocate(in.Topology, nil)
 	noErrors(t, list)
 	in.Lock = lock
 	tree := mustRender(t, in)

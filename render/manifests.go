@@ -216,9 +216,9 @@ func scalar(text string) string {
 	return text
 }
 
-// SharedDefinitions are the definitions of the Multi-Cluster Services API, which
+// SharedCRDs are the definitions of the Multi-Cluster Services API, which
 // another controller of a cluster may own.
-func SharedDefinitions() []string {
+func SharedCRDs() []string {
 	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
 }
 
@@ -233,11 +233,11 @@ func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List 
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
 		addLeases(tree, &c)
-		addFronts(tree, f.Cluster(c.Name), ports)
+		addGatewayServices(tree, f.Cluster(c.Name), ports)
 		if err := addPolicy(tree, &c, f, ports); err != nil {
 			return failed("clusters["+c.Name+"]", err)
 		}
-		for _, name := range SharedDefinitions() {
+		for _, name := range SharedCRDs() {
 			if file, _, _ := strings.Cut(name, "."); c.CRDs == schema.KeepCRDs {
 				tree[path.Join(ClusterDir(c.Name), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
 					"$patch: delete\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %s}\n", name)

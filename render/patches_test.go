@@ -34,7 +34,7 @@ func TestKeepCRDs(t *testing.T) {
 	noErrors(t, list)
 	for cluster, there := range map[string]bool{"c0": false, "c1": true} {
 		objects := build(t, tree, "clusters/"+cluster)
-		for _, name := range render.SharedDefinitions() {
+		for _, name := range render.SharedCRDs() {
 			if _, has := objects["CustomResourceDefinition "+name]; has != there {
 				t.Errorf("%s has %s: %t", cluster, name, has)
 			}

@@ -35,7 +35,7 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	lock, list := allocate.Addresses(top, nil)
+	lock, list := allocate.Allocate(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key := f.Clusters[0].Gateways[0].Keys[0].Public; key != render.KnownLater {
+	if key := f.Clusters[0].Gateways[0].Keys[0].Public; key != render.KnownAfterPublish {
 		t.Errorf("public key %q", key)
 	}
-	if !strings.Contains(string(tree["clusters/g1/keys.yaml"]), render.KnownLater) {
+	if !strings.Contains(string(tree["clusters/g1/keys.yaml"]), render.KnownAfterPublish) {
 		t.Error("the keys Secret does not say that it is known later")
 	}
 }
@@ -69,9 +69,9 @@ func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
 	for brought, want := range map[string]fabric.Key{
 		"":                           {Epoch: 1},
-		", publicKey: '" + key + "'": {Epoch: 1, Public: render.KnownLater, Ed25519: render.KnownLater},
-		", publicKey: '" + key + "', ikePublicKey: '" + key + "'": {Epoch: 1, Public: render.KnownLater, Ed25519: render.KnownLater},
-		", ikePublicKey: '" + key + "'":                           {Epoch: 1, Ed25519: render.KnownLater},
+		", publicKey: '" + key + "'": {Epoch: 1, Public: render.KnownAfterPublish, Ed25519: render.KnownAfterPublish},
+		", publicKey: '" + key + "', ikePublicKey: '" + key + "'": {Epoch: 1, Public: render.KnownAfterPublish, Ed25519: render.KnownAfterPublish},
+		", ikePublicKey: '" + key + "'":                           {Epoch: 1, Ed25519: render.KnownAfterPublish},
 	} {
 		load := func(text string) render.Input {
 			t.Helper()
@@ -79,7 +79,7 @@ func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 			if err := list.Err(); err != nil {
 				t.Fatal(err)
 			}
-			lock, list := allocate.Addresses(top, nil)
+			lock, list := allocate.Allocate(top, nil)
 			if err := list.Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,8 @@ import (
 // Namespace is where everything of Hawser lives inside a cluster.
 const Namespace = "hawser-system"
 
-// KnownLater stands for a key that only whoever has the root key can make.
-const KnownLater = "(known later)"
+// KnownAfterPublish stands for a key that only whoever has the root key can make.
+const KnownAfterPublish = "(known later)"
 
 // Tree is a rendered tree: content by slash-separated path.
 type Tree map[string][]byte
@@ -70,7 +70,7 @@ func Render(in Input) (Tree, diag.List) {
 		return nil, list
 	}
 	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, known))
-	list = append(list, checkTwins(f)...)
+	list = append(list, checkAlternateAddrs(f)...)
 	if list.HasErrors() {
 		return nil, list
 	}
@@ -102,7 +102,7 @@ func Render(in Input) (Tree, diag.List) {
 }
 
 // publicKeys gives the source of the gateways' public keys.
-func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) Public {
+func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) KeySource {
 	if in.Root != nil {
 		return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
@@ -110,7 +110,7 @@ func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) Public {
 	}
 	later := ""
 	if in.Preview {
-		later = KnownLater
+		later = KnownAfterPublish
 	}
 	return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 		k := known[gatewayEpoch{cluster, gateway, epoch}]

@@ -43,7 +43,7 @@ func input(t testing.TB, topology string) render.Input {
 	t.Helper()
 	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
 	noErrors(t, list)
-	lock, list := allocate.Addresses(top, nil)
+	lock, list := allocate.Allocate(top, nil)
 	noErrors(t, list)
 	return render.Input{Topology: top, Lock: lock, Root: rootOf(t)}
 }
@@ -260,7 +260,7 @@ func TestNewClusterTouchesNobody(t *testing.T) {
 	_, exports, _ := strings.Cut(world(3, 3), "  exports:\n")
 	top, _, list := load.Topology("clusterset.yaml", []byte(clusters+"  exports:\n"+exports))
 	noErrors(t, list)
-	lock, list := allocate.Addresses(top, before.Lock)
+	lock, list := allocate.Allocate(top, before.Lock)
 	noErrors(t, list)
 	want := mustRender(t, render.Input{Topology: top, Lock: lock, Root: before.Root, Previous: have})
 	for name, raw := range have {

@@ -17,7 +17,7 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	var list diag.List
 	for i, epoch := range in.Topology.Spec.Keys.Epochs {
 		path := fmt.Sprintf("keys.epochs[%d]", i)
-		if _, err := in.Root.Serving(epoch); err != nil {
+		if _, err := in.Root.EpochRoot(epoch); err != nil {
 			list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "no-root-key", Path: path, Summary: err.Error(),
 				Hint: fmt.Sprintf("put back the root key that serves epoch %d, from a copy: it can go once that epoch has left keys.epochs", epoch)})
 			continue
@@ -46,7 +46,7 @@ func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 		c := &in.Topology.Spec.Clusters[i]
 		for _, g := range c.AllGateways() {
 			was, published := known[gatewayEpoch{c.Name, g.Name, epoch}]
-			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownLater && was.Ed25519 != "" // as far as can be told
+			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownAfterPublish && was.Ed25519 != "" // as far as can be told
 			if !published || !derived {
 				continue
 			}

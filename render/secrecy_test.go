@@ -30,7 +30,7 @@ func TestNoSecretInTheTree(t *testing.T) {
 	in := input(t, strings.ReplaceAll(top, recipient, id.Recipient().String()))
 	c := &in.Topology.Spec.Clusters[1]
 	c.Gateways = append(c.Gateways, schema.Gateway{Name: "own", Node: "n9", PublicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="})
-	lock, list := allocate.Addresses(in.Topology, in.Lock)
+	lock, list := allocate.Allocate(in.Topology, in.Lock)
 	noErrors(t, list)
 	in.Lock = lock
 	tree := mustRender(t, in)
@@ -139,7 +139,7 @@ func TestWithoutRootKey(t *testing.T) {
 	}
 	top, _, list := load.Topology("clusterset.yaml", []byte(world(3, 2)))
 	noErrors(t, list)
-	lock, list := allocate.Addresses(top, in.Lock)
+	lock, list := allocate.Allocate(top, in.Lock)
 	noErrors(t, list)
 	_, list = render.Render(render.Input{Topology: top, Lock: lock, Previous: want})
 	if len(list) == 0 {

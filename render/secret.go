@@ -23,13 +23,13 @@ func addSecrets(tree Tree, in Input) diag.List {
 	if err != nil {
 		return failed("clusters", err)
 	}
-	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.Sealed {
+	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.SealedKeys {
 		s := SealedOf(in.Previous, cluster)
 		// An attacker may have put another ciphertext under the same digest.
 		if n.revisionOf(cluster, s.Ciphertext, s.Proof) == 0 {
 			return nil
 		}
-		return []keys.Sealed{s}
+		return []keys.SealedKeys{s}
 	})
 	if err != nil {
 		return failed("clusters", err)
@@ -64,7 +64,7 @@ func keepSecrets(tree Tree, in Input) diag.List {
 	for _, c := range in.Topology.Spec.Clusters {
 		before := SealedOf(in.Previous, c.Name)
 		if in.Preview && before.Ciphertext == "" {
-			before = keys.Sealed{Digest: KnownLater, Ciphertext: KnownLater}
+			before = keys.SealedKeys{Digest: KnownAfterPublish, Ciphertext: KnownAfterPublish}
 		}
 		if before.Ciphertext == "" {
 			list = append(list, noRoot(fmt.Sprintf("clusters[%s]", c.Name),
@@ -78,7 +78,7 @@ func keepSecrets(tree Tree, in Input) diag.List {
 
 func secretPath(cluster string) string { return path.Join(ClusterDir(cluster), "keys.yaml") }
 
-func secret(s keys.Sealed) []byte {
+func secret(s keys.SealedKeys) []byte {
 	out := fmt.Appendf(nil, `apiVersion: v1
 kind: Secret
 metadata:
@@ -99,7 +99,7 @@ data:
 
 // SealedOf reads a cluster's keys as they are published; empty when there
 // are none, or what is there cannot be read.
-func SealedOf(tree Tree, cluster string) keys.Sealed {
+func SealedOf(tree Tree, cluster string) keys.SealedKeys {
 	var s struct {
 		Metadata struct {
 			Annotations map[string]string `yaml:"annotations"`
@@ -108,15 +108,15 @@ func SealedOf(tree Tree, cluster string) keys.Sealed {
 	}
 	raw := tree[secretPath(cluster)]
 	if len(raw) == 0 || yaml.Unmarshal(raw, &s) != nil {
-		return keys.Sealed{}
+		return keys.SealedKeys{}
 	}
 	ciphertext, err := base64.StdEncoding.DecodeString(s.Data[KeysKey])
 	if err != nil {
-		return keys.Sealed{}
+		return keys.SealedKeys{}
 	}
 	proof, err := base64.StdEncoding.DecodeString(s.Data[KeysProofKey])
 	if err != nil {
 		proof = nil
 	}
-	return keys.Sealed{Digest: s.Metadata.Annotations[DigestAnnotation], Ciphertext: string(ciphertext), Proof: string(proof)}
+	return keys.SealedKeys{Digest: s.Metadata.Annotations[DigestAnnotation], Ciphertext: string(ciphertext), Proof: string(proof)}
 }

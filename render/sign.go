@@ -11,19 +11,19 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// notary signs what agents read. Nil signs nothing.
-type notary struct {
+// documentSigner signs what agents read. Nil signs nothing.
+type documentSigner struct {
 	clusterset string
 	now        int64
 	today, all []ssh.Signer
 	lines      []string // today's public halves
 }
 
-func newNotary(in Input) (*notary, error) {
+func newNotary(in Input) (*documentSigner, error) {
 	if in.Root == nil {
 		return nil, nil
 	}
-	n := &notary{clusterset: in.Topology.Metadata.Name, now: in.Now}
+	n := &documentSigner{clusterset: in.Topology.Metadata.Name, now: in.Now}
 	var err error
 	if n.today, n.all, err = in.Root.Signers(n.clusterset, in.Topology.Spec.Keys.Epochs); err != nil {
 		return nil, err
@@ -35,13 +35,13 @@ func newNotary(in Input) (*notary, error) {
 }
 
 // before gives what one of today's signers said.
-func (n *notary) before(kind trust.Kind, signed trust.Signed) trust.Statement {
+func (n *documentSigner) before(kind trust.Kind, signed trust.Signed) trust.Statement {
 	said, _ := signed.By(kind, n.lines)
 	return said
 }
 
 // sign returns the published statement if it is about the same document, else a new one.
-func (n *notary) sign(kind trust.Kind, want trust.Statement, published trust.Signed) (trust.Signed, error) {
+func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published trust.Signed) (trust.Signed, error) {
 	want.Clusterset = n.clusterset
 	said := n.before(kind, published)
 	if said.Revision > 0 && said.Clusterset == want.Clusterset && said.Cluster == want.Cluster && said.SHA256 == want.SHA256 {
@@ -71,7 +71,7 @@ func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	if n == nil {
 		return keptProof(in, packed, published)
 	}
-	chain, err := trust.Extend(n.clusterset, published.Chain, n.today, n.all)
+	chain, err := trust.ExtendChain(n.clusterset, published.Chain, n.today, n.all)
 	if err != nil {
 		return nil, failed("base", err)
 	}
@@ -101,17 +101,17 @@ func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.Lis
 		return encodeProof(published)
 	}
 	if in.Preview {
-		return []byte(KnownLater), nil
+		return []byte(KnownAfterPublish), nil
 	}
 	return nil, diag.List{{Severity: diag.Warning, Code: "unsigned", Path: "base",
 		Summary: "the fabric is not signed, as there is no root key: agents with pinned signers will refuse it",
 		Hint:    "give the root key with --root-key, or have hawser reconcile publish it"}}
 }
 
-// Follow gives the signers to whom the chain of a rendered tree leads from others;
+// SignersFrom gives the signers to whom the chain of a rendered tree leads from others;
 // all are public keys as authorized_keys has them.
-func Follow(tree Tree, clusterset string, from []string) []string {
-	return trust.Follow(clusterset, from, fabricProof(tree).Chain)
+func SignersFrom(tree Tree, clusterset string, from []string) []string {
+	return trust.ResolveSigners(clusterset, from, fabricProof(tree).Chain)
 }
 
 // fabricProof reads the proof of the published fabric; zero when there is none.
@@ -135,7 +135,7 @@ func proofText(tree Tree) string {
 
 // revisionOf gives the revision of these keys of a cluster, by a proof of one of today's
 // signers; 0 = it is none.
-func (n *notary) revisionOf(cluster, ciphertext, proof string) int64 {
+func (n *documentSigner) revisionOf(cluster, ciphertext, proof string) int64 {
 	var p trust.Proof
 	if json.Unmarshal([]byte(proof), &p) != nil {
 		return 0
@@ -147,9 +147,9 @@ func (n *notary) revisionOf(cluster, ciphertext, proof string) int64 {
 	return said.Revision
 }
 
-// Delivered gives the fabric of a tree and its proof, as they are delivered to
+// FabricAndProof gives the fabric of a tree and its proof, as they are delivered to
 // agents.
-func Delivered(tree Tree) (packed, proof []byte, err error) {
+func FabricAndProof(tree Tree) (packed, proof []byte, err error) {
 	if packed, err = packedFabric(tree); err != nil {
 		return nil, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // pinnedTo gives the state of an agent of c0 that trusts today's signers.
-func pinnedTo(t *testing.T, in render.Input) trust.State {
+func pinnedTo(t *testing.T, in render.Input) trust.Remembered {
 	t.Helper()
 	today, _, err := in.Root.Signers(in.Topology.Metadata.Name, in.Topology.Spec.Keys.Epochs)
 	if err != nil {
@@ -23,7 +23,7 @@ func pinnedTo(t *testing.T, in render.Input) trust.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := trust.Pinned(pins, "c0", trust.State{})
+	state, err := trust.Pinned(pins, "c0", trust.Remembered{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func pinnedTo(t *testing.T, in render.Input) trust.State {
 }
 
 // admit is what the agent does with a rendered tree.
-func admit(t *testing.T, state trust.State, tree render.Tree) (trust.State, error) {
+func admit(t *testing.T, state trust.Remembered, tree render.Tree) (trust.Remembered, error) {
 	t.Helper()
-	packed, proof, err := render.Delivered(tree)
+	packed, proof, err := render.FabricAndProof(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +125,12 @@ func TestUnsigned(t *testing.T) {
 	if len(list) != 1 || list[0].Code != "unsigned" || list.HasErrors() {
 		t.Errorf("changed: %v", list)
 	}
-	if _, proof, err := render.Delivered(tree); err != nil || len(proof) > 0 {
+	if _, proof, err := render.FabricAndProof(tree); err != nil || len(proof) > 0 {
 		t.Errorf("proof %s, %v", proof, err)
 	}
 	in.Preview = true
 	tree, list = render.Render(in)
-	if _, proof, _ := render.Delivered(tree); len(list) > 0 || string(proof) != render.KnownLater {
+	if _, proof, _ := render.FabricAndProof(tree); len(list) > 0 || string(proof) != render.KnownAfterPublish {
 		t.Errorf("preview: proof %s, %v", proof, list)
 	}
 }
@@ -138,11 +138,11 @@ func TestUnsigned(t *testing.T) {
 // TestProofSize: what stands beside the fabric grows with rotations alone.
 func TestProofSize(t *testing.T) {
 	t.Parallel()
-	_, small, err := render.Delivered(mustRender(t, input(t, world(2, 1))))
+	_, small, err := render.FabricAndProof(mustRender(t, input(t, world(2, 1))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, large, err := render.Delivered(mustRender(t, input(t, world(20, 20))))
+	_, large, err := render.FabricAndProof(mustRender(t, input(t, world(20, 20))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,5 +36,5 @@ func UpperHalf(pool netip.Prefix) netip.Prefix {
 	if cidr.HostBits(pool) < 2 {
 		return netip.Prefix{}
 	}
-	return cidr.Part(pool.Masked(), 1, 1)
+	return cidr.Subnet(pool.Masked(), 1, 1)
 }

@@ -99,9 +99,9 @@ func (g *Gateway) Size() int {
 // Pins gives the blocks of the global pools that the file fixes, IPv4 first.
 func (c *Cluster) Pins() []netip.Prefix { return given(c.GlobalCIDR, c.GlobalIPv6CIDR) }
 
-// PinLike gives the block that the file fixes in the family of another prefix, without host
+// PinInFamily gives the block that the file fixes in the family of another prefix, without host
 // bits; invalid where it fixes none, and for a nil cluster.
-func (c *Cluster) PinLike(p netip.Prefix) netip.Prefix {
+func (c *Cluster) PinInFamily(p netip.Prefix) netip.Prefix {
 	if c == nil {
 		return netip.Prefix{}
 	}
@@ -124,9 +124,9 @@ func given(prefixes ...netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !p.IsValid() })
 }
 
-// Owned reports whether somebody owns something, so that not every signer may change
+// HasOwners reports whether somebody owns something, so that not every signer may change
 // everything.
-func (s *ClusterSet) Owned() bool {
+func (s *ClusterSet) HasOwners() bool {
 	return len(s.Spec.Trust.Owners)+len(s.Spec.Trust.Namespaces) > 0 ||
 		slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool { return len(c.Owners) > 0 })
 }
@@ -152,39 +152,41 @@ func (s *ClusterSet) NamespaceOwners(pattern string) []string {
 	return out
 }
 
-// Written reports whether the gateway has an endpoint that is written, and not found; see
+// HasStaticEndpoint reports whether the gateway has an endpoint that is written, and not found; see
 // fabric.IsSource.
-func (g *Gateway) Written() bool {
+func (g *Gateway) HasStaticEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !fabric.IsEndpointSource(text) })
 }
 
-// Finds reports whether endpoints of the gateway are found.
-func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, fabric.IsEndpointSource) }
+// HasDiscoveredEndpoint reports whether endpoints of the gateway are found.
+func (g *Gateway) HasDiscoveredEndpoint() bool {
+	return slices.ContainsFunc(g.Endpoints, fabric.IsEndpointSource)
+}
 
 // ClusterPaths gives the path of each cluster.
 func (s *ClusterSet) ClusterPaths() []string {
-	return paths.Of("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
+	return paths.Items("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
 }
 
 // ExportPaths gives the path of each export.
 func (s *ClusterSet) ExportPaths() []string {
-	return paths.Of("exports", s.Spec.Exports, func(e *Export) string { return paths.Name(e.Namespace, e.Name) })
+	return paths.Items("exports", s.Spec.Exports, func(e *Export) string { return paths.Name(e.Namespace, e.Name) })
 }
 
 // GatewayPaths gives the path of each gateway of the cluster at path.
 func (c *Cluster) GatewayPaths(path string) []string {
-	return paths.Of(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
+	return paths.Items(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
 }
 
 // EgressPaths gives the path of each egress rule of the cluster at path.
 func (c *Cluster) EgressPaths(path string) []string {
-	return paths.Of(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
+	return paths.Items(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
 }
 
-// Mappable gives the pod prefixes of a cluster in the families that have a
+// MappablePodCIDRs gives the pod prefixes of a cluster in the families that have a
 // global pool, without repetition. An IPv6 prefix that is as large as the pool is
 // left out where nobody asks for it, as it would keep the others from being mapped.
-func (s *ClusterSet) Mappable(c *Cluster) []netip.Prefix {
+func (s *ClusterSet) MappablePodCIDRs(c *Cluster) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.PodCIDRs {
 		p = p.Masked()

@@ -24,7 +24,7 @@ const KeepCRDs = "keep"
 const (
 	ModeMesh  = fabric.ModeMesh
 	ModeHub   = fabric.ModeHub
-	ModeLinks = fabric.ModeLinks
+	ModeLinks = fabric.ModeExplicit
 )
 
 // Cluster is one member of the clusterset: a Kubernetes cluster or a group of hosts.

@@ -37,7 +37,7 @@ Exit code 0: everything that was followed got through, 1: something did not, 2: 
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"for": {long.String()}, "address": addresses, "export": exports}
-			raw, err := askFor(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())
+			raw, err := request(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ Exit code 0: everything that was followed got through, 1: something did not, 2: 
 				return err
 			}
 			if len(d.Findings) > 0 {
-				return errNo
+				return errNegative
 			}
 			return nil
 		},

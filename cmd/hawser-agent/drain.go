@@ -116,11 +116,11 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 		}
 		if len(d.NoAlternative) > 0 && d.Drained {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, used)
-			return errNo
+			return errNegative
 		}
 		if time.Since(began) >= wait {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, used)
-			return errNo
+			return errNegative
 		}
 		select {
 		case <-cmd.Context().Done():

@@ -30,7 +30,7 @@ only, and nothing changes.`,
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output %s: use text or json", output)
 			}
-			raw, err := askFor(cmd.Context(), kernelTimeout, socket, http.MethodGet, "/kernel")
+			raw, err := request(cmd.Context(), kernelTimeout, socket, http.MethodGet, "/kernel")
 			if err != nil {
 				return err
 			}

@@ -21,16 +21,16 @@ var version = "dev"
 // Exit codes: 0 done, 1 the plan holds changes, the drained gateway is still used, or
 // packets were dropped, 2 error.
 const (
-	exitNo    = 1
-	exitError = 2
+	exitNegative = 1
+	exitError    = 2
 )
 
-// errNo makes a command that did its work end with exitNo.
-var errNo = errors.New("no")
+// errNegative makes a command that did its work end with exitNo.
+var errNegative = errors.New("no")
 
 func main() {
 	// Before anything is read: what this program holds is nobody else's.
-	if err := private.Process(); err != nil {
+	if err := private.HardenProcess(); err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
 		os.Exit(exitError)
 	}
@@ -60,8 +60,8 @@ func run(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if errors.Is(err, errNo) {
-		return exitNo
+	if errors.Is(err, errNegative) {
+		return exitNegative
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)

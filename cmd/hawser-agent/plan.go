@@ -30,7 +30,7 @@ Exit code 0: nothing to do, 1: changes, 2: error.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if running {
-				raw, err := askFor(cmd.Context(), kernelTimeout, s.config.Socket, http.MethodGet, "/plan")
+				raw, err := request(cmd.Context(), kernelTimeout, s.config.Socket, http.MethodGet, "/plan")
 				if err != nil {
 					return err
 				}
@@ -38,7 +38,7 @@ Exit code 0: nothing to do, 1: changes, 2: error.`,
 					return err
 				}
 				if strings.TrimSpace(string(raw)) != converge.NoChanges {
-					return errNo
+					return errNegative
 				}
 				return nil
 			}
@@ -67,7 +67,7 @@ func (s *settings) plan(cmd *cobra.Command, output string) (err error) {
 		return err
 	}
 	if len(changes) > 0 {
-		return errNo
+		return errNegative
 	}
 	return nil
 }

@@ -52,11 +52,11 @@ func statusCommand() *cobra.Command {
 
 // ask sends one request to the agent's socket and gives the answer.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
-	return askFor(ctx, statusTimeout, socket, method, path)
+	return request(ctx, statusTimeout, socket, method, path)
 }
 
-// askFor waits so long for the answer.
-func askFor(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
+// request waits so long for the answer.
+func request(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)

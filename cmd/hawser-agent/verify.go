@@ -32,7 +32,7 @@ Exit code 0: everything answered, 1: something did not, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"timeout": {timeout.String()}, "export": exports}
-			raw, err := askFor(cmd.Context(), verify.MaxDuration+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
+			raw, err := request(cmd.Context(), verify.MaxDuration+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ Exit code 0: everything answered, 1: something did not, 2: error.`,
 			}
 			failed, err := printVerification(cmd.OutOrStdout(), v, raw, output)
 			if err == nil && failed > 0 {
-				return errNo
+				return errNegative
 			}
 			return err
 		},

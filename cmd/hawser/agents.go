@@ -118,7 +118,7 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: apply.Reason(err)})
+		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: apply.ErrorText(err)})
 		return
 	}
 	r.all = append(r.all, reply[T]{who, value, at})
@@ -169,11 +169,11 @@ func (r *replies[T]) fromSockets(ctx context.Context, sockets []string, q questi
 	_ = group.Wait() // every function gives nil; the errors are among the silent
 }
 
-func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Cluster, q question) {
+func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Client, q question) {
 	var group sync.WaitGroup
 	for _, c := range clusters {
 		group.Go(func() {
-			answers, err := c.Ask(ctx, apply.Question{Args: q.args, Takes: q.takes})
+			answers, err := c.ExecAgents(ctx, apply.AgentCommand{Args: q.args, Takes: q.takes})
 			if err != nil {
 				r.add(c.Name, nil, time.Time{}, err)
 			}
@@ -211,8 +211,8 @@ func ordered(agents []status.Status) []status.Status {
 	return agents
 }
 
-// tellSilent warns of agents that did not answer.
-func (a *app) tellSilent(silent []status.Unreachable) {
+// warnUnreachable warns of agents that did not answer.
+func (a *app) warnUnreachable(silent []status.Unreachable) {
 	for _, u := range silent {
 		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Agent, u.Error)
 	}

@@ -98,7 +98,7 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 		return err
 	}
 	if bytes.Equal(raw, t.lock) {
-		a.tellUncommitted(ctx, filepath.Dir(t.file), "", "")
+		a.warnUncommitted(ctx, filepath.Dir(t.file), "", "")
 		_, err := fmt.Fprintf(a.err, "%s is current\n", t.lockFile)
 		return err
 	}
@@ -145,7 +145,7 @@ func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (p
 // newLock gives the content that the lock file should have.
 func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f allocateFlags) ([]byte, error) {
 	out, list := reconciler.Allocate(reconciler.LockInput{
-		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw, Mend: true,
+		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw, FixMoves: true,
 	})
 	if list.HasErrors() {
 		return nil, found{list: list, sources: t.files()}
@@ -153,7 +153,7 @@ func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f 
 	a.printFindings(out.Warnings, t.files())
 	lock := out.Lock
 	if f.gc {
-		lock, list = allocate.Addresses(set, lock.GC(set))
+		lock, list = allocate.Allocate(set, lock.GC(set))
 		if list.HasErrors() {
 			return nil, found{list: list, sources: t.files()}
 		}
@@ -170,7 +170,7 @@ func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f 
 		if list.HasErrors() {
 			return nil, found{list: list, sources: t.files()}
 		}
-		lock = lock.Forget(published)
+		lock = lock.PruneReleased(published)
 	}
 	return lock.Marshal()
 }

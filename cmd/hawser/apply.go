@@ -100,7 +100,7 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
-	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, KeepCRDs: f.keep, Say: a.say}
+	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, KeepCRDs: f.keep, Say: a.logCluster}
 	if s.tree == nil { // of a tree that somebody else made it is not known who should have signed it
 		if o.Signers, err = signers(s.set, f.buildFlags); err != nil {
 			return err
@@ -112,9 +112,9 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}
 	}
-	var agreement agreement
-	if !f.yes && !f.dryRun && terminal(a.in) {
-		o.Agree = func(planned []apply.Result) bool { return agreement.ask(ctx, a, planned) }
+	var agreement confirmation
+	if !f.yes && !f.dryRun && isTerminal(a.in) {
+		o.Confirm = func(planned []apply.Result) bool { return agreement.ask(ctx, a, planned) }
 	}
 	results := apply.All(ctx, tree, clusters, o)
 	if agreement.refused {
@@ -151,11 +151,11 @@ func applied(results []apply.Result, dry bool) error {
 	return nil
 }
 
-// agreement is what a person at a terminal says to the plans.
-type agreement struct{ refused bool }
+// confirmation is what a person at a terminal says to the plans.
+type confirmation struct{ refused bool }
 
 // ask prints the plans and asks; where nothing would change there is no question.
-func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) bool {
+func (g *confirmation) ask(ctx context.Context, a *app, planned []apply.Result) bool {
 	changes := 0
 	for _, r := range planned {
 		if r.Error == "" && r.Plan != nil && !r.Empty() {
@@ -169,12 +169,12 @@ func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) boo
 		g.refused = true
 		return false
 	}
-	g.refused = !a.agree(ctx, fmt.Sprintf("Apply this to %s?", listing.Count(changes, "cluster")))
+	g.refused = !a.askYesNo(ctx, fmt.Sprintf("Apply this to %s?", listing.Plural(changes, "cluster")))
 	return !g.refused
 }
 
-// agree asks whoever is at the terminal; anything but yes is no.
-func (a *app) agree(ctx context.Context, what string) bool {
+// askYesNo asks whoever is at the terminal; anything but yes is no.
+func (a *app) askYesNo(ctx context.Context, what string) bool {
 	_, _ = fmt.Fprint(a.err, what, " [y/N] ")
 	said := make(chan string, 1)
 	go func() {

@@ -34,7 +34,7 @@ func TestAgreement(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			var g agreement
+			var g confirmation
 			agreed := g.ask(t.Context(), &app{in: strings.NewReader(tt.say), err: &out}, tt.planned)
 			if agreed != tt.agreed || g.refused == tt.agreed {
 				t.Errorf("agreed %v, refused %v", agreed, g.refused)
@@ -53,7 +53,7 @@ func TestAgreementEnds(t *testing.T) {
 	cancel()
 	silent, hold := io.Pipe()
 	t.Cleanup(func() { _ = hold.Close() })
-	var g agreement
+	var g confirmation
 	if g.ask(ctx, &app{in: silent, err: io.Discard}, []apply.Result{{Plan: &apply.Plan{Changes: []apply.Change{{Op: "+"}}}}}) || !g.refused {
 		t.Error("an interrupt is taken for a yes")
 	}

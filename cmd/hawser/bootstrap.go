@@ -29,17 +29,17 @@ import (
 type bootstrapFlags struct {
 	buildFlags
 	clusterFlags
-	auth                 repo.Auth
-	repo, branch, follow string
-	with, keys           string
-	ignore               []string
-	rules                apply.Rules
-	keep, dryRun, yes    bool
-	output               string
+	auth                      repo.Auth
+	repo, branch, deliveryURL string
+	delivery, keys            string
+	ignoreFindings            []string
+	rules                     apply.Rules
+	keep, dryRun, yes         bool
+	output                    string
 }
 
-// bootstrapped is the JSON form of `hawser bootstrap`.
-type bootstrapped struct {
+// bootstrapResult is the JSON form of `hawser bootstrap`.
+type bootstrapResult struct {
 	Repository string            `json:"repository"`
 	Branch     string            `json:"branch"`              // of the topology
 	Commit     string            `json:"commit"`              // of the topology
@@ -86,10 +86,10 @@ with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the topology (default: the remote that the work tree was cloned from, or the work tree's)")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch to publish to")
-	flags.StringVar(&f.follow, "follow", "", "URL at which Flux and Argo CD reach the repository (default: that of --repo)")
-	flags.StringVar(&f.with, "with", withAuto, "who brings to clusters what is published: auto (who runs there), flux, argocd or apply")
+	flags.StringVar(&f.deliveryURL, "follow", "", "URL at which Flux and Argo CD reach the repository (default: that of --repo)")
+	flags.StringVar(&f.delivery, "with", withAuto, "who brings to clusters what is published: auto (who runs there), flux, argocd or apply")
 	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys beside the topology)")
-	flags.StringSliceVar(&f.ignore, "ignore", nil, "codes of errors of preflight that do not matter here")
+	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of errors of preflight that do not matter here")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would be done")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
@@ -102,17 +102,17 @@ with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
 // withAuto lets each cluster have who runs there.
 const withAuto = "auto"
 
-func withValues() []string { return []string{withAuto, apply.ByFlux, apply.ByArgo, apply.ByApply} }
+func withValues() []string { return []string{withAuto, apply.Flux, apply.ArgoCD, apply.Direct} }
 
 func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) error {
-	if !slices.Contains(withValues(), f.with) {
-		return fmt.Errorf("--with %q: it is %s", f.with, strings.Join(withValues(), ", "))
+	if !slices.Contains(withValues(), f.delivery) {
+		return fmt.Errorf("--with %q: it is %s", f.delivery, strings.Join(withValues(), ", "))
 	}
 	t, set, src, clusters, err := a.topologyAndClusters(args, &f.clusterFlags)
 	if err != nil {
 		return err
 	}
-	at, err := a.committed(ctx, t, f)
+	at, err := a.locateCommit(ctx, t, f)
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	}
 	r, err := a.newReconciler(&reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
 		Source: repo.Config{URL: at.url, Auth: withEnvironment(f.auth, f.repo)}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
-		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.otherRoot, Interval: time.Minute,
+		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.allowRootKeyChange, Interval: time.Minute,
 		AuthorName: authorName, AuthorEmail: authorEmail,
 	}})
 	if err != nil {
 		return err
 	}
-	b := bootstrapped{Repository: repo.Redact(at.url), Branch: at.branch}
-	if b.Preflight, err = a.examineAll(ctx, clusters, set, src); err != nil {
+	b := bootstrapResult{Repository: repo.Redact(at.url), Branch: at.branch}
+	if b.Preflight, err = a.runPreflight(ctx, clusters, set, src); err != nil {
 		return err
 	}
 	hindered := false
@@ -139,7 +139,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 		file := filepath.Join(f.keys, r.Cluster+".identity")
 		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !missingFile(file) })
 		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
-			return d.Severity == diag.Error && !slices.Contains(f.ignore, d.Code)
+			return d.Severity == diag.Error && !slices.Contains(f.ignoreFindings, d.Code)
 		})
 	}
 	if err := a.showPreflight(a.err, b.Preflight, nil, t); err != nil {
@@ -157,11 +157,11 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	p, failure := r.Preview(ctx)
 	if failure != nil {
 		stop()
-		return a.refusal(failure)
+		return a.failureError(failure)
 	}
 	a.printFindings(p.Built.Warnings, p.Files)
 	b.Commit, b.Publish = p.Commit, p.Changed
-	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.say, DryRun: true}
+	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.logCluster, DryRun: true}
 	if o.Signers, err = signers(set, f.buildFlags); err == nil {
 		o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.Built.Tree, o.Signers)
 	}
@@ -187,26 +187,26 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 		return a.showBootstrap(b, f, false)
 	}
 	if !f.yes {
-		if !terminal(a.in) {
+		if !isTerminal(a.in) {
 			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
 		}
 		if err := b.print(a.err, true); err != nil {
 			return err
 		}
-		if !a.agree(ctx, "Do this?") {
+		if !a.askYesNo(ctx, "Do this?") {
 			return answer{"nothing was done"}
 		}
 	}
-	return a.carryBootstrap(ctx, b, f, at, r, clusters, set, o)
+	return a.publishAndApply(ctx, b, f, at, r, clusters, set, o)
 }
 
-// carryBootstrap publishes, and brings what is published into the clusters.
-func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFlags, at place, r *reconciler.Reconciler,
-	clusters []*apply.Cluster, set *schema.ClusterSet, o apply.Options) error {
+// publishAndApply publishes, and brings what is published into the clusters.
+func (a *app) publishAndApply(ctx context.Context, b bootstrapResult, f bootstrapFlags, at gitLocation, r *reconciler.Reconciler,
+	clusters []*apply.Client, set *schema.ClusterSet, o apply.Options) error {
 	defer a.progress("publishing and applying")()
 	out, failure := r.Once(ctx)
 	if failure != nil {
-		return a.refusal(failure)
+		return a.failureError(failure)
 	}
 	b.Published = out.Published
 	store, err := openRepo(ctx, repo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)}, f.branch)
@@ -237,17 +237,17 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 	return applied(b.Clusters, false)
 }
 
-// place is where a topology is committed.
-type place struct {
+// gitLocation is where a topology is committed.
+type gitLocation struct {
 	url    string // of the repository
 	branch string
 	path   string // folder of the topology
 }
 
-// committed finds the repository of the topology, and refuses one that has another topology
+// locateCommit finds the repository of the topology, and refuses one that has another topology
 // than the file.
-func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (place, error) {
-	var at place
+func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (gitLocation, error) {
+	var at gitLocation
 	dir := filepath.Dir(t.file)
 	if filepath.Base(t.file) != reconciler.TopologyFile {
 		return at, fmt.Errorf("%s: what is published is %s of a repository: call it that", t.file, reconciler.TopologyFile)
@@ -256,7 +256,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 	if err != nil {
 		return at, err
 	}
-	err = store.Sync(ctx)
+	err = store.Fetch(ctx)
 	if errors.Is(err, repo.ErrNoRepository) {
 		return at, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.file)
 	}
@@ -270,7 +270,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 	if !here || w.Branch == "" {
 		return at, fmt.Errorf("%s is on no branch, and only branches are published: git switch BRANCH", t.file)
 	}
-	if at.path, err = below(w.Top, dir); err != nil {
+	if at.path, err = relativeToTop(w.Top, dir); err != nil {
 		return at, err
 	}
 	changed, err := store.Uncommitted(w, w.Head, path.Join(at.path, reconciler.TopologyFile), path.Join(at.path, reconciler.LockFile))
@@ -302,7 +302,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 	if err != nil {
 		return at, err
 	}
-	head, err := remote.Ask(ctx, at.branch)
+	head, err := remote.RemoteHead(ctx, at.branch)
 	if err != nil {
 		return at, err
 	}
@@ -315,17 +315,17 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 
 // setups gives what each cluster gets besides what the tree has for it, and who brings the
 // tree there.
-func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, at place, tree render.Tree,
+func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
 	signers []string) (map[string]apply.Setup, map[string]string, error) {
 	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) { found[i], errs[i] = c.Delivery(ctx) })
+	apply.ForEach(clusters, func(i int, c *apply.Client) { found[i], errs[i] = c.Detect(ctx) })
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
 	runs := func(by string) bool {
 		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
 	}
-	from := apply.Source{URL: cmp.Or(f.follow, at.url), Branch: f.branch, Asked: f.follow != ""}
+	from := apply.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, Asked: f.deliveryURL != ""}
 	setups, delivery := map[string]apply.Setup{}, map[string]string{}
 	for i, c := range clusters {
 		s := apply.Setup{Recipient: set.Cluster(c.Name).Recipient}
@@ -333,26 +333,26 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, 
 		if s.Identity, err = identityOf(filepath.Join(f.keys, c.Name+".identity"), s.Recipient); err != nil {
 			return nil, nil, err
 		}
-		by := f.with
+		by := f.delivery
 		switch {
 		case by != withAuto:
-		case slices.Contains(found[i], apply.ByFlux):
-			by = apply.ByFlux
-		case runs(apply.ByArgo): // one is for all clusters, wherever it runs
-			by = apply.ByArgo
+		case slices.Contains(found[i], apply.Flux):
+			by = apply.Flux
+		case runs(apply.ArgoCD): // one is for all clusters, wherever it runs
+			by = apply.ArgoCD
 		default:
-			by = apply.ByApply
+			by = apply.Direct
 		}
 		switch {
-		case by == apply.ByFlux && !slices.Contains(found[i], by):
+		case by == apply.Flux && !slices.Contains(found[i], by):
 			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or choose --with apply", c.Name)
-		case by == apply.ByArgo && !runs(by):
+		case by == apply.ArgoCD && !runs(by):
 			return nil, nil, errors.New("--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD: run it in one of them, or choose --with apply")
-		case by == apply.ByFlux:
-			s.Follow, err = c.FollowFlux(ctx, tree, from, signers)
-		case by == apply.ByArgo && slices.Contains(found[i], by):
-			s.Follow, err = c.FollowArgo(ctx, tree, from)
-		case by == apply.ByArgo:
+		case by == apply.Flux:
+			s.Follow, err = c.FluxObjects(ctx, tree, from, signers)
+		case by == apply.ArgoCD && slices.Contains(found[i], by):
+			s.Follow, err = c.ArgoObjects(ctx, tree, from)
+		case by == apply.ArgoCD:
 			s.Follow = []*unstructured.Unstructured{}
 		}
 		if err != nil {
@@ -384,29 +384,29 @@ func identityOf(file, recipient string) (string, error) {
 }
 
 // empty reports whether nothing is to be done.
-func (b *bootstrapped) empty() bool {
+func (b *bootstrapResult) empty() bool {
 	return !b.Publish && !slices.ContainsFunc(b.Clusters, func(r apply.Result) bool { return r.Plan != nil && !r.Empty() })
 }
 
 // next gives the commands that come after a bootstrap.
-func (f *bootstrapFlags) next(b bootstrapped, at place, clusters []*apply.Cluster) []string {
-	where := " --repo " + shellWord(b.Repository)
-	access := accessWords(clusters, f.access)
+func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*apply.Client) []string {
+	where := " --repo " + shellQuote(b.Repository)
+	access := contextFlagsText(clusters, f.access)
 	reconcile := "hawser reconcile" + where
 	if at.branch != "main" {
-		reconcile += " --ref " + shellWord(at.branch)
+		reconcile += " --ref " + shellQuote(at.branch)
 	}
 	if at.path != "" && at.path != "." {
-		reconcile += " --path " + shellWord(at.path)
+		reconcile += " --path " + shellQuote(at.path)
 	}
-	out := []string{reconcile + " --root-key " + shellWord(f.root)}
-	if slices.ContainsFunc(clusters, func(c *apply.Cluster) bool { return b.Delivery[c.Name] == apply.ByApply }) {
+	out := []string{reconcile + " --root-key " + shellQuote(f.root)}
+	if slices.ContainsFunc(clusters, func(c *apply.Client) bool { return b.Delivery[c.Name] == apply.Direct }) {
 		out = append(out, "hawser apply"+where+access)
 	}
 	return append(out, "hawser status --wait"+access)
 }
 
-func (a *app) showBootstrap(b bootstrapped, f bootstrapFlags, plan bool) error {
+func (a *app) showBootstrap(b bootstrapResult, f bootstrapFlags, plan bool) error {
 	if f.output != "text" {
 		return a.encode(f.output, b)
 	}
@@ -414,7 +414,7 @@ func (a *app) showBootstrap(b bootstrapped, f bootstrapFlags, plan bool) error {
 }
 
 // print writes what was done, or with plan what will be.
-func (b *bootstrapped) print(w io.Writer, plan bool) error {
+func (b *bootstrapResult) print(w io.Writer, plan bool) error {
 	state := "is published"
 	switch {
 	case b.Publish && plan:
@@ -423,7 +423,7 @@ func (b *bootstrapped) print(w io.Writer, plan bool) error {
 		state = fmt.Sprintf("published as %.12s", b.Published)
 	}
 	_, err := fmt.Fprintf(w, "commit %.12s of branch %s of %s: %s\n", b.Commit, b.Branch, b.Repository, state)
-	carriers := map[string]string{apply.ByFlux: "Flux", apply.ByArgo: "Argo CD", apply.ByApply: "hawser apply"}
+	carriers := map[string]string{apply.Flux: "Flux", apply.ArgoCD: "Argo CD", apply.Direct: "hawser apply"}
 	for _, r := range b.Clusters {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, carriers[b.Delivery[r.Cluster]])

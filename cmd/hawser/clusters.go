@@ -21,7 +21,7 @@ import (
 
 // clusterFlags say which clusters a command works on, and how to reach them.
 type clusterFlags struct {
-	access   apply.Access
+	access   apply.Kubeconfig
 	clusters []string
 }
 
@@ -42,7 +42,7 @@ func (f *clusterFlags) addAccess(flags *pflag.FlagSet) {
 }
 
 // choose gives the clusters that the flags select out of all.
-func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
+func (f *clusterFlags) choose(all []string) ([]*apply.Client, error) {
 	names, err := f.names(all)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
 
 // topologyAndClusters reads a topology, and opens those of its clusters that flags name.
 // Warnings are not printed: whoever goes on from here builds the topology, which does.
-func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *document.Source, clusters []*apply.Cluster, err error) {
+func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *document.Source, clusters []*apply.Client, err error) {
 	if t, err = a.readTopology(args); err != nil {
 		return t, nil, nil, nil, err
 	}
@@ -90,8 +90,8 @@ type treeFlags struct {
 	signers string
 }
 
-// source is a tree to apply, or the topology to build it from.
-type source struct {
+// treeSource is a tree to apply, or the topology to build it from.
+type treeSource struct {
 	tree     render.Tree // nil: it is built
 	clusters []string
 	topology topology
@@ -101,8 +101,8 @@ type source struct {
 
 // open reads what the arguments and flags name. A topology is not built yet:
 // what its clusters have already is a part of that.
-func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, error) {
-	var s source
+func (a *app) open(ctx context.Context, args []string, f treeFlags) (treeSource, error) {
+	var s treeSource
 	if given := len(args) + present(a.file) + present(f.tree) + present(f.repo); given > 1 {
 		return s, errors.New("name one of a topology, --tree and --repo")
 	}
@@ -154,7 +154,7 @@ func present(text string) int {
 
 // verified replaces the tree of --repo by the newest commit that the signers of --signers and
 // the pinned signers of all clusters accept. Without any signers it warns.
-func (s *source) verified(ctx context.Context, a *app, clusters []*apply.Cluster, f treeFlags) error {
+func (s *treeSource) verified(ctx context.Context, a *app, clusters []*apply.Client, f treeFlags) error {
 	verify, err := verifiers(f.signers, "", buildFlags{})
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (p *published) verify(cluster string, pins []byte) error {
 // build gives the tree. One that is built from a topology goes on from what the
 // clusters have, so that no key is sealed anew. Without a root key it can be
 // built as far as nothing new is needed from it.
-func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f treeFlags) (render.Tree, error) {
+func (s treeSource) build(ctx context.Context, a *app, clusters []*apply.Client, f treeFlags) (render.Tree, error) {
 	if s.tree != nil {
 		return s.tree, nil
 	}
@@ -215,15 +215,15 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 		return nil, found{list: list, sources: s.topology.files()}
 	}
 	if len(built.Stale) > 0 {
-		a.printFindings(reconciler.Placed(built.Stale, built.Source), s.topology.files())
+		a.printFindings(reconciler.WithPositions(built.Stale, built.Source), s.topology.files())
 		return nil, answer{"error: the lock is missing allocations: run hawser allocate and commit it"}
 	}
 	a.printFindings(built.Warnings, s.topology.files())
 	return built.Tree, nil
 }
 
-// say prints what goes on in a cluster.
-func (a *app) say(cluster, what string) {
+// logCluster prints what goes on in a cluster.
+func (a *app) logCluster(cluster, what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, _ = fmt.Fprintf(a.err, "%s: %s\n", cluster, what)

@@ -234,7 +234,7 @@ func gatewayNames(cmd *cobra.Command, args []string, _ string) []string {
 
 // contextNames gives the contexts of the kubeconfig, behind NAME= too.
 func contextNames(cmd *cobra.Command, _ []string, word string) []string {
-	var access apply.Access
+	var access apply.Kubeconfig
 	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // whoever has no such flag has the default
 	known, err := access.Known()
 	if err != nil {
@@ -295,7 +295,7 @@ func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
-	if err := s.Sync(ctx); err != nil {
+	if err := s.Fetch(ctx); err != nil {
 		return nil, nil
 	}
 	out, err := s.Names()
@@ -308,7 +308,7 @@ func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
 // refsOrFolder completes what diff compares with: a branch, or a folder.
 func refsOrFolder(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	_, out := references(cmd, args)
-	return append(out, againstNone+"\tcompare with nothing"), cobra.ShellCompDirectiveDefault
+	return append(out, baseNone+"\tcompare with nothing"), cobra.ShellCompDirectiveDefault
 }
 
 // publishedCommits gives what can be brought back, with when it was published and what for.

@@ -65,7 +65,7 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	if err != nil {
 		return err
 	}
-	a.tellSilent(r.Unreachable)
+	a.warnUnreachable(r.Unreachable)
 	if len(r.Nodes) == 0 {
 		return errors.New("no agent answered (see hawser-agent diagnose on the node)")
 	}

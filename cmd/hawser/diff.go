@@ -20,7 +20,7 @@ import (
 
 type diffFlags struct {
 	buildFlags
-	against string
+	base    string
 	repo    string
 	signers string
 	output  string
@@ -61,7 +61,7 @@ With --live it asks the clusters instead (a server-side dry run, as hawser apply
 of --tree.
 
 No root key is needed. Without it keys that are not published yet show as
-"` + render.KnownLater + `", and a change of a recipient does not show.
+"` + render.KnownAfterPublish + `", and a change of a recipient does not show.
 
 At its end the plan lists the access between clusters that it adds and removes.
 
@@ -96,7 +96,7 @@ disruptive, or those that add access between clusters (access).`,
 	}
 	a.topologyFlag(cmd)
 	f.buildFlags.add(cmd)
-	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
+	cmd.Flags().StringVar(&f.base, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.signers, "signers", "", signersHelp)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
@@ -118,13 +118,13 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	if err != nil {
 		return err
 	}
-	defer a.progress("comparing " + t.file + " with " + f.against)()
+	defer a.progress("comparing " + t.file + " with " + f.base)()
 	verify, err := verifiers(f.signers, t.file, f.buildFlags)
 	if err != nil {
 		return err
 	}
 	have, err := a.readPublished(ctx, publishedInput{
-		file: t.file, address: f.repo, branch: f.against, flag: "--against", asked: cmd.Flags().Changed("against"), compare: true,
+		file: t.file, address: f.repo, branch: f.base, flag: "--against", asked: cmd.Flags().Changed("against"), compare: true,
 		verify: verify, notice: true,
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 			warnings = append(warnings, diag.Diagnostic{Severity: diag.Warning, Code: "skipped-commit", Pos: diag.Pos{File: t.file}, Summary: text})
 		}
 	}
-	refused := built.Admit(have.tree, f.rules, "", t.files())
+	refused := built.Check(have.tree, f.rules, "", t.files())
 	if err := a.checkSigners(t, built); refused == nil && err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (a *app) checkSigners(t topology, built *reconciler.Built) error {
 	if err == nil {
 		list, err = reconciler.CheckOwners(built.Set, file, raw)
 	}
-	if list = reconciler.Placed(list, built.Source); err == nil && list.HasErrors() {
+	if list = reconciler.WithPositions(list, built.Source); err == nil && list.HasErrors() {
 		a.printFindings(list, t.files())
 		err = errors.New("it has errors")
 	}
@@ -212,7 +212,7 @@ func (a *app) printPlan(in planInput) error {
 	})
 	p.Baseline = in.baseline
 	if in.refused != nil {
-		p.Refused = in.refused.Message
+		p.Rejected = in.refused.Message
 	}
 	switch in.output {
 	case "text":

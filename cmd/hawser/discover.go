@@ -15,7 +15,7 @@ import (
 )
 
 type discoverFlags struct {
-	access apply.Access
+	access apply.Kubeconfig
 	output string
 }
 
@@ -45,7 +45,7 @@ cluster that cannot be reached, 2 error.`,
 }
 
 // contextFlags are for commands that name clusters which no topology has yet.
-func contextFlags(cmd *cobra.Command, access *apply.Access) {
+func contextFlags(cmd *cobra.Command, access *apply.Kubeconfig) {
 	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
 		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
 	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
@@ -56,11 +56,11 @@ func (a *app) discover(ctx context.Context, f discoverFlags) error {
 	if len(f.access.Contexts) == 0 {
 		return errors.New("name the clusters to look into with --context")
 	}
-	clusters, err := f.access.Named()
+	clusters, err := f.access.FromContexts()
 	if err != nil {
 		return err
 	}
-	list, errs := a.lookInto(ctx, clusters)
+	list, errs := a.discoverAll(ctx, clusters)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -84,11 +84,11 @@ func (a *app) discover(ctx context.Context, f discoverFlags) error {
 	return err
 }
 
-// lookInto looks into clusters, all of them whichever fails; the errors are by cluster.
-func (a *app) lookInto(ctx context.Context, clusters []*apply.Cluster) ([]discover.Cluster, []error) {
+// discoverAll looks into clusters, all of them whichever fails; the errors are by cluster.
+func (a *app) discoverAll(ctx context.Context, clusters []*apply.Client) ([]discover.Cluster, []error) {
 	defer a.progress("asking the clusters")()
 	out, errs := make([]discover.Cluster, len(clusters)), make([]error, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) { out[i], errs[i] = c.Discover(ctx) })
+	apply.ForEach(clusters, func(i int, c *apply.Client) { out[i], errs[i] = c.Discover(ctx) })
 	return out, errs
 }
 
@@ -97,7 +97,7 @@ func (a *app) showFound(list []discover.Cluster) error {
 	for i, c := range list {
 		text := foundTable(&c).String()
 		if more := len(c.Gateways) - maxGatewaysShown; more > 0 {
-			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", listing.Count(more, "more node"))
+			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", listing.Plural(more, "more node"))
 		}
 		if i > 0 {
 			text = "\n" + text
@@ -117,7 +117,7 @@ const maxGatewaysShown = 5
 func foundTable(c *discover.Cluster) table {
 	t := table{title: fmt.Sprintf("Cluster %q, context %q", c.Name, c.Context),
 		head: []string{"WHAT", "VALUE", "CERTAINTY", "SOURCE"}}
-	add := func(what, value string, sure discover.Sure, from string) {
+	add := func(what, value string, sure discover.Confidence, from string) {
 		if value == "" {
 			value, sure, from = "unknown", "", ""
 		}
@@ -137,7 +137,7 @@ func foundTable(c *discover.Cluster) table {
 			break
 		}
 		what := "other node"
-		if g.Use {
+		if g.Selected {
 			what = "gateway"
 		}
 		text := []string{g.Node}

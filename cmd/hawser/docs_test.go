@@ -9,7 +9,7 @@ import (
 // TestDocuments: what they cite of this program is there.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	wrong, err := cited.CheckAll(newRoot(&app{}), "../..")
+	wrong, err := cited.CheckAllDocs(newRoot(&app{}), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	case "text":
 		_, err = a.out.Write([]byte(explainText(result)))
 	case "svg":
-		_, err = a.out.Write([]byte(swimlane.Draw(result.Reason(), explainPaths(result, c.place)).String()))
+		_, err = a.out.Write([]byte(swimlane.Draw(result.Reason(), explainSwimlanes(result, c.place)).String()))
 	default:
 		err = a.encode(f.output, result)
 	}

@@ -41,7 +41,7 @@ func (a *app) queryAgents(ctx context.Context, f showFlags, of *fabric.Fabric, a
 		return r, a.queryPods(ctx, f, of, answer, &r)
 	}
 	agents, silent, err := a.askAll(ctx, f)
-	a.tellSilent(silent)
+	a.warnUnreachable(silent)
 	r.Agents = agents
 	return r, err
 }
@@ -57,7 +57,7 @@ func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, ans
 	if err != nil {
 		return err
 	}
-	var clusters []*apply.Cluster
+	var clusters []*apply.Client
 	names := []string{answer.From.Cluster}
 	for _, t := range answer.Destinations {
 		names = append(names, t.Cluster)
@@ -85,7 +85,7 @@ func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, ans
 	var got replies[status.Status]
 	got.fromPods(ctx, clusters, howAre())
 	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
-	a.tellSilent(got.silent)
+	a.warnUnreachable(got.silent)
 	r.Agents = values(got.all)
 	for _, s := range got.silent {
 		if name, _, _ := strings.Cut(s.Agent, "/"); r.Unreachable[name] == "" {
@@ -95,7 +95,7 @@ func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, ans
 	for _, c := range clusters {
 		if c.Name == answer.From.Cluster && r.Unreachable[c.Name] == "" {
 			s := c.State(ctx)
-			r.Unresolved[c.Name] = cmp.Or(s.Unresolved, s.Error)
+			r.Unresolved[c.Name] = cmp.Or(s.DNSProblem, s.Error)
 		}
 	}
 	return nil

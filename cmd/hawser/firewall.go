@@ -104,7 +104,7 @@ func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Rule, error) {
 		if len(f.clusters) > 0 && !slices.Contains(f.clusters, name) {
 			continue
 		}
-		for _, o := range set.Of(name) {
+		for _, o := range set.RulesFor(name) {
 			if len(f.gateways) == 0 || slices.Contains(f.gateways, name+"/"+o.Gateway) {
 				out = append(out, o)
 			}
@@ -132,7 +132,7 @@ func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) s
 			gateway, node, from, addresses = o.Cluster, "every node", "nodes of "+o.Cluster, "nodes"
 		}
 		var at []string
-		for _, p := range o.At {
+		for _, p := range o.Destination {
 			text := p.Host
 			if p.First != 0 {
 				text = fmt.Sprintf("%s from port %d", p.Host, p.First)

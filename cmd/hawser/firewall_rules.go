@@ -177,7 +177,7 @@ func ruleName(o *firewall.Rule, more ...string) string {
 	if len(name) <= fabric.MaxLabel {
 		return name
 	}
-	mark := fmt.Sprintf("-%016x", spread.Hash(name))
+	mark := fmt.Sprintf("-%016x", spread.Sum64(name))
 	return strings.TrimRight(name[:fabric.MaxLabel-len(mark)], "-") + mark
 }
 

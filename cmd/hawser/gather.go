@@ -59,15 +59,15 @@ Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is n
 	return cmd
 }
 
-// gatherer is what is gathered so far.
-type gatherer struct {
+// collector is what is gathered so far.
+type collector struct {
 	*bundle.Bundle
 	at time.Time
 
 	mu     sync.Mutex
 	got    int // files that somebody else than this command made
 	agents []status.Status
-	states []apply.State
+	states []apply.ClusterState
 	apis   []string // versions of the clusters' APIs
 	notes  []string // what else a reader should know first
 	// fabric is one that a cluster gave, and topology the file of the lab that was asked.
@@ -83,7 +83,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 		return fmt.Errorf("--since %s: a time of the past is written without a sign, such as 1h", f.since)
 	}
 	if out != "-" {
-		if err := bundle.Free(out); err != nil {
+		if err := bundle.CheckNew(out); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	g := &gatherer{Bundle: b, at: at}
+	g := &collector{Bundle: b, at: at}
 	done := a.progress("gathering from " + what)
 	work(ctx, g)
 	done()
@@ -107,7 +107,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 }
 
 // finish writes the file, and says what is in it and what is not.
-func (a *app) finish(g *gatherer, what, folder, out string) error {
+func (a *app) finish(g *collector, what, folder, out string) error {
 	missing := g.Failures()
 	for _, text := range missing {
 		_, _ = fmt.Fprintf(a.err, "warning: %s\n", text)
@@ -121,7 +121,7 @@ func (a *app) finish(g *gatherer, what, folder, out string) error {
 		g.Add(bundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
 	}
 	if len(g.states) > 0 {
-		g.Add("status.txt", []byte(statusTables(g.states, troubles(g.states), true)))
+		g.Add("status.txt", []byte(statusTables(g.states, findProblems(g.states), true)))
 	}
 	if len(g.agents) > 0 {
 		g.Add("show.txt", []byte(tables(showAll, ordered(g.agents), true)))
@@ -152,7 +152,7 @@ func (a *app) finish(g *gatherer, what, folder, out string) error {
 }
 
 // sources gives what asks those that the flags name, and says who they are.
-func (f gatherFlags) sources() (work func(context.Context, *gatherer), what string, err error) {
+func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
 	if len(f.access.Contexts)+len(f.clusters) == 0 {
 		sockets, err := agentSockets(f.sockets, f.lab)
 		if err != nil {
@@ -162,7 +162,7 @@ func (f gatherFlags) sources() (work func(context.Context, *gatherer), what stri
 		if len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
 			at = "" // they belong to no lab
 		}
-		return func(ctx context.Context, g *gatherer) { g.host(ctx, sockets, at) }, listing.Count(len(sockets), "agent") + " on this machine", err
+		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, listing.Plural(len(sockets), "agent") + " on this machine", err
 	}
 	clusters, err := f.chosen()
 	if err != nil {
@@ -172,13 +172,13 @@ func (f gatherFlags) sources() (work func(context.Context, *gatherer), what stri
 	for _, c := range clusters {
 		names = append(names, fmt.Sprintf("%s (context %s)", c.Name, c.Context))
 	}
-	return func(ctx context.Context, g *gatherer) { g.clusters(ctx, clusters, f.since) }, strings.Join(names, ", "), nil
+	return func(ctx context.Context, g *collector) { g.clusters(ctx, clusters, f.since) }, strings.Join(names, ", "), nil
 }
 
 // put takes a file, or says why it is missing, or both.
-func (g *gatherer) put(file string, text []byte, err error) {
+func (g *collector) put(file string, text []byte, err error) {
 	if err != nil {
-		g.Fail(file, errors.New(apply.Reason(err)))
+		g.Fail(file, errors.New(apply.ErrorText(err)))
 	}
 	if err != nil && len(text) == 0 {
 		return
@@ -194,7 +194,7 @@ func (g *gatherer) put(file string, text []byte, err error) {
 }
 
 // note keeps something that the summary tells.
-func (g *gatherer) note(format string, args ...any) {
+func (g *collector) note(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
@@ -215,8 +215,8 @@ func topics() []topic {
 	}
 }
 
-// element makes a part of a file's name of a name.
-func element(name string) string {
+// safeFileName makes a part of a file's name of a name.
+func safeFileName(name string) string {
 	name = strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
 	if strings.Trim(name, ".") == "" {
 		return "_" + name

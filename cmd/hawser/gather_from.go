@@ -25,9 +25,9 @@ import (
 const gatherTimeout = 30 * time.Second
 
 // clusters asks the APIs of clusters, and the agents in their pods.
-func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, since time.Duration) {
-	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		folder := path.Join("clusters", element(c.Name))
+func (g *collector) clusters(ctx context.Context, clusters []*apply.Client, since time.Duration) {
+	apply.ForEach(clusters, func(_ int, c *apply.Client) {
+		folder := path.Join("clusters", safeFileName(c.Name))
 		put := func(file string, text []byte, err error) {
 			if file == "version.json" {
 				g.noteAPI(c.Name, text)
@@ -37,9 +37,9 @@ func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, sinc
 			}
 			g.put(path.Join(folder, file), text, err)
 		}
-		if err := c.Reach(ctx); err != nil { // nothing else would be answered either
+		if err := c.Ping(ctx); err != nil { // nothing else would be answered either
 			g.put(folder, nil, err)
-			g.keepState(apply.State{Cluster: c.Name, Context: c.Context, Error: apply.Reason(err)})
+			g.keepState(apply.ClusterState{Cluster: c.Name, Context: c.Context, Error: apply.ErrorText(err)})
 			return
 		}
 		var group sync.WaitGroup
@@ -47,26 +47,26 @@ func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, sinc
 		group.Go(func() { g.keepState(c.State(ctx)) })
 		for _, t := range topics() {
 			group.Go(func() {
-				answers, err := c.Ask(ctx, apply.Question{Args: t.args})
+				answers, err := c.ExecAgents(ctx, apply.AgentCommand{Args: t.args})
 				if err != nil {
 					put(t.folder, nil, err)
 				}
 				for _, answer := range answers {
-					file := path.Join(t.folder, element(answer.Pod)+t.ext)
+					file := path.Join(t.folder, safeFileName(answer.Pod)+t.ext)
 					put(file, answer.Text, answer.Err)
 					if answer.Err == nil {
-						g.understand(t, c.Name+"/"+answer.Pod, answer.Text)
+						g.recordSummary(t, c.Name+"/"+answer.Pod, answer.Text)
 					}
 				}
 			})
 		}
 		group.Wait()
 	})
-	slices.SortFunc(g.states, func(a, b apply.State) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(g.states, func(a, b apply.ClusterState) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
-// understand takes from an answer what the summary tells.
-func (g *gatherer) understand(t topic, who string, text []byte) {
+// recordSummary takes from an answer what the summary tells.
+func (g *collector) recordSummary(t topic, who string, text []byte) {
 	switch t.folder {
 	case "status":
 		var s status.Status
@@ -83,14 +83,14 @@ func (g *gatherer) understand(t topic, who string, text []byte) {
 	}
 }
 
-func (g *gatherer) keepState(s apply.State) {
+func (g *collector) keepState(s apply.ClusterState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.states = append(g.states, s)
 }
 
 // keepFabric keeps the first fabric that can be read.
-func (g *gatherer) keepFabric(text []byte) {
+func (g *collector) keepFabric(text []byte) {
 	f, _, err := fabric.Decode(text)
 	if err != nil {
 		return
@@ -102,7 +102,7 @@ func (g *gatherer) keepFabric(text []byte) {
 	}
 }
 
-func (g *gatherer) noteAPI(cluster string, text []byte) {
+func (g *collector) noteAPI(cluster string, text []byte) {
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -118,7 +118,7 @@ func (g *gatherer) noteAPI(cluster string, text []byte) {
 type labNode struct{ cluster, name string }
 
 // host asks agents on this machine, and the lab in a folder that they belong to.
-func (g *gatherer) host(ctx context.Context, sockets []string, at string) {
+func (g *collector) host(ctx context.Context, sockets []string, at string) {
 	nodes := map[string]labNode{} // by folder
 	if at != "" {
 		nodes = g.lab(ctx, at)
@@ -134,7 +134,7 @@ func (g *gatherer) host(ctx context.Context, sockets []string, at string) {
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
 // agent asks one agent. Its name is what the lab says, or what it says itself.
-func (g *gatherer) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
+func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	raw, err := fetch(ctx, socket, "/status")
@@ -146,25 +146,25 @@ func (g *gatherer) agent(ctx context.Context, socket string, node labNode, ofLab
 	if name == "" {
 		cluster, name = "unknown", filepath.Base(nodeFolder(socket))
 	}
-	folder := path.Join("clusters", element(cluster))
+	folder := path.Join("clusters", safeFileName(cluster))
 	if ofLab {
-		g.file(path.Join(folder, "logs", element(name)+".log"), filepath.Join(nodeFolder(socket), "agent.log"))
+		g.file(path.Join(folder, "logs", safeFileName(name)+".log"), filepath.Join(nodeFolder(socket), "agent.log"))
 	}
 	if err != nil {
-		g.put(path.Join(folder, "status", element(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
+		g.put(path.Join(folder, "status", safeFileName(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
 		return // the others would not be answered either
 	}
 	for _, t := range topics() {
 		text, err := fetch(ctx, socket, t.path)
-		g.put(path.Join(folder, t.folder, element(name)+t.ext), text, err)
+		g.put(path.Join(folder, t.folder, safeFileName(name)+t.ext), text, err)
 		if err == nil {
-			g.understand(t, cluster+"/"+name, text)
+			g.recordSummary(t, cluster+"/"+name, text)
 		}
 	}
 }
 
 // file takes the end of a file of this machine.
-func (g *gatherer) file(name, from string) {
+func (g *collector) file(name, from string) {
 	text, err := tailOf(from)
 	g.put(name, text, err)
 }

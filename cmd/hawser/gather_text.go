@@ -13,7 +13,7 @@ import (
 )
 
 // summary is what a person should read first.
-func (g *gatherer) summary(what string, missing []string) string {
+func (g *collector) summary(what string, missing []string) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	line("hawser gather, hawser %s, %s", version, g.at.Format(time.RFC3339))
@@ -22,9 +22,9 @@ func (g *gatherer) summary(what string, missing []string) string {
 		line("%s", api)
 	}
 	agents := ordered(g.agents)
-	line("%s answered, versions: %s", listing.Count(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
+	line("%s answered, versions: %s", listing.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
-	wrong := slices.Concat(troubles(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
+	wrong := slices.Concat(findProblems(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
 	list := func(title string, texts []string) {
 		line("")
 		line("%s", title)

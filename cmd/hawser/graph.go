@@ -84,7 +84,7 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 	}
 	shown := c.fabric
 	if f.focus != "" {
-		if shown, err = clustermap.Focus(shown, f.focus); err != nil {
+		if shown, err = clustermap.Neighborhood(shown, f.focus); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 		if err != nil {
 			return err
 		}
-		a.tellSilent(silent)
+		a.warnUnreachable(silent)
 		mapstatus.Fill(m, agents)
 	}
 	text := ""
@@ -149,7 +149,7 @@ func (a *app) graphSince(ctx context.Context, file string, now *fabric.Fabric, f
 	if f.focus != "" {
 		if before.Cluster(f.focus) == nil {
 			before = &fabric.Fabric{}
-		} else if before, err = clustermap.Focus(before, f.focus); err != nil {
+		} else if before, err = clustermap.Neighborhood(before, f.focus); err != nil {
 			return nil, err
 		}
 	}

@@ -222,7 +222,7 @@ func (p *publication) count(want, have render.Tree) error {
 	}
 	var parts []string
 	for _, c := range order {
-		parts = append(parts, fmt.Sprintf("%s%s", c.op, listing.Count(counts[c], strings.TrimSuffix(c.kind, "s"))))
+		parts = append(parts, fmt.Sprintf("%s%s", c.op, listing.Plural(counts[c], strings.TrimSuffix(c.kind, "s"))))
 	}
 	if p.Changes = strings.Join(parts, ", "); p.Changes == "" {
 		p.Changes = "nothing"

@@ -24,7 +24,7 @@ type initFlags struct {
 	name     string
 	clusters []string
 	keys     string
-	access   apply.Access
+	access   apply.Kubeconfig
 	secrets  bool
 	schema   bool
 }
@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 			if f.secrets {
 				return errors.New("--secrets needs --context, which names the clusters")
 			}
-			return a.initialize(dir, f)
+			return a.writeScaffold(dir, f)
 		},
 	}
 	cmd.Flags().StringVar(&f.name, "name", "demo", "name of the clusterset")
@@ -78,7 +78,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 	return cmd
 }
 
-func (a *app) initialize(dir string, f initFlags) error {
+func (a *app) writeScaffold(dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%s exists already: edit it, or choose another folder", path)

@@ -30,11 +30,11 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if !fabric.IsLabel(f.name) {
 		return fmt.Errorf("--name %q: use lower-case letters, digits and hyphens, with no hyphen at either end", f.name)
 	}
-	clusters, err := f.access.Named()
+	clusters, err := f.access.FromContexts()
 	if err != nil {
 		return err
 	}
-	list, errs := a.lookInto(ctx, clusters)
+	list, errs := a.discoverAll(ctx, clusters)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("nothing was written: %w", err)
 	}
@@ -70,7 +70,7 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 		return err
 	}
 	if f.secrets {
-		if err := a.handOver(ctx, clusters, f.keys); err != nil {
+		if err := a.createIdentitySecrets(ctx, clusters, f.keys); err != nil {
 			return err
 		}
 	}
@@ -83,11 +83,11 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	}
 	command := "hawser bootstrap --dry-run"
 	if filepath.Clean(f.keys) != filepath.Join(dir, "keys") {
-		command += " --root-key " + shellWord(filepath.Join(f.keys, "root.key")) + " --with-keys " + shellWord(f.keys)
+		command += " --root-key " + shellQuote(filepath.Join(f.keys, "root.key")) + " --with-keys " + shellQuote(f.keys)
 	}
-	command += accessWords(clusters, f.access)
+	command += contextFlagsText(clusters, f.access)
 	if dir != "." {
-		command += " " + shellWord(dir)
+		command += " " + shellQuote(dir)
 	}
 	_, err = fmt.Fprintf(a.out, "commit and push both, and see what Hawser would do in the clusters:\n  %s\n", command)
 	return err
@@ -115,7 +115,7 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 
 // withoutIdentity refuses clusters that have an identity already: it would not open what
 // is encrypted to a new recipient.
-func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
+func withoutIdentity(ctx context.Context, clusters []*apply.Client) error {
 	for _, c := range clusters {
 		has, err := c.HasIdentity(ctx)
 		if err != nil {
@@ -130,8 +130,8 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
 	return nil
 }
 
-// handOver creates the Secret of each cluster's identity, after asking.
-func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string) error {
+// createIdentitySecrets creates the Secret of each cluster's identity, after asking.
+func (a *app) createIdentitySecrets(ctx context.Context, clusters []*apply.Client, keys string) error {
 	in := bufio.NewReader(a.in)
 	for _, c := range clusters {
 		_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
@@ -154,22 +154,22 @@ func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys stri
 	return nil
 }
 
-// accessWords gives the flags of a command line by which clusters are found again.
-func accessWords(clusters []*apply.Cluster, access apply.Access) string {
+// contextFlagsText gives the flags of a command line by which clusters are found again.
+func contextFlagsText(clusters []*apply.Client, access apply.Kubeconfig) string {
 	words := ""
 	for _, c := range clusters {
 		if c.Name != c.Context {
-			words += " --context " + shellWord(c.Name+"="+c.Context)
+			words += " --context " + shellQuote(c.Name+"="+c.Context)
 		}
 	}
 	for _, file := range access.Kubeconfigs {
-		words += " --kubeconfig " + shellWord(file)
+		words += " --kubeconfig " + shellQuote(file)
 	}
 	return words
 }
 
-// shellWord gives a text as one word of a shell's command line.
-func shellWord(text string) string {
+// shellQuote gives a text as one word of a shell's command line.
+func shellQuote(text string) string {
 	if regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString(text) {
 		return text
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 type joinFlags struct {
-	access    apply.Access
+	access    apply.Kubeconfig
 	keys      string
 	recipient string
 	secrets   bool
@@ -84,7 +84,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 	if wrong.HasErrors() {
 		return found{list: wrong, sources: t.files()}
 	}
-	clusters, err := f.access.Named()
+	clusters, err := f.access.FromContexts()
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 				clusters[0].Context)
 		}
 	}
-	list, errs := a.lookInto(ctx, clusters)
+	list, errs := a.discoverAll(ctx, clusters)
 	if errs[0] != nil {
 		return fmt.Errorf("nothing was changed: %w", errs[0])
 	}
@@ -137,7 +137,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 		return err
 	}
 	if f.secrets {
-		if err := a.handOver(ctx, clusters, f.keys); err != nil {
+		if err := a.createIdentitySecrets(ctx, clusters, f.keys); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 func (a *app) insert(ctx context.Context, set *schema.ClusterSet, j *joining) error {
 	j.after = j.before
 	var err error
-	if j.after.raw, err = discover.Insert(j.before.raw, j.found.Entry(j.recipient)); err != nil {
+	if j.after.raw, err = discover.Insert(j.before.raw, j.found.ClusterYAML(j.recipient)); err != nil {
 		return fmt.Errorf("add cluster %s to %s: %w", j.found.Name, j.before.file, err)
 	}
 	now, _, list := load.Topology(j.after.file, j.after.raw)

@@ -16,11 +16,11 @@ import (
 
 // gatewayKey is the public key of one gateway in one epoch.
 type gatewayKey struct {
-	Cluster string `json:"cluster"`
-	Gateway string `json:"gateway"`
-	Epoch   int    `json:"epoch"`
-	Public  string `json:"public"`
-	Brought bool   `json:"brought,omitempty"` // from the topology, not derived
+	Cluster      string `json:"cluster"`
+	Gateway      string `json:"gateway"`
+	Epoch        int    `json:"epoch"`
+	Public       string `json:"public"`
+	UserProvided bool   `json:"brought,omitempty"` // from the topology, not derived
 	// Root is the first epoch of the root key that it is derived from; 0 = there is only one.
 	Root int `json:"root,omitempty"`
 }
@@ -154,7 +154,7 @@ func errNoRootKey() error {
 // from says where a key comes from.
 func (k *gatewayKey) from() string {
 	switch {
-	case k.Brought:
+	case k.UserProvided:
 		return "topology"
 	case k.Root > 0:
 		return fmt.Sprintf("root key from epoch %d on", k.Root)
@@ -181,7 +181,7 @@ func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) 
 func keyOf(set, cluster string, g *schema.Gateway, root *keys.Root, epoch int) (gatewayKey, error) {
 	out := gatewayKey{Cluster: cluster, Gateway: g.Name, Epoch: epoch, Public: strings.TrimSpace(g.PublicKey)}
 	if out.Public != "" {
-		out.Brought = true
+		out.UserProvided = true
 		return out, nil
 	}
 	public, err := root.Public(set, cluster, g.Name, epoch)
@@ -190,7 +190,7 @@ func keyOf(set, cluster string, g *schema.Gateway, root *keys.Root, epoch int) (
 	}
 	out.Public = public.Public
 	if len(root.Epochs()) > 1 {
-		out.Root, err = root.Serving(epoch)
+		out.Root, err = root.EpochRoot(epoch)
 	}
 	return out, err
 }

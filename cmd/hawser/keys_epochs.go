@@ -15,12 +15,12 @@ import (
 
 // rotation is how far the rotation of keys is, as the gateways tell.
 type rotation struct {
-	Links   []epochLink `json:"links"`
-	Old     int         `json:"old"`               // the oldest epoch that a gateway has in force
-	New     int         `json:"new"`               // the newest
-	Behind  int         `json:"behind"`            // links that do not use New
-	Waiting []string    `json:"waiting,omitempty"` // gateways that have not heard of New, and agents that do not answer
-	Next    string      `json:"next"`              // what to do
+	Links      []epochLink `json:"links"`
+	Old        int         `json:"old"`               // the oldest epoch that a gateway has in force
+	New        int         `json:"new"`               // the newest
+	OnOldEpoch int         `json:"behind"`            // links that do not use New
+	Waiting    []string    `json:"waiting,omitempty"` // gateways that have not heard of New, and agents that do not answer
+	Next       string      `json:"next"`              // what to do
 }
 
 // epochLink is one link as one of its ends has it.
@@ -87,7 +87,7 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 				l.Why = "changes to " + c.Change.To + ": " + c.Change.Why
 			}
 			if c.Epoch != 0 && c.Epoch != r.New {
-				r.Behind++
+				r.OnOldEpoch++
 			}
 			r.Links = append(r.Links, l)
 		}
@@ -104,8 +104,8 @@ func (r *rotation) next() string {
 	switch {
 	case r.New == 0:
 		return "no gateway has keys"
-	case r.Behind > 0:
-		return fmt.Sprintf("%d of %d links do not use epoch %d yet: wait", r.Behind, len(r.Links), r.New)
+	case r.OnOldEpoch > 0:
+		return fmt.Sprintf("%d of %d links do not use epoch %d yet: wait", r.OnOldEpoch, len(r.Links), r.New)
 	case len(r.Waiting) > 0:
 		return fmt.Sprintf("not every gateway is known to have epoch %d: wait", r.New)
 	case r.Old != r.New:

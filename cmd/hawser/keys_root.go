@@ -117,7 +117,7 @@ func (a *app) putRoot(path string, root *keys.Root, what string) error {
 		_, err := fmt.Fprintf(a.out, "wrote %s: %s\n", path, what)
 		return err
 	}
-	if terminal(a.out) {
+	if isTerminal(a.out) {
 		return errors.New("the root key is not shown on a terminal: send stdout to a program or a file")
 	}
 	_, err := a.out.Write(root.Encode())

@@ -103,7 +103,7 @@ identities the lab has.`,
 	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests a cluster")
 	flags.IntVar(&o.Workers, "workers", 1, "nodes of each cluster besides its gateways")
 	flags.BoolVar(&o.Overlay, "overlay", false, "pods of a cluster on one network that delivers past their nodes, as some CNIs have it (docs/lab.md)")
-	flags.BoolVar(&o.Bare, "bare", false, "nodes, pods and services only: no reconciler, no agents")
+	flags.BoolVar(&o.NoHawser, "bare", false, "nodes, pods and services only: no reconciler, no agents")
 	flags.DurationVar(&o.Timeout, "timeout", 90*time.Second, "how long to wait for everything to be ready")
 	return cmd
 }

@@ -42,8 +42,8 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			fmt.Fprintf(w, "for commit\t%s\n", cmp.Or(s.Source, "-"))
 			fmt.Fprintf(w, "newest commit\t%s\n", cmp.Or(s.Reconciler.Seen, "-"))
 			fmt.Fprintf(w, "fabric\t%s\n", cmp.Or(s.Digest, "-"))
-			if len(s.NoSync) > 0 {
-				fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.NoSync, ", "))
+			if len(s.SyncStopped) > 0 {
+				fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.SyncStopped, ", "))
 			}
 			if s.Reconciler.Error != "" {
 				fmt.Fprintf(w, "reconciler\t%s\n", s.Reconciler.Error)

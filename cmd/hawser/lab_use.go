@@ -230,7 +230,7 @@ func (f *labFlags) change(cmd *cobra.Command, change lab.Change) error {
 func labFolder(flag string) (string, error) { return lab.DirFrom(flag, os.Getenv(lab.DirEnv)) }
 
 // lab asks the lab in a folder about itself, and gives its nodes by their folders.
-func (g *gatherer) lab(ctx context.Context, dir string) map[string]labNode {
+func (g *collector) lab(ctx context.Context, dir string) map[string]labNode {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	nodes := map[string]labNode{}

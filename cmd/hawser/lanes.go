@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/view/swimlane"
 )
 
-// explainPaths draws an answer: one path for each cluster that may answer.
-func explainPaths(a *access.Answer, place func(path string) string) []swimlane.Path {
+// explainSwimlanes draws an answer: one path for each cluster that may answer.
+func explainSwimlanes(a *access.Answer, place func(path string) string) []swimlane.Path {
 	client := swimlane.Event{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")

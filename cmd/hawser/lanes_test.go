@@ -41,7 +41,7 @@ func TestExplainWays(t *testing.T) {
 		{"no export", nil, "g1", "g1: nobody exports it"},
 	} {
 		a := &access.Answer{From: access.Source{Cluster: "g1"}, To: access.Target{Export: "shop/web"}, Why: "nobody exports it", Destinations: c.destinations}
-		ways := explainPaths(a, func(path string) string { return "at " + path })
+		ways := explainSwimlanes(a, func(path string) string { return "at " + path })
 		if len(ways) != 1 {
 			t.Fatalf("%s: %d ways", c.name, len(ways))
 		}

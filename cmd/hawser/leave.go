@@ -26,8 +26,8 @@ type leaveFlags struct {
 	output string
 }
 
-// left is the JSON form of `hawser leave`.
-type left struct {
+// leaveResult is the JSON form of `hawser leave`.
+type leaveResult struct {
 	Cluster string   `json:"cluster"`
 	File    string   `json:"file"`
 	Removed []string `json:"removed"` // paths in the topology
@@ -84,7 +84,7 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 		return fmt.Errorf("there is no cluster %s in %s, only %s", cluster, t.file, strings.Join(others, ", "))
 	}
 	after := t
-	out := left{Cluster: cluster, File: t.file}
+	out := leaveResult{Cluster: cluster, File: t.file}
 	if after.raw, out.Removed, err = discover.Remove(t.raw, cluster); err != nil {
 		return fmt.Errorf("take cluster %s out of %s: %w", cluster, t.file, err)
 	}
@@ -123,11 +123,11 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 	}
 	file := ""
 	if dir := filepath.Dir(t.file); dir != "." {
-		file = " -f " + shellWord(t.file)
+		file = " -f " + shellQuote(t.file)
 	}
 	out.Next = []string{
 		"hawser diff" + file,
-		"git add -A && git commit -m " + shellWord("cluster "+cluster+" leaves") + " && git push",
+		"git add -A && git commit -m " + shellQuote("cluster "+cluster+" leaves") + " && git push",
 		"hawser status --wait" + file,
 		"hawser uninstall " + cluster + file,
 	}

@@ -40,7 +40,7 @@ func (a *app) compileFrom(t topology, set *schema.ClusterSet, source *document.S
 		_, _ = fmt.Fprintln(a.err, "the lock is not complete: what it lacks is taken to be what hawser allocate gives")
 	}
 	f, list := render.Fabric(set, lock.Lock, func(string, string, int) (fabric.Key, error) {
-		return fabric.Key{Public: render.KnownLater, Ed25519: render.KnownLater}, nil
+		return fabric.Key{Public: render.KnownAfterPublish, Ed25519: render.KnownAfterPublish}, nil
 	})
 	if list.HasErrors() {
 		return compiled{}, found{list: list, sources: t.files()}

@@ -8,10 +8,10 @@ import (
 
 func TestOlderThan(t *testing.T) {
 	t.Parallel()
-	states := func(versions ...string) []apply.State {
-		var out []apply.State
+	states := func(versions ...string) []apply.ClusterState {
+		var out []apply.ClusterState
 		for _, v := range versions {
-			out = append(out, apply.State{Nodes: []apply.Node{{Version: v}}})
+			out = append(out, apply.ClusterState{Nodes: []apply.Node{{Version: v}}})
 		}
 		return out
 	}
@@ -27,7 +27,7 @@ func TestOlderThan(t *testing.T) {
 		{"dev", []string{"v0.2.0"}, ""},
 		{"v0.2.0", []string{"dev"}, ""},
 	} {
-		if got := olderThan(c.own, states(c.agents...)); got != c.want {
+		if got := versionSkewWarning(c.own, states(c.agents...)); got != c.want {
 			t.Errorf("hawser %s, agents %v: %q, want %q", c.own, c.agents, got, c.want)
 		}
 	}

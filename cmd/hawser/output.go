@@ -54,7 +54,7 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 
 func checkFormat(have string, allowed []string) error {
 	if expression, ok := strings.CutPrefix(have, asPath); ok && slices.Contains(allowed, "json") {
-		_, err := pathOf(expression)
+		_, err := parseJSONPath(expression)
 		return err
 	}
 	if slices.Contains(allowed, have) {
@@ -63,9 +63,9 @@ func checkFormat(have string, allowed []string) error {
 	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
 }
 
-// pathOf reads what stands behind jsonpath=. The braces of one expression may be left out, as
+// parseJSONPath reads what stands behind jsonpath=. The braces of one expression may be left out, as
 // with kubectl.
-func pathOf(expression string) (*jsonpath.JSONPath, error) {
+func parseJSONPath(expression string) (*jsonpath.JSONPath, error) {
 	if !strings.Contains(expression, "{") {
 		expression = "{." + strings.TrimPrefix(expression, ".") + "}"
 	}
@@ -81,7 +81,7 @@ func (a *app) encode(format string, v any) error {
 	var raw []byte
 	var err error
 	if expression, ok := strings.CutPrefix(format, asPath); ok {
-		path, err := pathOf(expression)
+		path, err := parseJSONPath(expression)
 		if err != nil {
 			return err
 		}
@@ -135,11 +135,11 @@ func (a *app) colored(w io.Writer) bool {
 	case "never":
 		return false
 	}
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w)
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// terminal reports whether somebody sits at a reader or writer.
-func terminal(rw any) bool {
+// isTerminal reports whether somebody sits at a reader or writer.
+func isTerminal(rw any) bool {
 	f, ok := rw.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

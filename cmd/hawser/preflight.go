@@ -72,19 +72,19 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	if err != nil {
 		return err
 	}
-	results, err := a.examineAll(ctx, clusters, set, src)
+	results, err := a.runPreflight(ctx, clusters, set, src)
 	if err != nil {
 		return err
 	}
 	general := diag.List{}
 	image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version))
-	var asked []measured
+	var asked []portResult
 	if f.pods {
 		c, err := a.compileFrom(t, set, src)
 		if err != nil {
 			return err
 		}
-		reached := slices.DeleteFunc(clusters, func(c *apply.Cluster) bool {
+		reached := slices.DeleteFunc(clusters, func(c *apply.Client) bool {
 			return slices.ContainsFunc(results, func(r preflighted) bool {
 				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
 			})
@@ -94,7 +94,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 			return err
 		}
 		for i := range results {
-			results[i].Findings = append(results[i].Findings, reconciler.Placed(more[results[i].Cluster], src)...)
+			results[i].Findings = append(results[i].Findings, reconciler.WithPositions(more[results[i].Cluster], src)...)
 		}
 		asked = list
 	}
@@ -129,12 +129,12 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	return err
 }
 
-// examineAll gives what was found about each cluster.
-func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
+// runPreflight gives what was found about each cluster.
+func (a *app) runPreflight(ctx context.Context, clusters []*apply.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
 	defer a.progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		list, err := c.Preflight(ctx, discover.Wanted{
+	apply.ForEach(clusters, func(i int, c *apply.Client) {
+		list, err := c.Preflight(ctx, discover.Expected{
 			Cluster: set.Cluster(c.Name),
 			Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),
 			Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
@@ -143,7 +143,7 @@ func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *sc
 			list = diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
 				Hint: "check the context and the network to its API server"}}
 		}
-		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(reconciler.Placed(list, src))}
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(reconciler.WithPositions(list, src))}
 	})
 	return results, context.Cause(ctx)
 }
@@ -166,8 +166,8 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, listing.Count(errs, "error"),
-			listing.Count(len(r.Findings)-errs, "warning")); err != nil {
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, listing.Plural(errs, "error"),
+			listing.Plural(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
 		if err := diag.Print(w, r.Findings, t.files(), a.colored(w)); err != nil {

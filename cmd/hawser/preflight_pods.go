@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	podsWithin  = 2 * time.Minute  // for pods of preflight to start, images included
-	askedLong   = 15 * time.Second // in which a port has to answer preflight, once all its pods run
-	portsOfEach = 16               // of each gateway, the first ones
-	smallestMTU = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
-	apart       = 5 * time.Second  // how far clocks of gateways may be apart before preflight tells
+	podsWithin   = 2 * time.Minute  // for pods of preflight to start, images included
+	portTimeout  = 15 * time.Second // in which a port has to answer preflight, once all its pods run
+	portsOfEach  = 16               // of each gateway, the first ones
+	smallestMTU  = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
+	maxClockSkew = 5 * time.Second  // how far clocks of gateways may be apart before preflight tells
 )
 
-// measured is what one gateway found out about an endpoint of another one.
-type measured struct {
+// portResult is what one gateway found out about an endpoint of another one.
+type portResult struct {
 	From string `json:"from"` // cluster/gateway
 	To   string `json:"to"`   // cluster/gateway
 	Port int    `json:"port"` // on the node
@@ -37,26 +37,26 @@ type measured struct {
 	portcheck.Target
 }
 
-// posted is a gateway with its pod.
-type posted struct {
+// probePod is a gateway with its pod.
+type probePod struct {
 	gateway *fabric.Gateway
 	cluster string
 	ports   []int
-	targets []measured
-	told    apply.Told
+	targets []portResult
+	told    apply.PodState
 	report  *portcheck.Report // nil = its pod has said nothing yet
 }
 
-func (p *posted) name() string { return p.cluster + "/" + p.gateway.Name }
+func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
 // posts gives the gateways of clusters, with the ports that they open and those that they
 // ask at.
-func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
+func posts(f *fabric.Fabric, clusters []*apply.Client) []*probePod {
 	set := firewall.New(f)
-	var out []*posted
+	var out []*probePod
 	openings := map[string][]firewall.Rule{}
 	for _, c := range clusters {
-		for _, o := range set.Of(c.Name) {
+		for _, o := range set.RulesFor(c.Name) {
 			if o.Purpose == firewall.Links && o.Protocol == firewall.UDP {
 				openings[c.Name] = append(openings[c.Name], o)
 			}
@@ -65,7 +65,7 @@ func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
 	for _, c := range clusters {
 		of := f.Cluster(c.Name)
 		for i := range of.Gateways {
-			p := &posted{gateway: &of.Gateways[i], cluster: c.Name}
+			p := &probePod{gateway: &of.Gateways[i], cluster: c.Name}
 			for _, o := range openings[c.Name] {
 				if o.Gateway == p.gateway.Name {
 					for port := o.First; port <= o.Last && len(p.ports) < portsOfEach; port++ {
@@ -88,10 +88,10 @@ func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
 
 // targets are the endpoints of an opening with all of its ports, but those that are found:
 // nobody has announced any yet.
-func targets(from string, o firewall.Rule) []measured {
-	var out []measured
+func targets(from string, o firewall.Rule) []portResult {
+	var out []portResult
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
-		for _, at := range o.At {
+		for _, at := range o.Destination {
 			if fabric.IsEndpointSource(at.Host) {
 				continue
 			}
@@ -99,7 +99,7 @@ func targets(from string, o firewall.Rule) []measured {
 			if at.First > 0 {
 				there = at.First + port - o.First
 			}
-			out = append(out, measured{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(there))})
+			out = append(out, portResult{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(there))})
 		}
 	}
 	return out
@@ -107,34 +107,34 @@ func targets(from string, o firewall.Rule) []measured {
 
 // checkPorts runs a pod on each gateway's node, which listens where the tunnels will and
 // asks at the endpoints of the others. The pods are gone when it returns.
-func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*apply.Cluster, image string) (map[string]diag.List, []measured, error) {
+func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*apply.Client, image string) (map[string]diag.List, []portResult, error) {
 	defer a.progress("asking from gateway to gateway, in pods that are removed again")()
 	key := make([]byte, 16)
 	if _, err := rand.Read(key); err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	all := posts(f, clusters)
-	errands, failed := make([]*apply.Errands, len(clusters)), make([]error, len(clusters))
-	defer apply.Each(clusters, func(i int, c *apply.Cluster) {
-		if err := errands[i].Recall(ctx); err != nil {
-			a.say(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+apply.Reason(err))
+	errands, failed := make([]*apply.TestPods, len(clusters)), make([]error, len(clusters))
+	defer apply.ForEach(clusters, func(i int, c *apply.Client) {
+		if err := errands[i].Cleanup(ctx); err != nil {
+			a.logCluster(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+apply.ErrorText(err))
 		}
 	})
-	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		var list []apply.Errand
+	apply.ForEach(clusters, func(i int, c *apply.Client) {
+		var list []apply.TestPod
 		for _, p := range all {
 			if p.cluster == c.Name {
-				list = append(list, p.errand(image, hex.EncodeToString(key)))
+				list = append(list, p.testPod(image, hex.EncodeToString(key)))
 			}
 		}
-		errands[i], failed[i] = c.Send(ctx, apply.ErrandName("hawser-preflight-"), list)
+		errands[i], failed[i] = c.StartPods(ctx, apply.ErrandName("hawser-preflight-"), list)
 	})
 	end, running := time.Now().Add(podsWithin), time.Time{}
 	for {
-		looks := make([]map[string]apply.Told, len(clusters))
-		apply.Each(clusters, func(i int, _ *apply.Cluster) {
+		looks := make([]map[string]apply.PodState, len(clusters))
+		apply.ForEach(clusters, func(i int, _ *apply.Client) {
 			if failed[i] == nil {
-				looks[i], failed[i] = errands[i].Look(ctx)
+				looks[i], failed[i] = errands[i].States(ctx)
 			}
 		})
 		if ctx.Err() != nil {
@@ -147,11 +147,11 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 				}
 			}
 		}
-		if !slices.ContainsFunc(all, (*posted).starts) && running.IsZero() {
+		if !slices.ContainsFunc(all, (*probePod).starts) && running.IsZero() {
 			running = time.Now()
 		}
-		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > askedLong
-		if over || !slices.ContainsFunc(all, (*posted).wants) {
+		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > portTimeout
+		if over || !slices.ContainsFunc(all, (*probePod).wants) {
 			break
 		}
 		select {
@@ -160,7 +160,7 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 		}
 	}
 	findings := map[string]diag.List{}
-	var out []measured
+	var out []portResult
 	for _, p := range all {
 		findings[p.cluster] = append(append(findings[p.cluster], p.findings(all)...), p.connected(f)...)
 		out = append(out, p.targets...)
@@ -168,7 +168,7 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 	return findings, out, nil
 }
 
-func (p *posted) errand(image, key string) apply.Errand {
+func (p *probePod) testPod(image, key string) apply.TestPod {
 	args := []string{"portcheck", "--key", key, "--for", (podsWithin + time.Minute).String()}
 	for _, port := range p.ports {
 		args = append(args, "--listen", strconv.Itoa(port))
@@ -176,14 +176,14 @@ func (p *posted) errand(image, key string) apply.Errand {
 	for _, t := range p.targets {
 		args = append(args, "--to", t.At)
 	}
-	return apply.Errand{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
+	return apply.TestPod{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
 }
 
 // take notes how the pod is, and what it said last.
-func (p *posted) take(told apply.Told, failed error) {
+func (p *probePod) take(told apply.PodState, failed error) {
 	p.told = told
 	if failed != nil {
-		p.told = apply.Told{Why: apply.Reason(failed)}
+		p.told = apply.PodState{Why: apply.ErrorText(failed)}
 	}
 	var r portcheck.Report
 	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
@@ -196,15 +196,15 @@ func (p *posted) take(told apply.Told, failed error) {
 }
 
 // starts reports whether the pod may still begin to say something.
-func (p *posted) starts() bool { return p.report == nil && !p.told.Image }
+func (p *probePod) starts() bool { return p.report == nil && !p.told.Image }
 
 // wants reports whether something is not known yet.
-func (p *posted) wants() bool {
-	return p.starts() || slices.ContainsFunc(p.targets, func(t measured) bool { return t.Answered < 3 && p.report != nil })
+func (p *probePod) wants() bool {
+	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
 }
 
 // findings reports problems with one gateway's ports and ways.
-func (p *posted) findings(all []*posted) diag.List {
+func (p *probePod) findings(all []*probePod) diag.List {
 	var out diag.List
 	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
 	add := func(severity diag.Severity, code, hint, format string, args ...any) {
@@ -231,7 +231,7 @@ func (p *posted) findings(all []*posted) diag.List {
 	var order []string
 	slow := map[string]bool{}
 	for _, t := range p.targets {
-		other := all[slices.IndexFunc(all, func(o *posted) bool { return o.name() == t.To })]
+		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == t.To })]
 		switch {
 		case !other.listens(t.Port):
 		case t.Answered == 0:
@@ -246,14 +246,14 @@ func (p *posted) findings(all []*posted) diag.List {
 			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
 				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next)
 		}
-		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {
+		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > maxClockSkew && !slow["clock "+t.To] {
 			slow["clock "+t.To] = true
 			add(diag.Warning, "clock-skew", "synchronize the clocks of both nodes (NTP)", "the clock of %s is %s from this gateway's", t.To, ahead.Abs().Round(time.Second))
 		}
 	}
 	for _, to := range order {
 		severity, back := diag.Error, ""
-		other := all[slices.IndexFunc(all, func(o *posted) bool { return o.name() == to })]
+		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == to })]
 		if other.reaches(p.name()) {
 			severity, back = diag.Warning, ", which itself reaches this gateway: the link begins from there"
 		}
@@ -264,7 +264,7 @@ func (p *posted) findings(all []*posted) diag.List {
 }
 
 // connected reports networks of the gateway's node that overlap prefixes of other clusters.
-func (p *posted) connected(f *fabric.Fabric) diag.List {
+func (p *probePod) connected(f *fabric.Fabric) diag.List {
 	if p.report == nil {
 		return nil
 	}
@@ -291,11 +291,11 @@ func (p *posted) connected(f *fabric.Fabric) diag.List {
 }
 
 // reaches reports whether another gateway answered.
-func (p *posted) reaches(other string) bool {
-	return slices.ContainsFunc(p.targets, func(t measured) bool { return t.To == other && t.Answered > 0 })
+func (p *probePod) reaches(other string) bool {
+	return slices.ContainsFunc(p.targets, func(t portResult) bool { return t.To == other && t.Answered > 0 })
 }
 
 // listens reports whether somebody answers at a port of the gateway's node.
-func (p *posted) listens(port int) bool {
+func (p *probePod) listens(port int) bool {
 	return p.report != nil && slices.ContainsFunc(p.report.Ports, func(o portcheck.Port) bool { return o.Port == port && o.Error == "" })
 }

@@ -35,7 +35,7 @@ func TestConnectedNetworksOfPreflight(t *testing.T) {
 		"10.10.1.0/24": "", // hidden
 		"192.0.2.0/24": "",
 	} {
-		p := &posted{gateway: &fabric.Gateway{Name: "g", Node: "n"}, cluster: "a",
+		p := &probePod{gateway: &fabric.Gateway{Name: "g", Node: "n"}, cluster: "a",
 			report: &portcheck.Report{Networks: []model.Network{{Prefix: netip.MustParsePrefix(network), Link: "eth1"}}}}
 		list := p.connected(f)
 		have := ""
@@ -49,7 +49,7 @@ func TestConnectedNetworksOfPreflight(t *testing.T) {
 			t.Errorf("%s: have %q, want %q", network, have, want)
 		}
 	}
-	if list := (&posted{cluster: "a"}).connected(f); list != nil {
+	if list := (&probePod{cluster: "a"}).connected(f); list != nil {
 		t.Errorf("a pod that has not run: %v", list)
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// againstNone compares with nothing.
-const againstNone = "none"
+// baseNone compares with nothing.
+const baseNone = "none"
 
-// remotePatience is how long a remote repository may take to say where its branch is,
+// remoteTimeout is how long a remote repository may take to say where its branch is,
 // when there is something to compare with already.
-const remotePatience = 10 * time.Second
+const remoteTimeout = 10 * time.Second
 
 // published is what a branch holds, or a folder. Where nothing is published it is empty,
 // and named againstNone.
@@ -67,8 +67,8 @@ func (a *app) readPublished(ctx context.Context, in publishedInput) (published, 
 }
 
 func (in publishedInput) read(ctx context.Context) (published, error) {
-	if in.branch == againstNone {
-		return published{Baseline: plan.Baseline{Name: againstNone}, what: "compared with nothing (" + in.flag + " none): everything is new"}, nil
+	if in.branch == baseNone {
+		return published{Baseline: plan.Baseline{Name: baseNone}, what: "compared with nothing (" + in.flag + " none): everything is new"}, nil
 	}
 	if _, err := os.Stat(filepath.Join(in.branch, "base")); err == nil && in.asked {
 		dir, err := readRendered(in.branch)
@@ -82,7 +82,7 @@ func (in publishedInput) read(ctx context.Context) (published, error) {
 	if err != nil {
 		return published{}, err
 	}
-	if err := store.Sync(ctx, in.branch); err != nil {
+	if err := store.Fetch(ctx, in.branch); err != nil {
 		if in.compare {
 			err = fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
 		}
@@ -160,18 +160,18 @@ func (in publishedInput) depth() int {
 // moved asks a remote for a branch, and gives the remote with it; nil where it is at the
 // commit still.
 func (in publishedInput) moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
-	ctx, cancel := context.WithTimeout(ctx, remotePatience)
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
 	if store, err = repo.Open(repo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}); err != nil {
 		return nil, at, err
 	}
-	if at, err = store.Ask(ctx, branch); err != nil || at == have {
+	if at, err = store.RemoteHead(ctx, branch); err != nil || at == have {
 		return nil, at, err
 	}
 	if at.IsZero() {
 		return nil, at, errors.New("it has no such branch any more")
 	}
-	if err := store.Sync(ctx, branch); err != nil {
+	if err := store.Fetch(ctx, branch); err != nil {
 		return nil, at, err
 	}
 	at, err = store.Head(branch)
@@ -219,14 +219,14 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 		return published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
 	}
 	if in.asked {
-		return published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, listed(names, "are the branches", "is no branch at all"), in.flag, againstNone)
+		return published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, listed(names, "are the branches", "is no branch at all"), in.flag, baseNone)
 	}
 	where := ""
 	if len(asked) > 0 {
 		where = ", nor of " + strings.Join(asked, ", ")
 	}
 	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.branch, store.Name(), where), fmt.Sprintf("(if it is published elsewhere, name it with %s or --repo)", in.flag)
-	return published{Baseline: plan.Baseline{Name: againstNone}, none: none + " " + hint, what: none + ": everything is new " + hint}, nil
+	return published{Baseline: plan.Baseline{Name: baseNone}, none: none + " " + hint, what: none + ": everything is new " + hint}, nil
 }
 
 // listed writes names behind what they are, each once, or what to say when there is none.
@@ -241,7 +241,7 @@ func listed(names []string, what, none string) string {
 	if len(out) == 0 {
 		return none
 	}
-	return what + " " + listing.Some(out, most)
+	return what + " " + listing.FirstN(out, most)
 }
 
 func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {
@@ -305,17 +305,17 @@ func ago(d time.Duration) string {
 		size time.Duration
 	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
 		if d >= unit.size {
-			return listing.Count(int(d/unit.size), unit.name) + " ago"
+			return listing.Plural(int(d/unit.size), unit.name) + " ago"
 		}
 	}
-	return listing.Count(max(int(d/time.Second), 0), "second") + " ago"
+	return listing.Plural(max(int(d/time.Second), 0), "second") + " ago"
 }
 
 // openRepo opens a repository, and gets what it now holds on the branches.
 func openRepo(ctx context.Context, c repo.Config, branches ...string) (*repo.Store, error) {
 	store, err := repo.Open(c)
 	if err == nil {
-		err = store.Sync(ctx, branches...)
+		err = store.Fetch(ctx, branches...)
 	}
 	return store, err
 }

@@ -122,7 +122,7 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	}
 	switch {
 	case f.dryRun:
-		a.tellUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
+		a.warnUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
 		p, failure := r.Preview(ctx)
 		if failure != nil {
 			a.printFindings(failure.Diagnostics, failure.Files())
@@ -133,10 +133,10 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	case f.once:
 		out, failure := r.Once(ctx)
 		if failure != nil {
-			return a.refusal(failure)
+			return a.failureError(failure)
 		}
-		a.tellUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
-		return a.sayOutcome(out)
+		a.warnUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
+		return a.printOutcome(out)
 	}
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
@@ -176,8 +176,8 @@ func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
 	return reconciler.New(c)
 }
 
-// refusal turns a failed pass into exit code 1 or 2.
-func (a *app) refusal(f *reconciler.Failure) error {
+// failureError turns a failed pass into exit code 1 or 2.
+func (a *app) failureError(f *reconciler.Failure) error {
 	if len(f.Diagnostics) > 0 {
 		return found{list: f.Diagnostics, sources: f.Files()}
 	}
@@ -187,12 +187,12 @@ func (a *app) refusal(f *reconciler.Failure) error {
 	return f
 }
 
-func (a *app) sayOutcome(out *reconciler.Outcome) error {
+func (a *app) printOutcome(out *reconciler.Outcome) error {
 	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
 	if out.Changed {
 		text = "published " + out.Published
 	}
-	if out.LockPending {
+	if out.LockNotCommitted {
 		_, _ = fmt.Fprintln(a.err, "the lock stays on the publish branch: a work tree is on the source branch, or it may not be written; "+
 			"hawser allocate takes it over")
 	}

@@ -19,7 +19,7 @@ import (
 // buildFlags is what decides a rendering besides the topology.
 type buildFlags struct {
 	root, identity, image string
-	otherRoot             bool
+	allowRootKeyChange    bool
 }
 
 // What flags of several commands say.
@@ -34,7 +34,7 @@ const (
 func (f *buildFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
-	cmd.Flags().BoolVar(&f.otherRoot, "allow-other-root", false, allowOtherRoot)
+	cmd.Flags().BoolVar(&f.allowRootKeyChange, "allow-other-root", false, allowOtherRoot)
 	cmd.Flags().StringVar(&f.image, "image", "", imageHelp)
 }
 
@@ -130,7 +130,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot,
+		Patches: patches, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.allowRootKeyChange,
 		Image: f.image, Version: version, Now: time.Now(),
 	}, nil
 }

@@ -18,8 +18,8 @@ import (
 // it removes its own files and no others.
 const inventoryFile = ".hawser-inventory"
 
-// rendered is a folder that render writes to.
-type rendered struct {
+// renderDir is a folder that render writes to.
+type renderDir struct {
 	dir  string
 	tree render.Tree     // what stands in the folders of a rendered tree
 	own  map[string]bool // what an earlier run wrote
@@ -28,8 +28,8 @@ type rendered struct {
 // written counts what a run did.
 type written struct{ written, removed int }
 
-func readRendered(dir string) (rendered, error) {
-	r := rendered{dir: dir, tree: render.Tree{}, own: map[string]bool{}}
+func readRendered(dir string) (renderDir, error) {
+	r := renderDir{dir: dir, tree: render.Tree{}, own: map[string]bool{}}
 	for _, top := range []string{"base", "clusters", "flux", "argocd"} {
 		if err := readInto(r.tree, filepath.Join(dir, top), top+"/", checkout.Rendered()); err != nil {
 			return r, err
@@ -53,7 +53,7 @@ func readRendered(dir string) (rendered, error) {
 }
 
 // write makes the folder hold the tree.
-func (r rendered) write(want render.Tree) (written, error) {
+func (r renderDir) write(want render.Tree) (written, error) {
 	var done written
 	for _, name := range want.Paths() {
 		have, exists := r.tree[name]
@@ -84,7 +84,7 @@ func (r rendered) write(want render.Tree) (written, error) {
 }
 
 // removeStale removes files of an earlier run, and folders that they leave empty.
-func (r rendered) removeStale(want render.Tree) (int, error) {
+func (r renderDir) removeStale(want render.Tree) (int, error) {
 	removed := 0
 	for name := range r.own {
 		if _, keep := want[name]; keep || !filepath.IsLocal(name) {
@@ -106,7 +106,7 @@ func (r rendered) removeStale(want render.Tree) (int, error) {
 }
 
 // writeInventory lists the tree, except what was there before the first run.
-func (r rendered) writeInventory(want render.Tree) error {
+func (r renderDir) writeInventory(want render.Tree) error {
 	var out strings.Builder
 	for _, name := range want.Paths() {
 		foreign := r.tree[name] != nil && !r.own[name] && bytes.Equal(r.tree[name], want[name])

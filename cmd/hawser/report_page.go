@@ -78,7 +78,7 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 	switch {
 	case !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()):
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
-	case file == "" && format == "html" && terminal(a.out):
+	case file == "" && format == "html" && isTerminal(a.out):
 		return errors.New("a page is not for a terminal: hawser report -o report.html")
 	}
 	// The topology is read as the argument, so that -f does not name whom to ask, too.
@@ -107,7 +107,7 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 		if err != nil {
 			return err
 		}
-		a.tellSilent(silent)
+		a.warnUnreachable(silent)
 		in.Reports = ui.Reports{Asked: true, From: f.askedText(), Agents: agents, Unreachable: silent}
 	}
 	if f.verify {
@@ -187,7 +187,7 @@ func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verifi
 	if err != nil {
 		return nil, nil, err
 	}
-	a.tellSilent(silent)
+	a.warnUnreachable(silent)
 	if len(got) == 0 {
 		return nil, silent, errors.New("no agent answered (see hawser-agent status on the node)")
 	}
@@ -203,7 +203,7 @@ func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verifi
 
 // addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
 // topology of the lab. Without either it adds none.
-func (g *gatherer) addReport() error {
+func (g *collector) addReport() error {
 	in := ui.Input{At: g.at, Version: version, HiddenViews: reportHides(), Reports: ui.Reports{Asked: true, Agents: ordered(g.agents)}}
 	switch {
 	case g.fabric != nil:

@@ -81,7 +81,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if !here {
 		return fmt.Errorf("%s has no work tree, in which a commit could be made", store.Name())
 	}
-	below, err := below(w.Top, dir)
+	below, err := relativeToTop(w.Top, dir)
 	if err != nil {
 		return err
 	}
@@ -89,15 +89,15 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if err != nil {
 		return err
 	}
-	to, err := earlier(store, f.branch, args, verify)
+	to, err := findPublication(store, f.branch, args, verify)
 	if err != nil {
 		return err
 	}
-	before, err := wasAt(store, to.source, below)
+	before, err := readSourceFiles(store, to.source, below)
 	if err != nil {
 		return err
 	}
-	now, err := wasAt(store, w.Head, below)
+	now, err := readSourceFiles(store, w.Head, below)
 	if err != nil {
 		return err
 	}
@@ -152,10 +152,10 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 		return err
 	}
 	if !f.yes {
-		if !terminal(a.in) {
+		if !isTerminal(a.in) {
 			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
 		}
-		if !a.agree(ctx, "Commit this?") {
+		if !a.askYesNo(ctx, "Commit this?") {
 			return answer{"nothing was changed"}
 		}
 	}
@@ -193,16 +193,16 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	return err
 }
 
-// target is a publication to go back to.
-type target struct {
+// rollbackTarget is a publication to go back to.
+type rollbackTarget struct {
 	published, source repo.Hash
 	subject           string // of source
 }
 
-// earlier returns the publication COMMIT, or the one before the newest. Commits that a
+// findPublication returns the publication COMMIT, or the one before the newest. Commits that a
 // verifier refuses are no publications.
-func earlier(store *repo.Store, branch string, args []string, verify []verifier) (target, error) {
-	var to target
+func findPublication(store *repo.Store, branch string, args []string, verify []verifier) (rollbackTarget, error) {
+	var to rollbackTarget
 	head, err := store.Resolve(branch)
 	if err != nil {
 		return to, fmt.Errorf("read published branch: %w (git fetch brings it here)", err)
@@ -262,8 +262,8 @@ func earlier(store *repo.Store, branch string, args []string, verify []verifier)
 	return to, fmt.Errorf("%s is no commit of branch %s, and none that one is from (%s; hawser history shows them)", args[0], branch, listed(seen, "there are", "there is none"))
 }
 
-// wasAt gives the topology and the patches of a commit, by their paths in the repository.
-func wasAt(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, error) {
+// readSourceFiles gives the topology and the patches of a commit, by their paths in the repository.
+func readSourceFiles(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, error) {
 	name := path.Join(dir, reconciler.TopologyFile)
 	raw, err := store.File(commit, name)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 
 // Exit codes, the same for every command (docs/cli.md).
 const (
-	exitNo    = 1 // the answer is no: findings, changes, a stale lock, a refused commit
-	exitError = 2 // the command could not do its work
+	exitNegative = 1 // the answer is no: findings, changes, a stale lock, a refused commit
+	exitError    = 2 // the command could not do its work
 )
 
 // answer ends a command with exitNo. Its text may be empty: then all was
@@ -42,7 +42,7 @@ type found struct {
 	sources map[string][]byte // text of the files, by name
 }
 
-func (f found) Error() string { return listing.Count(len(f.list), "finding") + " in the topology" }
+func (f found) Error() string { return listing.Plural(len(f.list), "finding") + " in the topology" }
 
 // app is what every command shares.
 type app struct {
@@ -77,12 +77,12 @@ func (a *app) exit(err error) int {
 		return 0
 	case errors.As(err, &findings):
 		a.printFindings(findings.list, findings.sources)
-		return exitNo
+		return exitNegative
 	case errors.As(err, &no):
 		if no.text != "" {
 			_, _ = fmt.Fprintln(a.err, diag.Line(no.text))
 		}
-		return exitNo
+		return exitNegative
 	default:
 		_, _ = fmt.Fprintln(a.err, "error:", diag.Line(err.Error()))
 		return exitError
@@ -121,7 +121,7 @@ refused commit), 2 the command could not do its work.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// The lab runs other people's programs, which may want core dumps, and its keys are worth nothing.
 		if !strings.HasPrefix(cmd.CommandPath(), "hawser lab") {
-			if err := private.Process(); err != nil {
+			if err := private.HardenProcess(); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ refused commit), 2 the command could not do its work.`,
 		}
 		return fmt.Errorf("--color %q: it is auto, always or never", a.color)
 	}
-	root.SetFlagErrorFunc(misspelt)
+	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a), newBenchmarkCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
@@ -148,8 +148,8 @@ refused commit), 2 the command could not do its work.`,
 	return root
 }
 
-// misspelt says which flag is meant by one that there is not.
-func misspelt(cmd *cobra.Command, err error) error {
+// suggestFlag says which flag is meant by one that there is not.
+func suggestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // -x stands for nothing else
 		var names []string

@@ -95,7 +95,7 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	if err != nil {
 		return err
 	}
-	a.tellSilent(silent)
+	a.warnUnreachable(silent)
 	if len(agents) == 0 {
 		return errors.New("no agent answered (see hawser-agent status on the node)")
 	}
@@ -127,7 +127,7 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 }
 
 // chosen gives the clusters to ask: those of the topology, or those that the flags name.
-func (f showFlags) chosen() ([]*apply.Cluster, error) {
+func (f showFlags) chosen() ([]*apply.Client, error) {
 	if len(f.sockets) > 0 || f.lab != "" {
 		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
 	}

@@ -18,8 +18,8 @@ func connectionTable(title string, members []status.Status, wide bool) table {
 	for _, s := range members {
 		for _, c := range s.Connections {
 			row := []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, driver(s, c),
-				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
-				moment(c.Since), use(c), why(c), c.EndpointWhy}
+				c.Status, average(c.RTT), yes(c.Chosen), formatRTT(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
+				formatTime(c.Since), use(c), reasonText(c), c.EndpointWhy}
 			if wide {
 				changes := ""
 				if c.Change != nil {
@@ -75,12 +75,12 @@ func pathTable(title string, members []status.Status, wide bool) table {
 		}
 		at, cause := "", ""
 		if m := r.LastMove; m != nil {
-			at, cause = moment(m.At), m.Cause
+			at, cause = formatTime(m.At), m.Cause
 			if m.From != "" {
 				cause += " (from " + m.From + ")"
 			}
 		}
-		row := []string{r.Cluster, r.Link, r.Rank, moment(r.Since), r.Why, at, cause, nodes}
+		row := []string{r.Cluster, r.Link, r.Rank, formatTime(r.Since), r.Why, at, cause, nodes}
 		if wide {
 			row = append(row, strings.Join(r.Transit, ","), number(r.MTU))
 		}
@@ -109,8 +109,8 @@ func use(c status.Connection) string {
 	return "standby"
 }
 
-// why says until when a link that fell too often is held back, and what protects it.
-func why(c status.Connection) string {
+// reasonText says until when a link that fell too often is held back, and what protects it.
+func reasonText(c status.Connection) string {
 	if text := security(c.Security); text != "" {
 		c.Why = strings.TrimPrefix(c.Why+"; "+text, "; ")
 	}
@@ -120,9 +120,9 @@ func why(c status.Connection) string {
 	return strings.TrimPrefix(c.Why+", held until "+c.Held.UTC().Format(time.TimeOnly), ", ")
 }
 
-// moment is a time in UTC, to the second; dates long ago matter less than a
+// formatTime is a time in UTC, to the second; dates long ago matter less than a
 // line that is short.
-func moment(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -155,7 +155,7 @@ func short(bytes int64) string {
 	return fmt.Sprintf("%.0f%s", value, unit)
 }
 
-func trips(rtt *status.RTT) string {
+func formatRTT(rtt *status.RTT) string {
 	if rtt == nil {
 		return ""
 	}

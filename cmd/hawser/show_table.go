@@ -119,9 +119,9 @@ func tables(what string, agents []status.Status, wide bool) string {
 	return strings.Join(parts, "\n")
 }
 
-// speaker is the agent whose view of the clusterset counts for its cluster: a
+// representative is the agent whose view of the clusterset counts for its cluster: a
 // gateway hears most, and one that is ready is the most recent.
-func speaker(members []status.Status) status.Status {
+func representative(members []status.Status) status.Status {
 	best := members[0]
 	for _, s := range members[1:] {
 		if rank(s) > rank(best) {
@@ -151,7 +151,7 @@ func agentTable(title string, members []status.Status, wide bool) table {
 		row := []string{s.Node, s.Gateway, yes(s.Ready), s.Digest,
 			fmt.Sprint(len(s.LastPass.Blocked)), fmt.Sprint(len(s.LastPass.Failed)), fmt.Sprint(s.LastPass.Drift)}
 		if wide {
-			row = append(row, s.Version, moment(s.LastPass.At), s.LastPass.Took, fmt.Sprint(len(s.Problems)))
+			row = append(row, s.Version, formatTime(s.LastPass.At), s.LastPass.Took, fmt.Sprint(len(s.Problems)))
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -160,7 +160,7 @@ func agentTable(title string, members []status.Status, wide bool) table {
 
 func exportTable(title string, members []status.Status) table {
 	t := table{title: title, head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "MADE IN", "CONFLICT", "CLUSTERS"}}
-	for _, e := range speaker(members).Exports {
+	for _, e := range representative(members).Exports {
 		var clusters []string
 		for _, c := range e.Clusters {
 			text := c.Name + ":" + c.Ready
@@ -188,7 +188,7 @@ func exportTable(title string, members []status.Status) table {
 
 func clusterTable(title string, members []status.Status) table {
 	t := table{title: title, head: []string{"NAME", "PODS", "SERVICES", "GLOBAL", "GLOBALNET", "EGRESS", "GATEWAYS"}}
-	for _, c := range speaker(members).Clusters {
+	for _, c := range representative(members).Clusters {
 		t.rows = append(t.rows, []string{c.Name, strings.Join(c.PodCIDRs, ","), strings.Join(c.ServiceCIDRs, ","),
 			strings.Join(c.GlobalCIDRs, ","), yes(c.Globalnet), c.EgressMode, strings.Join(c.Gateways, ",")})
 	}

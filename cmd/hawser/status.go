@@ -73,9 +73,9 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 		return err
 	}
 	look := func() overview {
-		states := make([]apply.State, len(clusters))
-		apply.Each(clusters, func(i int, c *apply.Cluster) { states[i] = c.State(ctx) })
-		return overview{states, troubles(states)}
+		states := make([]apply.ClusterState, len(clusters))
+		apply.ForEach(clusters, func(i int, c *apply.Client) { states[i] = c.State(ctx) })
+		return overview{states, findProblems(states)}
 	}
 	switch {
 	case f.watch && f.output != "text":
@@ -88,17 +88,17 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	done := a.progress("asking the clusters")
 	seen := look()
 	done()
-	_, _ = fmt.Fprint(a.err, olderThan(version, seen.states))
+	_, _ = fmt.Fprint(a.err, versionSkewWarning(version, seen.states))
 	return a.printOverview(f.output, seen)
 }
 
 // overview is what clusters say at one time.
 type overview struct {
-	states  []apply.State
-	trouble []string
+	states   []apply.ClusterState
+	problems []string
 }
 
-func (o overview) String() string { return statusTables(o.states, o.trouble, false) }
+func (o overview) String() string { return statusTables(o.states, o.problems, false) }
 
 // printOverview gives answer where there is trouble.
 func (a *app) printOverview(output string, o overview) error {
@@ -107,7 +107,7 @@ func (a *app) printOverview(output string, o overview) error {
 	case "text":
 		_, err = fmt.Fprint(a.out, o)
 	case outWide:
-		_, err = fmt.Fprint(a.out, statusTables(o.states, o.trouble, true))
+		_, err = fmt.Fprint(a.out, statusTables(o.states, o.problems, true))
 	case outName:
 		var names []string
 		for _, s := range o.states {
@@ -121,9 +121,9 @@ func (a *app) printOverview(output string, o overview) error {
 		}
 		_, err = fmt.Fprint(a.out, linesOnce(names))
 	default:
-		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.trouble...)})
+		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.problems...)})
 	}
-	if err == nil && len(o.trouble) > 0 {
+	if err == nil && len(o.problems) > 0 {
 		return answer{}
 	}
 	return err
@@ -169,8 +169,8 @@ func missingFile(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// troubles says what a person should look at.
-func troubles(states []apply.State) []string {
+// findProblems says what a person should look at.
+func findProblems(states []apply.ClusterState) []string {
 	var out []string
 	digests := map[string][]string{}
 	for _, s := range states {
@@ -198,12 +198,12 @@ func troubles(states []apply.State) []string {
 				add("node %s: %d of %d links are up", n.Name, n.Up, n.Links)
 			}
 		}
-		if s.Unresolved != "" {
-			add("%s", s.Unresolved)
+		if s.DNSProblem != "" {
+			add("%s", s.DNSProblem)
 		}
 		for _, e := range s.Exports {
 			for _, c := range e.Conditions {
-				if text := c.Trouble(); text != "" {
+				if text := c.Problem(); text != "" {
 					add("export %s/%s: %s", e.Namespace, e.Name, text)
 				}
 			}
@@ -224,7 +224,7 @@ func firstOf(texts ...string) string {
 	return texts[i]
 }
 
-func statusTables(states []apply.State, trouble []string, wide bool) string {
+func statusTables(states []apply.ClusterState, trouble []string, wide bool) string {
 	clusters := table{title: "Clusters", head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := table{title: "Nodes", head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
 	exports := table{title: "Exports", head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
@@ -265,7 +265,7 @@ func statusTables(states []apply.State, trouble []string, wide bool) string {
 	return out + "\nTrouble\n  " + strings.Join(trouble, "\n  ") + "\n"
 }
 
-func clusterRow(s apply.State) []string {
+func clusterRow(s apply.ClusterState) []string {
 	if s.Error != "" {
 		return []string{s.Cluster, s.Context, "?", "?", "?", "?", "?", "?"}
 	}
@@ -300,13 +300,13 @@ func links(up, all int64) string {
 	return fmt.Sprintf("%d/%d", up, all)
 }
 
-// olderThan is the warning that agents are newer than a program of some version, whose
+// versionSkewWarning is the warning that agents are newer than a program of some version, whose
 // answers may lack what they say; empty if none is.
-func olderThan(own string, states []apply.State) string {
+func versionSkewWarning(own string, states []apply.ClusterState) string {
 	newest := own
 	for _, s := range states {
 		for _, n := range s.Nodes {
-			if render.Older(newest, n.Version) {
+			if render.VersionLess(newest, n.Version) {
 				newest = n.Version
 			}
 		}

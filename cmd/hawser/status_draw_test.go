@@ -14,12 +14,12 @@ func TestDrawnStatus(t *testing.T) {
 	gateway := func(cluster, name string, up, all int64) apply.Node {
 		return apply.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
 	}
-	before := []apply.State{
+	before := []apply.ClusterState{
 		{Cluster: "g1", Nodes: []apply.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []apply.Export{
 			{Namespace: "shop", Name: "web", Type: "ClusterSetIP"}, {Namespace: "shop", Name: "old", Exported: true}}},
 		{Cluster: "g2", Nodes: []apply.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []apply.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
 	}
-	now := []apply.State{
+	now := []apply.ClusterState{
 		{Cluster: "g1", Nodes: []apply.Node{gateway("g1", "g1-gw", 1, 2)}, Exports: []apply.Export{
 			{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}, {Namespace: "shop", Name: "new", Exported: true}}},
 		{Cluster: "g2", Nodes: []apply.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []apply.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// askAgain is how long status waits between two looks at the clusters.
-	askAgain = time.Second
+	// pollInterval is how long status waits between two looks at the clusters.
+	pollInterval = time.Second
 	// readAgain is how old what is published may be while agents are compared with it:
 	// whoever serves the repository is asked less often than the clusters.
 	readAgain = 10 * time.Second
@@ -26,11 +26,11 @@ const (
 // what changed: on a terminal in place of what was there, elsewhere below it.
 func (a *app) watch(ctx context.Context, look func() overview) error {
 	first, between := "", "\n"
-	if terminal(a.out) {
+	if isTerminal(a.out) {
 		first = "\x1b[H\x1b[2J" // to the first line, and all gone
 		between = first
 	}
-	var states []apply.State // as they were shown last
+	var states []apply.ClusterState // as they were shown last
 	for before := ""; ; {
 		seen := look()
 		if text := seen.String(); text != before && ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (a *app) watch(ctx context.Context, look func() overview) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(askAgain):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -55,24 +55,24 @@ func (a *app) await(ctx context.Context, t topology, f statusFlags, look func() 
 	if err != nil {
 		return err
 	}
-	g := goal{topology: t, from: publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch", verify: verify}}
+	g := waitTarget{topology: t, from: publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch", verify: verify}}
 	var said []string
 	for {
 		o := look()
-		late := g.behind(o.states)
-		if time.Since(g.read) >= readAgain || len(o.trouble)+len(late) == 0 {
+		late := g.laggingAgents(o.states)
+		if time.Since(g.read) >= readAgain || len(o.problems)+len(late) == 0 {
 			g.refresh(ctx)
-			late = g.behind(o.states)
+			late = g.laggingAgents(o.states)
 		}
-		if o.trouble = append(o.trouble, late...); len(o.trouble) == 0 {
+		if o.problems = append(o.problems, late...); len(o.problems) == 0 {
 			return a.printOverview(f.output, o)
 		}
-		for _, text := range o.trouble {
+		for _, text := range o.problems {
 			if !slices.Contains(said, text) {
 				_, _ = fmt.Fprintln(a.err, "waiting:", text)
 			}
 		}
-		said = o.trouble
+		said = o.problems
 		left := time.Until(end)
 		if left <= 0 {
 			if err := a.printOverview(f.output, o); !errors.Is(err, answer{}) {
@@ -83,24 +83,24 @@ func (a *app) await(ctx context.Context, t topology, f statusFlags, look func() 
 		select {
 		case <-ctx.Done():
 			return answer{"interrupted before all was well"}
-		case <-time.After(min(askAgain, left)):
+		case <-time.After(min(pollInterval, left)):
 		}
 	}
 }
 
-// goal is what agents are to follow: what is published, if that is what the topology says.
-type goal struct {
+// waitTarget is what agents are to follow: what is published, if that is what the topology says.
+type waitTarget struct {
 	topology topology // without text: whatever is published
 	from     publishedInput
 
-	read   time.Time // when it was asked last
-	digest string    // of the published fabric; empty where clusters alone say what is in force
-	wrong  string    // why nothing can be followed yet
+	read      time.Time // when it was asked last
+	digest    string    // of the published fabric; empty where clusters alone say what is in force
+	blockedBy string    // why nothing can be followed yet
 }
 
 // refresh reads what is published.
-func (g *goal) refresh(ctx context.Context) {
-	g.read, g.digest, g.wrong = time.Now(), "", ""
+func (g *waitTarget) refresh(ctx context.Context) {
+	g.read, g.digest, g.blockedBy = time.Now(), "", ""
 	if g.topology.raw == nil && g.from.address == "" {
 		return
 	}
@@ -109,33 +109,33 @@ func (g *goal) refresh(ctx context.Context) {
 	case g.from.address == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch):
 		return
 	case err != nil:
-		g.wrong = "what is published is not known: " + err.Error()
+		g.blockedBy = "what is published is not known: " + err.Error()
 		return
 	case p.none != "":
-		g.wrong = p.none
+		g.blockedBy = p.none
 		return
 	}
 	if g.topology.raw != nil {
 		set, _, _ := load.Topology(g.topology.file, g.topology.raw) // without errors, or the clusters were not known
 		want, err := render.Topology(set)
 		if err != nil {
-			g.wrong = err.Error()
+			g.blockedBy = err.Error()
 			return
 		}
 		if string(p.tree[render.TopologyText]) != string(want) {
-			g.wrong = fmt.Sprintf("what is published on %s is not what %s says: commit and push it, and see what the reconciler says of it", p.Name, g.topology.file)
+			g.blockedBy = fmt.Sprintf("what is published on %s is not what %s says: commit and push it, and see what the reconciler says of it", p.Name, g.topology.file)
 			return
 		}
 	}
 	if g.digest, err = render.FabricDigest(p.tree); err != nil {
-		g.wrong = err.Error()
+		g.blockedBy = err.Error()
 	}
 }
 
-// behind says which agents do not follow it, by cluster.
-func (g *goal) behind(states []apply.State) []string {
-	if g.wrong != "" {
-		return []string{g.wrong}
+// laggingAgents says which agents do not follow it, by cluster.
+func (g *waitTarget) laggingAgents(states []apply.ClusterState) []string {
+	if g.blockedBy != "" {
+		return []string{g.blockedBy}
 	}
 	var out []string
 	for _, s := range states {

@@ -60,8 +60,8 @@ func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
-		Probe: source.trouble, Of: source.cluster, HiddenViews: []string{"change", "follow"}, Version: version})
-	if err := a.tellWhere(server, listener, f.page.hosts, token != ""); err != nil {
+		Probe: source.problems, Of: source.cluster, HiddenViews: []string{"change", "follow"}, Version: version})
+	if err := a.printURL(server, listener, f.page.hosts, token != ""); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -71,9 +71,9 @@ func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
 	return group.Wait()
 }
 
-// tellWhere writes where the page is found. A token of the page's own is in the URLs, as
+// printURL writes where the page is found. A token of the page's own is in the URLs, as
 // nobody else has it; one that was given is not.
-func (a *app) tellWhere(server *ui.Server, listener net.Listener, hosts []string, given bool) error {
+func (a *app) printURL(server *ui.Server, listener net.Listener, hosts []string, given bool) error {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
@@ -125,8 +125,8 @@ type clusterSource struct {
 	read *ui.Clusterset // of the fabric in force
 }
 
-// trouble says why there is nothing to show; what is old is shown.
-func (s *clusterSource) trouble() error {
+// problems says why there is nothing to show; what is old is shown.
+func (s *clusterSource) problems() error {
 	if f, _, err := s.mounted.Current(); f == nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainPaths(answer, c.place))}, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainSwimlanes(answer, c.place))}, nil
 }
 
 // Diagnose has agents follow packets, who are not asked.

@@ -21,7 +21,7 @@ func describeTopology(ctx context.Context, file, repository, branch string) []st
 	if err == nil {
 		if w, here, err := store.WorkTree(); err == nil && here {
 			text += " at commit " + shortHash(w.Head)
-			if inside, err := below(w.Top, dir); err == nil {
+			if inside, err := relativeToTop(w.Top, dir); err == nil {
 				changed, err := store.Uncommitted(w, w.Head, path.Join(inside, filepath.Base(file)), path.Join(inside, reconciler.LockFile))
 				if err == nil && len(changed) > 0 {
 					text += " with uncommitted changes"
@@ -51,7 +51,7 @@ func describeTopology(ctx context.Context, file, repository, branch string) []st
 func openQuiet(ctx context.Context, dir string) (*repo.Store, error) {
 	store, err := repo.Open(repo.Config{URL: dir})
 	if err == nil {
-		err = store.Sync(ctx)
+		err = store.Fetch(ctx)
 	}
 	return store, err
 }

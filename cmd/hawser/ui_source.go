@@ -241,7 +241,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	}
 	head = newest.Commit
 	for i, name := range []string{from, to} {
-		known := name == "" || i == 0 && name == againstNone || slices.ContainsFunc(list, func(p publication) bool { return p.Commit == name })
+		known := name == "" || i == 0 && name == baseNone || slices.ContainsFunc(list, func(p publication) bool { return p.Commit == name })
 		if !known {
 			return nil, ui.UserError(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
 		}
@@ -274,7 +274,7 @@ func (s *uiSource) compare(ctx context.Context, store *repo.Store, head repo.Has
 		switch name {
 		case "":
 			return treeOf(store, head)
-		case againstNone:
+		case baseNone:
 			return render.Tree{}, nil
 		}
 		at, err := store.Resolve(name)
@@ -333,7 +333,7 @@ func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainPaths(answer, c.place))}, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainSwimlanes(answer, c.place))}, nil
 }
 
 // drawnAnswer is the answer of hawser explain with its drawing.

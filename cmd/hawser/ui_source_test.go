@@ -54,7 +54,7 @@ func TestPlanOfTwo(t *testing.T) {
 		{"the first and the last", oldest, newest, true, false, "203.0.113.9"},
 		{"back", newest, oldest, false, true, "203.0.113.1"},
 		{"one change", oldest, middle, false, false, "203.0.113.9"},
-		{"from nothing", againstNone, oldest, true, false, "g1"},
+		{"from nothing", baseNone, oldest, true, false, "g1"},
 		{"what is published now, and before", "", middle, false, true, "g2"},
 		{"the same", middle, middle, false, false, ""},
 		{"what is published now, and the topology", "", "", false, false, ""},
@@ -114,7 +114,7 @@ func TestPlanOfOthers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Plan(t.Context(), list[0].Commit, againstNone); err == nil || errors.Is(err, context.Canceled) {
+	if _, err := s.Plan(t.Context(), list[0].Commit, baseNone); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("to nothing: %v", err)
 	}
 	if slices.ContainsFunc(s.plans, func(p planned) bool { return strings.Contains(p.of, "private") }) {

@@ -11,13 +11,13 @@ import (
 	"hawser.dev/hawser/reconciler/repo"
 )
 
-// tellUncommitted warns of a topology and lock that somebody edits in the work tree of a
+// warnUncommitted warns of a topology and lock that somebody edits in the work tree of a
 // repository and that the branch does not have: only commits are ever published. Without
 // a branch it is what HEAD is at. dir is the folder of the topology in the repository,
 // empty to take it from the address. What cannot be read is told by what needs it.
-func (a *app) tellUncommitted(ctx context.Context, address, branch, dir string) {
+func (a *app) warnUncommitted(ctx context.Context, address, branch, dir string) {
 	store, err := repo.Open(repo.Config{URL: address, Named: branch != ""})
-	if err != nil || store.Remote() || store.Sync(ctx) != nil {
+	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
 		return
 	}
 	w, here, err := store.WorkTree()
@@ -33,7 +33,7 @@ func (a *app) tellUncommitted(ctx context.Context, address, branch, dir string) 
 			return
 		}
 		where = "branch " + branch
-	} else if dir, err = below(w.Top, address); err != nil {
+	} else if dir, err = relativeToTop(w.Top, address); err != nil {
 		return
 	}
 	changed, err := store.Uncommitted(w, commit, path.Join(dir, reconciler.TopologyFile), path.Join(dir, reconciler.LockFile))
@@ -52,8 +52,8 @@ func (a *app) tellUncommitted(ctx context.Context, address, branch, dir string) 
 		strings.Join(changed, ", "), where, why)
 }
 
-// below gives a folder's path in the work tree that it is in, as git writes it.
-func below(top, dir string) (string, error) {
+// relativeToTop gives a folder's path in the work tree that it is in, as git writes it.
+func relativeToTop(top, dir string) (string, error) {
 	var real [2]string
 	for i, p := range []string{top, dir} {
 		full, err := filepath.Abs(p)

@@ -62,21 +62,21 @@ func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) e
 	if len(names) == 0 {
 		return errors.New("say which clusters: hawser uninstall CLUSTER")
 	}
-	if err := a.leftTopology(names, f); err != nil && !f.yes && !f.removal.DryRun {
+	if err := a.requireRemoved(names, f); err != nil && !f.yes && !f.removal.DryRun {
 		return err
 	}
 	clusters, err := f.access.Clusters(names, names)
 	if err != nil {
 		return err
 	}
-	f.removal.Say, f.removal.Foreign = a.say, f.yes || f.removal.DryRun
+	f.removal.Say, f.removal.Foreign = a.logCluster, f.yes || f.removal.DryRun
 	results := make([]apply.Result, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) {
+	apply.ForEach(clusters, func(i int, c *apply.Client) {
 		results[i] = apply.Result{Cluster: c.Name, Context: c.Context}
 		p, err := c.Uninstall(ctx, f.removal)
 		results[i].Plan = p
 		if results[i].Applied = err == nil && !f.removal.DryRun; err != nil {
-			results[i].Error = apply.Reason(err)
+			results[i].Error = apply.ErrorText(err)
 		}
 	})
 	if f.output == "text" {
@@ -90,8 +90,8 @@ func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) e
 	return applied(results, f.removal.DryRun)
 }
 
-// leftTopology refuses to take out a cluster that the others still count on.
-func (a *app) leftTopology(names []string, f uninstallFlags) error {
+// requireRemoved refuses to take out a cluster that the others still count on.
+func (a *app) requireRemoved(names []string, f uninstallFlags) error {
 	raw, err := checkout.ReadNamed(f.topology)
 	if errors.Is(err, fs.ErrNotExist) {
 		return answer{fmt.Sprintf("error: there is no %s that shows that the others have let go of the cluster: name it with --file, or say --yes", f.topology)}

@@ -22,8 +22,8 @@ type validateFlags struct {
 	verbose bool
 }
 
-// verdict is the JSON form of `hawser validate`.
-type verdict struct {
+// validateResult is the JSON form of `hawser validate`.
+type validateResult struct {
 	File     string    `json:"file"`
 	Valid    bool      `json:"valid"`
 	Findings diag.List `json:"findings"`
@@ -57,14 +57,14 @@ func (a *app) validate(args []string, f validateFlags) error {
 	}
 	set, src, list := load.Topology(t.file, t.raw)
 	if !list.HasErrors() {
-		list = append(list, reconciler.Placed(signersBeside(t, set), src)...)
+		list = append(list, reconciler.WithPositions(signersBeside(t, set), src)...)
 		list.Sort()
 	}
 	if _, wrong := lockfile.Read(t.lockFile, t.lock); wrong.HasErrors() {
 		list = append(list, wrong...)
 	}
 	if f.output != "text" {
-		if err := a.encode(f.output, verdict{File: t.file, Valid: !list.HasErrors(), Findings: noFindings(list)}); err != nil {
+		if err := a.encode(f.output, validateResult{File: t.file, Valid: !list.HasErrors(), Findings: noFindings(list)}); err != nil {
 			return err
 		}
 		if list.HasErrors() {
@@ -78,7 +78,7 @@ func (a *app) validate(args []string, f validateFlags) error {
 	}
 	if f.verbose {
 		_, err = fmt.Fprintf(a.err, "%s: clusterset %s is valid: %s, %s, %s\n", t.file, set.Metadata.Name,
-			listing.Count(len(set.Spec.Clusters), "cluster"), listing.Count(len(set.Spec.Exports), "export"), listing.Count(len(list), "warning"))
+			listing.Plural(len(set.Spec.Clusters), "cluster"), listing.Plural(len(set.Spec.Exports), "export"), listing.Plural(len(list), "warning"))
 	}
 	return err
 }

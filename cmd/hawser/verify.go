@@ -104,7 +104,7 @@ func verifiedText(nodes []status.Verification) (text string, failed bool) {
 			}
 			all++
 		}
-		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, listing.Count(all, "name"))
+		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, listing.Plural(all, "name"))
 	}
 	for _, what := range order {
 		_, _ = fmt.Fprintf(&out, "\n%s\n  from %s\n", what, strings.Join(where[what], ", "))

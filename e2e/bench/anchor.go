@@ -50,9 +50,9 @@ const (
 	globalHead = 30 // and one for each further pod
 )
 
-// anchor is both ends with their leases.
-type anchor struct {
-	*stallBed
+// activePassive is both ends with their leases.
+type activePassive struct {
+	*failoverLab
 	near, far *anchorEnd
 	stop      context.CancelFunc
 	wait      sync.WaitGroup
@@ -62,12 +62,12 @@ type anchor struct {
 	moved  time.Time // last change of the active gateway
 }
 
-func newAnchor(ctx context.Context, b *stallBed) (*anchor, error) {
+func newAnchor(ctx context.Context, b *failoverLab) (*activePassive, error) {
 	status, err := b.client.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := &anchor{stallBed: b}
+	a := &activePassive{failoverLab: b}
 	for i, name := range []string{stallNear, stallFar} {
 		e := &anchorEnd{cluster: name, net: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(i + 1), 0}), 24),
 			keys: map[string]wgtypes.Key{}, pods: map[string]string{}}
@@ -97,7 +97,7 @@ func newAnchor(ctx context.Context, b *stallBed) (*anchor, error) {
 }
 
 // start sets everything up and begins the elections.
-func (a *anchor) start(ctx context.Context) error {
+func (a *activePassive) start(ctx context.Context) error {
 	for _, e := range []*anchorEnd{a.near, a.far} {
 		for _, gateway := range e.gateways {
 			if err := a.prepare(ctx, e, gateway); err != nil {
@@ -125,14 +125,14 @@ func (a *anchor) start(ctx context.Context) error {
 	return nil
 }
 
-func (a *anchor) end() {
+func (a *activePassive) end() {
 	if a.stop != nil {
 		a.stop()
 	}
 	a.wait.Wait()
 }
 
-func (a *anchor) other(e *anchorEnd) *anchorEnd {
+func (a *activePassive) other(e *anchorEnd) *anchorEnd {
 	if e == a.near {
 		return a.far
 	}
@@ -140,7 +140,7 @@ func (a *anchor) other(e *anchorEnd) *anchorEnd {
 }
 
 // takeOver is what happens when a passive gateway has got the lease.
-func (a *anchor) takeOver(ctx context.Context, e *anchorEnd) {
+func (a *activePassive) takeOver(ctx context.Context, e *anchorEnd) {
 	if err := a.lead(ctx, e); err != nil && ctx.Err() == nil {
 		a.mu.Lock()
 		a.failed = errors.Join(a.failed, err)
@@ -149,7 +149,7 @@ func (a *anchor) takeOver(ctx context.Context, e *anchorEnd) {
 }
 
 // prepare makes a gateway ready to be active: tunnel, keys, NAT.
-func (a *anchor) prepare(ctx context.Context, e *anchorEnd, gateway string) error {
+func (a *activePassive) prepare(ctx context.Context, e *anchorEnd, gateway string) error {
 	if err := a.background("lab", "node", gateway, "--", a.bin+"/hawser-agent", "wireguard", anchorLink); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (e *anchorEnd) keepSource() string {
 
 // lead makes the holder of the lease the one that everything goes through: the
 // nodes of its cluster, and the other cluster's gateways.
-func (a *anchor) lead(ctx context.Context, e *anchorEnd) error {
+func (a *activePassive) lead(ctx context.Context, e *anchorEnd) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	active, remote := e.lease.active(), a.other(e)
@@ -237,15 +237,15 @@ func (a *anchor) lead(ctx context.Context, e *anchorEnd) error {
 }
 
 // crash takes power from the active gateway of an end, and gives its node.
-func (a *anchor) crash(ctx context.Context, e *anchorEnd) (string, error) {
+func (a *activePassive) crash(ctx context.Context, e *anchorEnd) (string, error) {
 	victim := e.lease.active()
 	e.lease.die(victim, true)
-	return victim, powerOff(ctx, a.fleet, victim, 0)
+	return victim, powerOff(ctx, a.labAgents, victim, 0)
 }
 
 // revive brings it back as the passive one.
-func (a *anchor) revive(ctx context.Context, e *anchorEnd, victim string) error {
-	if err := powerOn(ctx, a.fleet, victim); err != nil {
+func (a *activePassive) revive(ctx context.Context, e *anchorEnd, victim string) error {
+	if err := powerOn(ctx, a.labAgents, victim); err != nil {
 		return err
 	}
 	a.mu.Lock()

@@ -59,10 +59,10 @@ func nowProcessors() (processors, error) {
 	return readProcessors(string(raw))
 }
 
-// calm waits until the machine has time to spare: all agents of a lab share it,
+// waitIdle waits until the machine has time to spare: all agents of a lab share it,
 // and what they still have to do after one fault would delay how they see the
 // next. It gives the share in use at last, in percent.
-func calm(ctx context.Context) (share int, err error) {
+func waitIdle(ctx context.Context) (share int, err error) {
 	before, err := nowProcessors()
 	for end := time.Now().Add(calmWithin); err == nil; {
 		select {

@@ -11,16 +11,16 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// fleet is the lab's nodes and what their agents say.
-type fleet struct {
+// labAgents is the lab's nodes and what their agents say.
+type labAgents struct {
 	client *lab.Client
 	nodes  map[string]lab.NodeStatus // by CLUSTER/NODE
 	spaces map[string]string         // of the nodes that run: file of the namespace
 }
 
 // newFleet looks at a lab whose nodes are all up.
-func (t *testbed) newFleet(ctx context.Context) (*fleet, error) {
-	f := &fleet{client: lab.NewClient(lab.Layout{Dir: t.labDir()}), nodes: map[string]lab.NodeStatus{}, spaces: map[string]string{}}
+func (t *testbed) newFleet(ctx context.Context) (*labAgents, error) {
+	f := &labAgents{client: lab.NewClient(lab.Layout{Dir: t.labDir()}), nodes: map[string]lab.NodeStatus{}, spaces: map[string]string{}}
 	s, err := f.client.Status(ctx)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (t *testbed) newFleet(ctx context.Context) (*fleet, error) {
 }
 
 // ids gives the nodes of some clusters in order.
-func (f *fleet) ids(clusters ...string) []string {
+func (f *labAgents) ids(clusters ...string) []string {
 	var out []string
 	for id, n := range f.nodes {
 		if slices.Contains(clusters, n.Cluster) {
@@ -49,7 +49,7 @@ func (f *fleet) ids(clusters ...string) []string {
 }
 
 // ask gives the status of one agent.
-func (f *fleet) ask(ctx context.Context, id string) (status.Status, error) {
+func (f *labAgents) ask(ctx context.Context, id string) (status.Status, error) {
 	n := f.nodes[id]
 	return n.AskAgent(ctx)
 }
@@ -61,7 +61,7 @@ type link struct{ near, far string }
 func (l link) String() string { return l.near + " - " + l.far }
 
 // inUse gives the link between two clusters that the gateways of both ends agree on.
-func (f *fleet) inUse(ctx context.Context, near, far string) (link, error) {
+func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
 	here, err := f.chosen(ctx, near, far)
 	if err != nil {
 		return link{}, err
@@ -77,7 +77,7 @@ func (f *fleet) inUse(ctx context.Context, near, far string) (link, error) {
 }
 
 // chosen gives the link that the gateways of one cluster use to another.
-func (f *fleet) chosen(ctx context.Context, cluster, remote string) (link, error) {
+func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, error) {
 	name := map[string]string{} // node by cluster/gateway
 	var ids []string
 	found := link{}
@@ -111,7 +111,7 @@ func (f *fleet) chosen(ctx context.Context, cluster, remote string) (link, error
 // awaitRest returns when every node is steady and both ends use one link. The
 // nodes are looked at one after the other, and none again that was in order, so
 // that waiting costs little of the machine that is measured.
-func (f *fleet) awaitRest(ctx context.Context, near, far string, limit time.Duration) (now link, err error) {
+func (f *labAgents) awaitRest(ctx context.Context, near, far string, limit time.Duration) (now link, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {

@@ -22,7 +22,7 @@ type move struct {
 }
 
 // moves reads the logs of the agents of both ends.
-func (b *stallBed) moves() ([]move, error) {
+func (b *failoverLab) moves() ([]move, error) {
 	var all []move
 	for _, id := range b.ids(stallNear, stallFar) {
 		other := stallFar
@@ -105,7 +105,7 @@ func (c config) keepRaw(name string, what any) error {
 }
 
 // keepLogs copies the agents' logs there.
-func (b *stallBed) keepLogs(c config, name string) error {
+func (b *failoverLab) keepLogs(c config, name string) error {
 	if c.keep == "" {
 		return nil
 	}

@@ -35,11 +35,11 @@ type scaleCast struct {
 	Addr   netip.Addr // of the gateway under test, inside the tunnels
 	MAC    string     // its address on the overlay
 	Keys   map[int]feed.PublicKey
-	Others []standIn
+	Others []fakeGateway
 }
 
-// standIn is one of the others, as its process gets it.
-type standIn struct {
+// fakeGateway is one of the others, as its process gets it.
+type fakeGateway struct {
 	Cluster, Gateway string
 	Addr             netip.Addr // inside the tunnels
 	Endpoint         netip.Addr
@@ -73,7 +73,7 @@ func scaleStandIns(ctx context.Context, in io.Reader) error {
 }
 
 // play makes all parts of one stand-in.
-func (c scaleCast) play(one standIn) []func(context.Context) error {
+func (c scaleCast) play(one fakeGateway) []func(context.Context) error {
 	log, wake := slog.New(slog.DiscardHandler), bell.New()
 	p := health.New(health.Config{
 		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,

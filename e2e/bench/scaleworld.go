@@ -151,7 +151,7 @@ func (w *scaleWorld) standIns() (scaleCast, error) {
 		if err != nil {
 			return cast, err
 		}
-		one := standIn{
+		one := fakeGateway{
 			Cluster: c.Name, Gateway: g.Name, Addr: g.Addresses[0],
 			Endpoint: netip.MustParseAddr(w.cluster(c.Name).Gateways[0].Endpoints[0]), Private: map[int][]byte{},
 		}

@@ -35,8 +35,8 @@ const (
 	hopeless = 5
 )
 
-// repetition is one fault with what the flows saw of it.
-type repetition struct {
+// faultRun is one fault with what the flows saw of it.
+type faultRun struct {
 	Trouble  string
 	Rep      int
 	Link     string // in use when it happened
@@ -91,7 +91,7 @@ func measureStall(p profile) func(context.Context, config) (section, error) {
 
 // stalls does every fault n times, in turn, so that what the machine does
 // meanwhile hits all alike.
-func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err error) {
+func (b *failoverLab) stalls(ctx context.Context, n int) (list []faultRun, err error) {
 	t, err := b.flows(ctx, "one")
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err er
 	return list, errors.Join(err, t.close(), b.evaluate(t, list))
 }
 
-func (b *stallBed) rounds(ctx context.Context, t *flows, n int) (list []repetition, err error) {
+func (b *failoverLab) rounds(ctx context.Context, t *flows, n int) (list []faultRun, err error) {
 	failures := 0
 	for rep := range n {
 		for _, trouble := range troubles() {
@@ -125,8 +125,8 @@ func (b *stallBed) rounds(ctx context.Context, t *flows, n int) (list []repetiti
 
 // repeat makes one fault, waits until the flow is back, mends it, and waits until
 // everything is at rest.
-func (b *stallBed) repeat(ctx context.Context, t *flows, trouble trouble, rep int) repetition {
-	one := repetition{Trouble: trouble.name, Rep: rep}
+func (b *failoverLab) repeat(ctx context.Context, t *flows, trouble faultCase, rep int) faultRun {
+	one := faultRun{Trouble: trouble.name, Rep: rep}
 	fail := func(what string, err error) {
 		if err != nil && one.Err == "" {
 			one.Err = fmt.Sprintf("%s: %v", what, err)
@@ -145,7 +145,7 @@ func (b *stallBed) repeat(ctx context.Context, t *flows, trouble trouble, rep in
 	// The fault comes at any phase of the probes.
 	time.Sleep(rand.N(250 * time.Millisecond))
 	one.Hit = time.Now()
-	fail("fault", trouble.hit(ctx, b.fleet, one.Victim, rep))
+	fail("fault", trouble.hit(ctx, b.labAgents, one.Victim, rep))
 	hit := time.Now()
 	fail("the flow after the fault", within(ctx, backWithin, func() error {
 		if time.Since(hit) < watched+watched/4 {
@@ -154,7 +154,7 @@ func (b *stallBed) repeat(ctx context.Context, t *flows, trouble trouble, rep in
 		return t.packets.Whole(watched)
 	}))
 	one.Heal = time.Now()
-	fail("mend", trouble.heal(ctx, b.fleet, one.Victim))
+	fail("mend", trouble.heal(ctx, b.labAgents, one.Victim))
 	_, err = b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	fail("rest", err)
 	fail("the flow at rest", t.settle(ctx, watched, restWithin))
@@ -164,13 +164,13 @@ func (b *stallBed) repeat(ctx context.Context, t *flows, trouble trouble, rep in
 
 // calmLink waits until everything is at rest on a calm machine, and gives the link in
 // use then: while the machine came to rest, a preferred link may have come back.
-func (b *stallBed) calmLink(ctx context.Context) (now link, busy int, err error) {
+func (b *failoverLab) calmLink(ctx context.Context) (now link, busy int, err error) {
 	err = within(ctx, restWithin+2*calmWithin, func() (err error) {
 		before, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 		if err != nil {
 			return err
 		}
-		if busy, err = calm(ctx); err != nil {
+		if busy, err = waitIdle(ctx); err != nil {
 			return err
 		}
 		if now, err = b.awaitRest(ctx, stallNear, stallFar, restWithin); err == nil && now != before {
@@ -188,7 +188,7 @@ const watched = 200 * time.Millisecond
 const late = 500 * time.Millisecond
 
 // evaluate fills in what the flows and the agents' logs say of each repetition.
-func (b *stallBed) evaluate(t *flows, list []repetition) error {
+func (b *failoverLab) evaluate(t *flows, list []faultRun) error {
 	logs, err := b.moves()
 	if err != nil {
 		return err

@@ -46,10 +46,10 @@ func TestMovedBetween(t *testing.T) {
 func TestStallSection(t *testing.T) {
 	t.Parallel()
 	p := profiles()[0]
-	var list []repetition
+	var list []faultRun
 	for _, trouble := range troubles() {
 		for i, stall := range []time.Duration{400, 500, 1100} {
-			list = append(list, repetition{Trouble: trouble.name, Rep: i, Stall: stall * time.Millisecond, Lost: i,
+			list = append(list, faultRun{Trouble: trouble.name, Rep: i, Stall: stall * time.Millisecond, Lost: i,
 				Moved: map[string]time.Duration{"n": 300 * time.Millisecond}})
 		}
 	}

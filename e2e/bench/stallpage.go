@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func stallSection(p profile, n int, list []repetition) section {
+func stallSection(p profile, n int, list []faultRun) section {
 	s := section{
 		title: fmt.Sprintf("A gateway dies: %s profile (%s x %d)", p.name, p.interval, p.misses),
 		how: fmt.Sprintf(`
@@ -30,7 +30,7 @@ after 1 s. *Longest request* is what TCP makes of the stall: it sends again afte
 	return s
 }
 
-func stallRow(p profile, name string, list []repetition) []string {
+func stallRow(p profile, name string, list []faultRun) []string {
 	var stall, request, moved []time.Duration
 	var lost []int
 	failed, slow, returned := 0, 0, 0
@@ -62,7 +62,7 @@ func stallRow(p profile, name string, list []repetition) []string {
 const pausedLong = 50 * time.Millisecond
 
 // stallNotes says which repetitions did not go as they should.
-func stallNotes(n int, list []repetition) string {
+func stallNotes(n int, list []faultRun) string {
 	var failed []string
 	for _, one := range list {
 		if one.Err != "" {

@@ -22,10 +22,10 @@ const (
 	stallDomain = ".bench.svc.clusterset.local"
 )
 
-// stallBed is the lab of three clusters with sockets in its pods.
-type stallBed struct {
+// failoverLab is the lab of three clusters with sockets in its pods.
+type failoverLab struct {
 	*testbed
-	*fleet
+	*labAgents
 	yield   func() error // gives the processors back
 	near    traffic.Socket
 	servers map[string]*traffic.Server // by pod
@@ -33,14 +33,14 @@ type stallBed struct {
 }
 
 // newStallBed makes the lab with some words of the topology replaced by others.
-func newStallBed(ctx context.Context, c config, other map[string]string, more ...string) (*stallBed, error) {
+func newStallBed(ctx context.Context, c config, other map[string]string, more ...string) (*failoverLab, error) {
 	files := filepath.Join(c.root, "e2e/bench/testdata/three")
 	topology, err := altered(filepath.Join(files, "clusterset.yaml"), other)
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(topology)
-	b := &stallBed{servers: map[string]*traffic.Server{}, newest: map[string]*atomic.Int64{}, yield: traffic.Prefer()}
+	b := &failoverLab{servers: map[string]*traffic.Server{}, newest: map[string]*atomic.Int64{}, yield: traffic.RaisePriority()}
 	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func altered(file string, other map[string]string) (string, error) {
 	return copied.Name(), errors.Join(err, copied.Close())
 }
 
-func (b *stallBed) furnish(ctx context.Context) (err error) {
-	if b.fleet, err = b.newFleet(ctx); err != nil {
+func (b *failoverLab) furnish(ctx context.Context) (err error) {
+	if b.labAgents, err = b.newFleet(ctx); err != nil {
 		return err
 	}
 	at, err := b.client.Place(ctx, stallNear+"/bench/client")
@@ -101,7 +101,7 @@ func (b *stallBed) furnish(ctx context.Context) (err error) {
 	return nil
 }
 
-func (b *stallBed) close() error {
+func (b *failoverLab) close() error {
 	errs := []error{b.yield()}
 	for _, server := range b.servers {
 		errs = append(errs, server.Close())
@@ -110,7 +110,7 @@ func (b *stallBed) close() error {
 }
 
 // address looks a name of the servers up as the client sees it.
-func (b *stallBed) address(ctx context.Context, name string) (netip.AddrPort, error) {
+func (b *failoverLab) address(ctx context.Context, name string) (netip.AddrPort, error) {
 	text, err := b.lookup(ctx, stallNear+"/bench/client", name+stallDomain)
 	if err != nil {
 		return netip.AddrPort{}, err
@@ -132,7 +132,7 @@ const (
 	requestPause = 5 * time.Millisecond
 )
 
-func (b *stallBed) flows(ctx context.Context, server string) (*flows, error) {
+func (b *failoverLab) flows(ctx context.Context, server string) (*flows, error) {
 	to, err := b.address(ctx, server)
 	if err != nil {
 		return nil, err

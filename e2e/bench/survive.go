@@ -123,12 +123,12 @@ func surviveHawser(name, egress string) func(context.Context, config, int) ([]su
 				return err
 			},
 			crash:  b.crashInUse,
-			revive: func(ctx context.Context, _ bool, victim string) error { return powerOn(ctx, b.fleet, victim) },
+			revive: func(ctx context.Context, _ bool, victim string) error { return powerOn(ctx, b.labAgents, victim) },
 		})
 	}
 }
 
-func (b *stallBed) crashInUse(ctx context.Context, near bool) (string, error) {
+func (b *failoverLab) crashInUse(ctx context.Context, near bool) (string, error) {
 	// The thousand connections may have moved something meanwhile.
 	now, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	if err != nil {
@@ -138,11 +138,11 @@ func (b *stallBed) crashInUse(ctx context.Context, near bool) (string, error) {
 	if near {
 		victim = now.near
 	}
-	return victim, powerOff(ctx, b.fleet, victim, 0)
+	return victim, powerOff(ctx, b.labAgents, victim, 0)
 }
 
 // survive lets the gateway in use die n times at either side.
-func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
+func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
 	packets, err := startPackets(b.near, s.one, packetRate)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival
 	return list, nil
 }
 
-func (b *stallBed) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (one survival, err error) {
+func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (one survival, err error) {
 	one = survival{Setup: s.name, Near: near}
 	if err := errors.Join(s.rest(ctx), t.settle(ctx, watched, restWithin)); err != nil {
 		return one, err
@@ -204,14 +204,14 @@ func (b *stallBed) surviveOnce(ctx context.Context, t *flows, s setup, near bool
 	return one, errors.Join(failed, unproven, s.revive(ctx, near, one.Victim), t.settle(ctx, watched, restWithin))
 }
 
-// crowd are connections of all kinds that are open.
-type crowd struct {
+// connectionSet are connections of all kinds that are open.
+type connectionSet struct {
 	// end has each prove, within the setup's grace, that it lives, and says which did.
 	end func() (traffic.TCPReport, error)
 }
 
 // open opens connections of each kind over the addresses of a setup.
-func (b *stallBed) open(ctx context.Context, s setup) (*crowd, error) {
+func (b *failoverLab) open(ctx context.Context, s setup) (*connectionSet, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	opened, done := make(chan struct{}), make(chan struct{})
 	var report traffic.TCPReport
@@ -227,7 +227,7 @@ func (b *stallBed) open(ctx context.Context, s setup) (*crowd, error) {
 		defer close(done)
 		report, err = tcp.Run(ctx)
 	}()
-	c := &crowd{end: func() (traffic.TCPReport, error) {
+	c := &connectionSet{end: func() (traffic.TCPReport, error) {
 		cancel()
 		<-done
 		return report, err

@@ -10,18 +10,18 @@ import (
 	"hawser.dev/hawser/lab/netspace"
 )
 
-// trouble is something bad that happens to a gateway in use.
-type trouble struct {
+// faultCase is something bad that happens to a gateway in use.
+type faultCase struct {
 	name string
 	near func(rep int) bool // the victim is the client's gateway, otherwise the server's
-	hit  func(ctx context.Context, f *fleet, victim string, rep int) error
-	heal func(ctx context.Context, f *fleet, victim string) error
+	hit  func(ctx context.Context, f *labAgents, victim string, rep int) error
+	heal func(ctx context.Context, f *labAgents, victim string) error
 }
 
-func troubles() []trouble {
+func troubles() []faultCase {
 	always, never := func(int) bool { return true }, func(int) bool { return false }
 	turns, pairs := func(rep int) bool { return rep%2 == 0 }, func(rep int) bool { return rep/2%2 == 0 }
-	return []trouble{
+	return []faultCase{
 		{"power-off of the client's gateway", always, powerOff, powerOn},
 		{"power-off of the server's gateway", never, powerOff, powerOn},
 		{"SIGKILL of agent and tunnels", turns, lose(lab.Fault{Kind: "kill-gateway"}), startAgent},
@@ -32,19 +32,19 @@ func troubles() []trouble {
 	}
 }
 
-func (f *fleet) fault(ctx context.Context, fault lab.Fault) error {
+func (f *labAgents) fault(ctx context.Context, fault lab.Fault) error {
 	if err := f.client.Fault(ctx, fault); err != nil {
 		return fmt.Errorf("%s %s: %w", fault.Kind, fault.Target, err)
 	}
 	return nil
 }
 
-func powerOff(ctx context.Context, f *fleet, victim string, _ int) error {
+func powerOff(ctx context.Context, f *labAgents, victim string, _ int) error {
 	return f.fault(ctx, lab.Fault{Kind: "power-off", Target: victim})
 }
 
 // powerOn brings a node back, in a new namespace.
-func powerOn(ctx context.Context, f *fleet, victim string) error {
+func powerOn(ctx context.Context, f *labAgents, victim string) error {
 	if err := f.fault(ctx, lab.Fault{Kind: "power-on", Target: victim}); err != nil {
 		return err
 	}
@@ -53,13 +53,13 @@ func powerOn(ctx context.Context, f *fleet, victim string) error {
 	return err
 }
 
-func startAgent(ctx context.Context, f *fleet, victim string) error {
+func startAgent(ctx context.Context, f *labAgents, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "start-agent", Target: victim})
 }
 
 // lose makes one of the lab's faults of the victim.
-func lose(fault lab.Fault) func(context.Context, *fleet, string, int) error {
-	return func(ctx context.Context, f *fleet, victim string, _ int) error {
+func lose(fault lab.Fault) func(context.Context, *labAgents, string, int) error {
+	return func(ctx context.Context, f *labAgents, victim string, _ int) error {
 		fault := fault
 		fault.Target = victim
 		return f.fault(ctx, fault)
@@ -67,7 +67,7 @@ func lose(fault lab.Fault) func(context.Context, *fleet, string, int) error {
 }
 
 // loseOneDirection drops, without a sign on the node, what it receives or what it sends.
-func loseOneDirection(ctx context.Context, f *fleet, victim string, rep int) error {
+func loseOneDirection(ctx context.Context, f *labAgents, victim string, rep int) error {
 	way := lab.DirectionIn
 	if rep%2 == 1 {
 		way = lab.DirectionOut
@@ -75,17 +75,17 @@ func loseOneDirection(ctx context.Context, f *fleet, victim string, rep int) err
 	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Direction: way, Value: "100%"})
 }
 
-func mend(ctx context.Context, f *fleet, victim string) error {
+func mend(ctx context.Context, f *labAgents, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "heal", Target: victim})
 }
 
 // rules loads nftables rules on a node.
-func (f *fleet) rules(node, text string) error {
+func (f *labAgents) rules(node, text string) error {
 	return f.inside(node, text, "nft", "-f", "-")
 }
 
 // inside runs a program on a node and waits for it.
-func (f *fleet) inside(node, input, name string, args ...string) error {
+func (f *labAgents) inside(node, input, name string, args ...string) error {
 	return netspace.Do(f.spaces[node], func() error {
 		cmd := exec.Command(name, args...)
 		cmd.Stdin = strings.NewReader(input)

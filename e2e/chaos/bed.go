@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// bed is the lab that is broken.
-type bed struct {
+// chaosLab is the lab that is broken.
+type chaosLab struct {
 	options
 	dir      string // holds the lab's folder, and the files that it began with
 	client   *lab.Client
@@ -28,12 +28,12 @@ type bed struct {
 }
 
 // newBed brings the lab up.
-func newBed(ctx context.Context, o options) (*bed, error) {
+func newBed(ctx context.Context, o options) (*chaosLab, error) {
 	dir, err := os.MkdirTemp("", "hwc-") // short, as unix sockets live in it
 	if err != nil {
 		return nil, fmt.Errorf("make folder of the lab: %w", err)
 	}
-	b := &bed{options: o, dir: dir}
+	b := &chaosLab{options: o, dir: dir}
 	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})
 	files := filepath.Join(dir, "files")
 	err = o.variant.write(filepath.Join(o.root, "e2e/chaos/testdata/lab"), files)
@@ -53,12 +53,12 @@ func newBed(ctx context.Context, o options) (*bed, error) {
 	return b, nil
 }
 
-func (b *bed) labDir() string       { return filepath.Join(b.dir, "lab") }
-func (b *bed) repo() string         { return filepath.Join(b.labDir(), "repo") }
-func (b *bed) topologyFile() string { return filepath.Join(b.repo(), "clusterset.yaml") }
+func (b *chaosLab) labDir() string       { return filepath.Join(b.dir, "lab") }
+func (b *chaosLab) repo() string         { return filepath.Join(b.labDir(), "repo") }
+func (b *chaosLab) topologyFile() string { return filepath.Join(b.repo(), "clusterset.yaml") }
 
 // close takes the lab down.
-func (b *bed) close() error {
+func (b *chaosLab) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := b.hawser(ctx, "lab", "down")
@@ -83,20 +83,20 @@ func topologyOf(s lab.Status, seed uint64) plan.Topology {
 			ID: n.Cluster + "/" + n.Name, Cluster: n.Cluster, Gateway: n.Gateway, Holds: n.Name == n.Cluster+"-w1",
 		})
 	}
-	t.Nodes[gateways[seed%uint64(len(gateways))]].Witness = true
-	t.Nodes[workers[seed%uint64(len(workers))]].Witness = true
+	t.Nodes[gateways[seed%uint64(len(gateways))]].NeverKilled = true
+	t.Nodes[workers[seed%uint64(len(workers))]].NeverKilled = true
 	return t
 }
 
 // command prepares a program with the lab's environment.
-func (b *bed) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (b *chaosLab) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), lab.DirEnv+"="+b.labDir(), "PATH="+b.bin+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
 		"GIT_AUTHOR_NAME=chaos", "GIT_AUTHOR_EMAIL=chaos@example.org", "GIT_COMMITTER_NAME=chaos", "GIT_COMMITTER_EMAIL=chaos@example.org")
 	return cmd
 }
 
-func (b *bed) hawser(ctx context.Context, args ...string) ([]byte, error) {
+func (b *chaosLab) hawser(ctx context.Context, args ...string) ([]byte, error) {
 	return output(b.command(ctx, filepath.Join(b.bin, "hawser"), args...))
 }
 
@@ -111,14 +111,14 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 }
 
 // pod finds a pod of the namespace that all workloads are in.
-func (b *bed) pod(ctx context.Context, cluster, name string) (pod, error) {
+func (b *chaosLab) pod(ctx context.Context, cluster, name string) (pod, error) {
 	at, err := b.client.Place(ctx, cluster+"/shop/"+name)
 	return pod{name: cluster + "/" + name, net: at.Net}, err
 }
 
 // address is where a pod lives inside its cluster; the zero address is reported
 // by whoever uses it.
-func (b *bed) address(cluster, name string, family int) netip.Addr {
+func (b *chaosLab) address(cluster, name string, family int) netip.Addr {
 	for _, p := range b.status.Pods {
 		if p.Cluster == cluster && p.Namespace == "shop" && p.Name == name {
 			return ofFamily(strings.Join(p.IPs, ", "), family)
@@ -128,7 +128,7 @@ func (b *bed) address(cluster, name string, family int) netip.Addr {
 }
 
 // lock is what the reconciler has allocated: prefixes or addresses by name.
-func (b *bed) lock(ctx context.Context) (map[string]string, error) {
+func (b *chaosLab) lock(ctx context.Context) (map[string]string, error) {
 	raw, err := output(b.command(ctx, "git", "-C", b.repo(), "show", "rendered:clusterset.lock.yaml"))
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func parseLock(text string) map[string]string {
 }
 
 // socket is where the agent of a node answers.
-func (b *bed) socket(id string) string {
+func (b *chaosLab) socket(id string) string {
 	for _, n := range b.status.Nodes {
 		if n.Cluster+"/"+n.Name == id {
 			return filepath.Join(n.Dir, "run", "agent.sock")
@@ -160,7 +160,7 @@ func (b *bed) socket(id string) string {
 
 // ports is the range that the tunnels listen on: two epochs for each lane, and
 // as many lanes as a cluster has gateways, with one more that a commit may add.
-func (b *bed) ports() [2]uint16 {
+func (b *chaosLab) ports() [2]uint16 {
 	const first = 51820
 	count, most := map[string]int{}, 0
 	for _, n := range b.topology.Nodes {
@@ -173,7 +173,7 @@ func (b *bed) ports() [2]uint16 {
 }
 
 // ready reports whether every agent has what is published.
-func (b *bed) ready(ctx context.Context) error {
+func (b *chaosLab) ready(ctx context.Context) error {
 	s, err := b.client.Status(ctx)
 	if err != nil {
 		return err

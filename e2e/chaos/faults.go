@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// did is one thing that was done, for the history.
-type did struct {
+// action is one thing that was done, for the history.
+type action struct {
 	at   time.Duration // after the begin of the round
 	took time.Duration
 	text string
@@ -25,7 +25,7 @@ type did struct {
 }
 
 // String gives one line of the history.
-func (d did) String() string {
+func (d action) String() string {
 	text := fmt.Sprintf("%7.3fs (%4d ms)  %s", d.at.Seconds(), d.took.Milliseconds(), d.text)
 	if d.err != nil {
 		text += ": " + d.err.Error()
@@ -35,16 +35,16 @@ func (d did) String() string {
 
 // play carries a schedule out and gives what was done, in the order of its end.
 // Every fault is mended when it returns.
-func (b *bed) play(ctx context.Context, events []plan.Event) []did {
+func (b *chaosLab) play(ctx context.Context, events []plan.Event) []action {
 	began := time.Now()
 	var mu sync.Mutex
-	var history []did
+	var history []action
 	act := func(text string, do func() error) {
 		at := time.Since(began)
 		err := do()
 		mu.Lock()
 		defer mu.Unlock()
-		history = append(history, did{at: at, took: time.Since(began) - at, text: text, err: err})
+		history = append(history, action{at: at, took: time.Since(began) - at, text: text, err: err})
 	}
 	taken := &holds{taken: map[string]bool{}}
 	taken.freed = sync.NewCond(&taken.mu)
@@ -97,7 +97,7 @@ func (h *holds) release(names []string) {
 	h.freed.Broadcast()
 }
 
-func (b *bed) begin(ctx context.Context, e plan.Event) error {
+func (b *chaosLab) begin(ctx context.Context, e plan.Event) error {
 	k, known := plan.KindOf(e.Kind)
 	if !known {
 		return fmt.Errorf("unknown kind %q", e.Kind)
@@ -121,7 +121,7 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 const patience = time.Minute
 
 // insist repeats what fails because of a program that does not run yet.
-func (b *bed) insist(ctx context.Context, do func(context.Context) error) error {
+func (b *chaosLab) insist(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -132,7 +132,7 @@ func (b *bed) insist(ctx context.Context, do func(context.Context) error) error 
 	}
 }
 
-func (b *bed) end(ctx context.Context, e plan.Event) error {
+func (b *chaosLab) end(ctx context.Context, e plan.Event) error {
 	k, _ := plan.KindOf(e.Kind) // known: it began
 	switch k.End {
 	case "":
@@ -163,7 +163,7 @@ const extraExport = `  - name: extra
 const extraNumber = "24"
 
 // withGateway gives the topology with a gateway more, before those that g2 has.
-func (b *bed) withGateway() string {
+func (b *chaosLab) withGateway() string {
 	const first = "    gateways:\n    - name: g2-a\n"
 	more := "    gateways:\n    - name: g2-d\n      node: g2-d\n      endpoints: " + list(b.variant.endpoints(extraNumber)) + "\n    - name: g2-a\n"
 	return strings.Replace(string(b.text), first, more, 1)
@@ -171,7 +171,7 @@ func (b *bed) withGateway() string {
 
 // drain tells an agent to drain its gateway, or to take it back into use. What is
 // still in use goes on: the next thing that happens to it is part of the test.
-func (b *bed) drain(ctx context.Context, command, node string) error {
+func (b *chaosLab) drain(ctx context.Context, command, node string) error {
 	args := []string{command, "--socket", b.socket(node)}
 	if command == plan.Drain {
 		args = append(args, "--wait", "0")
@@ -187,7 +187,7 @@ func (b *bed) drain(ctx context.Context, command, node string) error {
 }
 
 // commit writes the topology, as a person would.
-func (b *bed) commit(ctx context.Context, message, text string) error {
+func (b *chaosLab) commit(ctx context.Context, message, text string) error {
 	if err := os.WriteFile(b.topologyFile(), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("change the topology: %w", err)
 	}
@@ -212,13 +212,13 @@ func (r recovery) end() string {
 
 // recover waits for every flow; soon and soonHeld end when they are late. What is
 // late is waited for nevertheless, to tell late from never.
-func (s *scene) recover(soon, soonHeld context.Context, healed time.Time) []recovery {
+func (s *trafficSet) recover(soon, soonHeld context.Context, healed time.Time) []recovery {
 	out := make([]recovery, len(s.flows))
 	var group sync.WaitGroup
 	for i, f := range s.flows {
 		group.Go(func() {
 			limit := soon
-			if _, isHeld := f.(*held); isHeld {
+			if _, isHeld := f.(*longLived); isHeld {
 				limit = soonHeld
 			}
 			r := recovery{name: f.String(), back: true}

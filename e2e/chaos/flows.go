@@ -217,9 +217,9 @@ func (d *datagrams) back(ctx context.Context) error {
 	}
 }
 
-// held is one TCP connection that must live for the whole run, and of which not
+// longLived is one TCP connection that must live for the whole run, and of which not
 // one message may be lost or doubled.
-type held struct {
+type longLived struct {
 	from   pod
 	to     netip.AddrPort
 	target string
@@ -232,15 +232,15 @@ type held struct {
 	open     *traffic.Connection // that is written to; nil = there is none
 }
 
-func (h *held) String() string {
+func (h *longLived) String() string {
 	return fmt.Sprintf("held tcp, %s, %s -> %s", h.kind, h.from.name, h.target)
 }
 
 // counts reports how many messages came, and how many connections died.
-func (h *held) counts() counts { return counts{h.received.Load(), h.deaths.Load()} }
+func (h *longLived) counts() counts { return counts{h.received.Load(), h.deaths.Load()} }
 
 // run holds a connection; when it ends another one begins.
-func (h *held) run(ctx context.Context) {
+func (h *longLived) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		began, err := h.hold(ctx)
 		if ctx.Err() != nil {
@@ -255,7 +255,7 @@ func (h *held) run(ctx context.Context) {
 }
 
 // hold reports whether there was a connection, and why it ended.
-func (h *held) hold(ctx context.Context) (began bool, err error) {
+func (h *longLived) hold(ctx context.Context) (began bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 	c, err := traffic.Open(attempt, h.from.socket().Dial, h.to.String(), h.kind, h.from.name, pushEvery)
 	cancel()
@@ -286,13 +286,13 @@ func (h *held) hold(ctx context.Context) (began bool, err error) {
 // pushEvery is how often the server sends on a connection of ServerPush.
 const pushEvery = 100 * time.Millisecond
 
-func (h *held) use(c *traffic.Connection) {
+func (h *longLived) use(c *traffic.Connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open = c
 }
 
-func (h *held) send() error {
+func (h *longLived) send() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == nil {
@@ -302,7 +302,7 @@ func (h *held) send() error {
 }
 
 // back waits for messages that came after the call; an idle connection sends one.
-func (h *held) back(ctx context.Context) error {
+func (h *longLived) back(ctx context.Context) error {
 	from, need := h.received.Load(), int64(2)
 	if h.kind == traffic.Idle {
 		need = 1

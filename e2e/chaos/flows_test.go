@@ -57,7 +57,7 @@ func TestFlows(t *testing.T) {
 		&calls{from: p, to: tcp}, &calls{from: p, to: udp, udp: true}, &calls{from: p, to: tcp, burst: true}, &datagrams{from: p, to: udp},
 	}
 	for _, kind := range []traffic.Kind{traffic.Busy, traffic.ServerPush, traffic.Idle} {
-		flows = append(flows, &held{from: p, to: tcp, kind: kind, died: func(name string, _ error) { died <- name }})
+		flows = append(flows, &longLived{from: p, to: tcp, kind: kind, died: func(name string, _ error) { died <- name }})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup

@@ -70,7 +70,7 @@ true
 
 // foreign watches over objects that are not ours, on every node.
 type foreign struct {
-	bed  *bed
+	bed  *chaosLab
 	want string // what a node shows; the same on all
 }
 

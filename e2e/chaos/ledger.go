@@ -22,16 +22,16 @@ type violation struct {
 	text string
 }
 
-// ledger collects violations; it may be written from any goroutine. What repeats
+// violationLog collects violations; it may be written from any goroutine. What repeats
 // is counted.
-type ledger struct {
+type violationLog struct {
 	mu    sync.Mutex
 	fresh []violation
 	notes []violation
 	count map[string]int
 }
 
-func newLedger() *ledger { return &ledger{count: map[string]int{}} }
+func newLedger() *violationLog { return &violationLog{count: map[string]int{}} }
 
 // mostOfOne is how many of the same text are kept in a round.
 const mostOfOne = 3
@@ -39,7 +39,7 @@ const mostOfOne = 3
 // mostNotes is how many notes are kept.
 const mostNotes = 200
 
-func (l *ledger) add(sort, format string, args ...any) {
+func (l *violationLog) add(sort, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *ledger) add(sort, format string, args ...any) {
 }
 
 // take gives what was added since the last call.
-func (l *ledger) take() (violations, notes []violation) {
+func (l *violationLog) take() (violations, notes []violation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	violations, notes = l.fresh, l.notes

@@ -20,10 +20,10 @@ type usage struct {
 
 // witnesses measures the processes of the nodes whose agents are never killed: by
 // process, so that one that was started anew is not compared with an old one.
-func (b *bed) witnesses(ctx context.Context) (map[netspace.Process]usage, error) {
+func (b *chaosLab) witnesses(ctx context.Context) (map[netspace.Process]usage, error) {
 	out := map[netspace.Process]usage{}
 	for _, n := range b.topology.Nodes {
-		if !n.Witness {
+		if !n.NeverKilled {
 			continue
 		}
 		at, err := b.client.Place(ctx, n.ID)

@@ -40,7 +40,7 @@ func answerKey(caller, name string, family int) string {
 	return fmt.Sprintf("%s %s %d", caller, name, family)
 }
 
-func (s *scene) questions() []question {
+func (s *trafficSet) questions() []question {
 	var out []question
 	for _, caller := range s.callers {
 		for _, name := range names(s.bed.topology.Clusters) {
@@ -56,7 +56,7 @@ func (s *scene) questions() []question {
 const names4, names6 = "169.254.73.53", "fd68:6177:7365:72::53"
 
 // lookup asks once.
-func (s *scene) lookup(q question) (string, error) {
+func (s *trafficSet) lookup(q question) (string, error) {
 	server := names4
 	if !slices.Contains(s.bed.variant.families(), 4) {
 		server = names6
@@ -106,7 +106,7 @@ func (p pod) lookup(server netip.AddrPort, name string, six bool) ([]string, err
 }
 
 // ask collects all answers.
-func (s *scene) ask() (answers, error) {
+func (s *trafficSet) ask() (answers, error) {
 	out := answers{}
 	for _, q := range s.questions() {
 		got, err := s.lookup(q)
@@ -120,7 +120,7 @@ func (s *scene) ask() (answers, error) {
 
 // settle waits for answers that are complete: as the lock has them, and none
 // where the export does not allow the cluster.
-func (s *scene) settle(ctx context.Context) (answers, error) {
+func (s *trafficSet) settle(ctx context.Context) (answers, error) {
 	for {
 		got, err := s.ask()
 		if err == nil {
@@ -134,7 +134,7 @@ func (s *scene) settle(ctx context.Context) (answers, error) {
 	}
 }
 
-func (s *scene) complete(got answers) error {
+func (s *trafficSet) complete(got answers) error {
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		caller, name, _ := strings.Cut(key, " ")
 		hidden := strings.HasPrefix(caller, "g3") && (strings.Contains(name, "secret") || strings.Contains(name, "vault"))
@@ -170,7 +170,7 @@ func whole(got answers, caller string, family int, clusters []string) error {
 
 // unchanged waits until each answer was that of the begin once. An address that was
 // never among a name's is wrong at once.
-func (s *scene) unchanged(ctx context.Context, want answers) {
+func (s *trafficSet) unchanged(ctx context.Context, want answers) {
 	for pending := s.questions(); ; {
 		var err error
 		pending, err = s.differing(pending, want)
@@ -186,7 +186,7 @@ func (s *scene) unchanged(ctx context.Context, want answers) {
 
 // differing asks all at once, and gives the questions without the right answer, and
 // what the first of them got.
-func (s *scene) differing(questions []question, want answers) (out []question, first error) {
+func (s *trafficSet) differing(questions []question, want answers) (out []question, first error) {
 	wrong := make([]error, len(questions))
 	var group sync.WaitGroup
 	for i, q := range questions {
@@ -204,7 +204,7 @@ func (s *scene) differing(questions []question, want answers) (out []question, f
 	return out, first
 }
 
-func (s *scene) differs(q question, want string) error {
+func (s *trafficSet) differs(q question, want string) error {
 	got, err := s.lookup(q)
 	if err != nil || got == want {
 		return err
@@ -218,7 +218,7 @@ func (s *scene) differs(q question, want string) error {
 }
 
 // allocations checks that nothing of the lock has moved since the begin.
-func (s *scene) allocations(ctx context.Context) {
+func (s *trafficSet) allocations(ctx context.Context) {
 	now, err := s.bed.lock(ctx)
 	if err != nil {
 		s.ledger.add(safety, "the lock: %v", err)

@@ -78,7 +78,7 @@ func (c *chaos) tell(ctx context.Context, round int, story string, logs map[stri
 
 // account is the story of one round: what was done and what was found, in the
 // order of time.
-func account(began, healed time.Time, history []did, found []violation) string {
+func account(began, healed time.Time, history []action, found []violation) string {
 	type line struct {
 		at   time.Duration
 		text string

@@ -35,7 +35,7 @@ func TestWhole(t *testing.T) {
 func TestAccountIsInOrder(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	history := []did{{at: 2 * time.Second, text: "end a"}, {at: time.Second, text: "begin a"}}
+	history := []action{{at: 2 * time.Second, text: "end a"}, {at: time.Second, text: "begin a"}}
 	found := []violation{{at: began.Add(1500 * time.Millisecond), sort: safety, text: "leak"}}
 	story := account(began, began.Add(3*time.Second), history, found)
 	at := -1
@@ -105,7 +105,7 @@ func TestWithGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bed{options: options{variant: usual}, text: raw}
+	b := chaosLab{options: options{variant: usual}, text: raw}
 	text := b.withGateway()
 	if strings.Count(text, "- name: g2-d") != 1 || strings.Count(text, "203.0.113.24") != 1 || len(text) <= len(raw) {
 		t.Error("no gateway was added")

@@ -34,10 +34,10 @@ const (
 
 // chaos is a run.
 type chaos struct {
-	*bed
+	*chaosLab
 	out      io.Writer
-	ledger   *ledger
-	scene    *scene
+	ledger   *violationLog
+	scene    *trafficSet
 	captures captures
 	foreign  *foreign
 	answers  answers
@@ -59,7 +59,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		err = errors.Join(err, b.close())
 	}()
-	c := &chaos{bed: b, out: out, ledger: newLedger(), foreign: &foreign{bed: b}, sum: newSummary()}
+	c := &chaos{chaosLab: b, out: out, ledger: newLedger(), foreign: &foreign{bed: b}, sum: newSummary()}
 	if c.scene, err = newScene(ctx, b, c.ledger); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.captures.close()) }()
-	undo := traffic.Prefer()
+	undo := traffic.RaisePriority()
 	defer func() { err = errors.Join(err, undo()) }()
 	stop := c.traffic(ctx)
 	defer stop()

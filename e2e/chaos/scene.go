@@ -10,10 +10,10 @@ import (
 	"hawser.dev/hawser/e2e/traffic"
 )
 
-// scene is all traffic of a run, and what it must look like.
-type scene struct {
-	bed     *bed
-	ledger  *ledger
+// trafficSet is all traffic of a run, and what it must look like.
+type trafficSet struct {
+	bed     *chaosLab
+	ledger  *violationLog
 	lock    map[string]string // as it was at the begin
 	nodes   []netip.Prefix    // the networks of the nodes, the same in every cluster
 	callers []pod             // one a cluster
@@ -24,8 +24,8 @@ type scene struct {
 }
 
 // newScene opens the servers and prepares the traffic.
-func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
-	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: b.variant.prefixes(nodes4, nodes6)}
+func newScene(ctx context.Context, b *chaosLab, l *violationLog) (*trafficSet, error) {
+	s := &trafficSet{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: b.variant.prefixes(nodes4, nodes6)}
 	var err error
 	if s.lock, err = b.lock(ctx); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
 	return s, err
 }
 
-func (s *scene) close() error {
+func (s *trafficSet) close() error {
 	var errs []error
 	for _, server := range s.servers {
 		errs = append(errs, server.Close())
@@ -59,7 +59,7 @@ func (s *scene) close() error {
 
 // mapped is the global address of a pod of a cluster: the prefix that its pods
 // are mapped to with the pod's host part.
-func (s *scene) mapped(cluster string, pod netip.Addr) (netip.Addr, error) {
+func (s *trafficSet) mapped(cluster string, pod netip.Addr) (netip.Addr, error) {
 	pods := pods4
 	if pod.Is6() {
 		pods = pods6
@@ -82,7 +82,7 @@ func source(caller, cluster string, family int) string {
 
 // expectSources says as whom a cluster's caller is seen: by its own cluster with
 // its own address, by others with its global one.
-func (s *scene) expectSources(cluster string, family int) error {
+func (s *trafficSet) expectSources(cluster string, family int) error {
 	own := s.bed.address(cluster, "caller", family)
 	global, err := s.mapped(cluster, own)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *scene) expectSources(cluster string, family int) error {
 
 // saw checks what a server saw: the caller's one address, and nobody whom the
 // export keeps out.
-func (s *scene) saw(seen traffic.Seen) {
+func (s *trafficSet) saw(seen traffic.Seen) {
 	cluster, pod, _ := strings.Cut(seen.Server, "/")
 	want := s.sources[source(seen.Caller, cluster, familyOf(seen.From))]
 	if seen.From != want {
@@ -110,7 +110,7 @@ func (s *scene) saw(seen traffic.Seen) {
 }
 
 // serve starts servers in the pods that the lab does not serve.
-func (s *scene) serve(ctx context.Context) error {
+func (s *trafficSet) serve(ctx context.Context) error {
 	for _, c := range s.bed.topology.Clusters {
 		pods := []string{"web-1", "web-2", "db-0"}
 		if c == "g2" {
@@ -132,7 +132,7 @@ func (s *scene) serve(ctx context.Context) error {
 }
 
 // at gives an address of the lock with a port.
-func (s *scene) at(name string, port uint16, family int) (netip.AddrPort, error) {
+func (s *trafficSet) at(name string, port uint16, family int) (netip.AddrPort, error) {
 	addr := ofFamily(s.lock[name], family)
 	if !addr.IsValid() {
 		return netip.AddrPort{}, fmt.Errorf("address of %s: none of IPv%d in %q", name, family, s.lock[name])
@@ -143,7 +143,7 @@ func (s *scene) at(name string, port uint16, family int) (netip.AddrPort, error)
 // allowed makes the flows that must come back after every round. Where there are
 // two families the clusterset address is called over both, and of the other
 // addresses every second one over IPv6: twice the traffic would be another test.
-func (s *scene) allowed() error {
+func (s *trafficSet) allowed() error {
 	families := s.bed.variant.families()
 	var errs []error
 	turn := 0
@@ -173,7 +173,7 @@ func (s *scene) allowed() error {
 }
 
 // to makes traffic of every kind to one address.
-func (s *scene) to(caller pod, target, name string, family int) error {
+func (s *trafficSet) to(caller pod, target, name string, family int) error {
 	tcp, err := s.at(name, tcpPort, family)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *scene) to(caller pod, target, name string, family int) error {
 		&datagrams{from: caller, to: udp, target: target},
 	)
 	for _, kind := range []traffic.Kind{traffic.Busy, traffic.ServerPush, traffic.Idle} {
-		s.flows = append(s.flows, &held{from: caller, to: tcp, target: target, kind: kind, died: s.died})
+		s.flows = append(s.flows, &longLived{from: caller, to: tcp, target: target, kind: kind, died: s.died})
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func over(target string, family int) string {
 
 // wide calls an export with a backend on a worker that loses its power; nothing
 // that is held open goes there.
-func (s *scene) wide(caller pod, family int) error {
+func (s *trafficSet) wide(caller pod, family int) error {
 	to, err := s.at("exports[shop/wide].vips", tcpPort, family)
 	s.flows = append(s.flows, &calls{from: caller, to: to, target: over("wide", family), web: true, saw: s.saw})
 	return err
@@ -210,13 +210,13 @@ func (s *scene) wide(caller pod, family int) error {
 
 // died: no fault of the schedule may end a connection. The pods at both of its
 // ends keep their nodes, and TCP is more patient than a round is long.
-func (s *scene) died(name string, err error) {
+func (s *trafficSet) died(name string, err error) {
 	s.ledger.add(safety, "%s: the connection died: %v", name, err)
 }
 
 // forbidden makes the calls that must never be answered: what is exported to g1
 // alone, by its addresses of every kind, and what is exported to nobody.
-func (s *scene) forbidden() error {
+func (s *trafficSet) forbidden() error {
 	var errs []error
 	for _, family := range s.bed.variant.families() {
 		errs = append(errs, s.unlisted(family), s.unexported(family))
@@ -224,7 +224,7 @@ func (s *scene) forbidden() error {
 	return errors.Join(errs...)
 }
 
-func (s *scene) unlisted(family int) error {
+func (s *trafficSet) unlisted(family int) error {
 	for _, caller := range s.callers[1:] {
 		own, _, _ := strings.Cut(caller.name, "/")
 		for _, name := range []string{
@@ -242,7 +242,7 @@ func (s *scene) unlisted(family int) error {
 	return nil
 }
 
-func (s *scene) unexported(family int) error {
+func (s *trafficSet) unexported(family int) error {
 	for _, caller := range s.callers {
 		own, _, _ := strings.Cut(caller.name, "/")
 		for _, pod := range []string{"private", "secret", "vault-0"} {
@@ -259,7 +259,7 @@ func (s *scene) unexported(family int) error {
 	return nil
 }
 
-func (s *scene) refuse(caller pod, target string, to netip.Addr) {
+func (s *trafficSet) refuse(caller pod, target string, to netip.Addr) {
 	reached := func(name string) { s.ledger.add(safety, "%s was answered", name) }
 	tcp, udp := &refused{reached: reached}, &refused{reached: reached}
 	tcp.from, tcp.to, tcp.target = caller, netip.AddrPortFrom(to, tcpPort), target

@@ -35,7 +35,7 @@ func TestVariants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := bed{options: options{variant: v}, text: text}
+			b := chaosLab{options: options{variant: v}, text: text}
 			for _, text := range []string{string(text), b.withGateway(), string(text) + extraExport} {
 				checkVariant(t, v, text)
 			}

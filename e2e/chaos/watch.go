@@ -15,7 +15,7 @@ import (
 
 // watch captures where nothing wrong may be seen: between the nodes, and at the
 // pods that not everybody may reach.
-func (s *scene) watch(ctx context.Context) (captures, error) {
+func (s *trafficSet) watch(ctx context.Context) (captures, error) {
 	found, err := filepath.Glob(filepath.Join(s.bed.labDir(), "ns", "*-underlay"))
 	if err != nil || len(found) != 1 {
 		return nil, fmt.Errorf("find the underlay: %v, %w", found, err)
@@ -48,7 +48,7 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 }
 
 // rules says what the underlay of this lab may carry.
-func (s *scene) rules() wire.Rules {
+func (s *trafficSet) rules() wire.Rules {
 	v := s.bed.variant
 	r := wire.Rules{
 		Endpoints: map[netip.Addr]bool{}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
@@ -87,7 +87,7 @@ func onUnderlay(r wire.Rules, link string, frame []byte) string {
 
 // guard checks what arrives at a pod of g2: from g1's pods where the export
 // allows that, and from the pod's own node.
-func (s *scene) guard(pod string) (check func(string, []byte) string, found func(wire.Finding)) {
+func (s *trafficSet) guard(pod string) (check func(string, []byte) string, found func(wire.Finding)) {
 	allowed := map[netip.Addr]bool{}
 	for _, family := range s.bed.variant.families() {
 		if pod != "private" {
@@ -123,7 +123,7 @@ func answering(pod netip.Addr) netip.Addr {
 	return out
 }
 
-func (s *scene) isNode(a netip.Addr) bool {
+func (s *trafficSet) isNode(a netip.Addr) bool {
 	return slices.ContainsFunc(s.nodes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 

@@ -165,7 +165,7 @@ func (w *world) compile(t *testing.T) {
 	if err := list.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, w.text)
 	}
-	lock, list := allocate.Addresses(top, nil)
+	lock, list := allocate.Allocate(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, w.text)
 	}
@@ -280,7 +280,7 @@ func (w *world) via(rng *rand.Rand, p *Packet) {
 	if graph.Linked(own, p.Cluster) && rng.IntN(2) == 0 {
 		return
 	}
-	p.Via = pick(rng, w.ways[p.Cluster][0], w.ways[p.Cluster][0], pick(rng, graph.Neighbours(own)...))
+	p.Via = pick(rng, w.ways[p.Cluster][0], w.ways[p.Cluster][0], pick(rng, graph.Neighbors(own)...))
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// Beside is a flow that something is done to and a control flow that nothing is
+// Paired is a flow that something is done to and a control flow that nothing is
 // done to, from one program at the same time: what the machine does to both for
 // want of time is no loss of the first.
-type Beside struct {
+type Paired struct {
 	Changed, Control UDP
 	Margin           int    // datagrams that the changed flow may lose beyond the control flow
 	Ready            func() // is called when both had their first answer; may be nil
 }
 
-// BesideReport is what became of both.
-type BesideReport struct {
+// PairedReport is what became of both.
+type PairedReport struct {
 	Changed UDPReport `json:"changed"`
 	Control UDPReport `json:"control"`
 	Margin  int       `json:"margin"`
@@ -26,7 +26,7 @@ type BesideReport struct {
 }
 
 // Run runs both flows until ctx ends.
-func (b Beside) Run(ctx context.Context) (BesideReport, error) {
+func (b Paired) Run(ctx context.Context) (PairedReport, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var answered atomic.Int32
@@ -36,7 +36,7 @@ func (b Beside) Run(ctx context.Context) (BesideReport, error) {
 		}
 	}
 	b.Changed.Ready, b.Control.Ready = ready, ready
-	report := BesideReport{Margin: b.Margin}
+	report := PairedReport{Margin: b.Margin}
 	var errs [2]error
 	var group sync.WaitGroup
 	for i, one := range []struct {
@@ -56,7 +56,7 @@ func (b Beside) Run(ctx context.Context) (BesideReport, error) {
 
 // Err says that the changed flow lost more than the machine explains, or that the
 // control flow lost so much itself that nothing can be told.
-func (r BesideReport) Err() error {
+func (r PairedReport) Err() error {
 	switch {
 	case r.Control.Received*2 < r.Control.Sent || r.Control.Received == 0:
 		return fmt.Errorf("the control flow lost %d of %d datagrams: nothing can be told of the other", r.Control.Lost, r.Control.Sent)

@@ -26,7 +26,7 @@ func TestBesideErr(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := BesideReport{Margin: tt.most, Excess: tt.changed - tt.control}
+			r := PairedReport{Margin: tt.most, Excess: tt.changed - tt.control}
 			r.Changed.Lost, r.Changed.Sent = tt.changed, tt.sent
 			r.Control.Lost, r.Control.Sent, r.Control.Received = tt.control, tt.sent, tt.have
 			got := ""
@@ -60,7 +60,7 @@ func TestBeside(t *testing.T) {
 	s.serve("one")
 	first := 20
 	one := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Count: 50, Threshold: time.Second, Grace: time.Second, Dial: s.dial}
-	b := Beside{Changed: one, Control: one, Margin: 5}
+	b := Paired{Changed: one, Control: one, Margin: 5}
 	b.Control.Grace = time.Minute
 	b.Changed.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := s.dial(ctx, network, address)
@@ -88,7 +88,7 @@ func TestBesideRefuses(t *testing.T) {
 	good := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Dial: s.dial}
 	bad := good
 	bad.Rate = 0
-	for _, b := range []Beside{{Changed: bad, Control: good}, {Changed: good, Control: bad}} {
+	for _, b := range []Paired{{Changed: bad, Control: good}, {Changed: good, Control: bad}} {
 		if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "rate 0: from 1 to 100000 datagrams a second") {
 			t.Errorf("error %v", err)
 		}

@@ -8,11 +8,11 @@ import (
 // autogroup is where the kernel keeps how much this session is preferred (sched(7)).
 const autogroup = "/proc/self/autogroup"
 
-// Prefer lets this session have the processors first, until the function that it
+// RaisePriority lets this session have the processors first, until the function that it
 // gives is called: clients and servers stand for hosts of their own, and a sender
 // that waits for those whom it measures measures itself. The programs of the lab
 // are in sessions of their own. A kernel that knows no such groups is left alone.
-func Prefer() (undo func() error) {
+func RaisePriority() (undo func() error) {
 	before, err := os.ReadFile(autogroup)
 	if err != nil {
 		return func() error { return nil }

@@ -62,7 +62,7 @@ func record() error {
 		return fmt.Errorf("%s failed, so there is no picture of it: %w", script, err)
 	}
 	drawn := cast.SVG("make demo", lines)
-	if !slices.Equal(cast.Steps(drawn), cast.Wanted(string(text))) {
+	if !slices.Equal(cast.PictureSteps(drawn), cast.ScriptSteps(string(text))) {
 		return fmt.Errorf("what %s wrote has other steps than internal/cast reads from it", script)
 	}
 	if err := atomicfile.Replace(picture, []byte(drawn), 0o644); err != nil {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Bell is rung by many and heard by one. Rung again before it was heard, it says
+// Trigger is rung by many and heard by one. Rung again before it was heard, it says
 // the same.
-type Bell chan struct{}
+type Trigger chan struct{}
 
 // New makes a bell.
-func New() Bell { return make(Bell, 1) }
+func New() Trigger { return make(Trigger, 1) }
 
-// Ring never blocks.
-func (b Bell) Ring() {
+// Fire never blocks.
+func (b Trigger) Fire() {
 	select {
 	case b <- struct{}{}:
 	default:
 	}
 }
 
-// Loop does a step at once, and then whenever the bell rings or the time is over
+// Run does a step at once, and then whenever the bell rings or the time is over
 // that the step before gave, until ctx ends.
-func (b Bell) Loop(ctx context.Context, step func() (next time.Duration)) {
+func (b Trigger) Run(ctx context.Context, step func() (next time.Duration)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

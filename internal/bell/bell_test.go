@@ -21,14 +21,14 @@ func TestLoop(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			b.Loop(ctx, func() time.Duration {
+			b.Run(ctx, func() time.Duration {
 				steps = append(steps, time.Since(begin))
 				return time.Minute
 			})
 		}()
 		synctest.Wait()
 		time.Sleep(time.Minute + 10*time.Second)
-		b.Ring()
+		b.Fire()
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		cancel()
@@ -43,8 +43,8 @@ func TestLoop(t *testing.T) {
 func TestRings(t *testing.T) {
 	t.Parallel()
 	b := bell.New()
-	b.Ring()
-	b.Ring()
+	b.Fire()
+	b.Fire()
 	if len(b) != 1 {
 		t.Errorf("%d rings wait, want one", len(b))
 	}

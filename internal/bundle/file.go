@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// Free refuses a path where something is already.
-func Free(path string) error {
+// CheckNew refuses a path where something is already.
+func CheckNew(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
 		return fmt.Errorf("%s is there already, and is not overwritten", path)
@@ -30,7 +30,7 @@ func Create(path string, write func(io.Writer) error) error {
 		if err := errors.Join(write(f), f.Sync()); err != nil {
 			return err
 		}
-		return Free(path)
+		return CheckNew(path)
 	})
 }
 

@@ -127,9 +127,9 @@ func cut(text string, most int) string {
 
 var shown = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
 
-// Steps gives the headings (# ...) and commands ($ ...) that a picture shows, cut as it
+// PictureSteps gives the headings (# ...) and commands ($ ...) that a picture shows, cut as it
 // cuts them.
-func Steps(picture string) []string {
+func PictureSteps(picture string) []string {
 	var out []string
 	for _, m := range shown.FindAllStringSubmatch(picture, -1) {
 		out = append(out, html.UnescapeString(m[1]))
@@ -144,10 +144,10 @@ var (
 	function   = regexp.MustCompile(`^([a-z_]+)\(\) *\{`)
 )
 
-// Wanted gives the headings and commands that a script writes, which has the functions of
+// ScriptSteps gives the headings and commands that a script writes, which has the functions of
 // hack/demo.sh: say TEXT, run COMMAND, until_seen PATTERN COMMAND, and plan, which runs
 // hawser diff.
-func Wanted(script string) []string {
+func ScriptSteps(script string) []string {
 	var out []string
 	values := map[string]string{}
 	inside := false // a function of several lines

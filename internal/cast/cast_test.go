@@ -22,11 +22,11 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Wanted(string(script))
+	want := ScriptSteps(string(script))
 	if len(want) < 40 {
 		t.Errorf("only %d steps of hack/demo.sh are understood", len(want))
 	}
-	if d := cmp.Diff(want, Steps(string(picture))); d != "" {
+	if d := cmp.Diff(want, PictureSteps(string(picture))); d != "" {
 		t.Errorf("docs/demo.svg is not of hack/demo.sh any more: make picture (-script +picture):\n%s", d)
 	}
 	readme, err := os.ReadFile("../../README.md")
@@ -58,7 +58,7 @@ until_seen 'No changes' plan
 echo; echo done
 `
 	want := []string{"# 1. It's there.", "$ hawser lab up  -w x", "$ hawser lab exec -- curl -s web.shop.svc", "$ hawser validate a.yaml", "$ hawser diff", "$ plan", "$ hawser diff"}
-	if d := cmp.Diff(want, Wanted(script)); d != "" {
+	if d := cmp.Diff(want, ScriptSteps(script)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
@@ -79,7 +79,7 @@ func TestSVG(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d := cmp.Diff([]string{"# A heading <b>", "$ run it [31m"}, Steps(text)); d != "" {
+	if d := cmp.Diff([]string{"# A heading <b>", "$ run it [31m"}, PictureSteps(text)); d != "" {
 		t.Error(d)
 	}
 	at := paced(lines)

@@ -57,8 +57,8 @@ func SumBits(prefixes []netip.Prefix) int {
 	return size + Log2Ceil(count)
 }
 
-// Part gives the nth of the 1<<bits equal parts of a prefix.
-func Part(p netip.Prefix, bits int, nth uint64) netip.Prefix {
+// Subnet gives the nth of the 1<<bits equal parts of a prefix.
+func Subnet(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	raw := p.Masked().Addr().AsSlice()
 	for i := range bits {
 		if nth>>(bits-1-i)&1 == 1 {
@@ -72,8 +72,8 @@ func Part(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 // Single gives the prefix that holds one address.
 func Single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// Text writes a prefix, a single address without its length, as nftables does.
-func Text(p netip.Prefix) string {
+// Format writes a prefix, a single address without its length, as nftables does.
+func Format(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CheckAll is Check for all documents of the repository whose root is given: what is
+// CheckAllDocs is Check for all documents of the repository whose root is given: what is
 // wrong, each with file and line. It fails when there are none.
-func CheckAll(root *cobra.Command, repository string) ([]string, error) {
+func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil || len(pages) == 0 {
 		return nil, fmt.Errorf("find documents in %s/docs: none there (%v)", repository, err)
@@ -28,17 +28,17 @@ func CheckAll(root *cobra.Command, repository string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read document: %w", err)
 		}
-		for _, wrong := range Check(root, string(text)) {
+		for _, wrong := range CheckCommands(root, string(text)) {
 			out = append(out, page+":"+wrong)
 		}
 	}
 	return out, nil
 }
 
-// Check gives what a text cites of a program that the program does not have, one
+// CheckCommands gives what a text cites of a program that the program does not have, one
 // line each, with the number of the text's line. Cited is a line of code (four spaces,
 // as Markdown has it) that begins with the program's name, and what stands in backquotes.
-func Check(root *cobra.Command, text string) []string {
+func CheckCommands(root *cobra.Command, text string) []string {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	var out []string

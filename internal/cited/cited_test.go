@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		"5: tool keys forget: there is no command forget",
 		"7: tool show -x: there is no flag -x",
 	}
-	if diff := cmp.Diff(want, cited.Check(root, text)); diff != "" {
+	if diff := cmp.Diff(want, cited.CheckCommands(root, text)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

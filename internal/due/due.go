@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Slot is when something is due, and its place in a Queue. The zero value is due at
+// Entry is when something is due, and its place in a Queue. The zero value is due at
 // once, and in no queue. Whatever is queued embeds one.
-type Slot struct {
+type Entry struct {
 	at    time.Time
 	index int // in the queue, from 1; 0 = in none
 }
 
 // Due gives the time.
-func (s *Slot) Due() time.Time { return s.at }
+func (s *Entry) Due() time.Time { return s.at }
 
-func (s *Slot) slot() *Slot { return s }
+func (s *Entry) slot() *Entry { return s }
 
-// Thing is what a Queue holds: a pointer to a struct that embeds a Slot.
-type Thing interface{ slot() *Slot }
+// Item is what a Queue holds: a pointer to a struct that embeds a Slot.
+type Item interface{ slot() *Entry }
 
 // Queue holds things by their times. Its zero value is empty.
-type Queue[T Thing] struct{ heap order[T] }
+type Queue[T Item] struct{ heap order[T] }
 
-// Set gives a thing its time, and puts it into the queue unless it is there.
-func (q *Queue[T]) Set(t T, at time.Time) {
+// Schedule gives a thing its time, and puts it into the queue unless it is there.
+func (q *Queue[T]) Schedule(t T, at time.Time) {
 	s := t.slot()
 	s.at = at
 	if s.index == 0 {
@@ -60,8 +60,8 @@ func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	return first, true
 }
 
-// Wait is how long nothing is due, at most so long.
-func (q *Queue[T]) Wait(now time.Time, most time.Duration) time.Duration {
+// UntilNext is how long nothing is due, at most so long.
+func (q *Queue[T]) UntilNext(now time.Time, most time.Duration) time.Duration {
 	if first, ok := q.First(); ok {
 		return min(max(first.slot().at.Sub(now), 0), most)
 	}
@@ -69,7 +69,7 @@ func (q *Queue[T]) Wait(now time.Time, most time.Duration) time.Duration {
 }
 
 // order implements heap.Interface.
-type order[T Thing] []T
+type order[T Item] []T
 
 func (o order[T]) Len() int           { return len(o) }
 func (o order[T]) Less(i, j int) bool { return o[i].slot().at.Before(o[j].slot().at) }

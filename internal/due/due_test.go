@@ -9,7 +9,7 @@ import (
 )
 
 type thing struct {
-	due.Slot
+	due.Entry
 	name int
 }
 
@@ -31,7 +31,7 @@ func TestQueue(t *testing.T) {
 			delete(held, one)
 		} else {
 			at := begin.Add(time.Duration(r.IntN(1000)) * time.Second)
-			q.Set(one, at)
+			q.Schedule(one, at)
 			held[one] = at
 		}
 		var want time.Time
@@ -53,11 +53,11 @@ func TestQueue(t *testing.T) {
 		if next, now := q.Next(want); !now || next != first {
 			t.Fatal("not next at its time")
 		}
-		if wait := q.Wait(want.Add(-time.Second), time.Minute); wait != time.Second {
+		if wait := q.UntilNext(want.Add(-time.Second), time.Minute); wait != time.Second {
 			t.Fatalf("waits %s, want 1s", wait)
 		}
 	}
-	if wait := new(due.Queue[*thing]).Wait(begin, time.Minute); wait != time.Minute {
+	if wait := new(due.Queue[*thing]).UntilNext(begin, time.Minute); wait != time.Minute {
 		t.Errorf("an empty queue waits %s", wait)
 	}
 }

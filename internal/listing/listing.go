@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Texts gives the text of each item.
-func Texts[T fmt.Stringer](list []T) []string {
+// Strings gives the text of each item.
+func Strings[T fmt.Stringer](list []T) []string {
 	out := make([]string, len(list))
 	for i, item := range list {
 		out[i] = item.String()
@@ -19,19 +19,19 @@ func Texts[T fmt.Stringer](list []T) []string {
 
 // Join writes the texts of items one after the other.
 func Join[T fmt.Stringer](list []T, separator string) string {
-	return strings.Join(Texts(list), separator)
+	return strings.Join(Strings(list), separator)
 }
 
-// Count writes a number of things, as in 1 link and 2 links.
-func Count(n int, thing string) string {
+// Plural writes a number of things, as in 1 link and 2 links.
+func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return strconv.Itoa(n) + " " + thing + "s"
 }
 
-// Some writes names with commas: the first ones, and how many there are besides.
-func Some(names []string, most int) string {
+// FirstN writes names with commas: the first ones, and how many there are besides.
+func FirstN(names []string, most int) string {
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

@@ -16,7 +16,7 @@ func TestListing(t *testing.T) {
 		t.Errorf("two items: %q", got)
 	}
 	for want, names := range map[string][]string{"": nil, "a, b": {"a", "b"}, "a, b and 2 more": {"a", "b", "c", "d"}} {
-		if got := listing.Some(names, 2); got != want {
+		if got := listing.FirstN(names, 2); got != want {
 			t.Errorf("some of %v: %q, want %q", names, got, want)
 		}
 	}

@@ -23,7 +23,7 @@ func Command() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
-			for name, page := range Pages(cmd.Root()) {
+			for name, page := range Generate(cmd.Root()) {
 				if err := os.WriteFile(filepath.Join(args[0], name), page, 0o644); err != nil {
 					return fmt.Errorf("write manual page: %w", err)
 				}
@@ -33,9 +33,9 @@ func Command() *cobra.Command {
 	}
 }
 
-// Pages gives the page of every command that help lists, by the name of its file. The same
+// Generate gives the page of every command that help lists, by the name of its file. The same
 // program gives the same bytes.
-func Pages(root *cobra.Command) map[string][]byte {
+func Generate(root *cobra.Command) map[string][]byte {
 	out := map[string][]byte{}
 	var add func(*cobra.Command)
 	add = func(cmd *cobra.Command) {

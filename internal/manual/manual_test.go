@@ -25,7 +25,7 @@ func example() *cobra.Command {
 // there is a page for what help lists.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	pages := Pages(example())
+	pages := Generate(example())
 	want := `.TH "TOOL-MAKE" "1" "" "tool v1" "tool"
 .SH NAME
 tool\-make \- Make one

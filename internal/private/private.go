@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process makes that nobody but root reads the memory of this process or traces
+// HardenProcess makes that nobody but root reads the memory of this process or traces
 // it, and that it leaves no core dump. Programs that it starts are not covered,
 // apart from core dumps. It needs no privilege.
-func Process() error {
+func HardenProcess() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)
 	}

@@ -4,8 +4,8 @@
 // same result without talking. It is not meant to withstand an attacker.
 package spread
 
-// Hash is FNV-1a of 64 bits. Its high bits are poor for short texts: Mix them.
-func Hash(text string) uint64 {
+// Sum64 is FNV-1a of 64 bits. Its high bits are poor for short texts: Mix them.
+func Sum64(text string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(text) {
 		h = (h ^ uint64(text[i])) * 0x100000001b3
@@ -13,8 +13,8 @@ func Hash(text string) uint64 {
 	return h
 }
 
-// Mix is the finalizer of SplitMix64: every bit of x moves every bit of the result.
-func Mix(x uint64) uint64 {
+// Mix64 is the finalizer of SplitMix64: every bit of x moves every bit of the result.
+func Mix64(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27

@@ -95,7 +95,7 @@ type Path struct {
 // node of a gateway as cluster/node; nil = all.
 func Parse(name string, raw []byte, known func(target string) bool) (File, diag.List) {
 	var f File
-	list := load.Read(name, raw, &f, func() diag.List { return f.check(known) })
+	list := load.Document(name, raw, &f, func() diag.List { return f.check(known) })
 	return f, list
 }
 
@@ -120,9 +120,9 @@ func (f *File) Of(cluster, node string) *Router {
 	return nil
 }
 
-// Via gives the router that packets from one node to another take; empty = the
+// RouterFor gives the router that packets from one node to another take; empty = the
 // straight way.
-func (f *File) Via(from, to [2]string) string {
+func (f *File) RouterFor(from, to [2]string) string {
 	for _, p := range f.Paths {
 		if names(p.From, from) && names(p.To, to) {
 			return p.Via

@@ -68,7 +68,7 @@ func TestRules(t *testing.T) {
 	for i := range f.Routers {
 		out.WriteString("# " + f.Routers[i].Name + "\n" + f.Routers[i].Rules(inside))
 	}
-	out.WriteString("# bridges\n" + strings.Join(f.Apart([]string{"i1"}), "\n") + "\n")
+	out.WriteString("# bridges\n" + strings.Join(f.IsolationRules([]string{"i1"}), "\n") + "\n")
 	if *update {
 		archive.Files = append(archive.Files[:1], txtar.File{Name: "want", Data: []byte(out.String())})
 		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
@@ -107,6 +107,6 @@ func FuzzParse(f *testing.F) {
 		for i := range file.Routers {
 			file.Routers[i].Rules(nil)
 		}
-		file.Apart(nil)
+		file.IsolationRules(nil)
 	})
 }

@@ -133,9 +133,9 @@ func (r Rule) match() string {
 	return "udp dport " + r.ports()
 }
 
-// Apart gives the rules of bridges that keep segments from each other. What comes
+// IsolationRules gives the rules of bridges that keep segments from each other. What comes
 // in through the ports inside is behind a router, and no matter of segments.
-func (f *File) Apart(inside []string) []string {
+func (f *File) IsolationRules(inside []string) []string {
 	var out []string
 	where := ""
 	if len(inside) > 0 {

@@ -162,9 +162,9 @@ func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string
 	return pod
 }
 
-// Serves lists the distinct ports on which the lab listens for the pod. SCTP is
+// ListenPorts lists the distinct ports on which the lab listens for the pod. SCTP is
 // not served, nor are the ports of a pod that runs a program.
-func (p *Pod) Serves() []ContainerPort {
+func (p *Pod) ListenPorts() []ContainerPort {
 	var out []ContainerPort
 	if len(p.Command()) > 0 {
 		return nil

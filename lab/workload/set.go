@@ -60,9 +60,9 @@ func (s *Set) Apply(objects []Object) error {
 	return nil
 }
 
-// Stamp gives the ServiceExports among the objects that have no time of creation
+// SetCreationTime gives the ServiceExports among the objects that have no time of creation
 // one, as the API does: of several clusters' exports of a name the oldest counts.
-func Stamp(objects []Object, now time.Time) {
+func SetCreationTime(objects []Object, now time.Time) {
 	for _, o := range objects {
 		if o.Export != nil && o.Export.CreationTimestamp.IsZero() {
 			o.Export.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second))

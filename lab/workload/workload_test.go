@@ -129,7 +129,7 @@ func TestStatefulPodsHaveNames(t *testing.T) {
 		t.Errorf("web-1: %+v", pods[i])
 	}
 	want := []ContainerPort{{Protocol: "TCP", Number: 80}, {Protocol: "UDP", Number: 53}}
-	if diff := cmp.Diff(want, pods[i].Serves()); diff != "" {
+	if diff := cmp.Diff(want, pods[i].ListenPorts()); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
@@ -242,7 +242,7 @@ spec: {type: ExternalName, externalName: www.example.org, selector: {app: db}}
 	pods := set.Pods(nil)
 	var got []string
 	for _, p := range pods {
-		got = append(got, fmt.Sprint(p.ID(), " ", p.Hostname, " ", p.Labels["apps.kubernetes.io/pod-index"], " ", p.Serves(), " ", p.WantsReady(), " ", p.NodeLabels))
+		got = append(got, fmt.Sprint(p.ID(), " ", p.Hostname, " ", p.Labels["apps.kubernetes.io/pod-index"], " ", p.ListenPorts(), " ", p.WantsReady(), " ", p.NodeLabels))
 	}
 	want := []string{
 		"default/db-2 db-2 2 [{ TCP 80} {proxy TCP 81}] true map[disk:fast]",

@@ -54,7 +54,7 @@ func (c TunnelID) String() string {
 }
 
 // hash names the tunnel on the wire.
-func (c TunnelID) hash() uint64 { return spread.Hash(c.String()) }
+func (c TunnelID) hash() uint64 { return spread.Sum64(c.String()) }
 
 // conflictsWith reports whether an end cannot have both: it would listen on one port
 // twice. Neighbouring epochs have ports, or addresses, of their own.

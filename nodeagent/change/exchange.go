@@ -39,7 +39,7 @@ type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
 	// Wake is rung when there is something to do before the time of the last tick is over.
-	Wake bell.Bell
+	Wake bell.Trigger
 	// Kept is what the run before kept, by peer, and Keep keeps it for the next. It
 	// is called by the goroutine of Run alone.
 	Kept map[string]Saved
@@ -54,7 +54,7 @@ type Config struct {
 // transport.Transport. Its methods may be called from any goroutine.
 type Negotiator struct {
 	config Config
-	saves  bell.Bell // there may be something to keep
+	saves  bell.Trigger // there may be something to keep
 
 	mu    sync.Mutex
 	self  string // cluster/gateway; empty = this node is no gateway
@@ -72,7 +72,7 @@ type Negotiator struct {
 
 // pairState is a pair with what is needed to talk to its other end.
 type pairState struct {
-	due.Slot
+	due.Entry
 	PairConfig
 	pair    *Pair
 	devices map[TunnelID][]string
@@ -126,7 +126,7 @@ func (x *Negotiator) Set(self string, peers []PairConfig) {
 		l.PairConfig = p
 		l.pair.Want(p.Want, p.Keys, now)
 		l.pair.Secondary(p.Secondary, now)
-		x.queue.Set(l, now)
+		x.queue.Schedule(l, now)
 		links[p.Name] = l
 	}
 	for name, l := range x.links {
@@ -141,8 +141,8 @@ func (x *Negotiator) Set(self string, peers []PairConfig) {
 	}
 	x.mu.Unlock()
 	if changed {
-		x.saves.Ring()
-		x.config.Wake.Ring()
+		x.saves.Fire()
+		x.config.Wake.Fire()
 	}
 }
 
@@ -210,13 +210,13 @@ func (x *Negotiator) SetInstalled(applied map[string]Installed) {
 		changed = changed || !maps.Equal(l.tunnels, tunnels)
 		l.devices, l.tunnels = have.Devices, tunnels
 		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Active, now)
-		x.queue.Set(l, now)
+		x.queue.Schedule(l, now)
 	}
 	if changed {
 		x.index()
 	}
 	x.mu.Unlock()
-	x.config.Wake.Ring()
+	x.config.Wake.Fire()
 }
 
 // Alive says whether packets get through to a peer now. It is to be told again while they
@@ -227,7 +227,7 @@ func (x *Negotiator) Alive(name string, alive bool, now time.Time) {
 	if l := x.links[name]; l != nil {
 		l.pair.Alive(alive, now)
 		if !alive {
-			x.queue.Set(l, now)
+			x.queue.Schedule(l, now)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (x *Negotiator) Progress() map[string]Progress {
 // Run keeps what pairs came to, before it is said or acted on, until ctx ends. It is for a
 // goroutine of its own, as a disk may hang.
 func (x *Negotiator) Run(ctx context.Context) error {
-	x.saves.Loop(ctx, func() time.Duration {
+	x.saves.Run(ctx, func() time.Duration {
 		x.keep()
 		if x.failed {
 			return retry
@@ -308,18 +308,18 @@ func (x *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		if at.IsZero() {
 			x.queue.Remove(l)
 		} else {
-			x.queue.Set(l, due.Earlier(at, now.Add(idle))) // tunnels are given up in time, too
+			x.queue.Schedule(l, due.Earlier(at, now.Add(idle))) // tunnels are given up in time, too
 		}
 		if len(messages) > 0 {
 			l.unsaid = messages
 		}
 		if !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
-			x.saves.Ring() // and then it is said
+			x.saves.Fire() // and then it is said
 			continue
 		}
 		out = append(out, x.say(l)...)
 	}
-	return out, x.queue.Wait(now, idle)
+	return out, x.queue.UntilNext(now, idle)
 }
 
 // say gives the datagrams of what a pair has to say.
@@ -355,8 +355,8 @@ func (x *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagr
 		return nil
 	}
 	answer, ok := l.pair.Receive(l.tunnels[in.Device], *in.Tunnels, now)
-	x.queue.Set(l, now)
-	x.config.Wake.Ring()
+	x.queue.Schedule(l, now)
+	x.config.Wake.Fire()
 	if !ok || !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
 		return nil
 	}
@@ -397,11 +397,11 @@ func (x *Negotiator) keep() {
 	now := time.Now()
 	for _, l := range x.links {
 		if len(l.unsaid) > 0 {
-			x.queue.Set(l, now)
+			x.queue.Schedule(l, now)
 		}
 	}
 	x.mu.Unlock()
-	x.config.Wake.Ring()
+	x.config.Wake.Fire()
 	x.config.OnChange()
 }
 

@@ -135,7 +135,7 @@ func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 				set = desired.SetCarry6In
 			}
 			keys = append(keys, o.count(b, desired.Element{
-				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + cidr.Text(p), Origin: r.path(),
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + cidr.Format(p), Origin: r.path(),
 			})...)
 		}
 	}

@@ -27,7 +27,7 @@ var ErrConflict = errors.New("the Lease changed")
 // LeaseStore reads and writes the Leases of a cluster.
 type LeaseStore interface {
 	// Watch keeps Leases current until ctx is done, and triggers changed after each change.
-	Watch(ctx context.Context, changed bell.Bell)
+	Watch(ctx context.Context, changed bell.Trigger)
 	// Leases returns the Leases by gateway, and false until they were read once.
 	Leases() (map[string]Lease, bool)
 	// Read returns one Lease from the store itself.
@@ -59,7 +59,7 @@ type Config struct {
 	StateDir       string
 	Log            *slog.Logger
 	// Trigger wakes the Elector when the view changed.
-	Trigger bell.Bell
+	Trigger bell.Trigger
 	// OnChange receives the nodes that hold gateways, by gateway, at first and after each change.
 	OnChange func(holders map[string]string)
 }
@@ -124,7 +124,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	wait.Go(func() {
 		e.saved.Run(ctx, time.Second, func() map[string]string { h, _ := e.Holders(); return h }, e.config.Log)
 	})
-	e.config.Trigger.Loop(ctx, func() time.Duration { return e.step(ctx) })
+	e.config.Trigger.Run(ctx, func() time.Duration { return e.step(ctx) })
 	return nil
 }
 

@@ -145,7 +145,7 @@ func TestElector(t *testing.T) {
 // silentStore is a LeaseStore whose Leases were never read, as while the API is unreachable.
 type silentStore struct{ election.LeaseStore }
 
-func (silentStore) Watch(ctx context.Context, _ bell.Bell)    { <-ctx.Done() }
+func (silentStore) Watch(ctx context.Context, _ bell.Trigger) { <-ctx.Done() }
 func (silentStore) Leases() (map[string]election.Lease, bool) { return nil, false }
 
 // TestElectorWithoutLeases starts an agent whose Leases cannot be read. It uses the holders that the

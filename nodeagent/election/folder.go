@@ -42,12 +42,12 @@ func NewFolder(dir string, gateways func() []Gateway) *Folder {
 }
 
 // Watch implements LeaseStore.
-func (f *Folder) Watch(ctx context.Context, changed bell.Bell) {
+func (f *Folder) Watch(ctx context.Context, changed bell.Trigger) {
 	tick := time.NewTicker(folderPollInterval)
 	defer tick.Stop()
 	for {
 		if f.readAll() {
-			changed.Ring()
+			changed.Fire()
 		}
 		select {
 		case <-ctx.Done():

@@ -112,14 +112,14 @@ func (m *Selector) Set(remotes []Remote, now time.Time) {
 		s := m.searches[r.Name]
 		if s == nil {
 			m.searches[r.Name] = newSelection(r, m.kept[r.Name], now)
-			m.queue.Set(m.searches[r.Name], now)
+			m.queue.Schedule(m.searches[r.Name], now)
 			continue
 		}
 		if !slices.Equal(s.Candidates, r.Candidates) && !s.seen.Alive {
 			s.onLinkDown(now)
 		}
 		s.Remote = r
-		m.queue.Set(s, now)
+		m.queue.Schedule(s, now)
 		if s.current.Pending.IsValid() && s.rank(s.current.Pending) == len(r.Candidates) {
 			s.current.Pending = netip.AddrPort{}
 		}
@@ -144,7 +144,7 @@ func (m *Selector) UpdateLink(name string, seen LinkState, now time.Time) {
 	case !seen.ObservedAddr.IsValid():
 		seen.ObservedAddr = s.current.Addr // where the link was tried is where it is
 	}
-	m.queue.Set(s, now)
+	m.queue.Schedule(s, now)
 	before := s.seen
 	s.seen = seen
 	switch {
@@ -166,7 +166,7 @@ func (m *Selector) OnReply(a ProbeRequest, now time.Time) {
 			s.first = now
 		}
 		s.answers[a.Addr] = now
-		m.queue.Set(s, now)
+		m.queue.Schedule(s, now)
 	}
 }
 
@@ -176,12 +176,12 @@ func (m *Selector) Step(now time.Time) (asks []ProbeRequest, next time.Time) {
 		if addr, ask := s.step(now); ask {
 			asks = append(asks, ProbeRequest{Name: s.Name, Addr: addr})
 		}
-		m.queue.Set(s, s.nextWake(now)) // later than now
+		m.queue.Schedule(s, s.nextWake(now)) // later than now
 	}
 	slices.SortFunc(asks, func(a, b ProbeRequest) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Addr.Compare(b.Addr))
 	})
-	return asks, now.Add(m.queue.Wait(now, far))
+	return asks, now.Add(m.queue.UntilNext(now, far))
 }
 
 // Idle reports whether there is nothing to do yet.

@@ -11,7 +11,7 @@ import (
 
 // selection is the state of one remote gateway.
 type selection struct {
-	due.Slot
+	due.Entry
 	Remote
 	seen    LinkState
 	current model.RemoteEndpoint

@@ -18,7 +18,7 @@ import (
 // any goroutine, before, during and after Run.
 type Client struct {
 	config Config
-	wake   bell.Bell
+	wake   bell.Trigger
 	ages   *firstSeen
 
 	mu       sync.Mutex
@@ -31,7 +31,7 @@ type feedKey struct{ cluster, gateway, device string }
 // subscription is one subscription. The Client's mutex guards it.
 type subscription struct {
 	peer      Peer
-	reconnect bell.Bell          // the peer is reached again
+	reconnect bell.Trigger       // the peer is reached again
 	heardAt   atomic.Int64       // Unix nanoseconds of the last frame or the begin of the session; 0 = connecting
 	cancel    context.CancelFunc // nil = not followed yet
 	connected bool
@@ -103,7 +103,7 @@ func (c *Client) SetPeers(peers []Peer) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.wake.Ring()
+		c.wake.Fire()
 		c.notify()
 	}
 }
@@ -184,7 +184,7 @@ func (f *subscription) before(heard RemoteState, other *subscription, than Remot
 func (c *Client) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	c.wake.Loop(ctx, func() time.Duration {
+	c.wake.Run(ctx, func() time.Duration {
 		c.begin(ctx, &group)
 		// What lost feeds said too long ago is forgotten.
 		c.mu.Lock()

@@ -27,7 +27,7 @@ func (c *Client) Reconnect(cluster, gateway string) {
 	defer c.mu.Unlock()
 	for key, f := range c.feeds {
 		if key.cluster == cluster && key.gateway == gateway {
-			f.reconnect.Ring()
+			f.reconnect.Fire()
 		}
 	}
 }

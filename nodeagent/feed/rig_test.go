@@ -128,14 +128,14 @@ func startTimed(t *testing.T, timing Timing, g *gateway, device string, peers ..
 type testClient struct {
 	*Client
 	*logs
-	changes bell.Bell
+	changes bell.Trigger
 	stop    func()
 }
 
 func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testClient {
 	t.Helper()
 	c := &testClient{logs: &logs{}, changes: bell.New()}
-	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: c.changes.Ring})
+	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: c.changes.Fire})
 	c.SetIdentity(id)
 	c.SetPeers(peers)
 	c.stop = running(t, c.Run)

@@ -25,7 +25,7 @@ type Server struct {
 	own    *topic // for gateways of other clusters
 	relay  *topic // for nodes of this cluster
 	places *pendingConns
-	wake   bell.Bell
+	wake   bell.Trigger
 
 	mu       sync.Mutex
 	identity Identity
@@ -114,7 +114,7 @@ func (s *Server) SetListen(listen []Listen) {
 	s.mu.Lock()
 	s.listen = slices.Clone(listen)
 	s.mu.Unlock()
-	s.wake.Ring()
+	s.wake.Fire()
 }
 
 // SetLive publishes this cluster's state to the gateways of other clusters. An error

@@ -42,7 +42,7 @@ func beNode(role []string) error {
 		return s.Run(ctx)
 	}
 	changed := bell.New()
-	config.OnChange = changed.Ring
+	config.OnChange = changed.Fire
 	c := NewClient(config)
 	c.SetIdentity(Identity{Cluster: "a", Node: "w1"})
 	c.SetPeers([]Peer{{

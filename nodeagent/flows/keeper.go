@@ -32,7 +32,7 @@ type Syncer struct {
 	plan   schedule
 	own    LocalPods
 	stats  Stats
-	wake   bell.Bell
+	wake   bell.Trigger
 }
 
 // Stats counts since the start.
@@ -99,7 +99,7 @@ func (k *Syncer) change(do func(now time.Time)) {
 	k.mu.Lock()
 	do(time.Now())
 	k.mu.Unlock()
-	k.wake.Ring()
+	k.wake.Fire()
 }
 
 // Stats gives the counters.
@@ -121,7 +121,7 @@ func (k *Syncer) Run(ctx context.Context) error {
 	if _, err := RemoveStaleRules(); err != nil {
 		k.config.Log.Warn("rules of an earlier run are left", "err", err)
 	}
-	k.wake.Loop(ctx, func() time.Duration {
+	k.wake.Run(ctx, func() time.Duration {
 		k.work(ctx, time.Now())
 		k.mu.Lock()
 		defer k.mu.Unlock()

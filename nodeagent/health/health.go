@@ -58,7 +58,7 @@ type Config struct {
 	Port     uint16 // UDP, of both ends; desired.ProbePort
 	Settings Settings
 	// Wake is rung when there is something to do before the time of the last tick is over.
-	Wake bell.Bell
+	Wake bell.Trigger
 	// OnChange is called when any link changed its state or any gateway of this
 	// cluster its reach. It must not block. May be nil.
 	OnChange func()

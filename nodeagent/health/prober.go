@@ -21,7 +21,7 @@ import (
 type Prober struct {
 	config Config
 	clock  func() time.Time
-	wake   bell.Bell // as in Config
+	wake   bell.Trigger // as in Config
 
 	mu       sync.Mutex
 	gateway  string
@@ -137,7 +137,7 @@ func (p *Prober) add(want Target, now time.Time) {
 	t.sentAdvert = p.advertFor(t, now)
 	t.shown = p.shownOf(t, now)
 	p.targets[want], p.byFlow[want.flow()] = t, t
-	p.schedule.Set(t, t.wake)
+	p.schedule.Schedule(t, t.wake)
 }
 
 func (p *Prober) remove(t *target) {
@@ -165,7 +165,7 @@ func (p *Prober) change(do func(now time.Time) bool) {
 	changed := do(p.clock())
 	p.stale = true
 	p.mu.Unlock()
-	p.wake.Ring()
+	p.wake.Fire()
 	if changed {
 		p.notify()
 	}

@@ -31,7 +31,7 @@ func newReachList(entries []entry) reachList {
 	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.hash == b.hash })
 	sum := uint64(len(entries))
 	for _, e := range entries {
-		sum = spread.Mix(sum ^ e.hash + e.number())
+		sum = spread.Mix64(sum ^ e.hash + e.number())
 	}
 	return reachList{entries: entries, generation: max(sum, 1)}
 }

@@ -32,7 +32,7 @@ func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) 
 	early := p.stale || any && first.wake.Before(p.until)
 	p.mu.Unlock()
 	if early {
-		p.wake.Ring()
+		p.wake.Fire()
 	}
 	if changed {
 		p.notify()

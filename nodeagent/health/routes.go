@@ -45,7 +45,7 @@ func ClusterPaths(net project.Topology, from string, links LinkRanks) map[string
 
 // direct adds the neighbours that need nobody else.
 func direct(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, w ClusterPath) {
-	for _, to := range g.Neighbours(from) {
+	for _, to := range g.Neighbors(from) {
 		if _, found := out[to]; !found && links.Own(to) >= w.Rank {
 			w.Hops = []string{to}
 			out[to] = w
@@ -71,7 +71,7 @@ func addTransit(out map[string]ClusterPath, g *fabric.Graph, from string, links 
 // often one look at good links finds all.
 func passed(g *fabric.Graph, from string, found map[string]ClusterPath) bool {
 	passes := false
-	for _, n := range g.Neighbours(from) {
+	for _, n := range g.Neighbors(from) {
 		passes = passes || g.ForwardsTransit(n)
 	}
 	return passes && len(found) < g.Len()-1

@@ -50,7 +50,7 @@ func routesText(routes map[string]ClusterPath) string {
 func TestWays(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h", "i"}}
-	ring := fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "b"}, {"a", "d"}, {"b", "c"}, {"c", "d"}}}
+	ring := fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "b"}, {"a", "d"}, {"b", "c"}, {"c", "d"}}}
 	one := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
 	mesh := fabric.Shape{}
 	tests := []struct {
@@ -100,14 +100,14 @@ func randomNet(r *rand.Rand) ([]string, project.Topology, ranked) {
 	for i := range 3 + r.IntN(7) {
 		clusters = append(clusters, fmt.Sprintf("c%d", i))
 	}
-	shape := fabric.Shape{Mode: fabric.ModeLinks}
+	shape := fabric.Shape{Mode: fabric.ModeExplicit}
 	if r.IntN(3) == 0 {
 		shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: clusters[:1+r.IntN(2)]}
 	}
 	ranks := ranked{}
 	for i, a := range clusters {
 		for _, b := range clusters[i+1:] {
-			if r.IntN(5) < 2 && shape.Mode == fabric.ModeLinks {
+			if r.IntN(5) < 2 && shape.Mode == fabric.ModeExplicit {
 				shape.Edges = append(shape.Edges, [2]string{a, b})
 			}
 			if r.IntN(4) == 0 {

@@ -64,7 +64,7 @@ func newSide(c *fabric.Cluster) side {
 	}
 	slices.Sort(s.gateways)
 	for _, g := range s.gateways {
-		s.hashes = append(s.hashes, spread.Mix(spread.Hash(c.Name+"/"+g)))
+		s.hashes = append(s.hashes, spread.Mix64(spread.Sum64(c.Name+"/"+g)))
 	}
 	return s
 }
@@ -162,7 +162,7 @@ func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 	low := uint64(1)<<(2*width) - 1
 	hashes := make([]uint64, n)
 	for i, s := range t.sides {
-		hashes[i] = spread.Mix(spread.Hash(s.cluster))
+		hashes[i] = spread.Mix64(spread.Sum64(s.cluster))
 	}
 	keys, degree = make([]uint64, 0, n*(n-1)/2), make([]int, n)
 	for i := range n {
@@ -180,7 +180,7 @@ func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 }
 
 // scoreOf joins two mixed hashes. The order of its arguments matters.
-func scoreOf(low, high uint64) uint64 { return spread.Mix(low + bits.RotateLeft64(high, 32)) }
+func scoreOf(low, high uint64) uint64 { return spread.Mix64(low + bits.RotateLeft64(high, 32)) }
 
 // index finds the pair of the sides i < j in first.
 func (t *Preferences) index(i, j int) int { return i*(2*len(t.sides)-i-1)/2 + j - i - 1 }

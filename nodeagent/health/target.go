@@ -13,7 +13,7 @@ import (
 type target struct {
 	Target
 	hash uint64 // of the peer's name
-	due.Slot
+	due.Entry
 	wake time.Time // when there is something to do: its place in the schedule
 
 	next    time.Time // of the next probe

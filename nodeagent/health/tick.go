@@ -89,7 +89,7 @@ func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 
 // rest is how long nothing is due.
 func (p *Prober) rest(now time.Time) time.Duration {
-	wait := p.schedule.Wait(now, idle)
+	wait := p.schedule.UntilNext(now, idle)
 	if p.stale {
 		wait = min(wait, p.announced.Add(p.gap()).Sub(now))
 	}
@@ -212,5 +212,5 @@ func (p *Prober) probeSooner(t *target, now time.Time) {
 // replan puts the target where it belongs in the schedule.
 func (p *Prober) replan(t *target, now time.Time) {
 	t.plan(now, p.settings)
-	p.schedule.Set(t, t.wake)
+	p.schedule.Schedule(t, t.wake)
 }

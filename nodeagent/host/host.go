@@ -39,7 +39,7 @@ type Config struct {
 	ProcSys          string // where the kernel's settings can be written [/proc/sys]
 	Log              *slog.Logger
 	TriggerRound     func()                    // asks for a round
-	Drift            bell.Bell                 // is rung when the kernel's state changed
+	Drift            bell.Trigger              // is rung when the kernel's state changed
 	Wanted           func() *round.DesiredNode // what the last round brought; nil = there was none
 	OnTunnelProcess  func(link string)         // a tunnel device has a process of its own
 	OnTunnelReplaced func(link string)         // a tunnel process ended or hung, and was replaced

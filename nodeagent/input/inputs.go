@@ -69,7 +69,7 @@ type Inputs struct {
 	log     *slog.Logger
 	changed func()
 	copy    *statefile.File[*model.Facts]
-	unsaved bell.Bell // facts of the API are new
+	unsaved bell.Trigger // facts of the API are new
 
 	folder *facts.Folder // one of the two is nil
 	api    *kube.Source
@@ -138,7 +138,7 @@ func (in *Inputs) openFacts() error {
 	in.client = client
 	saved, _ := in.copy.Load() // one that cannot be read is none
 	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, saved, in.log, func() {
-		in.unsaved.Ring()
+		in.unsaved.Fire()
 		in.changed()
 	})
 	return nil

@@ -38,7 +38,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-time.After(listRetry):
-				in.signers.unread.Ring()
+				in.signers.unread.Fire()
 			}
 		}
 	})
@@ -114,7 +114,7 @@ func (in *Inputs) keepFacts(ctx context.Context) {
 			if err := in.copy.Save(&state.Facts); err != nil {
 				in.log.Warn("facts not saved", "err", err)
 				in.Refresh() // so that status says so
-				in.unsaved.Ring()
+				in.unsaved.Fire()
 			}
 		}
 		select {

@@ -33,7 +33,7 @@ type resolver struct {
 	names []string // of endpoints
 	more  []string // besides
 	known map[string][]netip.Addr
-	wake  bell.Bell
+	wake  bell.Trigger
 }
 
 // setEndpointNames sets the names to look up; new ones are looked up at once.
@@ -58,7 +58,7 @@ func (r *resolver) setEndpointNames(f *fabric.Fabric, own string) {
 	r.names = names
 	r.mu.Unlock()
 	if !same {
-		r.wake.Ring()
+		r.wake.Fire()
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *resolver) setExtraNames(names []string) {
 	r.more = names
 	r.mu.Unlock()
 	if !same {
-		r.wake.Ring()
+		r.wake.Fire()
 	}
 }
 
@@ -81,7 +81,7 @@ func (r *resolver) snapshot() map[string][]netip.Addr {
 }
 
 // resolveNow looks all names up now, as a gateway is not where it was.
-func (r *resolver) resolveNow() { r.wake.Ring() }
+func (r *resolver) resolveNow() { r.wake.Fire() }
 
 // run looks names up until ctx ends.
 func (r *resolver) run(ctx context.Context) {

@@ -23,11 +23,11 @@ const trustFile = "trust.json"
 // signers decides which documents this agent acts on. Without pinned signers it
 // takes what is delivered.
 type signers struct {
-	pins    string                       // file of the pinned signers
-	file    *statefile.File[trust.State] // the copy in the state folder
+	pins    string                            // file of the pinned signers
+	file    *statefile.File[trust.Remembered] // the copy in the state folder
 	cluster string
 
-	state  trust.State
+	state  trust.Remembered
 	pinned bool // there are or were pins
 
 	// list lists the proofs of a kind that the HawserNodes of the cluster have; nil = the
@@ -35,7 +35,7 @@ type signers struct {
 	list    func(context.Context, trust.Kind) ([]string, error)
 	listed  map[trust.Kind][]string
 	wanted  map[trust.Kind]bool
-	unread  bell.Bell // rings if some are wanted
+	unread  bell.Trigger // rings if some are wanted
 	listErr error
 }
 
@@ -47,7 +47,7 @@ const (
 
 func newSigners(config Config) signers {
 	return signers{
-		pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster,
+		pins: config.Trust, file: statefile.New[trust.Remembered](config.StateDir, trustFile), cluster: config.Cluster,
 		listed: map[trust.Kind][]string{}, wanted: map[trust.Kind]bool{}, unread: bell.New(),
 	}
 }
@@ -62,7 +62,7 @@ func (s *signers) check(kind trust.Kind) error {
 	proofs, ok := s.listed[kind]
 	if !ok {
 		s.wanted[kind] = true
-		s.unread.Ring()
+		s.unread.Fire()
 		if s.listErr != nil {
 			return fmt.Errorf("newest revision unknown: %w", s.listErr)
 		}

@@ -186,7 +186,7 @@ func TestTrustRotation(t *testing.T) {
 	var chain []trust.Signed
 	for i, today := range [][]ssh.Signer{{one}, {one, two}, {two}} {
 		var err error
-		if chain, err = trust.Extend("demo", chain, today, today); err != nil {
+		if chain, err = trust.ExtendChain("demo", chain, today, today); err != nil {
 			t.Fatal(err)
 		}
 		domain := string(rune('a' + i))

@@ -93,7 +93,7 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 			told := readPeer(d.Name, p)
 			peer := inventory.Peer{
 				PublicKey: told.PublicKey, HasPSK: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
-				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Texts(told.AllowedIPs),
+				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Strings(told.AllowedIPs),
 			}
 			if told.Endpoint.IsValid() {
 				peer.Endpoint = told.Endpoint.String()

@@ -19,11 +19,11 @@ const resubscribe = time.Second
 // Monitor rings on each event of links, addresses, neighbours, routes and rules in
 // the current network namespace, and whenever events may have been lost. It returns
 // ctx's error when ctx ends.
-func Monitor(ctx context.Context, trigger bell.Bell) error {
+func Monitor(ctx context.Context, trigger bell.Trigger) error {
 	for {
 		// A socket that fails is replaced by a new one; what it missed is covered by a ring.
 		_ = listen(ctx, trigger)
-		trigger.Ring()
+		trigger.Fire()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -33,7 +33,7 @@ func Monitor(ctx context.Context, trigger bell.Bell) error {
 }
 
 // listen rings on events until ctx ends or the socket fails.
-func listen(ctx context.Context, trigger bell.Bell) error {
+func listen(ctx context.Context, trigger bell.Trigger) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return fmt.Errorf("subscribe to kernel events: %w", err)
@@ -47,7 +47,7 @@ func listen(ctx context.Context, trigger bell.Bell) error {
 			return errors.Join(fmt.Errorf("subscribe to kernel events of group %d: %w", group, err), conn.Close())
 		}
 	}
-	trigger.Ring() // for what happened while nobody listened
+	trigger.Fire() // for what happened while nobody listened
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		if stop() {
@@ -57,7 +57,7 @@ func listen(ctx context.Context, trigger bell.Bell) error {
 	for {
 		msgs, err := conn.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			trigger.Ring()
+			trigger.Fire()
 			continue
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func listen(ctx context.Context, trigger bell.Bell) error {
 		}
 		for _, m := range msgs {
 			if concerns(m) {
-				trigger.Ring()
+				trigger.Fire()
 				break
 			}
 		}

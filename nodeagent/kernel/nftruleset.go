@@ -18,7 +18,7 @@ type Ruleset struct {
 }
 
 // NewRuleset returns a Ruleset, without a socket yet. Monitor rings changed.
-func NewRuleset(opts NFTOptions, changed bell.Bell) *Ruleset {
+func NewRuleset(opts NFTOptions, changed bell.Trigger) *Ruleset {
 	return &Ruleset{opts: opts, track: &nftChangeTracker{opts: opts, changed: changed}}
 }
 
@@ -39,7 +39,7 @@ func (r *Ruleset) Monitor(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.track.changed.Ring()
+		r.track.changed.Fire()
 		if errors.Is(err, unix.ENOBUFS) || errors.Is(err, nftables.ErrInterrupted) {
 			continue // the next subscription does not fail
 		}

@@ -16,7 +16,7 @@ import (
 // read yet are recent.
 type nftChangeTracker struct {
 	opts    NFTOptions
-	changed bell.Bell // rung if others changed our table, or may have
+	changed bell.Trigger // rung if others changed our table, or may have
 
 	mu       sync.Mutex
 	listener *nftables.Listener // nil = not subscribed
@@ -84,7 +84,7 @@ func (t *nftChangeTracker) drain() error {
 	if err != nil {
 		err = errors.Join(err, t.listener.Close())
 		t.listener = nil
-		t.changed.Ring()
+		t.changed.Fire()
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (t *nftChangeTracker) handle(e nftables.Event) {
 	}
 	if t.within && !t.own[e.Generation] {
 		t.touched = e.Generation
-		t.changed.Ring()
+		t.changed.Fire()
 	}
 	delete(t.own, e.Generation)
 	t.upto, t.within = e.Generation, false

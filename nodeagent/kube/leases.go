@@ -52,7 +52,7 @@ func NewLeaseStore(c *Client, needed func() bool) *LeaseStore {
 }
 
 // Watch implements election.LeaseStore.
-func (s *LeaseStore) Watch(ctx context.Context, changed bell.Bell) {
+func (s *LeaseStore) Watch(ctx context.Context, changed bell.Trigger) {
 	for ctx.Err() == nil {
 		if s.needed() {
 			s.watchOnce(ctx, changed)
@@ -66,7 +66,7 @@ func (s *LeaseStore) Watch(ctx context.Context, changed bell.Bell) {
 
 // watchOnce lists the Leases and watches them until the server ends the watch. The last known
 // Leases stay if the list fails.
-func (s *LeaseStore) watchOnce(ctx context.Context, changed bell.Bell) {
+func (s *LeaseStore) watchOnce(ctx context.Context, changed bell.Trigger) {
 	list, err := s.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
@@ -80,7 +80,7 @@ func (s *LeaseStore) watchOnce(ctx context.Context, changed bell.Bell) {
 	s.mu.Lock()
 	s.objects, s.synced = all, true
 	s.mu.Unlock()
-	changed.Ring()
+	changed.Fire()
 	seconds := int64(leaseWatchTimeout / time.Second)
 	stream, err := s.client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &seconds})
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *LeaseStore) watchOnce(ctx context.Context, changed bell.Bell) {
 			s.objects[gateway] = object
 		}
 		s.mu.Unlock()
-		changed.Ring()
+		changed.Fire()
 	}
 }
 

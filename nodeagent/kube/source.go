@@ -39,7 +39,7 @@ type Source struct {
 	cluster, node string
 	log           *slog.Logger
 	changed       func()
-	wake          bell.Bell
+	wake          bell.Trigger
 
 	mu               sync.Mutex
 	table            *facts.Index
@@ -69,7 +69,7 @@ func (s *Source) SetFabric(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.needs, s.hasFabric, s.stale = needsOf(f, s.cluster, s.node), true, true
-	s.wake.Ring()
+	s.wake.Fire()
 }
 
 // Run watches until ctx ends.
@@ -174,7 +174,7 @@ func (s *Source) apply(w *watcher, change func() bool) {
 	changed := change()
 	if w.resource == serviceExports && s.needs.mcs && !s.watchesComplete() {
 		s.stale = true
-		s.wake.Ring()
+		s.wake.Fire()
 	}
 	if changed {
 		s.updateSynced()

@@ -152,7 +152,7 @@ func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	count := 1 << min(pool.Addr().BitLen()-pool.Bits(), maxBits)
-	start := int(spread.Mix(spread.Hash(key)) % uint64(count))
+	start := int(spread.Mix64(spread.Sum64(key)) % uint64(count))
 	for i := range count {
 		if addr := offset(pool, (start+i)%count); a.usable(addr) {
 			a.used[addr] = true

@@ -84,7 +84,7 @@ func (t *resourceCache[T]) stamp() (string, error) {
 	var sum uint64
 	for key, o := range all {
 		// A sum, as a map has no order.
-		sum += spread.Mix(spread.Hash(key + " " + string(o.GetUID()) + " " + o.GetResourceVersion()))
+		sum += spread.Mix64(spread.Sum64(key + " " + string(o.GetUID()) + " " + o.GetResourceVersion()))
 	}
 	return fmt.Sprintf("%d %x", len(all), sum), nil
 }

@@ -60,7 +60,7 @@ type Config struct {
 // however slow the API is, nothing else waits for it.
 type Writer struct {
 	config  Config
-	trigger bell.Bell
+	trigger bell.Trigger
 	turn    *writeContext
 	engine  *converge.Engine[Want]
 	watches []watchRunner
@@ -134,7 +134,7 @@ func addWatch[T metav1.Object](p *Writer, w *Watch[T]) List[T] {
 }
 
 // Trigger asks for a pass.
-func (p *Writer) Trigger() { p.trigger.Ring() }
+func (p *Writer) Trigger() { p.trigger.Fire() }
 
 // Run keeps the API as it should be until ctx ends.
 func (p *Writer) Run(ctx context.Context) {

@@ -51,7 +51,7 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 		if p := f.paths[at]; p != nil && p.id == in.Message.From {
 			known, changed = p.answer(now, *in.Message.Size)
 			f.report(p, changed)
-			f.queue.Set(p, p.due)
+			f.queue.Schedule(p, p.due)
 		}
 		if known {
 			f.stats.Answered++
@@ -63,7 +63,7 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 		f.mu.Unlock()
 		f.notify(changed)
 		if early {
-			f.config.Wake.Ring()
+			f.config.Wake.Fire()
 		}
 	case !whole(in.Message, addr):
 		f.count(func(s *Stats) { s.Malformed++ })

@@ -81,7 +81,7 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 		} else {
 			paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
 		}
-		f.queue.Set(paths[key], paths[key].due)
+		f.queue.Schedule(paths[key], paths[key].due)
 	}
 	for key, p := range f.paths {
 		if paths[key] != p {
@@ -90,7 +90,7 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	}
 	f.paths = paths
 	f.mu.Unlock()
-	f.config.Wake.Ring()
+	f.config.Wake.Fire()
 }
 
 func pick(l Link, interval time.Duration) time.Duration {
@@ -151,9 +151,9 @@ func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration)
 		}
 		f.report(p, differs)
 		changed = changed || differs
-		f.queue.Set(p, p.due)
+		f.queue.Schedule(p, p.due)
 	}
-	wait = max(f.queue.Wait(now, idle), lump)
+	wait = max(f.queue.UntilNext(now, idle), lump)
 	f.until = now.Add(wait)
 	f.mu.Unlock()
 	f.notify(changed)

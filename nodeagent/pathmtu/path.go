@@ -41,7 +41,7 @@ type sent struct {
 // linkState is the state of a link. It is pure: its owner brings time and nonces,
 // sends what it says and hands in the answers.
 type linkState struct {
-	due.Slot
+	due.Entry
 	LinkMTU
 	id       uint64        // of the peer
 	interval time.Duration // between looks in the steady phase

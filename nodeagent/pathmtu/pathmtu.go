@@ -66,7 +66,7 @@ type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
 	// Wake is rung when there is something to do before the time of the last tick is over.
-	Wake bell.Bell
+	Wake bell.Trigger
 	// OnChange is called when the state or value of any path changed. It must not
 	// block. May be nil.
 	OnChange func()

@@ -98,9 +98,9 @@ func TestPackets(t *testing.T) {
 		there.mu.Lock()
 		p.back = end // else the test waits for twenty seconds
 		p.due = end
-		there.queue.Set(p, end)
+		there.queue.Schedule(p, end)
 		there.mu.Unlock()
 	}
-	there.config.Wake.Ring()
+	there.config.Wake.Fire()
 	await(t, there, changedThere, OK, 1420)
 }

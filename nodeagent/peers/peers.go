@@ -89,7 +89,7 @@ func New(config Config) *Peers {
 	p.client.RestoreFirstSeen(p.firstSeenFile.LoadOrZero(config.Log))
 	wake, searches := bell.New(), bell.New()
 	p.prober = health.New(health.Config{
-		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Ring() },
+		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Fire() },
 	})
 	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
 	file := statefile.New[map[string]change.Saved](config.StateDir, "cables.json")

@@ -38,8 +38,8 @@ type endpointSelector struct {
 	prober  *health.Prober
 	tunnel  *change.Negotiator
 	scout   *scout.Client
-	wake    bell.Bell                                  // of the transport
-	refresh bell.Bell                                  // what is known of links may have changed
+	wake    bell.Trigger                               // of the transport
+	refresh bell.Trigger                               // what is known of links may have changed
 	file    *statefile.File[map[string]netip.AddrPort] // the places that worked
 
 	mu      sync.Mutex
@@ -54,7 +54,7 @@ type endpointSelector struct {
 	observedAddrs                map[string]netip.AddrPort       // where links that live come from; replaced as a whole
 }
 
-func newSearch(config Config, prober *health.Prober, tunnel *change.Negotiator, wake, looks bell.Bell) *endpointSelector {
+func newSearch(config Config, prober *health.Prober, tunnel *change.Negotiator, wake, looks bell.Trigger) *endpointSelector {
 	s := &endpointSelector{
 		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake, refresh: looks,
 		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
@@ -79,7 +79,7 @@ func (e *endpointSelector) setRemotes(remotes []round.Remote) {
 	e.machine.Set(choice, time.Now())
 	e.endpoints = e.machine.RemoteEndpoints()
 	e.specVersion++
-	e.refresh.Ring()
+	e.refresh.Fire()
 }
 
 // snapshot says where gateways are reached, and from where those send whose links live.
@@ -97,7 +97,7 @@ func (e *endpointSelector) setProjection(in project.Input, n *round.DesiredNode)
 		e.tunnels = portsOf(in, n)
 		e.specVersion++
 	}
-	e.refresh.Ring()
+	e.refresh.Fire()
 }
 
 // run looks how links are until ctx ends.
@@ -106,9 +106,9 @@ func (e *endpointSelector) run(ctx context.Context) error {
 	var saves sync.WaitGroup
 	defer saves.Wait()
 	saves.Go(func() { e.file.Run(ctx, 0, e.works, e.log) })
-	e.refresh.Loop(ctx, func() time.Duration {
+	e.refresh.Run(ctx, func() time.Duration {
 		e.observe(ctx, time.Now())
-		e.wake.Ring()
+		e.wake.Fire()
 		if e.file.Err() != nil { // it waits for a save that goes on, and so is not asked in a tick
 			e.file.MarkDirty()
 		}
@@ -171,7 +171,7 @@ func (e *endpointSelector) answered(a endpoint.ProbeRequest) {
 	e.mu.Lock()
 	e.machine.OnReply(a, time.Now())
 	e.mu.Unlock()
-	e.wake.Ring()
+	e.wake.Fire()
 }
 
 // observe tells the machine how the links are, and where the other ends are.

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// neverSplit: agents run on Linux alone; elsewhere hawser only reads their reports.
-func neverSplit(string, string, syscall.RawConn) error { return errors.ErrUnsupported }
+// setDontFragment is unsupported: agents run on Linux only. On other systems, hawser reads their reports.
+func setDontFragment(string, string, syscall.RawConn) error { return errors.ErrUnsupported }

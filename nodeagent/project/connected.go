@@ -89,7 +89,7 @@ func (v *builder) addConnected() {
 	for link, prefixes := range byLink {
 		for _, p := range disjoint(prefixes) {
 			v.elements.add(desired.Element{
-				Set: desired.SetConnected, Family: fabric.Family(p.Addr()), ID: cidr.Text(p) + " . " + link, Origin: origin,
+				Set: desired.SetConnected, Family: fabric.Family(p.Addr()), ID: cidr.Format(p) + " . " + link, Origin: origin,
 			})
 		}
 	}

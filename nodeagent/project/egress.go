@@ -96,7 +96,7 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 		if fabric.Family(ip) != fam {
 			continue
 		}
-		if score := spread.Mix(spread.Hash(identity + "\n" + ip.String())); !best.IsValid() || score > top {
+		if score := spread.Mix64(spread.Sum64(identity + "\n" + ip.String())); !best.IsValid() || score > top {
 			best, top = ip, score
 		}
 	}

@@ -43,9 +43,9 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {
-		text = cidr.Text(value)
+		text = cidr.Format(value)
 	}
-	e.add(desired.Element{Set: set, Family: fabric.Family(key.Addr()), ID: cidr.Text(key), Value: text, Origin: origin})
+	e.add(desired.Element{Set: set, Family: fabric.Family(key.Addr()), ID: cidr.Format(key), Value: text, Origin: origin})
 }
 
 // all gives the elements by set, family and key. Of elements with one key the

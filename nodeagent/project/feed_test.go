@@ -18,7 +18,7 @@ import (
 func readTwoGateways(t *testing.T) (*world, *fabric.Cluster) {
 	t.Helper()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
-	w.fabric.Shape = fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"c1", "c2"}, {"c1", "c4"}, {"c2", "c3"}, {"c3", "c4"}}}
+	w.fabric.Shape = fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"c1", "c2"}, {"c1", "c4"}, {"c2", "c3"}, {"c3", "c4"}}}
 	c1 := w.fabric.Cluster("c1")
 	c1.Gateways = append(c1.Gateways, fabric.Gateway{
 		Name: "c1-b", Node: "c1-w1", Port: 51820, Ordinal: 1, Addresses: []netip.Addr{addr("241.0.0.5")},

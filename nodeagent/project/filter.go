@@ -161,7 +161,7 @@ func (v *builder) addErrors(r *remoteCluster) {
 			for _, end := range ends {
 				if fam := fabric.Family(end.Addr()); fam == fabric.Family(source.Addr()) && v.uses(fam) {
 					v.elements.add(desired.Element{
-						Set: desired.SetErrors, Family: fam, ID: cidr.Text(source) + " . " + cidr.Text(end), Origin: clusterPath(r.Name),
+						Set: desired.SetErrors, Family: fam, ID: cidr.Format(source) + " . " + cidr.Format(end), Origin: clusterPath(r.Name),
 					})
 				}
 			}
@@ -200,7 +200,7 @@ func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 		for _, p := range r.sources {
 			if fabric.Family(p.Addr()) == fabric.Family(addr) {
 				v.elements.add(desired.Element{
-					Set: desired.SetAllowed, Family: fabric.Family(addr), ID: cidr.Text(p) + " . " + addr.String(), Origin: origin,
+					Set: desired.SetAllowed, Family: fabric.Family(addr), ID: cidr.Format(p) + " . " + addr.String(), Origin: origin,
 				})
 			}
 		}

@@ -106,7 +106,7 @@ func homeNumbers(nodes []*model.Node) map[string]int {
 		if len(taken) == desired.MaxReturnNodes {
 			break
 		}
-		at := int(spread.Hash(n.Name) % desired.MaxReturnNodes)
+		at := int(spread.Sum64(n.Name) % desired.MaxReturnNodes)
 		for taken[at] {
 			at = (at + 1) % desired.MaxReturnNodes
 		}

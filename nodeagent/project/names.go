@@ -25,7 +25,7 @@ func (v *builder) addDNS() {
 	f := v.in.Fabric
 	// The SOA serial follows from the content, so that equal zones have equal serials on every
 	// node and after every restart. Zero is no serial.
-	d := &digest{sum: spread.Hash("")}
+	d := &digest{sum: spread.Sum64("")}
 	d.number(int(f.DNS.TTL))
 	for i := range v.state.Services {
 		s := &v.state.Services[i]

@@ -67,11 +67,11 @@ func (n Topology) Passes(cluster string) bool {
 
 // Neighbours gives the clusters to which one has a link, sorted.
 func (n Topology) Neighbours(cluster string) []string {
-	out := n.Now.Neighbours(cluster)
+	out := n.Now.Neighbors(cluster)
 	if n.Before == nil {
 		return out
 	}
-	out = append(out, n.Before.Neighbours(cluster)...)
+	out = append(out, n.Before.Neighbors(cluster)...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -85,7 +85,7 @@ func ShapeDigest(s fabric.Shape) string {
 	if err != nil {
 		return ""
 	}
-	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, spread.Mix(spread.Hash(string(raw)))))
+	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, spread.Mix64(spread.Sum64(string(raw)))))
 }
 
 // reach gives the clusters that can be reached from one without going through

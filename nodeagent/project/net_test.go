@@ -17,8 +17,8 @@ func TestNetSourcesAndBack(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
 	hubs := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h", "i"}}
-	chain := fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "b"}, {"b", "h"}, {"h", "i"}}}
-	ring := fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "b"}, {"a", "i"}, {"b", "h"}, {"h", "i"}}}
+	chain := fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "b"}, {"b", "h"}, {"h", "i"}}}
+	ring := fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "b"}, {"a", "i"}, {"b", "h"}, {"h", "i"}}}
 	tests := []struct {
 		name                string
 		now                 fabric.Shape

@@ -38,7 +38,7 @@ func Slots(n int, backends []Backend) []int {
 	floor := make([]int, len(backends))     // share of each rounded down, in order
 	spare := n                              // slots left when each has its floor: at most one more for each
 	for at, i := range order {
-		hashes[at] = spread.Hash(backends[i].Key)
+		hashes[at] = spread.Sum64(backends[i].Key)
 		floor[at] = n * max(backends[i].Weight, 1) / total
 		spare -= floor[at]
 	}
@@ -48,9 +48,9 @@ func Slots(n int, backends []Backend) []int {
 	low := uint64(1)<<(slotBits+backendBits) - 1
 	pairs := make([]uint64, 0, n*len(order))
 	for slot := range out {
-		salt := spread.Mix(uint64(slot) + 1)
+		salt := spread.Mix64(uint64(slot) + 1)
 		for b, h := range hashes {
-			pairs = append(pairs, spread.Mix(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
+			pairs = append(pairs, spread.Mix64(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
 		}
 	}
 	slices.Sort(pairs)

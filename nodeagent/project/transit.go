@@ -70,7 +70,7 @@ func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
 		}
 		for _, a := range from {
 			v.elements.add(desired.Element{
-				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + cidr.Text(p), Origin: clusterPath(r.Name),
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + cidr.Format(p), Origin: clusterPath(r.Name),
 			})
 		}
 	}

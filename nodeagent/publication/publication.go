@@ -46,7 +46,7 @@ type Publisher struct {
 	source *kube.Source
 	seen   func() Observed
 	node   string
-	wake   bell.Bell // another round was made
+	wake   bell.Trigger // another round was made
 
 	last       *project.Input // of the engine's goroutine, as what follows
 	wanted     mcs.DesiredObjects
@@ -78,7 +78,7 @@ func New(config kube.Config, source *kube.Source, node string, seen func() Obser
 // Trigger says that another round was made.
 func (p *Publisher) Trigger() {
 	if p != nil {
-		p.wake.Ring()
+		p.wake.Fire()
 	}
 }
 

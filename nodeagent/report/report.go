@@ -89,7 +89,7 @@ func (r *Reporter) Status() status.Status {
 		for _, c := range v.Input.Fabric.Clusters {
 			shown := status.Cluster{
 				Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
-				PodCIDRs: listing.Texts(c.PodCIDRs), ServiceCIDRs: listing.Texts(c.ServiceCIDRs), GlobalCIDRs: listing.Texts(c.GlobalCIDRs),
+				PodCIDRs: listing.Strings(c.PodCIDRs), ServiceCIDRs: listing.Strings(c.ServiceCIDRs), GlobalCIDRs: listing.Strings(c.GlobalCIDRs),
 			}
 			for _, g := range c.Gateways {
 				shown.Gateways = append(shown.Gateways, g.Name)
@@ -259,7 +259,7 @@ func Exports(in project.Input) []status.Export {
 	out := make([]status.Export, 0, len(in.Fabric.Exports))
 	for _, e := range in.Fabric.Exports {
 		shown := status.Export{
-			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: listing.Texts(e.VIPs),
+			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: listing.Strings(e.VIPs),
 			Dynamic: e.Dynamic,
 		}
 		if c, differ := clashes[e.ID()]; differ {
@@ -296,7 +296,7 @@ func backends(s *model.Service) []string {
 		}
 		name := cmp.Or(e.Pod, e.Hostname)
 		if name == "" {
-			name = strings.Join(listing.Texts(e.Addrs), ",")
+			name = strings.Join(listing.Strings(e.Addrs), ",")
 		}
 		out = append(out, name)
 	}
@@ -305,7 +305,7 @@ func backends(s *model.Service) []string {
 }
 
 func partOf(e *fabric.Export, c fabric.ExportCluster, live model.ClusterState, heard bool) status.ExportCluster {
-	part := status.ExportCluster{Name: c.Name, IPs: listing.Texts(c.IPs), Ready: status.Unknown}
+	part := status.ExportCluster{Name: c.Name, IPs: listing.Strings(c.IPs), Ready: status.Unknown}
 	if !heard {
 		return part
 	}

@@ -469,7 +469,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
 				for k := range whole.Clusters {
 					for _, far := range whole.Clusters[k].Gateways {
 						if name := whole.Clusters[k].Name; name != w.own {
-							reach[spread.Hash(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
+							reach[spread.Sum64(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
 						}
 					}
 				}

@@ -58,7 +58,7 @@ func TestTransition(t *testing.T) {
 func TestGoesOver(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{
-		Shape:    fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "h"}, {"b", "h"}}, Partial: true},
+		Shape:    fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "h"}, {"b", "h"}}, Partial: true},
 		Clusters: []fabric.Cluster{{Name: "a"}, {Name: "b"}, {Name: "h"}, {Name: "lone"}},
 	}
 	for _, c := range []struct {

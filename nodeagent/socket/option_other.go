@@ -4,17 +4,17 @@ package socket
 
 import "errors"
 
-// The agent runs on Linux alone; hawser reads its status elsewhere, too.
+// The agent runs on Linux only; hawser also reads its status on other systems.
 func (Options) apply(string, int) error { return errors.ErrUnsupported }
 
-// Index gives no device outside of Linux.
-func Index(string) int { return 0 }
+// DeviceIndex returns 0 outside of Linux.
+func DeviceIndex(string) int { return 0 }
 
 func controlLength() int { return 0 }
 
-func arrivedBy([]byte) int { return 0 }
+func inDeviceIndex([]byte) int { return 0 }
 
-// Device gives no device outside of Linux.
-func Device(int) string { return "" }
+// DeviceName returns an empty name outside of Linux.
+func DeviceName(int) string { return "" }
 
 func sendOnly(string, int) error { return errors.ErrUnsupported }

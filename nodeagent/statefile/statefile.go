@@ -22,7 +22,7 @@ import (
 // File is one value in the state folder. Its methods may be called from any goroutine.
 type File[T any] struct {
 	path string
-	wake bell.Bell
+	wake bell.Trigger
 
 	mu     sync.Mutex
 	raw    []byte // on disk; nil = not known, or none
@@ -106,7 +106,7 @@ func (f *File[T]) Err() error {
 }
 
 // MarkDirty has Run save soon. It never blocks.
-func (f *File[T]) MarkDirty() { f.wake.Ring() }
+func (f *File[T]) MarkDirty() { f.wake.Fire() }
 
 // Run saves what source gives after each Changed, at most once in every, until ctx ends.
 // It is for a goroutine of its own, as a disk may hang.

@@ -47,7 +47,7 @@ type Config struct {
 	Port uint16 // UDP, of both ends; desired.ProbePort
 	Log  *slog.Logger
 	// Wake is rung when a machine may have something to do before the time that it said.
-	Wake     bell.Bell
+	Wake     bell.Trigger
 	Machines []Protocol // in the order in which they send
 }
 
@@ -71,7 +71,7 @@ func New(config Config) *Transport {
 func (t *Transport) Run(ctx context.Context) error {
 	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive})
 	defer sockets.Close()
-	t.config.Wake.Loop(ctx, func() time.Duration {
+	t.config.Wake.Run(ctx, func() time.Duration {
 		sockets.Update(time.Now(), t.wanted)
 		wait := look
 		for _, m := range t.config.Machines {

@@ -88,7 +88,7 @@ func TestTransport(t *testing.T) {
 		{From: at, To: to, Raw: (&wire.Message{From: 1, To: 2, Probe: &wire.Probe{Nonce: 3}, Tunnels: &wire.TunnelReport{WantReply: true}}).Encode()},
 	}
 	machines[1].mu.Unlock()
-	wake.Ring()
+	wake.Fire()
 	for i, m := range machines {
 		in := get(t, m.heard)
 		if in.From != to || in.At != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {

@@ -77,7 +77,7 @@ var magic = [4]byte{'h', 'w', 'l', 'k'}
 var ErrMalformed = errors.New("not a message between gateways of version 1")
 
 // HashID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
-func HashID(name string) uint64 { return spread.Hash(strings.Replace(name, "/", "\n", 1)) }
+func HashID(name string) uint64 { return spread.Sum64(strings.Replace(name, "/", "\n", 1)) }
 
 // Message is one datagram.
 type Message struct {

@@ -18,10 +18,10 @@ func TestAgree(t *testing.T) {
 			{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false, nil}}
 	}
 	tree := treeOf(t, nil, []string{"g1", "g2"}, "hawser-system/web")
-	clusters := []*Cluster{g1, g2}
+	clusters := []*Client{g1, g2}
 	shown := 0
 	ask := func(say bool) []Result {
-		return All(t.Context(), tree, clusters, Options{Rules: Rules{AllowOtherCluster: true}, Say: func(string, string) {}, Agree: func(planned []Result) bool {
+		return All(t.Context(), tree, clusters, Options{Rules: Rules{AllowOtherCluster: true}, Say: func(string, string) {}, Confirm: func(planned []Result) bool {
 			if shown++; len(planned) != 2 || planned[0].Plan == nil || planned[1].Plan == nil || planned[0].Empty() || planned[1].Empty() {
 				t.Errorf("asked with the plans %+v", planned)
 			}

@@ -46,9 +46,9 @@ func treeOf(t testing.TB, published render.Tree, clusters []string, exports ...s
 }
 
 // workable leaves of a cluster's objects those that the fake can take.
-func workable(t testing.TB, tree render.Tree, cluster string) Want {
+func workable(t testing.TB, tree render.Tree, cluster string) Desired {
 	t.Helper()
-	want, err := WantOf(tree, cluster)
+	want, err := DesiredState(tree, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func workable(t testing.TB, tree render.Tree, cluster string) Want {
 	return want
 }
 
-func planOf(t testing.TB, c *Cluster, want Want) *Plan {
+func planOf(t testing.TB, c *Client, want Desired) *Plan {
 	t.Helper()
 	p, err := c.Plan(t.Context(), want, Rules{})
 	if err != nil {
@@ -73,10 +73,10 @@ func planOf(t testing.TB, c *Cluster, want Want) *Plan {
 }
 
 // carried plans and carries out; nothing is left to do then.
-func carried(t testing.TB, c *Cluster, want Want) *Plan {
+func carried(t testing.TB, c *Client, want Desired) *Plan {
 	t.Helper()
 	p := planOf(t, c, want)
-	if err := c.Carry(t.Context(), p); err != nil {
+	if err := c.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if again := planOf(t, c, want); !again.Empty() {
@@ -120,7 +120,7 @@ func TestCarry(t *testing.T) {
 	if !slices.Contains(lines(p), "- ServiceExport hawser-system/web") {
 		t.Fatalf("changes %v", lines(p))
 	}
-	if err := c.Carry(t.Context(), p); err == nil || !strings.Contains(err.Error(), "delete ServiceExport hawser-system/web") {
+	if err := c.Execute(t.Context(), p); err == nil || !strings.Contains(err.Error(), "delete ServiceExport hawser-system/web") {
 		t.Errorf("a refused deletion gives %v", err)
 	}
 	api.fail = ""
@@ -142,7 +142,7 @@ func TestTaken(t *testing.T) {
 	})
 	p := carried(t, c, workable(t, treeOf(t, tree, []string{"g1"}), "g1"))
 	var why []string
-	for _, left := range p.Kept {
+	for _, left := range p.Retained {
 		why = append(why, left.Name+": "+left.Why)
 	}
 	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply holds no field of it any more: it is another's"}
@@ -178,7 +178,7 @@ func TestRefused(t *testing.T) {
 			first := treeOf(t, nil, four, "hawser-system/a")
 			carried(t, c, workable(t, first, "g1"))
 			tree := treeOf(t, first, tt.clusters, tt.exports...)
-			_, err := WantOf(tree, tt.cluster)
+			_, err := DesiredState(tree, tt.cluster)
 			if err == nil {
 				_, err = c.Plan(t.Context(), workable(t, tree, tt.cluster), tt.rules)
 			}
@@ -242,7 +242,7 @@ func TestResembles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Carry(t.Context(), p); err != nil {
+			if err := c.Execute(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			planOf(t, c, want) // from the second apply on the inventory decides
@@ -277,7 +277,7 @@ func TestPublished(t *testing.T) {
 // none to keep, and both are named.
 func TestPublishedIn(t *testing.T) {
 	t.Parallel()
-	running := func(name, image string) *Cluster {
+	running := func(name, image string) *Client {
 		_, c := newFake(t, name)
 		tree := treeOf(t, nil, []string{"g1", "g2"})
 		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
@@ -285,11 +285,11 @@ func TestPublishedIn(t *testing.T) {
 		return c
 	}
 	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
-	tree, err := PublishedIn(t.Context(), []*Cluster{one, same})
+	tree, err := PublishedIn(t.Context(), []*Client{one, same})
 	if image := render.ImageOf(tree); err != nil || image != "a/b:v1" {
 		t.Errorf("image %q: %v", image, err)
 	}
-	tree, err = PublishedIn(t.Context(), []*Cluster{one, other})
+	tree, err = PublishedIn(t.Context(), []*Client{one, other})
 	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): name the one for all in spec.agent.image, or with --image"
 	if err == nil || err.Error() != want || tree["clusters/g2/keys.yaml"] == nil {
 		t.Errorf("error %v", err)
@@ -315,7 +315,7 @@ func TestKeepCRDs(t *testing.T) {
 	}
 	carried(t, c, workable(t, tree, "g1"))
 	p := planOf(t, c, keep)
-	if len(p.Kept) != 2 || !p.Empty() {
-		t.Errorf("kept %v, changes %v", p.Kept, lines(p))
+	if len(p.Retained) != 2 || !p.Empty() {
+		t.Errorf("kept %v, changes %v", p.Retained, lines(p))
 	}
 }

@@ -28,27 +28,27 @@ const (
 	agentProgram   = "/hawser-agent"
 )
 
-// Question is what to ask of agents.
-type Question struct {
+// AgentCommand is what to ask of agents.
+type AgentCommand struct {
 	Args []string // of hawser-agent
 	// Takes is how long an agent needs for its answer by itself. With more than none all
 	// of them are asked at the same time, otherwise eight.
 	Takes time.Duration
 }
 
-// Answer is what one agent printed, or why it did not.
-type Answer struct {
+// AgentOutput is what one agent printed, or why it did not.
+type AgentOutput struct {
 	Pod  string
 	Text []byte
 	At   time.Time // when it had answered
 	Err  error
 }
 
-// Ask runs hawser-agent with arguments in each agent's pod, as kubectl exec does
+// ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
 // (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
 // exit code 1 has answered no.
-func (c *Cluster) Ask(ctx context.Context, q Question) ([]Answer, error) {
-	if err := c.Reach(ctx); err != nil {
+func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput, error) {
+	if err := c.Ping(ctx); err != nil {
 		return nil, err
 	}
 	list, err := c.agents(ctx)
@@ -58,14 +58,14 @@ func (c *Cluster) Ask(ctx context.Context, q Question) ([]Answer, error) {
 	list = slices.DeleteFunc(list, func(p unstructured.Unstructured) bool {
 		return !strings.HasPrefix(p.GetLabels()["app.kubernetes.io/name"], "hawser-")
 	})
-	out := make([]Answer, len(list))
+	out := make([]AgentOutput, len(list))
 	var group errgroup.Group
 	if q.Takes == 0 {
 		group.SetLimit(askedAt)
 	}
 	for i := range list {
 		group.Go(func() error {
-			out[i] = Answer{Pod: list[i].GetName()}
+			out[i] = AgentOutput{Pod: list[i].GetName()}
 			ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
 			defer cancel()
 			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, q.Args...))
@@ -78,7 +78,7 @@ func (c *Cluster) Ask(ctx context.Context, q Question) ([]Answer, error) {
 }
 
 // execute runs a command in an agent's container.
-func (c *Cluster) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
+func (c *Client) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
 	config := rest.CopyConfig(c.config)
 	config.Timeout = 0 // of the whole stream; ctx bounds it
 	base, _, err := rest.DefaultServerUrlFor(config)

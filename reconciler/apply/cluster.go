@@ -31,8 +31,8 @@ const (
 	requestBurst = 200
 )
 
-// Cluster is the API of one cluster.
-type Cluster struct {
+// Client is the API of one cluster.
+type Client struct {
 	Name    string // in the topology
 	Context string // in the kubeconfig
 	client  dynamic.Interface
@@ -41,7 +41,7 @@ type Cluster struct {
 }
 
 // Open makes a client. It does not connect yet.
-func Open(name, contextName string, config *rest.Config) (*Cluster, error) {
+func Open(name, contextName string, config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestRate, requestBurst
 	config.UserAgent = FieldManager
@@ -58,14 +58,14 @@ func Open(name, contextName string, config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("context %s: %w", contextName, err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))
-	return &Cluster{Name: name, Context: contextName, client: client, mapper: mapper, config: config}, nil
+	return &Client{Name: name, Context: contextName, client: client, mapper: mapper, config: config}, nil
 }
 
 // errNoKind is returned for a kind that the cluster does not have.
 var errNoKind = errors.New("the cluster has no such kind")
 
 // at gives where objects of a kind are.
-func (c *Cluster) at(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+func (c *Client) at(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("%w: %s", errNoKind, kind.GroupKind())
@@ -81,7 +81,7 @@ func (c *Cluster) at(kind schema.GroupVersionKind, namespace string) (dynamic.Re
 }
 
 // get reads one object; nil when there is none, or no such kind.
-func (c *Cluster) get(ctx context.Context, id ID) (*unstructured.Unstructured, error) {
+func (c *Client) get(ctx context.Context, id ID) (*unstructured.Unstructured, error) {
 	at, err := c.at(id.kind(), id.Namespace)
 	if errors.Is(err, errNoKind) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (c *Cluster) get(ctx context.Context, id ID) (*unstructured.Unstructured, e
 
 // list reads all objects of a kind, in all namespaces unless one is named; none
 // when the cluster has no such kind.
-func (c *Cluster) list(ctx context.Context, kind schema.GroupVersionKind, namespace, selector string) ([]unstructured.Unstructured, error) {
+func (c *Client) list(ctx context.Context, kind schema.GroupVersionKind, namespace, selector string) ([]unstructured.Unstructured, error) {
 	at, err := c.at(kind, namespace)
 	if errors.Is(err, errNoKind) {
 		return nil, nil
@@ -119,10 +119,10 @@ func (c *Cluster) list(ctx context.Context, kind schema.GroupVersionKind, namesp
 	return found.Items, nil
 }
 
-// put applies an object; dry asks the API server what would come of it. What
+// applyObject applies an object; dry asks the API server what would come of it. What
 // another manager holds is taken over: the tree is what was decided, and a plan
 // names whose value goes.
-func (c *Cluster) put(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+func (c *Client) applyObject(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
 	id := IDOf(o)
 	at, err := c.at(id.kind(), id.Namespace)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Cluster) put(ctx context.Context, o *unstructured.Unstructured, dry boo
 
 // remove deletes an object, if it is still the one with this UID (empty: any).
 // One that is gone is no error.
-func (c *Cluster) remove(ctx context.Context, id ID, uid types.UID) error {
+func (c *Client) remove(ctx context.Context, id ID, uid types.UID) error {
 	at, err := c.at(id.kind(), id.Namespace)
 	if errors.Is(err, errNoKind) {
 		return nil
@@ -160,15 +160,15 @@ func (c *Cluster) remove(ctx context.Context, id ID, uid types.UID) error {
 	return nil
 }
 
-// Reach asks the API server for its version, to tell early when it cannot be
+// Ping asks the API server for its version, to tell early when it cannot be
 // reached.
-func (c *Cluster) Reach(ctx context.Context) error {
+func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.version(ctx)
 	return err
 }
 
 // version gives what the API server says of itself, in JSON.
-func (c *Cluster) version(ctx context.Context) ([]byte, error) {
+func (c *Client) version(ctx context.Context) ([]byte, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, err

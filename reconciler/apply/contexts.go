@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/reconciler/discover"
 )
 
-// Access says where the clusters' APIs are.
-type Access struct {
+// Kubeconfig says where the clusters' APIs are.
+type Kubeconfig struct {
 	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
 	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster that discover.NameOf gives; a
 	// cluster that is not named has the context of its name.
@@ -24,7 +24,7 @@ type Access struct {
 // Clusters gives a client for each cluster named, out of all that there are. One
 // without a context is an error before anything is done: a cluster that is left
 // out in silence is worse.
-func (a Access) Clusters(names, all []string) ([]*Cluster, error) {
+func (a Kubeconfig) Clusters(names, all []string) ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (a Access) Clusters(names, all []string) ([]*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []*Cluster
+	var out []*Client
 	for _, name := range names {
 		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, chosen[name], &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 		if err != nil {
@@ -49,7 +49,7 @@ func (a Access) Clusters(names, all []string) ([]*Cluster, error) {
 }
 
 // Known gives the names of all contexts, in order.
-func (a Access) Known() ([]string, error) {
+func (a Kubeconfig) Known() ([]string, error) {
 	config, err := a.load()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (a Access) Known() ([]string, error) {
 	return slices.Sorted(maps.Keys(config.Contexts)), nil
 }
 
-func (a Access) load() (*api.Config, error) {
+func (a Kubeconfig) load() (*api.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false
 	if len(a.Kubeconfigs) > 0 {
@@ -79,7 +79,7 @@ func (a Access) load() (*api.Config, error) {
 }
 
 // mapping gives each cluster's context.
-func (a Access) mapping(names, all []string, config *api.Config) (map[string]string, error) {
+func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string]string, error) {
 	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
 	chosen := map[string]string{}
 	for _, pair := range a.Contexts {

@@ -28,14 +28,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Named gives a client for each of Contexts, which are CONTEXT or CLUSTER=CONTEXT here:
+// FromContexts gives a client for each of Contexts, which are CONTEXT or CLUSTER=CONTEXT here:
 // without a name a cluster gets one that is made of its context's.
-func (a Access) Named() ([]*Cluster, error) {
+func (a Kubeconfig) FromContexts() ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	var out []*Cluster
+	var out []*Client
 	for _, text := range a.Contexts {
 		name, contextName := named(text, config)
 		switch {
@@ -70,17 +70,17 @@ func (a Access) Named() ([]*Cluster, error) {
 // Discover reads what discover.Decide looks at, and decides. Nothing in the cluster
 // changes. An error is an API that cannot be reached; what may not be read, or fails, is
 // a finding.
-func (c *Cluster) Discover(ctx context.Context) (discover.Cluster, error) {
+func (c *Client) Discover(ctx context.Context) (discover.Cluster, error) {
 	o, err := c.objects(ctx, discover.Queries())
 	if err != nil {
 		return discover.Cluster{}, err
 	}
-	return discover.Decide(c.Name, c.Context, o), nil
+	return discover.Analyze(c.Name, c.Context, o), nil
 }
 
 // Preflight reads what discover.Preflight looks at, and whether the cluster has its
 // identity. Nothing changes; errors are as with Discover.
-func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, error) {
+func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List, error) {
 	o, err := c.objects(ctx, discover.PreflightQueries())
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func direction(ahead time.Duration) string {
 
 // clock gives how far the API server's clock is ahead of this machine's, by the header Date
 // of an answer (RFC 9110, section 6.6.1).
-func (c *Cluster) clock(ctx context.Context) (time.Duration, error) {
+func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		return 0, err
@@ -145,11 +145,11 @@ func (c *Cluster) clock(ctx context.Context) (time.Duration, error) {
 }
 
 // objects asks a cluster for all that is queried.
-func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
+func (c *Client) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
 	var o discover.Objects
 	raw, err := c.version(ctx)
 	if err != nil {
-		return o, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
+		return o, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, ErrorText(err))
 	}
 	var version struct{ GitVersion string }
 	if err := json.Unmarshal(raw, &version); err != nil || version.GitVersion == "" {
@@ -173,7 +173,7 @@ func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discov
 			defer mu.Unlock()
 			found[i] = items
 			if err != nil {
-				o.Refused = append(o.Refused, discover.Refused{What: q.String(), Why: Reason(err)})
+				o.Refused = append(o.Refused, discover.Unreadable{What: q.String(), Why: ErrorText(err)})
 			}
 			return nil
 		})
@@ -185,17 +185,17 @@ func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discov
 	o.Items = slices.Concat(found...)
 	if o.AskServices() {
 		if o.ServiceRanges, err = c.serviceRanges(ctx); err != nil {
-			o.Refused = append(o.Refused, discover.Refused{What: "the range of Services by a dry run", Why: Reason(err)})
+			o.Refused = append(o.Refused, discover.Unreadable{What: "the range of Services by a dry run", Why: ErrorText(err)})
 		}
 	}
-	slices.SortFunc(o.Refused, func(a, b discover.Refused) int { return cmp.Compare(a.What, b.What) })
+	slices.SortFunc(o.Refused, func(a, b discover.Unreadable) int { return cmp.Compare(a.What, b.What) })
 	return o, nil
 }
 
 // groups gives the API groups that the cluster serves; none when that is not known. An
 // account with few rights is refused what does not exist, too: asking for it would only
 // make findings.
-func (c *Cluster) groups(ctx context.Context) []string {
+func (c *Client) groups(ctx context.Context) []string {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil
@@ -213,7 +213,7 @@ func (c *Cluster) groups(ctx context.Context) []string {
 }
 
 // query reads objects; none when the cluster has no such kind.
-func (c *Cluster) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
+func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
 	at := c.client.Resource(q.Resource).Namespace(q.Namespace)
 	if q.Name == "" {
 		list, err := at.List(ctx, metav1.ListOptions{LabelSelector: q.Selector})
@@ -238,7 +238,7 @@ func (c *Cluster) query(ctx context.Context, q discover.Query) ([]unstructured.U
 // serviceRanges asks the API server for a Service with an address of no cluster (RFC
 // 5737, RFC 3849), in a dry run: it refuses, and names the range that it allows. Should
 // it allow that address, nothing is made either.
-func (c *Cluster) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
+func (c *Client) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var last error
 	for _, try := range []struct{ family, address string }{{"IPv4", "192.0.2.1"}, {"IPv6", "2001:db8::1"}} {
@@ -264,7 +264,7 @@ func (c *Cluster) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
 
 // HasIdentity reports whether the cluster has the Secret of an age identity. It asks for
 // the Secret's metadata alone.
-func (c *Cluster) HasIdentity(ctx context.Context) (bool, error) {
+func (c *Client) HasIdentity(ctx context.Context) (bool, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return false, fmt.Errorf("context %s: %w", c.Context, err)
@@ -282,7 +282,7 @@ func (c *Cluster) HasIdentity(ctx context.Context) (bool, error) {
 
 // PutIdentity creates the Secret with the cluster's age identity, and its namespace. One
 // that is there already is an error, and stays.
-func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
+func (c *Client) PutIdentity(ctx context.Context, identity string) error {
 	options := metav1.CreateOptions{FieldManager: FieldManager}
 	_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx,
 		&unstructured.Unstructured{Object: map[string]any{

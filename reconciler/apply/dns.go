@@ -17,7 +17,7 @@ import (
 
 // restoreDNS takes our part out of the cluster's own DNS, where no gateway was
 // left that did. Pods would otherwise wait for name servers that are gone.
-func (c *Cluster) restoreDNS(ctx context.Context, r *Removal) error {
+func (c *Client) restoreDNS(ctx context.Context, r *Removal) error {
 	forwards := c.forwards(ctx)
 	places := []struct {
 		name, key string
@@ -45,14 +45,14 @@ func (c *Cluster) restoreDNS(ctx context.Context, r *Removal) error {
 	}
 	err := errors.Join(errs...)
 	if err != nil && r.Force {
-		r.say("going on: " + Reason(err))
+		r.say("going on: " + ErrorText(err))
 		return nil
 	}
 	return err
 }
 
 // restore writes a text without our part, unless somebody changes it meanwhile.
-func (c *Cluster) restore(ctx context.Context, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
+func (c *Client) restore(ctx context.Context, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
 	text, _, _ := unstructured.NestedString(o.Object, "data", key)
 	if text == "" {
 		return nil
@@ -73,7 +73,7 @@ func (c *Cluster) restore(ctx context.Context, o *unstructured.Unstructured, key
 
 // forwards gives what agents may have written as stub domains: by the fabric that
 // is in force, or by the one that took it down, which has the domains still.
-func (c *Cluster) forwards(ctx context.Context) []corefile.Forward {
+func (c *Client) forwards(ctx context.Context) []corefile.Forward {
 	tree, err := c.Published(ctx)
 	if err != nil {
 		return nil
@@ -109,9 +109,9 @@ func withoutStubs(text string, forwards []corefile.Forward) (string, error) {
 // nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
 const nodeLocal = "node-local-dns"
 
-// unresolved reports a NodeLocal DNSCache that does not lead the domain to the agents,
+// checkNodeLocalDNS reports a NodeLocal DNSCache that does not lead the domain to the agents,
 // unless the topology leaves the cluster's DNS to somebody else.
-func (c *Cluster) unresolved(ctx context.Context) (string, error) {
+func (c *Client) checkNodeLocalDNS(ctx context.Context) (string, error) {
 	cache, err := c.cache(ctx)
 	if err != nil || cache == nil {
 		return "", err
@@ -143,7 +143,7 @@ func (c *Cluster) unresolved(ctx context.Context) (string, error) {
 
 // cache finds the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's
 // volumes; nil = there is none, or nobody may look.
-func (c *Cluster) cache(ctx context.Context) (*unstructured.Unstructured, error) {
+func (c *Client) cache(ctx context.Context) (*unstructured.Unstructured, error) {
 	settings := ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: nodeLocal}
 	found, err := c.get(ctx, settings)
 	if found != nil || err != nil {

@@ -18,7 +18,7 @@ func TestStubs(t *testing.T) {
 		Clusters:     []fabric.Cluster{{Name: "g1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("fd07::/64")}}},
 	}
 	wrote := corefile.ForwardOf(f, &f.Clusters[0])
-	packed, _, err := farewell(f, "demo")
+	packed, _, err := decommissionFabric(f, "demo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type resource struct {
 	Verbs      []string `json:"verbs"`
 }
 
-func newFake(t testing.TB, name string) (*fakeAPI, *Cluster) {
+func newFake(t testing.TB, name string) (*fakeAPI, *Client) {
 	t.Helper()
 	f := &fakeAPI{objects: map[string]map[string]any{}, kinds: map[string][]resource{
 		"v1": {{"namespaces", "Namespace", false, nil}, {"configmaps", "ConfigMap", true, nil}, {"secrets", "Secret", true, nil}, {"pods", "Pod", true, nil},

@@ -118,7 +118,7 @@ func TestReason(t *testing.T) {
 		"apply A: x\napply B: y":                             "apply A: x; apply B: y",
 	}
 	for have, want := range tests {
-		if got := Reason(errorText(have)); got != want {
+		if got := ErrorText(errorText(have)); got != want {
 			t.Errorf("%q gives %q, want %q", have, got, want)
 		}
 	}

@@ -22,9 +22,9 @@ import (
 
 // Who brings to a cluster what is published.
 const (
-	ByFlux  = "flux"
-	ByArgo  = "argocd"
-	ByApply = "apply" // hawser apply, as nobody else does
+	Flux   = "flux"
+	ArgoCD = "argocd"
+	Direct = "apply" // hawser apply, as nobody else does
 )
 
 // Names that Flux, Argo CD and the rendered tree agree on (docs/gitops.md).
@@ -44,25 +44,25 @@ type Source struct {
 	Asked  bool // somebody said so: it goes before what a cluster follows already
 }
 
-// reached refuses an address that programs in clusters do not take: a path, or git's short form
+// checkURL refuses an address that programs in clusters do not take: a path, or git's short form
 // of ssh.
-func (s Source) reached() error {
+func (s Source) checkURL() error {
 	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
 		return nil
 	}
 	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", repo.Redact(s.URL))
 }
 
-// Delivery reports who can bring a cluster what is published: Flux, Argo CD in this cluster,
+// Detect reports who can bring a cluster what is published: Flux, Argo CD in this cluster,
 // both, or nobody.
-func (c *Cluster) Delivery(ctx context.Context) ([]string, error) {
-	if err := c.Reach(ctx); err != nil {
-		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
+func (c *Client) Detect(ctx context.Context) ([]string, error) {
+	if err := c.Ping(ctx); err != nil {
+		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, ErrorText(err))
 	}
 	var out []string
 	for by, kinds := range map[string][]string{
-		ByFlux: {"GitRepository.source.toolkit.fluxcd.io", "Kustomization.kustomize.toolkit.fluxcd.io"},
-		ByArgo: {"Application.argoproj.io", "ApplicationSet.argoproj.io"},
+		Flux:   {"GitRepository.source.toolkit.fluxcd.io", "Kustomization.kustomize.toolkit.fluxcd.io"},
+		ArgoCD: {"Application.argoproj.io", "ApplicationSet.argoproj.io"},
 	} {
 		all := true
 		for _, kind := range kinds {
@@ -82,11 +82,11 @@ func (c *Cluster) Delivery(ctx context.Context) ([]string, error) {
 // oldestVerifier is the minor version of Flux 2 that verifies SSH signatures of commits.
 const oldestVerifier = 9
 
-// FollowFlux gives the objects by which Flux of a cluster follows the published branch: the
+// FluxObjects gives the objects by which Flux of a cluster follows the published branch: the
 // GitRepository, unless there is one, and the Kustomization of the tree that keeps all others.
 // Where Flux is known to verify SSH signatures it takes only commits that one of the signers
 // made.
-func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
+func (c *Client) FluxObjects(ctx context.Context, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
 	space, err := c.get(ctx, ID{Version: "v1", Kind: kindNamespace, Name: fluxNamespace})
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 	if err != nil || have != nil && !from.Asked {
 		return []*unstructured.Unstructured{sync}, err
 	}
-	if err := from.reached(); err != nil {
+	if err := from.checkURL(); err != nil {
 		return nil, err
 	}
 	spec := map[string]any{"url": from.URL, "interval": "1m0s", "ref": map[string]any{"branch": from.Branch}}
@@ -133,11 +133,11 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 	return append(out, sync), nil
 }
 
-// FollowArgo gives the objects by which Argo CD in this cluster follows the published branch:
+// ArgoObjects gives the objects by which Argo CD in this cluster follows the published branch:
 // the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
 // It fails for clusters that Argo CD does not know by their names.
-func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
-	if err := from.reached(); err != nil {
+func (c *Client) ArgoObjects(ctx context.Context, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
+	if err := from.checkURL(); err != nil {
 		return nil, err
 	}
 	objects, err := objectsIn(tree, "argocd") // with people's patches
@@ -174,7 +174,7 @@ func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source)
 }
 
 // knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
-func (c *Cluster) knownToArgo(ctx context.Context, names []string) error {
+func (c *Client) knownToArgo(ctx context.Context, names []string) error {
 	list, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: kindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
 	if err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Put takes one file of what is gathered, or says why there is none, or both where a
+// Sink takes one file of what is gathered, or says why there is none, or both where a
 // part is missing. It is called by several goroutines.
-type Put func(file string, text []byte, err error)
+type Sink func(file string, text []byte, err error)
 
 // Gather reads what a cluster's API reports about Hawser, for somebody who has no access to
 // it: versions, objects, and the agents' logs of since (0 = all). Secrets are not asked
 // for, and what may hold one in other objects is left out.
-func (c *Cluster) Gather(ctx context.Context, since time.Duration, put Put) {
+func (c *Client) Gather(ctx context.Context, since time.Duration, put Sink) {
 	version, err := c.version(ctx)
 	put("version.json", version, err)
 	var group sync.WaitGroup
@@ -104,7 +104,7 @@ func fromAgents(o *unstructured.Unstructured) bool {
 	return strings.HasPrefix(by, "hawser.dev/")
 }
 
-func (c *Cluster) collect(ctx context.Context, s shelf) ([]unstructured.Unstructured, error) {
+func (c *Client) collect(ctx context.Context, s shelf) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, p := range s.places {
 		if p.name != "" {

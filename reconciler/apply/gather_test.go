@@ -21,7 +21,7 @@ type shelfOf struct {
 	errs  map[string]error
 }
 
-func gatherAll(t *testing.T, c *Cluster) *shelfOf {
+func gatherAll(t *testing.T, c *Client) *shelfOf {
 	t.Helper()
 	s := &shelfOf{files: map[string]string{}, errs: map[string]error{}}
 	c.Gather(t.Context(), 90*time.Minute, func(file string, text []byte, err error) {
@@ -156,7 +156,7 @@ func TestPageIsNoAgent(t *testing.T) {
 	t.Parallel()
 	api, c := newFake(t, "g1")
 	api.fill(t)
-	if err := c.Reach(t.Context()); err != nil {
+	if err := c.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	list, err := c.agents(t.Context())

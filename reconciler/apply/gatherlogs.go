@@ -25,7 +25,7 @@ const (
 
 // gatherLogs reads the logs of the agents' pods, those too that do not run, and what
 // their containers said before they were started again.
-func (c *Cluster) gatherLogs(ctx context.Context, since time.Duration, put Put) {
+func (c *Client) gatherLogs(ctx context.Context, since time.Duration, put Sink) {
 	list, err := c.list(ctx, pods(), render.Namespace, "")
 	if err != nil {
 		put("logs", nil, err)
@@ -69,7 +69,7 @@ func restarted(pod *unstructured.Unstructured) bool {
 
 // log reads the log of an agent's container; what is too long begins with a line that
 // says so.
-func (c *Cluster) log(ctx context.Context, pod string, since time.Duration, previous bool) ([]byte, error) {
+func (c *Client) log(ctx context.Context, pod string, since time.Duration, previous bool) ([]byte, error) {
 	config := rest.CopyConfig(c.config)
 	config.Timeout = logTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(config)

@@ -18,7 +18,7 @@ import (
 // cluster's sealed keys and the agents' image, at their paths of a rendered tree. So
 // keys that need no change are not sealed again, agents are not replaced because another
 // version of Hawser renders, and no reconciler is needed.
-func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
+func (c *Client) Published(ctx context.Context) (render.Tree, error) {
 	tree := render.Tree{}
 	keys := ID{Version: "v1", Kind: kindSecret, Namespace: render.Namespace, Name: render.KeysSecret}
 	if _, err := c.copyInto(ctx, tree, keys, render.ClusterDir(c.Name)+"/keys.yaml"); err != nil {
@@ -33,9 +33,9 @@ func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
 // PublishedIn reads what the clusters have, as Published does of one. What cannot be read
 // is told when it comes to applying there. The error is that clusters run different images
 // of the agent, so that there is none to keep; the tree is there nevertheless.
-func PublishedIn(ctx context.Context, clusters []*Cluster) (render.Tree, error) {
+func PublishedIn(ctx context.Context, clusters []*Client) (render.Tree, error) {
 	trees := make([]render.Tree, len(clusters))
-	Each(clusters, func(i int, c *Cluster) {
+	ForEach(clusters, func(i int, c *Client) {
 		if tree, err := c.Published(ctx); err == nil {
 			trees[i] = tree
 		}
@@ -65,7 +65,7 @@ func PublishedIn(ctx context.Context, clusters []*Cluster) (render.Tree, error) 
 }
 
 // copyImage copies of the gateways' DaemonSet what render.ImageOf reads.
-func (c *Cluster) copyImage(ctx context.Context, tree render.Tree) error {
+func (c *Client) copyImage(ctx context.Context, tree render.Tree) error {
 	id := ID{Group: "apps", Version: "v1", Kind: kindDaemonSet, Namespace: render.Namespace, Name: render.GatewayName}
 	o, err := c.get(ctx, id)
 	if err != nil || o == nil {
@@ -83,7 +83,7 @@ func (c *Cluster) copyImage(ctx context.Context, tree render.Tree) error {
 }
 
 // copyFabric copies all parts of the fabric.
-func (c *Cluster) copyFabric(ctx context.Context, tree render.Tree) error {
+func (c *Client) copyFabric(ctx context.Context, tree render.Tree) error {
 	for i := 0; ; i++ {
 		id, file := fabricPart(i), "base/fabric.yaml"
 		if i > 0 {
@@ -104,7 +104,7 @@ func fabricPart(i int) ID {
 	return id
 }
 
-func (c *Cluster) copyInto(ctx context.Context, tree render.Tree, id ID, file string) (found bool, err error) {
+func (c *Client) copyInto(ctx context.Context, tree render.Tree, id ID, file string) (found bool, err error) {
 	o, err := c.get(ctx, id)
 	if err != nil || o == nil {
 		return false, err

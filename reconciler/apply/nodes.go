@@ -36,7 +36,7 @@ func hawserNodes() schema.GroupVersionKind {
 }
 
 // Nodes reads the HawserNodes of a cluster, by name.
-func (c *Cluster) Nodes(ctx context.Context) ([]Node, error) {
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	items, err := c.list(ctx, hawserNodes(), "", "")
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func daemonSets() schema.GroupVersionKind {
 }
 
 // rollouts reads the DaemonSets of Hawser.
-func (c *Cluster) rollouts(ctx context.Context) ([]rollout, error) {
+func (c *Client) rollouts(ctx context.Context) ([]rollout, error) {
 	items, err := c.list(ctx, daemonSets(), render.Namespace, "")
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (c *Cluster) rollouts(ctx context.Context) ([]rollout, error) {
 type Wait struct{ Timeout time.Duration }
 
 // wait waits until the agents run and follow the fabric. It gives what it saw last.
-func (c *Cluster) wait(ctx context.Context, want Want, w Wait, say func(string)) (string, error) {
+func (c *Client) wait(ctx context.Context, want Desired, w Wait, say func(string)) (string, error) {
 	last := ""
 	err := poll(ctx, w.Timeout, func(ctx context.Context) (bool, error) {
 		now, done, err := c.progress(ctx, want.Digest)
@@ -130,7 +130,7 @@ func (c *Cluster) wait(ctx context.Context, want Want, w Wait, say func(string))
 }
 
 // progress says how far a cluster is on the way to a fabric.
-func (c *Cluster) progress(ctx context.Context, digest string) (string, bool, error) {
+func (c *Client) progress(ctx context.Context, digest string) (string, bool, error) {
 	sets, err := c.rollouts(ctx)
 	if err != nil {
 		return "", false, err

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// heldByUs gives the fields of a live object that hawser apply holds, as the API
+// ownFields gives the fields of a live object that hawser apply holds, as the API
 // server writes them; empty when it applied none.
-func heldByUs(o *unstructured.Unstructured) string {
+func ownFields(o *unstructured.Unstructured) string {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
 			return entry.FieldsV1.GetRawString()

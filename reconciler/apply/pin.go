@@ -32,7 +32,7 @@ func PinSecret(pins string) *unstructured.Unstructured {
 
 // planPins creates the Secret with the pinned signers if the cluster has none. It raises the floors
 // to the revisions of the tree, and reports pins with which the agents would refuse the tree.
-func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
+func (c *Client) planPins(ctx context.Context, p *Plan) error {
 	want := PinSecret(p.want.Pins)
 	id := IDOf(want)
 	have, err := c.get(ctx, id)
@@ -65,7 +65,7 @@ func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 		}
 	}
 	if err != nil {
-		p.Skipped = append(p.Skipped, Left{ID: id, Why: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
+		p.Skipped = append(p.Skipped, SkippedObject{ID: id, Why: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
 	}
 	return nil
 }
@@ -88,9 +88,9 @@ type Pins struct {
 
 // PinsIn returns the pins of the clusters that have some and answer. The plan of a cluster
 // reads them again, so a cluster that is left out here is not trusted.
-func PinsIn(ctx context.Context, clusters []*Cluster) []Pins {
+func PinsIn(ctx context.Context, clusters []*Client) []Pins {
 	found := make([]Pins, len(clusters))
-	Each(clusters, func(i int, c *Cluster) {
+	ForEach(clusters, func(i int, c *Client) {
 		secret, err := c.get(ctx, IDOf(PinSecret("")))
 		if err != nil || secret == nil {
 			return
@@ -105,12 +105,12 @@ func PinsIn(ctx context.Context, clusters []*Cluster) []Pins {
 // raiseFloors decides about the documents of the tree as a new agent does, and returns the
 // pins with the revisions of the documents as floors. Only a signature raises a floor. It
 // fails if a new agent would refuse the fabric.
-func (w Want) raiseFloors(raw []byte) ([]byte, error) {
+func (w Desired) raiseFloors(raw []byte) ([]byte, error) {
 	pins, err := trust.ParsePins(raw)
 	if err != nil {
 		return nil, err
 	}
-	state, err := trust.Pinned(pins, w.Cluster, trust.State{})
+	state, err := trust.Pinned(pins, w.Cluster, trust.Remembered{})
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +123,10 @@ func (w Want) raiseFloors(raw []byte) ([]byte, error) {
 	return trust.RaiseFloors(raw, state.Revisions)
 }
 
-// signFarewell signs a last fabric with a key of its own, which takes the place of
+// signDecommission signs a last fabric with a key of its own, which takes the place of
 // the pinned signers: who takes a cluster out may change its Secrets, and need not
 // have the root key. It gives the proof.
-func (c *Cluster) signFarewell(ctx context.Context, clusterset string, packed []byte) ([]byte, error) {
+func (c *Client) signDecommission(ctx context.Context, clusterset string, packed []byte) ([]byte, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a signing key: %w", err)
@@ -139,7 +139,7 @@ func (c *Cluster) signFarewell(ctx context.Context, clusterset string, packed []
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.put(ctx, PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())})), false); err != nil {
+	if _, err := c.applyObject(ctx, PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())})), false); err != nil {
 		return nil, err
 	}
 	return json.Marshal(trust.Proof{Signed: signed})

@@ -20,7 +20,7 @@ func TestPinsRise(t *testing.T) {
 	t.Parallel()
 	own, foreign := pinSigner(t, "o"), pinSigner(t, "f")
 	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())}))
-	want := func(by ssh.Signer, fabric, sealed int64) Want { return pinWant(t, by, fabric, sealed) }
+	want := func(by ssh.Signer, fabric, sealed int64) Desired { return pinWant(t, by, fabric, sealed) }
 	raised, err := want(own, 100, 50).raiseFloors(pins)
 	if err != nil || string(raised) != "# revision: 100\n# keys revision: 50\n"+string(pins) {
 		t.Fatalf("got %s, %v", raised, err)
@@ -40,11 +40,11 @@ func TestPinsRise(t *testing.T) {
 }
 
 // pinWant returns a tree whose fabric and sealed keys have these revisions.
-func pinWant(t *testing.T, by ssh.Signer, fabric, sealed int64) Want {
+func pinWant(t *testing.T, by ssh.Signer, fabric, sealed int64) Desired {
 	t.Helper()
 	document, ciphertext := []byte("fabric"), "ciphertext"
-	return Want{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
-		sealed: keys.Sealed{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
+	return Desired{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
+		sealed: keys.SealedKeys{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
 			trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
 }
 
@@ -57,14 +57,14 @@ func TestFirstPins(t *testing.T) {
 	want := pinWant(t, own, 100, 50)
 	want.Pins = trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())})
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "hawser-system"}}}
-	if _, err := c.put(t.Context(), namespace, false); err != nil {
+	if _, err := c.applyObject(t.Context(), namespace, false); err != nil {
 		t.Fatal(err)
 	}
 	first := &Plan{want: want}
 	if err := c.planPins(t.Context(), first); err != nil || len(first.Changes) != 1 {
 		t.Fatalf("%v, changes %v", err, first.Changes)
 	}
-	if _, err := c.put(t.Context(), first.Changes[0].want, false); err != nil {
+	if _, err := c.applyObject(t.Context(), first.Changes[0].want, false); err != nil {
 		t.Fatal(err)
 	}
 	second := &Plan{want: want}
@@ -102,18 +102,18 @@ func TestVerifiedApply(t *testing.T) {
 	f, c := newFake(t, "g1")
 	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(pinSigner(t, "o").PublicKey())}))
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "hawser-system"}}}
-	if _, err := c.put(t.Context(), namespace, false); err != nil {
+	if _, err := c.applyObject(t.Context(), namespace, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.put(t.Context(), PinSecret(string(pins)), false); err != nil {
+	if _, err := c.applyObject(t.Context(), PinSecret(string(pins)), false); err != nil {
 		t.Fatal(err)
 	}
-	if found := PinsIn(t.Context(), []*Cluster{c}); len(found) != 1 || string(found[0].Raw) != string(pins) {
+	if found := PinsIn(t.Context(), []*Client{c}); len(found) != 1 || string(found[0].Raw) != string(pins) {
 		t.Fatalf("pins %v", found)
 	}
 	before := len(f.log)
 	var asked string
-	want := Want{Cluster: "g1", verify: func(cluster string, raw []byte) error {
+	want := Desired{Cluster: "g1", verify: func(cluster string, raw []byte) error {
 		asked = cluster + " " + string(raw)
 		return errors.New("not signed")
 	}}

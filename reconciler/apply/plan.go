@@ -22,8 +22,8 @@ type Change struct {
 	Op diff.Op `json:"op"`
 	ID
 	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
-	// Taken names who applied the object so far, when that was somebody else.
-	Taken []string `json:"taken,omitempty"`
+	// ConflictsWith names who applied the object so far, when that was somebody else.
+	ConflictsWith []string `json:"taken,omitempty"`
 
 	want *unstructured.Unstructured
 	uid  types.UID
@@ -38,20 +38,20 @@ type Field struct {
 	Managers []string `json:"managers,omitempty"`
 }
 
-// Left is an object that is not touched, and why.
-type Left struct {
+// SkippedObject is an object that is not touched, and why.
+type SkippedObject struct {
 	ID
 	Why string `json:"why"`
 }
 
 // Plan is what applying a tree to a cluster changes, in the order in which it is done.
 type Plan struct {
-	Changes   []Change `json:"changes"`
-	Unchanged int      `json:"unchanged"`
-	Skipped   []Left   `json:"skipped,omitempty"` // of the tree, left out this time
-	Kept      []Left   `json:"kept,omitempty"`    // left the tree, and stay
+	Changes   []Change        `json:"changes"`
+	Unchanged int             `json:"unchanged"`
+	Skipped   []SkippedObject `json:"skipped,omitempty"` // of the tree, left out this time
+	Retained  []SkippedObject `json:"kept,omitempty"`    // left the tree, and stay
 
-	want Want
+	want Desired
 	have Inventory
 }
 
@@ -84,7 +84,7 @@ type Rules struct {
 // Plan compares a cluster with what it should have. The API server itself is
 // asked what applying each object would make of it (a dry run), so defaults,
 // admission and other managers' fields are as they will be. Nothing is changed.
-func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, error) {
+func (c *Client) Plan(ctx context.Context, want Desired, rules Rules) (*Plan, error) {
 	have, err := c.inventory(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 		return nil, err
 	}
 	if have.Cluster == "" && !rules.AllowOtherCluster && want.member.Name != "" {
-		if err := c.resembles(ctx, want); err != nil {
+		if err := c.checkSameCluster(ctx, want); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 			continue
 		}
 		if why := keeps(have); why != "" {
-			p.Kept = append(p.Kept, Left{ID: id, Why: why})
+			p.Retained = append(p.Retained, SkippedObject{ID: id, Why: why})
 			continue
 		}
 		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, uid: have.GetUID()})
@@ -140,7 +140,7 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 }
 
 // guard holds the rule of the reconciler against what stands in the cluster.
-func (c *Cluster) guard(ctx context.Context, p *Plan) error {
+func (c *Client) guard(ctx context.Context, p *Plan) error {
 	tree, err := c.Published(ctx)
 	if err != nil {
 		return err
@@ -167,10 +167,10 @@ func (c *Cluster) guard(ctx context.Context, p *Plan) error {
 // outcome is what became of one object of the tree.
 type outcome struct {
 	change *Change
-	left   *Left
+	left   *SkippedObject
 }
 
-func (c *Cluster) planObjects(ctx context.Context, p *Plan) error {
+func (c *Client) planObjects(ctx context.Context, p *Plan) error {
 	spaces := map[string]bool{} // which can be used: they are there and not about to go
 	for _, o := range p.want.Objects {
 		space := o.GetNamespace()
@@ -207,19 +207,19 @@ func (c *Cluster) planObjects(ctx context.Context, p *Plan) error {
 	return errors.Join(errs...)
 }
 
-func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
+func (c *Client) planObject(ctx context.Context, want Desired, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
 	id := IDOf(o)
 	if space := id.Namespace; space != "" && !spaces[space] {
 		if want.holds(ID{Kind: kindNamespace, Name: space}) {
 			return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
 		}
-		return outcome{left: &Left{ID: id, Why: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
+		return outcome{left: &SkippedObject{ID: id, Why: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
 	}
 	have, err := c.get(ctx, id)
 	if err != nil {
 		return outcome{}, err
 	}
-	dry, err := c.put(ctx, o, true)
+	dry, err := c.applyObject(ctx, o, true)
 	if errors.Is(err, errNoKind) && slices.ContainsFunc(want.Objects, func(o *unstructured.Unstructured) bool {
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
@@ -228,7 +228,7 @@ func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Uns
 		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
 	}
 	if errors.Is(err, errNoKind) && id.Kind == kindServiceExport {
-		return outcome{left: &Left{ID: id, Why: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
+		return outcome{left: &SkippedObject{ID: id, Why: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
@@ -248,13 +248,13 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 		return outcome{}, fmt.Errorf("compare %s: %w", id, err)
 	}
 	out := &Change{Op: diff.Update, ID: id, want: o, uid: have.GetUID()}
-	if heldByUs(have) == "" {
-		out.Taken = managers(have)
+	if ownFields(have) == "" {
+		out.ConflictsWith = managers(have)
 	}
 	if len(changes) == 0 {
 		// What we hold may differ where no value does: a field that another set
 		// before, or one that left the tree and another holds too.
-		if heldByUs(have) == heldByUs(dry) {
+		if ownFields(have) == ownFields(dry) {
 			return outcome{}, nil
 		}
 		return outcome{change: out}, nil
@@ -300,7 +300,7 @@ func keeps(o *unstructured.Unstructured) string {
 			return "it says " + name + ": disabled"
 		}
 	}
-	if heldByUs(o) != "" {
+	if ownFields(o) != "" {
 		return ""
 	}
 	return "hawser apply holds no field of it any more: it is another's"

@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Errands are pods that run for a short while, in a namespace of their own. They are for one
+// TestPods are pods that run for a short while, in a namespace of their own. They are for one
 // goroutine.
-type Errands struct {
-	cluster   *Cluster
+type TestPods struct {
+	cluster   *Client
 	namespace string
 	names     []string
 }
 
-// Errand is one of them.
-type Errand struct {
+// TestPod is one of them.
+type TestPod struct {
 	Name string // of the pod, and its label app
 	// Node is the one whose network it has, or NodeSelector picks one of its own by labels.
 	// Without both it is on any node, and has an address of its own.
@@ -34,8 +34,8 @@ type Errand struct {
 	Args         []string // of hawser-agent
 }
 
-// Told is how an errand is.
-type Told struct {
+// PodState is how an errand is.
+type PodState struct {
 	Running bool
 	// Why says why it does not run; Image that the image is why.
 	Why   string
@@ -49,9 +49,9 @@ const errandEnds = 10 * time.Minute
 // ErrandName gives a name that begins so, and that nobody has.
 func ErrandName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:8]) }
 
-// Send starts pods in a namespace that it makes. Recall has to follow, also after an error.
-func (c *Cluster) Send(ctx context.Context, namespace string, list []Errand) (*Errands, error) {
-	e := &Errands{cluster: c, namespace: namespace}
+// StartPods starts pods in a namespace that it makes. Recall has to follow, also after an error.
+func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod) (*TestPods, error) {
+	e := &TestPods{cluster: c, namespace: namespace}
 	space := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": kindNamespace,
 		"metadata": map[string]any{"name": e.namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}},
@@ -63,7 +63,7 @@ func (c *Cluster) Send(ctx context.Context, namespace string, list []Errand) (*E
 }
 
 // Add starts further pods beside those that run.
-func (e *Errands) Add(ctx context.Context, list []Errand) error {
+func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
 	for _, errand := range list {
 		e.names = append(e.names, errand.Name)
 		pod := errand.pod(e.namespace)
@@ -82,7 +82,7 @@ func (e *Errands) Add(ctx context.Context, list []Errand) error {
 }
 
 // Export offers a TCP port of one of the pods to the other clusters, under the pod's name.
-func (e *Errands) Export(ctx context.Context, pod string, port int) error {
+func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 	meta := map[string]any{"name": pod, "namespace": e.namespace}
 	for _, object := range []map[string]any{
 		{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": map[string]any{
@@ -103,7 +103,7 @@ func (e *Errands) Export(ctx context.Context, pod string, port int) error {
 const accountWithin = 20 * time.Second
 
 // make creates an object.
-func (c *Cluster) make(ctx context.Context, o *unstructured.Unstructured) error {
+func (c *Client) make(ctx context.Context, o *unstructured.Unstructured) error {
 	id := IDOf(o)
 	at, err := c.at(id.kind(), id.Namespace)
 	if err == nil {
@@ -116,7 +116,7 @@ func (c *Cluster) make(ctx context.Context, o *unstructured.Unstructured) error 
 }
 
 // pod has the rights of nobody, but to listen at any port.
-func (e Errand) pod(namespace string) *unstructured.Unstructured {
+func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	args := make([]any, len(e.Args))
 	for i, arg := range e.Args {
 		args[i] = arg
@@ -156,15 +156,15 @@ func (e Errand) pod(namespace string) *unstructured.Unstructured {
 	}}
 }
 
-// Look reports how the pods are, by their names.
-func (e *Errands) Look(ctx context.Context) (map[string]Told, error) {
+// States reports how the pods are, by their names.
+func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	list, err := e.cluster.list(ctx, pods(), e.namespace, "")
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Told{}
+	out := map[string]PodState{}
 	for _, name := range e.names {
-		out[name] = Told{Why: "there is no such pod any more"}
+		out[name] = PodState{Why: "there is no such pod any more"}
 	}
 	for i := range list {
 		name := list[i].GetName()
@@ -180,7 +180,7 @@ func (e *Errands) Look(ctx context.Context) (map[string]Told, error) {
 }
 
 // stateOf says why a pod does not run.
-func stateOf(pod *unstructured.Unstructured) Told {
+func stateOf(pod *unstructured.Unstructured) PodState {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 	for _, item := range list {
@@ -189,14 +189,14 @@ func stateOf(pod *unstructured.Unstructured) Told {
 		message, _, _ := unstructured.NestedString(status, "state", "waiting", "message")
 		switch reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return Told{Why: strings.TrimSpace(reason + ": " + message), Image: true}
+			return PodState{Why: strings.TrimSpace(reason + ": " + message), Image: true}
 		case "":
 		default:
-			return Told{Why: strings.TrimSpace(reason + ": " + message)}
+			return PodState{Why: strings.TrimSpace(reason + ": " + message)}
 		}
 	}
 	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
-		return Told{Running: true}
+		return PodState{Running: true}
 	}
 	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
 	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); why == "" {
@@ -205,11 +205,11 @@ func stateOf(pod *unstructured.Unstructured) Told {
 	if why == "" {
 		why = "it is " + strings.ToLower(phase)
 	}
-	return Told{Why: why}
+	return PodState{Why: why}
 }
 
 // last reads the last line of a pod's log.
-func (e *Errands) last(ctx context.Context, pod string) ([]byte, error) {
+func (e *TestPods) last(ctx context.Context, pod string) ([]byte, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(e.cluster.config)
 	if err != nil {
 		return nil, err
@@ -222,9 +222,9 @@ func (e *Errands) last(ctx context.Context, pod string) ([]byte, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// Recall deletes the pods and their namespace, whether or not all were made. ctx may have
+// Cleanup deletes the pods and their namespace, whether or not all were made. ctx may have
 // ended. It waits until nothing is left, for a minute at most.
-func (e *Errands) Recall(ctx context.Context) error {
+func (e *TestPods) Cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error

@@ -23,10 +23,10 @@ import (
 // ConfigMaps read again at once, instead of within a minute or more.
 const releaseAnnotation = "hawser.dev/release"
 
-// farewell gives the fabric by which agents take everything down: what is in
+// decommissionFabric gives the fabric by which agents take everything down: what is in
 // force, without clusters and exports. The domains stay, by which the agents find
 // what they wrote into the cluster's DNS.
-func farewell(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
+func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
 	f := fabric.Fabric{Name: clusterset}
 	if before != nil {
 		f = *before
@@ -42,9 +42,9 @@ func farewell(before *fabric.Fabric, clusterset string) (packed []byte, digest s
 	return packed, fabric.Digest(raw), err
 }
 
-// release has the agents of a cluster take down what they made on their nodes and
+// decommission has the agents of a cluster take down what they made on their nodes and
 // wrote into the API, and waits until each says that it has. It can be repeated.
-func (c *Cluster) release(ctx context.Context, r *Removal) error {
+func (c *Client) decommission(ctx context.Context, r *Removal) error {
 	tree, err := c.Published(ctx)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 	if err != nil {
 		before = nil // agents that never had one made nothing
 	}
-	packed, digest, err := farewell(before, r.have.Clusterset)
+	packed, digest, err := decommissionFabric(before, r.have.Clusterset)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 	if clusterset == "" && before != nil { // Flux or Argo CD applied it
 		clusterset = before.Name
 	}
-	proof, err := c.signFarewell(ctx, cmp.Or(clusterset, "none"), packed)
+	proof, err := c.signDecommission(ctx, cmp.Or(clusterset, "none"), packed)
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 		// It only saves time: a pod that ended meanwhile is no trouble.
 		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	}
-	return c.released(ctx, r, digest)
+	return c.waitDecommissioned(ctx, r, digest)
 }
 
 // publishFarewell replaces the fabric. Agents prefer it to parts of a larger one
 // that may still be there.
-func (c *Cluster) publishFarewell(ctx context.Context, packed, proof []byte) error {
+func (c *Client) publishFarewell(ctx context.Context, packed, proof []byte) error {
 	id := fabricPart(0)
 	o, err := c.get(ctx, id)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Cluster) publishFarewell(ctx context.Context, packed, proof []byte) err
 func pods() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
 
 // agents gives the agents' pods that run.
-func (c *Cluster) agents(ctx context.Context) ([]unstructured.Unstructured, error) {
+func (c *Client) agents(ctx context.Context) ([]unstructured.Unstructured, error) {
 	items, err := c.list(ctx, pods(), render.Namespace, "")
 	return slices.DeleteFunc(items, func(p unstructured.Unstructured) bool {
 		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
@@ -126,8 +126,8 @@ func isPage(p *unstructured.Unstructured) bool {
 	return p.GetLabels()["app.kubernetes.io/name"] == render.UIName
 }
 
-// released waits until every agent says that nothing is left of it.
-func (c *Cluster) released(ctx context.Context, r *Removal, digest string) error {
+// waitDecommissioned waits until every agent says that nothing is left of it.
+func (c *Client) waitDecommissioned(ctx context.Context, r *Removal, digest string) error {
 	last := ""
 	err := poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		waits, err := c.unreleased(ctx, digest)
@@ -148,7 +148,7 @@ func (c *Cluster) released(ctx context.Context, r *Removal, digest string) error
 }
 
 // unreleased says who still holds something.
-func (c *Cluster) unreleased(ctx context.Context, digest string) ([]string, error) {
+func (c *Client) unreleased(ctx context.Context, digest string) ([]string, error) {
 	list, err := c.agents(ctx)
 	if err != nil {
 		return nil, err

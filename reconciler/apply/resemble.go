@@ -18,12 +18,12 @@ import (
 // maxShown is how many nodes one difference names.
 const maxShown = 3
 
-// resembles fails when a cluster to which nothing was applied yet differs from the
+// checkSameCluster fails when a cluster to which nothing was applied yet differs from the
 // one of the topology, as it does when the context is another cluster's: gateways'
 // nodes that are not there, nodes with pods outside of podCIDRs, Services outside
 // of serviceCIDRs, another cluster's name. What a cluster does not say is no
 // difference: it may have no nodes yet, or none with podCIDRs.
-func (c *Cluster) resembles(ctx context.Context, want Want) error {
+func (c *Client) checkSameCluster(ctx context.Context, want Desired) error {
 	differs, err := c.named(ctx, want)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c *Cluster) resembles(ctx context.Context, want Want) error {
 }
 
 // named reports that the agents here belong to another cluster, whoever applied them.
-func (c *Cluster) named(ctx context.Context, want Want) ([]string, error) {
+func (c *Client) named(ctx context.Context, want Desired) ([]string, error) {
 	o, err := c.get(ctx, ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.IdentityConfigMap})
 	if err != nil || o == nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *Cluster) named(ctx context.Context, want Want) ([]string, error) {
 	return nil, nil
 }
 
-func (c *Cluster) nodesDiffer(ctx context.Context, want Want) ([]string, error) {
+func (c *Client) nodesDiffer(ctx context.Context, want Desired) ([]string, error) {
 	nodes, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", "")
 	if err != nil || len(nodes) == 0 {
 		return nil, err
@@ -85,7 +85,7 @@ func (c *Cluster) nodesDiffer(ctx context.Context, want Want) ([]string, error) 
 	return out, nil
 }
 
-func (c *Cluster) servicesDiffer(ctx context.Context, want Want) ([]string, error) {
+func (c *Client) servicesDiffer(ctx context.Context, want Desired) ([]string, error) {
 	o, err := c.get(ctx, ID{Version: "v1", Kind: "Service", Namespace: "default", Name: "kubernetes"})
 	if err != nil || o == nil {
 		return nil, err
@@ -105,5 +105,5 @@ func within(p netip.Prefix, others []netip.Prefix) bool {
 
 func few(names []string) string {
 	slices.Sort(names)
-	return listing.Some(names, maxShown)
+	return listing.FirstN(names, maxShown)
 }

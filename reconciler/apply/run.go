@@ -22,10 +22,10 @@ const (
 	pollEvery         = 500 * time.Millisecond
 )
 
-// Carry does what a plan says. Everything that can be done is done; what fails
+// Execute does what a plan says. Everything that can be done is done; what fails
 // is tried again by the next apply, which finds in the inventory what became of
 // this one: it is written before the first object and after the last.
-func (c *Cluster) Carry(ctx context.Context, p *Plan) error {
+func (c *Client) Execute(ctx context.Context, p *Plan) error {
 	upserts, deletes := p.split()
 	spaces, rest := take(upserts, kindNamespace)
 	if err := c.applyAll(ctx, spaces); err != nil {
@@ -52,7 +52,7 @@ func (c *Cluster) Carry(ctx context.Context, p *Plan) error {
 		return err
 	}
 	left, err := c.deleteAll(ctx, deletes)
-	return errors.Join(err, c.settle(ctx, p, left))
+	return errors.Join(err, c.saveInventory(ctx, p, left))
 }
 
 func (p *Plan) split() (upserts, deletes []Change) {
@@ -77,14 +77,14 @@ func take(changes []Change, kind string) (taken, rest []Change) {
 	return taken, rest
 }
 
-// settle writes the inventory of what is there now: the tree, and what could not
+// saveInventory writes the inventory of what is there now: the tree, and what could not
 // be deleted.
-func (c *Cluster) settle(ctx context.Context, p *Plan, left []ID) error {
+func (c *Client) saveInventory(ctx context.Context, p *Plan, left []ID) error {
 	if p.want.follows() {
 		return nil
 	}
 	now := p.want.inventory(left)
-	for _, kept := range p.Kept {
+	for _, kept := range p.Retained {
 		now.Objects = append(now.Objects, kept.ID)
 	}
 	if sameObjects(now, p.have) && now.Digest == p.have.Digest && now.Cluster == p.have.Cluster {
@@ -106,20 +106,20 @@ func sameObjects(a, b Inventory) bool {
 }
 
 // applyAll applies one object after the other, all of them whatever fails.
-func (c *Cluster) applyAll(ctx context.Context, changes []Change) error {
+func (c *Client) applyAll(ctx context.Context, changes []Change) error {
 	var errs []error
 	for _, change := range changes {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, context.Cause(ctx))...)
 		}
-		if _, err := c.put(ctx, change.want, false); err != nil {
+		if _, err := c.applyObject(ctx, change.want, false); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Cluster) deleteAll(ctx context.Context, changes []Change) (left []ID, err error) {
+func (c *Client) deleteAll(ctx context.Context, changes []Change) (left []ID, err error) {
 	var errs []error
 	for _, change := range changes {
 		if err := c.remove(ctx, change.ID, change.uid); err != nil {
@@ -131,7 +131,7 @@ func (c *Cluster) deleteAll(ctx context.Context, changes []Change) (left []ID, e
 }
 
 // established waits until the API server serves every kind that the tree defines.
-func (c *Cluster) established(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
+func (c *Client) established(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
 	if !changed {
 		return nil
 	}
@@ -220,7 +220,7 @@ type Inventory struct {
 }
 
 // inventory reads it; empty when nothing was applied yet.
-func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
+func (c *Client) inventory(ctx context.Context) (Inventory, error) {
 	o, err := c.get(ctx, ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: InventoryConfigMap})
 	if err != nil || o == nil {
 		return Inventory{}, err
@@ -241,14 +241,14 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 }
 
 // keep writes the inventory.
-func (c *Cluster) keep(ctx context.Context, i Inventory) error {
+func (c *Client) keep(ctx context.Context, i Inventory) error {
 	var lines strings.Builder
 	objects := slices.SortedFunc(slices.Values(i.Objects), compareIDs)
 	objects = slices.CompactFunc(objects, func(a, b ID) bool { return a.key() == b.key() })
 	for _, id := range objects {
 		lines.WriteString(id.line() + "\n")
 	}
-	_, err := c.put(ctx, &unstructured.Unstructured{Object: map[string]any{
+	_, err := c.applyObject(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{
 			"name": InventoryConfigMap, "namespace": render.Namespace,

@@ -45,10 +45,10 @@ type Options struct {
 	Wait   *Wait // nil = do not wait
 	// Say reports what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
-	// Agree is asked once, with the plans of all clusters, before the first change: without
+	// Confirm is asked once, with the plans of all clusters, before the first change: without
 	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
 	// the plan of another.
-	Agree func(planned []Result) bool
+	Confirm func(planned []Result) bool
 }
 
 // clustersAtOnce bounds how many clusters are worked on at a time.
@@ -56,31 +56,31 @@ const clustersAtOnce = 8
 
 // All applies a tree to clusters, all at a time: one that is out of reach, or
 // refuses something, holds up no other.
-func All(ctx context.Context, tree render.Tree, clusters []*Cluster, o Options) []Result {
+func All(ctx context.Context, tree render.Tree, clusters []*Client, o Options) []Result {
 	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
 	step := func(i int, do func(context.Context, Options) error) {
 		if out[i].Error == "" {
 			if err := do(ctx, o); err != nil {
-				out[i].Error = Reason(err)
+				out[i].Error = ErrorText(err)
 			}
 		}
 	}
-	Each(clusters, func(i int, c *Cluster) {
+	ForEach(clusters, func(i int, c *Client) {
 		out[i] = Result{Cluster: c.Name, Context: c.Context}
 		jobs[i] = job{cluster: c, tree: tree, result: &out[i]}
 		step(i, jobs[i].plan)
-		if o.Agree == nil && !o.DryRun {
+		if o.Confirm == nil && !o.DryRun {
 			step(i, jobs[i].carry)
 		}
 	})
-	if o.Agree != nil && !o.DryRun && o.Agree(out) {
-		Each(clusters, func(i int, _ *Cluster) { step(i, jobs[i].carry) })
+	if o.Confirm != nil && !o.DryRun && o.Confirm(out) {
+		ForEach(clusters, func(i int, _ *Client) { step(i, jobs[i].carry) })
 	}
 	return out
 }
 
-// Each calls do for all clusters, several at a time.
-func Each(clusters []*Cluster, do func(i int, c *Cluster)) {
+// ForEach calls do for all clusters, several at a time.
+func ForEach(clusters []*Client, do func(i int, c *Client)) {
 	var group errgroup.Group
 	group.SetLimit(clustersAtOnce)
 	for i, c := range clusters {
@@ -91,14 +91,14 @@ func Each(clusters []*Cluster, do func(i int, c *Cluster)) {
 
 // job is the work on one cluster.
 type job struct {
-	cluster *Cluster
+	cluster *Client
 	tree    render.Tree
-	want    Want
+	want    Desired
 	result  *Result
 }
 
 func (j *job) plan(ctx context.Context, o Options) (err error) {
-	if j.want, err = WantOf(j.tree, j.cluster.Name); err != nil {
+	if j.want, err = DesiredState(j.tree, j.cluster.Name); err != nil {
 		return err
 	}
 	if o.KeepCRDs {
@@ -116,14 +116,14 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 func (j *job) carry(ctx context.Context, o Options) (err error) {
 	c, r := j.cluster, j.result
 	if j.want.later || slices.ContainsFunc(j.want.Objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == kindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownLater
+		return o.GetKind() == kindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownAfterPublish
 	}) {
-		return errLater
+		return errNeedsRootKey
 	}
 	if !r.Empty() {
 		o.Say(c.Name, "applying")
 	}
-	if err := c.Carry(ctx, r.Plan); err != nil {
+	if err := c.Execute(ctx, r.Plan); err != nil {
 		return err
 	}
 	r.Applied = true
@@ -134,9 +134,9 @@ func (j *job) carry(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// Reason gives an error on one line, and says what to look at when a cluster
+// ErrorText gives an error on one line, and says what to look at when a cluster
 // cannot be reached.
-func Reason(err error) string {
+func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	for _, sign := range []string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"} {
 		if strings.Contains(text, sign) {
@@ -160,8 +160,8 @@ func Print(w io.Writer, results []Result, dry bool) error {
 		}
 		for _, change := range r.Changes {
 			note := ""
-			if change.Op == diff.Update && len(change.Taken) > 0 {
-				note = "  # applied by " + strings.Join(change.Taken, ", ") + " so far"
+			if change.Op == diff.Update && len(change.ConflictsWith) > 0 {
+				note = "  # applied by " + strings.Join(change.ConflictsWith, ", ") + " so far"
 			}
 			text("  %s %s%s\n", change.Op, change.ID, note)
 			for _, f := range change.Fields {
@@ -175,7 +175,7 @@ func Print(w io.Writer, results []Result, dry bool) error {
 		for _, left := range r.Skipped {
 			text("  skipped %s: %s\n", left.ID, left.Why)
 		}
-		for _, left := range r.Kept {
+		for _, left := range r.Retained {
 			text("  kept %s: %s\n", left.ID, left.Why)
 		}
 	}

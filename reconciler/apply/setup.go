@@ -30,7 +30,7 @@ type Setup struct {
 }
 
 // setUp leaves of the tree what the setup leaves of it.
-func (w *Want) setUp(s Setup) {
+func (w *Desired) setUp(s Setup) {
 	w.setup = s
 	if s.Follow == nil {
 		return
@@ -42,11 +42,11 @@ func (w *Want) setUp(s Setup) {
 
 // follows reports whether others bring the tree to the cluster. Then no inventory is kept:
 // what it lists would be deleted by an apply of the tree.
-func (w Want) follows() bool { return w.setup.Follow != nil }
+func (w Desired) follows() bool { return w.setup.Follow != nil }
 
 // planIdentity makes the cluster's identity where there is none, and refuses one that does
 // not open what is sealed for the cluster.
-func (c *Cluster) planIdentity(ctx context.Context, p *Plan) error {
+func (c *Client) planIdentity(ctx context.Context, p *Plan) error {
 	setup := p.want.setup
 	if setup.Recipient == "" {
 		return nil

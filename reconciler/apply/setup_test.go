@@ -27,7 +27,7 @@ func TestSetup(t *testing.T) {
 	second, other := made()
 	api, c := newFake(t, "g1")
 	tree := treeOf(t, nil, []string{"g1"})
-	want := func(s Setup) Want {
+	want := func(s Setup) Desired {
 		w := workable(t, tree, "g1")
 		w.setUp(s)
 		return w
@@ -95,7 +95,7 @@ func TestClockSkew(t *testing.T) {
 	} {
 		api, c := newFake(t, "g1")
 		api.ahead = ahead
-		list, err := c.Preflight(t.Context(), discover.Wanted{Cluster: &schema.Cluster{Name: "g1"}})
+		list, err := c.Preflight(t.Context(), discover.Expected{Cluster: &schema.Cluster{Name: "g1"}})
 		if err != nil {
 			t.Fatal(err)
 		}

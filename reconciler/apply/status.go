@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// State is what a cluster's API reports about Hawser.
-type State struct {
+// ClusterState is what a cluster's API reports about Hawser.
+type ClusterState struct {
 	Cluster    string   `json:"cluster"`
 	Context    string   `json:"context"`
 	Error      string   `json:"error,omitempty"` // why the rest is not known
@@ -22,8 +22,8 @@ type State struct {
 	Pods       int64    `json:"pods"` // agents that should run
 	Running    int64    `json:"running"`
 	Exports    []Export `json:"exports"`
-	// Unresolved is why pods may not resolve names of the clusterset, and what mends it.
-	Unresolved string `json:"unresolved,omitempty"`
+	// DNSProblem is why pods may not resolve names of the clusterset, and what mends it.
+	DNSProblem string `json:"unresolved,omitempty"`
 }
 
 // Export is a ServiceExport of a cluster, or what the cluster imports by that name.
@@ -46,16 +46,16 @@ type Condition struct {
 }
 
 // State reads what a cluster tells. What cannot be read is an error in it.
-func (c *Cluster) State(ctx context.Context) State {
-	s := State{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
+func (c *Client) State(ctx context.Context) ClusterState {
+	s := ClusterState{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
 	if err := c.read(ctx, &s); err != nil {
-		s.Error = Reason(err)
+		s.Error = ErrorText(err)
 	}
 	return s
 }
 
-func (c *Cluster) read(ctx context.Context, s *State) error {
-	if err := c.Reach(ctx); err != nil {
+func (c *Client) read(ctx context.Context, s *ClusterState) error {
+	if err := c.Ping(ctx); err != nil {
 		return err
 	}
 	have, err := c.inventory(ctx)
@@ -78,11 +78,11 @@ func (c *Cluster) read(ctx context.Context, s *State) error {
 	if err := c.readExports(ctx, s); err != nil {
 		return err
 	}
-	s.Unresolved, err = c.unresolved(ctx)
+	s.DNSProblem, err = c.checkNodeLocalDNS(ctx)
 	return err
 }
 
-func (c *Cluster) readExports(ctx context.Context, s *State) error {
+func (c *Client) readExports(ctx context.Context, s *ClusterState) error {
 	byID := map[string]*Export{}
 	at := func(o *unstructured.Unstructured) *Export {
 		id := o.GetNamespace() + "/" + o.GetName()
@@ -140,8 +140,8 @@ func conditions(o *unstructured.Unstructured) []Condition {
 	return out
 }
 
-// Trouble gives what of a condition a person should look at; empty: nothing.
-func (c Condition) Trouble() string {
+// Problem gives what of a condition a person should look at; empty: nothing.
+func (c Condition) Problem() string {
 	good := "True"
 	if c.Type == "Conflict" {
 		good = "False"

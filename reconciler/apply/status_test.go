@@ -53,8 +53,8 @@ func TestNodeLocalCache(t *testing.T) {
 			api.objects[path] = o
 		}
 		s := c.State(t.Context())
-		if s.Error != "" || (s.Unresolved == "") != (tt.want == "") || !strings.Contains(s.Unresolved, tt.want) {
-			t.Errorf("%s: have %q, error %q", tt.name, s.Unresolved, s.Error)
+		if s.Error != "" || (s.DNSProblem == "") != (tt.want == "") || !strings.Contains(s.DNSProblem, tt.want) {
+			t.Errorf("%s: have %q, error %q", tt.name, s.DNSProblem, s.Error)
 		}
 	}
 }

@@ -29,13 +29,13 @@ func mcsKind(kind string) schema.GroupVersionKind {
 }
 
 // finder finds objects of Hawser's.
-type finder func(context.Context, *Cluster) ([]unstructured.Unstructured, error)
+type finder func(context.Context, *Client) ([]unstructured.Unstructured, error)
 
 // finders are all of them, in the order of deletion.
 func finders(r Removal) []finder {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	labelled := func(group, version, kind, label string) finder {
-		return func(ctx context.Context, c *Cluster) ([]unstructured.Unstructured, error) {
+		return func(ctx context.Context, c *Client) ([]unstructured.Unstructured, error) {
 			return c.list(ctx, schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, "", label)
 		}
 	}
@@ -58,14 +58,14 @@ func finders(r Removal) []finder {
 }
 
 // inventoried gives what hawser apply made and still holds.
-func (r Removal) inventoried(ctx context.Context, c *Cluster) ([]unstructured.Unstructured, error) {
+func (r Removal) inventoried(ctx context.Context, c *Client) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(r.have.Objects), compareIDs)) {
 		o, err := c.get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if o != nil && heldByUs(o) != "" {
+		if o != nil && ownFields(o) != "" {
 			out = append(out, *o)
 		}
 	}
@@ -76,7 +76,7 @@ func (r Removal) inventoried(ctx context.Context, c *Cluster) ([]unstructured.Un
 // (nodeagent/mcs.AddressesAnnotation).
 const addressesAnnotation = "hawser.dev/addresses"
 
-func (c *Cluster) cleanExport(ctx context.Context, o *unstructured.Unstructured) error {
+func (c *Client) cleanExport(ctx context.Context, o *unstructured.Unstructured) error {
 	var errs []error
 	if o.GetAnnotations()[addressesAnnotation] != "" {
 		errs = append(errs, c.merge(ctx, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{addressesAnnotation: nil}}}))
@@ -95,7 +95,7 @@ func (c *Cluster) cleanExport(ctx context.Context, o *unstructured.Unstructured)
 	return errors.Join(errs...)
 }
 
-func (c *Cluster) merge(ctx context.Context, o *unstructured.Unstructured, patch map[string]any, subresources ...string) error {
+func (c *Client) merge(ctx context.Context, o *unstructured.Unstructured, patch map[string]any, subresources ...string) error {
 	id := IDOf(o)
 	raw, err := json.Marshal(patch)
 	if err != nil {

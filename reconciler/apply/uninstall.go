@@ -28,15 +28,15 @@ type Removal struct {
 
 func (r *Removal) say(what string) { r.Say(r.cluster, what) }
 
-// ErrKept is returned when something would bring back what is taken out.
-var ErrKept = errors.New("it would be brought back")
+// ErrManagedByGitOps is returned when something would bring back what is taken out.
+var ErrManagedByGitOps = errors.New("it would be brought back")
 
 // Uninstall takes Hawser out of a cluster: the agents undo what they did on their
 // nodes and in the API, then everything of Hawser's is deleted, the namespace
 // last. What is somebody else's stays. It may end anywhere and be called again.
-func (c *Cluster) Uninstall(ctx context.Context, r Removal) (*Plan, error) {
+func (c *Client) Uninstall(ctx context.Context, r Removal) (*Plan, error) {
 	r.cluster = c.Name
-	if err := c.Reach(ctx); err != nil {
+	if err := c.Ping(ctx); err != nil {
 		return nil, err
 	}
 	var err error
@@ -47,15 +47,15 @@ func (c *Cluster) Uninstall(ctx context.Context, r Removal) (*Plan, error) {
 		return nil, fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right?",
 			r.have.Cluster, r.have.Clusterset, c.Name)
 	}
-	p, err := c.survey(ctx, r)
+	p, err := c.planRemoval(ctx, r)
 	if err != nil || r.DryRun {
 		return p, err
 	}
 	return p, c.takeOut(ctx, p, &r)
 }
 
-// survey finds all that is Hawser's, in the order in which it is deleted.
-func (c *Cluster) survey(ctx context.Context, r Removal) (*Plan, error) {
+// planRemoval finds all that is Hawser's, in the order in which it is deleted.
+func (c *Client) planRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	p := &Plan{Changes: []Change{}}
 	for _, find := range finders(r) {
 		list, err := find(ctx, c)
@@ -70,15 +70,15 @@ func (c *Cluster) survey(ctx context.Context, r Removal) (*Plan, error) {
 		if change.Kind != kindDaemonSet || r.Foreign {
 			continue
 		}
-		if who := keptBy(change.want); who != "" {
-			return nil, fmt.Errorf("%w: %s is kept by %s: delete or suspend that first (--yes goes on all the same)", ErrKept, change.ID, who)
+		if who := gitopsOwner(change.want); who != "" {
+			return nil, fmt.Errorf("%w: %s is kept by %s: delete or suspend that first (--yes goes on all the same)", ErrManagedByGitOps, change.ID, who)
 		}
 	}
 	return p, nil
 }
 
 // sort puts an object where it belongs in the plan.
-func (c *Cluster) sort(p *Plan, o unstructured.Unstructured, r Removal) {
+func (c *Client) sort(p *Plan, o unstructured.Unstructured, r Removal) {
 	id := IDOf(&o)
 	same := func(change Change) bool { return change.key() == id.key() }
 	if slices.ContainsFunc(p.Changes, same) {
@@ -86,16 +86,16 @@ func (c *Cluster) sort(p *Plan, o unstructured.Unstructured, r Removal) {
 	}
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 	if o.GetKind() == kindCRD && group != ownGroup && !r.CRDs {
-		if !slices.ContainsFunc(p.Kept, func(l Left) bool { return l.key() == id.key() }) {
-			p.Kept = append(p.Kept, Left{ID: id, Why: "others may use it (--crds deletes it when nothing of its kind is left)"})
+		if !slices.ContainsFunc(p.Retained, func(l SkippedObject) bool { return l.key() == id.key() }) {
+			p.Retained = append(p.Retained, SkippedObject{ID: id, Why: "others may use it (--crds deletes it when nothing of its kind is left)"})
 		}
 		return
 	}
 	p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, want: &o, uid: o.GetUID()})
 }
 
-// keptBy names who would bring an object back: Flux and Argo CD mark what they apply.
-func keptBy(o *unstructured.Unstructured) string {
+// gitopsOwner names who would bring an object back: Flux and Argo CD mark what they apply.
+func gitopsOwner(o *unstructured.Unstructured) string {
 	all := marks(o)
 	switch {
 	case all["kustomize.toolkit.fluxcd.io/name"] != "":
@@ -107,21 +107,21 @@ func keptBy(o *unstructured.Unstructured) string {
 }
 
 // takeOut carries a removal out.
-func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
+func (c *Client) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 	sets, rest := take(p.Changes, kindDaemonSet)
 	if len(sets) > 0 {
 		r.say("telling the agents to take everything down")
-		if err := c.release(ctx, r); err != nil && !r.Force {
+		if err := c.decommission(ctx, r); err != nil && !r.Force {
 			return err
 		} else if err != nil {
-			r.say("going on: " + Reason(err))
+			r.say("going on: " + ErrorText(err))
 		}
 	}
 	r.say(fmt.Sprintf("deleting %d objects", len(p.Changes)))
 	if _, err := c.deleteAll(ctx, sets); err != nil {
 		return err
 	}
-	if err := c.gone(ctx, *r, "the pods are gone", func(ctx context.Context) (int, error) {
+	if err := c.waitDeleted(ctx, *r, "the pods are gone", func(ctx context.Context) (int, error) {
 		list, err := c.agents(ctx)
 		return len(list), err
 	}); err != nil {
@@ -150,7 +150,7 @@ func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 	if _, err := c.deleteAll(ctx, spaces); err != nil {
 		return err
 	}
-	return c.gone(ctx, *r, "the namespace is gone", func(ctx context.Context) (int, error) {
+	return c.waitDeleted(ctx, *r, "the namespace is gone", func(ctx context.Context) (int, error) {
 		o, err := c.get(ctx, hawserNamespace())
 		if o == nil || len(spaces) == 0 {
 			return 0, err
@@ -160,7 +160,7 @@ func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 }
 
 // deleteDefinitions deletes the kinds of Hawser, and others that nobody uses.
-func (c *Cluster) deleteDefinitions(ctx context.Context, p *Plan, list []Change) error {
+func (c *Client) deleteDefinitions(ctx context.Context, p *Plan, list []Change) error {
 	for _, change := range list {
 		group, _, _ := unstructured.NestedString(change.want.Object, "spec", "group")
 		if group != ownGroup {
@@ -174,7 +174,7 @@ func (c *Cluster) deleteDefinitions(ctx context.Context, p *Plan, list []Change)
 				return err
 			}
 			if len(left) > 0 {
-				p.Kept = append(p.Kept, Left{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
+				p.Retained = append(p.Retained, SkippedObject{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
 				p.Changes = slices.DeleteFunc(p.Changes, func(o Change) bool { return o.key() == change.key() })
 				continue
 			}
@@ -186,8 +186,8 @@ func (c *Cluster) deleteDefinitions(ctx context.Context, p *Plan, list []Change)
 	return nil
 }
 
-// gone waits until none of something is left; what says so.
-func (c *Cluster) gone(ctx context.Context, r Removal, what string, count func(context.Context) (int, error)) error {
+// waitDeleted waits until none of something is left; what says so.
+func (c *Client) waitDeleted(ctx context.Context, r Removal, what string, count func(context.Context) (int, error)) error {
 	said := false
 	err := poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		left, err := count(ctx)

@@ -17,8 +17,8 @@ import (
 // other, and what holds no field is not deleted.
 const AppliedAnnotation = "hawser.dev/applied-for"
 
-// Want is what one cluster should have.
-type Want struct {
+// Desired is what one cluster should have.
+type Desired struct {
 	Cluster      string
 	Clusterset   string
 	Digest       string   // of the fabric
@@ -30,14 +30,14 @@ type Want struct {
 	later        bool           // the fabric lacks keys, or nobody can sign it
 	packed       []byte         // the fabric as it is delivered
 	proof        []byte
-	sealed       keys.Sealed // of this cluster; zero if it has left
+	sealed       keys.SealedKeys // of this cluster; zero if it has left
 	setup        Setup
 	verify       func(cluster string, pins []byte) error // Options.Verify
 }
 
-// WantOf gives what a rendered tree says of a cluster.
-func WantOf(tree render.Tree, cluster string) (Want, error) {
-	w := Want{Cluster: cluster}
+// DesiredState gives what a rendered tree says of a cluster.
+func DesiredState(tree render.Tree, cluster string) (Desired, error) {
+	w := Desired{Cluster: cluster}
 	f, err := render.FabricOf(tree)
 	if err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
@@ -45,12 +45,12 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 	if w.Digest, err = render.FabricDigest(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
-	if w.packed, w.proof, err = render.Delivered(tree); err != nil {
+	if w.packed, w.proof, err = render.FabricAndProof(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
 	w.sealed = render.SealedOf(tree, cluster)
 	w.Clusterset, w.Decommission = f.Name, f.Decommission
-	w.later = knownLater(f) || string(w.proof) == render.KnownLater
+	w.later = knownLater(f) || string(w.proof) == render.KnownAfterPublish
 	for _, c := range f.Clusters {
 		w.Clusters = append(w.Clusters, c.Name)
 		if c.Name == cluster {
@@ -70,19 +70,19 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 }
 
 // leaveDefinitions takes out what others may define.
-func (w *Want) leaveDefinitions() {
+func (w *Desired) leaveDefinitions() {
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == kindCRD && slices.Contains(render.SharedDefinitions(), o.GetName())
+		return o.GetKind() == kindCRD && slices.Contains(render.SharedCRDs(), o.GetName())
 	})
 }
 
 // holds reports whether an object is among those wanted.
-func (w Want) holds(id ID) bool {
+func (w Desired) holds(id ID) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return IDOf(o).key() == id.key() })
 }
 
 // inventory is what is to be kept in mind once all is applied, besides more.
-func (w Want) inventory(more []ID) Inventory {
+func (w Desired) inventory(more []ID) Inventory {
 	out := Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
 	for _, o := range w.Objects {
 		out.Objects = append(out.Objects, IDOf(o))
@@ -91,7 +91,7 @@ func (w Want) inventory(more []ID) Inventory {
 }
 
 // check refuses a tree that is not meant for where it is going.
-func (w Want) check(have Inventory) error {
+func (w Desired) check(have Inventory) error {
 	if have.Cluster != "" && have.Cluster != w.Cluster {
 		return fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right? (hawser uninstall takes the old one out)",
 			have.Cluster, have.Clusterset, w.Cluster)
@@ -106,15 +106,15 @@ func (w Want) check(have Inventory) error {
 	return nil
 }
 
-// errLater is returned for a tree that was built without the root key and needs it.
-var errLater = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
+// errNeedsRootKey is returned for a tree that was built without the root key and needs it.
+var errNeedsRootKey = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
 
 // knownLater reports whether a gateway's public key stands for one to be made.
 func knownLater(f *fabric.Fabric) bool {
 	return slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool {
 		return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool {
 			return slices.ContainsFunc(g.Keys, func(k fabric.Key) bool {
-				return k.Public == render.KnownLater || k.Ed25519 == render.KnownLater
+				return k.Public == render.KnownAfterPublish || k.Ed25519 == render.KnownAfterPublish
 			})
 		})
 	})

@@ -16,30 +16,30 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Sure says how much a value can be relied on.
-type Sure string
+// Confidence says how much a value can be relied on.
+type Confidence string
 
 // From the best to the least; empty = nothing is known.
 const (
 	// Certain is what the part of the cluster that decides says of itself.
-	Certain Sure = "certain"
+	Certain Confidence = "certain"
 	// Likely is what the cluster was set up with, or what usually follows from what is there.
-	Likely Sure = "likely"
+	Likely Confidence = "likely"
 	// Guess has to be looked at by somebody who knows.
-	Guess Sure = "guess"
+	Guess Confidence = "guess"
 )
 
 // Fact is one word that is known of a cluster.
 type Fact struct {
-	Value string `json:"value,omitempty"` // empty: not known
-	Sure  Sure   `json:"sure,omitempty"`
-	From  string `json:"from,omitempty"` // where it is known from
+	Value string     `json:"value,omitempty"` // empty: not known
+	Sure  Confidence `json:"sure,omitempty"`
+	From  string     `json:"from,omitempty"` // where it is known from
 }
 
 // Prefixes are prefixes that are known of a cluster.
 type Prefixes struct {
 	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // none: not known
-	Sure  Sure           `json:"sure,omitempty"`
+	Sure  Confidence     `json:"sure,omitempty"`
 	From  string         `json:"from,omitempty"`
 }
 
@@ -49,14 +49,14 @@ type Gateway struct {
 	// Endpoints are the addresses of the node at which other clusters may reach it.
 	Endpoints []netip.Addr `json:"endpoints,omitempty"`
 	// External says that they are those that the cloud gave to the node for outside.
-	External bool   `json:"-"`
-	Sure     Sure   `json:"sure,omitempty"` // of the endpoints
-	From     string `json:"from,omitempty"`
-	Zone     string `json:"zone,omitempty"`
+	External bool       `json:"-"`
+	Sure     Confidence `json:"sure,omitempty"` // of the endpoints
+	From     string     `json:"from,omitempty"`
+	Zone     string     `json:"zone,omitempty"`
 	// ControlPlane nodes are used when there is nothing else.
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// Use says that it is one of those that a new topology begins with.
-	Use bool `json:"use,omitempty"`
+	// Selected says that it is one of those that a new topology begins with.
+	Selected bool `json:"use,omitempty"`
 }
 
 // Cluster is what was found of one cluster.
@@ -75,9 +75,9 @@ type Cluster struct {
 	Findings diag.List `json:"findings,omitempty"`
 }
 
-// Decide says what a cluster's objects mean. Name is the cluster's in the topology.
-func Decide(name, contextName string, o Objects) Cluster {
-	d := &decision{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
+// Analyze says what a cluster's objects mean. Name is the cluster's in the topology.
+func Analyze(name, contextName string, o Objects) Cluster {
+	d := &analysis{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
 	d.refused()
 	d.network()
 	d.pods()
@@ -88,22 +88,22 @@ func Decide(name, contextName string, o Objects) Cluster {
 	return d.Cluster
 }
 
-// decision is a cluster on the way.
-type decision struct {
+// analysis is a cluster on the way.
+type analysis struct {
 	Objects
 	Cluster
 	ownIPAM bool // the network gives pods addresses that Nodes and the controller manager do not know
 }
 
-func (d *decision) warn(code, field, summary, hint string) {
+func (d *analysis) warn(code, field, summary, hint string) {
 	d.add(diag.Warning, code, field, summary, hint)
 }
 
-func (d *decision) fail(code, field, summary, hint string) {
+func (d *analysis) fail(code, field, summary, hint string) {
 	d.add(diag.Error, code, field, summary, hint)
 }
 
-func (d *decision) add(severity diag.Severity, code, field, summary, hint string) {
+func (d *analysis) add(severity diag.Severity, code, field, summary, hint string) {
 	path := "clusters[" + d.Name + "]"
 	if field != "" {
 		path += "." + field
@@ -113,7 +113,7 @@ func (d *decision) add(severity diag.Severity, code, field, summary, hint string
 }
 
 // refused names what could not be read, once for each resource.
-func (d *decision) refused() {
+func (d *analysis) refused() {
 	var resources []string
 	names, why := map[string][]string{}, map[string]string{}
 	for _, r := range d.Refused {
@@ -191,8 +191,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// covering gives for each family the smallest prefix that holds all of its prefixes.
-func covering(list []netip.Prefix) []netip.Prefix {
+// supernet gives for each family the smallest prefix that holds all of its prefixes.
+func supernet(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, v4 := range []bool{true, false} {
 		var all netip.Prefix
@@ -242,13 +242,13 @@ func outside(list, others []netip.Prefix) []netip.Prefix {
 // some shows the first of many names.
 func some(names []string) string {
 	slices.Sort(names)
-	return listing.Some(names, maxNamed)
+	return listing.FirstN(names, maxNamed)
 }
 
 const maxNamed = 3
 
 // dns chooses the value of clusters[].dns.
-func (d *decision) dns() {
+func (d *analysis) dns() {
 	cache := d.one("ConfigMap", kubeSystem, "node-local-dns") != nil || d.daemon("node-local-dns") != nil
 	core := d.setting(kubeSystem, "coredns", "Corefile")
 	custom := d.one("ConfigMap", kubeSystem, "coredns-custom") != nil
@@ -269,7 +269,7 @@ func (d *decision) dns() {
 		d.DNS = Fact{Value: fabric.DNSStubZone, Sure: Certain, From: "Deployment kube-system/kube-dns"}
 	case d.one("ConfigMap", kubeSystem, "kube-dns") != nil:
 		d.DNS = Fact{Value: fabric.DNSStubZone, Sure: Likely, From: "ConfigMap kube-system/kube-dns"}
-	case slices.ContainsFunc(d.Refused, func(r Refused) bool { return strings.HasPrefix(r.What, "configmaps") }):
+	case slices.ContainsFunc(d.Refused, func(r Unreadable) bool { return strings.HasPrefix(r.What, "configmaps") }):
 		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read",
 			"choose dns with the help of docs/kubernetes.md")
 	default:

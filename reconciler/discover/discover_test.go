@@ -42,7 +42,7 @@ func read(t *testing.T, file string) Objects {
 		}
 		var test struct {
 			Version        string
-			Refused        []Refused
+			Refused        []Unreadable
 			ServiceRefusal string
 		}
 		if err := yaml.Unmarshal([]byte(document), &test); err != nil {
@@ -67,12 +67,12 @@ func TestDecide(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Decide(name, "admin@"+name, read(t, file))
+			c := Analyze(name, "admin@"+name, read(t, file))
 			raw, err := yaml.Marshal(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := c.Entry(recipient) + "---\n" + string(raw)
+			got := c.ClusterYAML(recipient) + "---\n" + string(raw)
 			want := strings.TrimSuffix(file, ".yaml") + ".want"
 			if *update {
 				if err := os.WriteFile(want, []byte(got), 0o600); err != nil {
@@ -118,7 +118,7 @@ func checkTopology(t *testing.T, text string, c Cluster) {
 // TestHostile: what a cluster says of itself stays a value or a comment, whatever it is.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	c := Decide("hostile", "c", read(t, "testdata/hostile.yaml"))
+	c := Analyze("hostile", "c", read(t, "testdata/hostile.yaml"))
 	text := Topology("demo", []Cluster{c}, map[string]string{"hostile": recipient})
 	for _, line := range strings.Split(text, "\n") {
 		before, _, _ := strings.Cut(line, "#")
@@ -161,7 +161,7 @@ func TestNameOf(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"no", "1", "1e3", "0x10", "null", "2001-01-01", "a", strings.Repeat("x", 63)} {
-		c := Decide(name, name, read(t, "testdata/kubeadm-flannel.yaml"))
+		c := Analyze(name, name, read(t, "testdata/kubeadm-flannel.yaml"))
 		for i := range c.Gateways {
 			c.Gateways[i].Node = name
 		}
@@ -184,7 +184,7 @@ func TestCovering(t *testing.T) {
 		"10.0.0.0/8,192.168.1.0/24":             "0.0.0.0/0",
 		"10.7.0.0/24 10.7.0.0/16":               "10.7.0.0/16",
 	} {
-		if got := listing.Join(covering(prefixes(in)), ", "); got != want {
+		if got := listing.Join(supernet(prefixes(in)), ", "); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestInsert(t *testing.T) {
 		ServiceCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Sure: Certain,
 			From: "ServiceCIDR x"},
 		DNS: Fact{Value: "coredns", Sure: Certain, From: "x"},
-		Gateways: []Gateway{{Node: "w1", Use: true, Endpoints: []netip.Addr{netip.MustParseAddr("203.0.113.9")},
+		Gateways: []Gateway{{Node: "w1", Selected: true, Endpoints: []netip.Addr{netip.MustParseAddr("203.0.113.9")},
 			Sure: Likely, From: "x"}}}
 	const head = "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n"
 	item := func(by string) string {
@@ -243,7 +243,7 @@ func TestInsert(t *testing.T) {
 			t.Run(name+fmt.Sprintf("%q", ends), func(t *testing.T) {
 				t.Parallel()
 				before, after := strings.ReplaceAll(test.before, "\n", ends), strings.ReplaceAll(test.after, "\n", ends)
-				got, err := Insert([]byte(before+after), c.Entry(recipient))
+				got, err := Insert([]byte(before+after), c.ClusterYAML(recipient))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -268,7 +268,7 @@ func TestInsert(t *testing.T) {
 		"line 5: clusters is not a list with one or ": head + "  clusters: [{name: old}]\n",
 		"read topology: yaml: ":                       "{",
 	} {
-		if _, err := Insert([]byte(text), c.Entry(recipient)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Insert([]byte(text), c.ClusterYAML(recipient)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

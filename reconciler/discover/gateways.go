@@ -16,7 +16,7 @@ const firstGateways = 2
 
 // gateways finds the nodes that can be gateways, the best ones first: not of the
 // control plane, with an address outside, by name. It chooses those of different zones.
-func (d *decision) gateways() {
+func (d *analysis) gateways() {
 	for _, n := range d.all("Node") {
 		if fit(&n) {
 			d.Gateways = append(d.Gateways, gatewayOf(&n))
@@ -48,17 +48,17 @@ func (d *decision) gateways() {
 }
 
 // choose takes the first of the best nodes, and then those of other zones.
-func (d *decision) choose() {
+func (d *analysis) choose() {
 	best := d.Gateways[0]
 	zones, used := map[string]bool{}, 0
 	for _, again := range []bool{false, true} { // again: of a zone that has one
 		for i := range d.Gateways {
 			g := &d.Gateways[i]
 			same := g.ControlPlane == best.ControlPlane && g.rank() == best.rank()
-			if used == firstGateways || g.Use || !same || zones[g.Zone] && !again {
+			if used == firstGateways || g.Selected || !same || zones[g.Zone] && !again {
 				continue
 			}
-			g.Use, zones[g.Zone] = true, true
+			g.Selected, zones[g.Zone] = true, true
 			used++
 		}
 	}
@@ -101,7 +101,7 @@ func gatewayOf(n *unstructured.Unstructured) Gateway {
 
 // rank is lower for the better addresses.
 func (g *Gateway) rank() int {
-	return slices.Index([]Sure{Certain, Likely, Guess, ""}, g.Sure)
+	return slices.Index([]Confidence{Certain, Likely, Guess, ""}, g.Sure)
 }
 
 func addresses(n *unstructured.Unstructured, kind string) []netip.Addr {

@@ -13,7 +13,7 @@ const compatibility = "docs/compatibility.md"
 
 // network says which network the pods have, and what Hawser needs of it that it may
 // not give.
-func (d *decision) network() {
+func (d *analysis) network() {
 	from := func(kind, name string) string { return kind + " " + plain(name) }
 	openshift := d.one("Network.config.openshift.io", "", "cluster")
 	switch {
@@ -90,7 +90,7 @@ func (d *decision) network() {
 	}
 }
 
-func (d *decision) cilium() {
+func (d *analysis) cilium() {
 	config := d.one("ConfigMap", kubeSystem, "cilium-config")
 	if config == nil {
 		d.CNI, d.ownIPAM = Fact{Value: "Cilium", Sure: Certain, From: "DaemonSet cilium"}, true
@@ -130,7 +130,7 @@ func kubeOVNSubnet(s *unstructured.Unstructured) (vpc string, underlay bool) {
 	return vpc, word(s, "spec", "vlan") != "" && !isTrue(s, "spec", "logicalGateway")
 }
 
-func (d *decision) ovnKubernetes() {
+func (d *analysis) ovnKubernetes() {
 	network := d.one("Network.operator.openshift.io", "", "cluster")
 	if network == nil && !strings.HasPrefix(d.CNI.Value, "OVN") {
 		return
@@ -143,7 +143,7 @@ func (d *decision) ovnKubernetes() {
 	}
 }
 
-func (d *decision) calico() {
+func (d *analysis) calico() {
 	for _, f := range d.all("FelixConfiguration.crd.projectcalico.org") {
 		if isTrue(&f, "spec", "bpfEnabled") {
 			d.warn("calico-ebpf", "", "with Calico's eBPF dataplane packets may bypass the host's netfilter, which "+
@@ -156,7 +156,7 @@ func (d *decision) calico() {
 
 // proxy says in which mode kube-proxy runs. Hawser needs none: it is shown because other
 // findings depend on it.
-func (d *decision) proxy() {
+func (d *analysis) proxy() {
 	if d.setting(kubeSystem, "cilium-config", "kube-proxy-replacement") == "true" && d.daemon("kube-proxy") == nil {
 		d.KubeProxy = Fact{Value: "none", Sure: Certain,
 			From: "kube-proxy-replacement in ConfigMap kube-system/cilium-config"}

@@ -14,13 +14,13 @@ import (
 type Objects struct {
 	Version string // what the API server says that it is
 	Items   []unstructured.Unstructured
-	Refused []Refused
+	Refused []Unreadable
 	// ServiceRanges are what the API server named when it refused a Service's address.
 	ServiceRanges []netip.Prefix
 }
 
-// Refused is what could not be read, for lack of rights as a rule.
-type Refused struct {
+// Unreadable is what could not be read, for lack of rights as a rule.
+type Unreadable struct {
 	What string // such as "nodes" and "configmaps kube-system/coredns"
 	Why  string
 }

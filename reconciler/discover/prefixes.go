@@ -11,31 +11,31 @@ import (
 	"hawser.dev/hawser/internal/listing"
 )
 
-// claim is what one source says of prefixes.
-type claim struct {
+// evidence is what one source says of prefixes.
+type evidence struct {
 	from  string
-	sure  Sure
+	sure  Confidence
 	cidrs []netip.Prefix
 	parts bool // cidrs are parts of what is looked for, such as those of nodes
 }
 
 // decided gives what the first claim with prefixes says, and a finding for each other
 // one that has a prefix outside of them.
-func (d *decision) decided(field, code string, claims []claim) Prefixes {
-	claims = slices.DeleteFunc(claims, func(c claim) bool { return len(c.cidrs) == 0 })
+func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
+	claims = slices.DeleteFunc(claims, func(c evidence) bool { return len(c.cidrs) == 0 })
 	if len(claims) == 0 {
 		d.fail(code+"-unknown", field, "no object of the cluster shows its "+field, "write "+field+" into the topology")
 		return Prefixes{}
 	}
 	best := claims[0]
 	if best.parts {
-		best.cidrs = covering(best.cidrs)
+		best.cidrs = supernet(best.cidrs)
 	}
 	best.cidrs = widest(best.cidrs)
 	for _, c := range claims[1:] {
 		if apart := outside(c.cidrs, best.cidrs); len(apart) > 0 {
 			if c.parts {
-				apart = covering(apart)
+				apart = supernet(apart)
 			}
 			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, listing.Join(apart, ", "),
 				listing.Join(best.cidrs, ", "), best.from),
@@ -51,7 +51,7 @@ func (d *decision) decided(field, code string, claims []claim) Prefixes {
 
 // pods finds the prefixes of pods: first what the network itself says, then what the
 // cluster was set up with, then what nodes have.
-func (d *decision) pods() {
+func (d *analysis) pods() {
 	set := Likely // of what the cluster was set up with
 	if d.ownIPAM {
 		set = Guess
@@ -62,15 +62,15 @@ func (d *decision) pods() {
 		if !d.ownIPAM {
 			sure = Certain // Nodes get their prefixes from there
 		}
-		claims = append(claims, claim{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure,
+		claims = append(claims, evidence{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure,
 			cidrs: prefixes(value)})
 	}
-	claims = append(claims, claim{from: "podSubnet in " + kubeadmConfig, sure: set,
+	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, sure: set,
 		cidrs: prefixes(word(d.kubeadm(), "networking", "podSubnet"))})
 	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
-		claims = append(claims, claim{from: plain(from), sure: set, cidrs: prefixes(value)})
+		claims = append(claims, evidence{from: plain(from), sure: set, cidrs: prefixes(value)})
 	}
-	claims = append(claims, claim{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", sure: set,
+	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", sure: set,
 		cidrs: prefixes(word(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
 	var onNodes []string
 	for _, n := range d.all("Node") {
@@ -78,22 +78,22 @@ func (d *decision) pods() {
 	}
 	nodes := prefixes(onNodes...)
 	if !d.ownIPAM {
-		claims = append(claims, claim{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes,
+		claims = append(claims, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes,
 			parts: true})
 	}
 	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
 	if apart := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(apart) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
 		d.warn("node-cidrs-unused", "podCIDRs", fmt.Sprintf("spec.podCIDRs of Nodes has %s, which %s does not use for pods",
-			listing.Join(covering(apart), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
+			listing.Join(supernet(apart), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
 			"which compares them")
 	}
 }
 
 // networkPods gives what the network of the pods says of their prefixes.
-func (d *decision) networkPods() []claim {
-	var out []claim
+func (d *analysis) networkPods() []evidence {
+	var out []evidence
 	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		out = append(out, claim{from: "Network.config.openshift.io cluster", sure: Certain,
+		out = append(out, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
 			cidrs: entries(o, "status", "clusterNetwork")})
 	}
 	var names, pools []string
@@ -105,26 +105,26 @@ func (d *decision) networkPods() []claim {
 		pools = append(pools, word(&p, "spec", "cidr"))
 		names = append(names, plain(p.GetName()))
 	}
-	out = append(out, claim{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
+	out = append(out, evidence{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
 	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
 		word(config, "data", "ipam") != "kubernetes" {
 		pool := []string{word(config, "data", "cluster-pool-ipv4-cidr")}
 		if word(config, "data", "enable-ipv6") == "true" {
 			pool = append(pool, word(config, "data", "cluster-pool-ipv6-cidr"))
 		}
-		first := claim{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
+		first := evidence{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
 		if word(config, "data", "ipam") == "multi-pool" {
 			var pools []string
 			for _, p := range d.all("CiliumPodIPPool.cilium.io") {
 				pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
 			}
-			first = claim{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
+			first = evidence{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
 		}
 		var nodes []string
 		for _, n := range d.all("CiliumNode.cilium.io") {
 			nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
 		}
-		out = append(out, first, claim{from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
+		out = append(out, first, evidence{from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
 			cidrs: prefixes(nodes...), parts: true})
 	}
 	var subnets []string
@@ -134,31 +134,31 @@ func (d *decision) networkPods() []claim {
 		}
 		subnets = append(subnets, word(&s, "spec", "cidrBlock"))
 	}
-	out = append(out, claim{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
+	out = append(out, evidence{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
 	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
 		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
 		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
-		out = append(out, claim{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
+		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
 			cidrs: prefixes(word(net, "Network"), word(net, "IPv6Network"))})
 	}
-	out = append(out, claim{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
+	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
 		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
 	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
-	return append(out, claim{from: "ConfigMap kube-system/antrea-config", sure: Certain,
+	return append(out, evidence{from: "ConfigMap kube-system/antrea-config", sure: Certain,
 		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
 }
 
 // services finds the prefixes of Services: first what the API server itself says.
-func (d *decision) services() {
-	var claims []claim
+func (d *analysis) services() {
+	var claims []evidence
 	var names, objects []string
 	for _, s := range d.all("ServiceCIDR.networking.k8s.io") {
 		objects = append(objects, words(&s, "spec", "cidrs")...)
 		names = append(names, plain(s.GetName()))
 	}
-	claims = append(claims, claim{from: "ServiceCIDR " + some(names), sure: Certain, cidrs: prefixes(objects...)})
+	claims = append(claims, evidence{from: "ServiceCIDR " + some(names), sure: Certain, cidrs: prefixes(objects...)})
 	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		claims = append(claims, claim{from: "Network.config.openshift.io cluster", sure: Certain,
+		claims = append(claims, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
 			cidrs: prefixes(words(o, "status", "serviceNetwork")...)})
 	}
 	for _, component := range []string{"kube-apiserver", "kube-controller-manager"} {
@@ -167,19 +167,19 @@ func (d *decision) services() {
 			if component == "kube-controller-manager" {
 				sure = Likely
 			}
-			claims = append(claims, claim{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure,
+			claims = append(claims, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure,
 				cidrs: prefixes(value)})
 		}
 	}
-	claims = append(claims, claim{from: "the API server, in a dry run of a Service", sure: Certain,
+	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", sure: Certain,
 		cidrs: d.ServiceRanges},
-		claim{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking",
+		evidence{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking",
 			"serviceSubnet"))})
 	if value, from := d.nodeArgument("--service-cidr"); value != "" {
-		claims = append(claims, claim{from: plain(from), sure: Likely, cidrs: prefixes(value)})
+		claims = append(claims, evidence{from: plain(from), sure: Likely, cidrs: prefixes(value)})
 	}
 	if svc := d.setting("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
-		claims = append(claims, claim{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely,
+		claims = append(claims, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely,
 			cidrs: prefixes(svc)})
 	}
 	d.ServiceCIDRs = d.decided("serviceCIDRs", "service-cidrs", claims)

@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Wanted is what a topology says of one cluster.
-type Wanted struct {
+// Expected is what a topology says of one cluster.
+type Expected struct {
 	Cluster *schema.Cluster
 	Pools   []netip.Prefix // of the clusterset: global addresses, clusterset IPs, tunnels
 	Domains []string       // that agents answer
@@ -57,8 +57,8 @@ const (
 // Preflight says what keeps Hawser from working in a cluster as the topology has it,
 // before anything is applied there. An error has to be corrected first; a warning is
 // something to know.
-func Preflight(contextName string, o Objects, w Wanted) diag.List {
-	d := &decision{Objects: o, Cluster: Decide(w.Cluster.Name, contextName, o)}
+func Preflight(contextName string, o Objects, w Expected) diag.List {
+	d := &analysis{Objects: o, Cluster: Analyze(w.Cluster.Name, contextName, o)}
 	d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool {
 		return slices.Contains([]string{
 			"pod-cidrs-unknown", "pod-cidrs-guess", "pod-cidrs-conflict",
@@ -77,11 +77,11 @@ func Preflight(contextName string, o Objects, w Wanted) diag.List {
 	d.inPools(w.Pools)
 	d.dnsDiffers(w)
 	d.namespace()
-	d.othersSoftware(w.Cluster)
+	d.detectConflicting(w.Cluster)
 	return d.Findings
 }
 
-func (d *decision) oldVersion() {
+func (d *analysis) oldVersion() {
 	found := regexp.MustCompile(`^v?1\.(\d+)`).FindStringSubmatch(d.Cluster.Version)
 	if found == nil {
 		d.warn("version-unknown", "", fmt.Sprintf("the API server's version %q cannot be compared", d.Cluster.Version),
@@ -95,7 +95,7 @@ func (d *decision) oldVersion() {
 }
 
 // differs compares prefixes that the cluster has with those that the topology has.
-func (d *decision) differs(field, code string, have Prefixes, want []netip.Prefix) {
+func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefix) {
 	var missing []netip.Prefix
 	for _, p := range have.CIDRs {
 		if !slices.ContainsFunc(want, func(w netip.Prefix) bool { return w.Bits() <= p.Bits() && w.Overlaps(p) }) {
@@ -118,7 +118,7 @@ func (d *decision) differs(field, code string, have Prefixes, want []netip.Prefi
 		"correct "+field+" in the topology, or check that the context is the right one")
 }
 
-func (d *decision) gatewayNodes(c *schema.Cluster) {
+func (d *analysis) gatewayNodes(c *schema.Cluster) {
 	nodes := d.all("Node")
 	if len(nodes) == 0 {
 		return // none can be read, which is told, or there is none yet
@@ -148,7 +148,7 @@ func (d *decision) gatewayNodes(c *schema.Cluster) {
 }
 
 // pickedNodes checks that enough nodes have the labels of gateways with nodeSelector.
-func (d *decision) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
+func (d *analysis) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
 	field := "gateways[" + g.Name + "].nodeSelector"
 	there, ready := 0, 0
 	for _, n := range nodes {
@@ -173,7 +173,7 @@ func (d *decision) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructu
 }
 
 // inPools finds addresses of the cluster that the clusterset uses for itself.
-func (d *decision) inPools(pools []netip.Prefix) {
+func (d *analysis) inPools(pools []netip.Prefix) {
 	for _, n := range d.all("Node") {
 		for _, a := range slices.Concat(addresses(&n, "InternalIP"), addresses(&n, "ExternalIP")) {
 			for _, p := range pools {
@@ -187,7 +187,7 @@ func (d *decision) inPools(pools []netip.Prefix) {
 	}
 }
 
-func (d *decision) dnsDiffers(w Wanted) {
+func (d *analysis) dnsDiffers(w Expected) {
 	want := w.Cluster.DNS
 	if want == fabric.DNSNone {
 		return
@@ -220,7 +220,7 @@ func (d *decision) dnsDiffers(w Wanted) {
 }
 
 // namespace looks at the namespace that agents run in.
-func (d *decision) namespace() {
+func (d *analysis) namespace() {
 	if d.one("Network.config.openshift.io", "", "cluster") != nil {
 		d.warn("openshift-scc", "", "OpenShift admits the agents' pods only with a SecurityContextConstraint",
 			"allow the host's network, host paths and the DaemonSets' capabilities: "+compatibility)
@@ -240,8 +240,8 @@ func (d *decision) namespace() {
 	}
 }
 
-// othersSoftware finds what else connects clusters there by the same names.
-func (d *decision) othersSoftware(c *schema.Cluster) {
+// detectConflicting finds what else connects clusters there by the same names.
+func (d *analysis) detectConflicting(c *schema.Cluster) {
 	definition := func(name string) bool { return d.one("CustomResourceDefinition.apiextensions.k8s.io", "", name) != nil }
 	if definition("submariners.submariner.io") || definition("clusters.submariner.io") {
 		d.warn("submariner", "", "Submariner is installed: it writes ServiceImports and serves clusterset.local too",

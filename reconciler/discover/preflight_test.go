@@ -116,7 +116,7 @@ func TestPreflight(t *testing.T) {
 				test.change(&c)
 			}
 			var got []string
-			for _, f := range Preflight("ctx", o, Wanted{Cluster: &c, Pools: cidrs("242.0.0.0/8"),
+			for _, f := range Preflight("ctx", o, Expected{Cluster: &c, Pools: cidrs("242.0.0.0/8"),
 				Domains: []string{"clusterset.local"}}) {
 				if f.Summary == "" || f.Hint == "" || !strings.HasPrefix(f.Path, "clusters[c]") {
 					t.Errorf("not said in full: %+v", f)

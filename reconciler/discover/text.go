@@ -16,9 +16,9 @@ import (
 // stands behind one that hawser validate refuses.
 const Todo = "TODO(hawser)"
 
-// Entry gives the item of spec.clusters for what was found, without indentation. Each
+// ClusterYAML gives the item of spec.clusters for what was found, without indentation. Each
 // value has a comment from where it is known.
-func (c *Cluster) Entry(recipient string) string {
+func (c *Cluster) ClusterYAML(recipient string) string {
 	var out strings.Builder
 	line := func(text, comment string) { _, _ = fmt.Fprintf(&out, "%s # %s\n", text, comment) }
 	_, _ = fmt.Fprintf(&out, "- name: %s\n", scalar(c.Name))
@@ -49,7 +49,7 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 	_, _ = out.WriteString("  gateways:\n")
 	n := 0
 	for _, g := range c.Gateways {
-		if !g.Use {
+		if !g.Selected {
 			continue
 		}
 		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: %s\n", scalar(c.gatewayName(n)), scalar(g.Node))
@@ -100,7 +100,7 @@ func scalar(name string) string {
 	return name
 }
 
-func sureFrom(sure Sure, from string) string { return string(sure) + ": " + from }
+func sureFrom(sure Confidence, from string) string { return string(sure) + ": " + from }
 
 // Topology gives a new topology with these clusters; recipients go by cluster.
 func Topology(name string, clusters []Cluster, recipients map[string]string) string {
@@ -117,7 +117,7 @@ spec:
   clusters:
 `, scalar(name))
 	for i := range clusters {
-		_, _ = out.WriteString(indented(clusters[i].Entry(recipients[clusters[i].Name]), "  "))
+		_, _ = out.WriteString(indented(clusters[i].ClusterYAML(recipients[clusters[i].Name]), "  "))
 	}
 	if len(clusters) > 0 {
 		_, _ = out.WriteString(ExportHint(scalar(clusters[len(clusters)-1].Name)))

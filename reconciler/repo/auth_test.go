@@ -56,7 +56,7 @@ func TestLoginGoesToOneHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = s.Sync(t.Context(), "main")
+		err = s.Fetch(t.Context(), "main")
 		if err == nil || !strings.Contains(err.Error(), tt.message) || strings.Contains(err.Error(), password) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.message)
 		}

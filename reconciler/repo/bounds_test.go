@@ -161,7 +161,7 @@ func checkHostile(t *testing.T, raw []byte, unusable bool, want string) {
 	cache := filepath.Join(t.TempDir(), "cache")
 	s := openMirror(t, url, cache, 0)
 	hostile <- true
-	err := s.Sync(t.Context(), "main")
+	err := s.Fetch(t.Context(), "main")
 	if err == nil || errors.Is(err, repo.ErrUnusable) != unusable || !strings.Contains(err.Error(), want) {
 		t.Fatalf("unusable %v, %v; want %v, %s", errors.Is(err, repo.ErrUnusable), err, unusable, want)
 	}
@@ -176,7 +176,7 @@ func checkHostile(t *testing.T, raw []byte, unusable bool, want string) {
 		t.Errorf("packs left: %q, %v", packs, err)
 	}
 	if unusable { // the same commit is not fetched again
-		if again := s.Sync(t.Context(), "main"); again == nil || again.Error() != err.Error() {
+		if again := s.Fetch(t.Context(), "main"); again == nil || again.Error() != err.Error() {
 			t.Errorf("again: %v, want %v", again, err)
 		}
 		git(t, dir, "update-ref", "refs/heads/main", git(t, dir, "commit-tree", "-p", first, "-m", "next", first+"^{tree}"))
@@ -197,7 +197,7 @@ func TestEndlessPack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Sync(t.Context(), "main"); !errors.Is(err, repo.ErrUnusable) || !strings.Contains(err.Error(), "the server sends more than 1048576 bytes") {
+		if err := s.Fetch(t.Context(), "main"); !errors.Is(err, repo.ErrUnusable) || !strings.Contains(err.Error(), "the server sends more than 1048576 bytes") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left := unfinished(t, cache); len(left) > 0 {

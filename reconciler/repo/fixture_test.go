@@ -65,7 +65,7 @@ func open(t *testing.T, url string) *repo.Store {
 
 func sync(t *testing.T, s *repo.Store, branches ...string) {
 	t.Helper()
-	if err := s.Sync(t.Context(), branches...); err != nil {
+	if err := s.Fetch(t.Context(), branches...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,7 +130,7 @@ func publish(t *testing.T, s *repo.Store, parent repo.Hash, files map[string][]b
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), "rendered", parent, hash); err != nil {
+	if err := s.FastForward(t.Context(), "rendered", parent, hash); err != nil {
 		t.Fatal(err)
 	}
 	return hash

@@ -300,7 +300,7 @@ func (l *local) compare(branch string, from Hash) error {
 		return err
 	}
 	if have != from {
-		return ErrMoved
+		return ErrRefChanged
 	}
 	return nil
 }

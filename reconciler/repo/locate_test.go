@@ -44,7 +44,7 @@ func TestDiscovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}

@@ -201,7 +201,7 @@ func (m *mirror) exchange(ctx context.Context, do func(context.Context, transpor
 	heard := newListener(m.silence, func() { cancel(errSilent{m.silence}) })
 	defer heard.stop()
 	err = do(ctx, auth, heard)
-	if err == nil || errors.Is(err, ErrMoved) {
+	if err == nil || errors.Is(err, ErrRefChanged) {
 		return err
 	}
 	if cause := context.Cause(ctx); errors.As(cause, &errSilent{}) {
@@ -278,7 +278,7 @@ func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) erro
 		}
 		heads, listErr := m.heads(ctx, auth)
 		if listErr == nil && heads[branch] != from {
-			return ErrMoved
+			return ErrRefChanged
 		}
 		return err
 	})

@@ -107,9 +107,9 @@ func (s *Store) Trailer(commit Hash, name string) (string, error) {
 	return "", nil
 }
 
-// Descends reports whether to has from among its ancestors (or is from). A
+// IsAncestor reports whether to has from among its ancestors (or is from). A
 // commit that the repository no longer holds has no descendants.
-func (s *Store) Descends(from, to Hash) (bool, error) {
+func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	if from == to {
 		return true, nil
 	}

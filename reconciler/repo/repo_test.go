@@ -38,7 +38,7 @@ func TestReadAndPublish(t *testing.T) {
 		first := publish(t, s, repo.Hash{}, map[string][]byte{"a/x": []byte("1"), "a.b": []byte("2")})
 		second := publish(t, s, first, map[string][]byte{"a/x": []byte("1"), "c": []byte("3")})
 		checkPublished(t, url, second)
-		if err := s.Advance(t.Context(), "rendered", first, second); !errors.Is(err, repo.ErrMoved) {
+		if err := s.FastForward(t.Context(), "rendered", first, second); !errors.Is(err, repo.ErrRefChanged) {
 			t.Fatalf("advance from a stale commit: %v", err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestRewrittenHistory(t *testing.T) {
 		if after.String() != want {
 			t.Fatalf("head %s, want %s", after, want)
 		}
-		if descends, err := s.Descends(before, after); err != nil || descends {
+		if descends, err := s.IsAncestor(before, after); err != nil || descends {
 			t.Errorf("descends %v, %v; want false", descends, err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestUnreachable(t *testing.T) {
 	srv.Close()
 	for _, url := range []string{filepath.Join(t.TempDir(), "none"), srv.URL + "/x.git"} {
 		s := open(t, url)
-		if err := s.Sync(t.Context(), "main"); err == nil {
+		if err := s.Fetch(t.Context(), "main"); err == nil {
 			t.Errorf("sync of %s gave no error", url)
 		}
 		if _, err := s.Head("main"); !errors.Is(err, repo.ErrNoBranch) {
@@ -231,10 +231,10 @@ func TestShallow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if at, err := s.Ask(t.Context(), "rendered"); err != nil || at.String() != last {
+	if at, err := s.RemoteHead(t.Context(), "rendered"); err != nil || at.String() != last {
 		t.Errorf("asked: %s, %v", at, err)
 	}
-	if at, err := s.Ask(t.Context(), "nothing"); err != nil || !at.IsZero() {
+	if at, err := s.RemoteHead(t.Context(), "nothing"); err != nil || !at.IsZero() {
 		t.Errorf("asked for nothing: %s, %v", at, err)
 	}
 	sync(t, s, "rendered")

@@ -200,7 +200,7 @@ func checkShape(t *testing.T, tt shape) {
 // readMain reads a file of branch main.
 func readMain(t *testing.T, s *repo.Store, path string) ([]byte, error) {
 	t.Helper()
-	if err := s.Sync(t.Context(), "main", "rendered"); err != nil {
+	if err := s.Fetch(t.Context(), "main", "rendered"); err != nil {
 		return nil, err
 	}
 	commit, err := s.Head("main")

@@ -124,7 +124,7 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	want := commitNoise(t, dir, 2<<20)
 	s, began := openMirror(t, url, cache, silence), time.Now()
 	sent()
-	err := s.Sync(t.Context(), "main")
+	err := s.Fetch(t.Context(), "main")
 	took := time.Since(began)
 	sent()
 	if err != nil && late.Load() && strings.Contains(err.Error(), "the server sent nothing") {
@@ -194,7 +194,7 @@ func TestSilentServer(t *testing.T) {
 				if push {
 					err = pushFirst(t, s)
 				} else {
-					err = s.Sync(t.Context(), "main")
+					err = s.Fetch(t.Context(), "main")
 				}
 				silent.Store(false)
 				if err == nil || !strings.Contains(err.Error(), message) {
@@ -209,7 +209,7 @@ func TestSilentServer(t *testing.T) {
 			if have := head(t, s, "main").String(); have != want {
 				t.Errorf("head %s, want %s", have, want)
 			}
-			if err := pushFirst(t, s); err != nil && !errors.Is(err, repo.ErrMoved) { // the server may have done the first one
+			if err := pushFirst(t, s); err != nil && !errors.Is(err, repo.ErrRefChanged) { // the server may have done the first one
 				t.Error(err)
 			}
 		})
@@ -223,7 +223,7 @@ func pushFirst(t *testing.T, s *repo.Store) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Advance(t.Context(), "rendered", repo.Hash{}, hash)
+	return s.FastForward(t.Context(), "rendered", repo.Hash{}, hash)
 }
 
 // TestUnfinishedPacksOfAKilledProcess: the next process removes them, and nothing else.
@@ -267,7 +267,7 @@ func TestHookMessage(t *testing.T) {
 		if err := os.WriteFile(hook, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		err := s.Advance(t.Context(), "rendered", repo.Hash{}, hash)
+		err := s.FastForward(t.Context(), "rendered", repo.Hash{}, hash)
 		if err == nil || !strings.Contains(err.Error(), "pre-receive hook declined"+want) && !strings.HasSuffix(err.Error(), want) {
 			t.Fatalf("%s: %v", script, err)
 		}

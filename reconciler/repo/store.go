@@ -37,8 +37,8 @@ var (
 	// ErrUnusable is a commit that is not read: it is over a bound, or has an entry that
 	// Hawser does not follow. Another try ends the same.
 	ErrUnusable = errors.New("the commit cannot be used")
-	// ErrMoved says that a branch no longer is where the caller saw it.
-	ErrMoved = errors.New("branch moved meanwhile")
+	// ErrRefChanged says that a branch no longer is where the caller saw it.
+	ErrRefChanged = errors.New("branch moved meanwhile")
 )
 
 // Hash names a git object.
@@ -155,9 +155,9 @@ func Redact(address string) string {
 // Name is the repository's address without credentials.
 func (s *Store) Name() string { return s.name }
 
-// Sync brings what the repository now holds on the named branches. A branch
+// Fetch brings what the repository now holds on the named branches. A branch
 // that does not exist is no error here; Head tells.
-func (s *Store) Sync(ctx context.Context, branches ...string) error {
+func (s *Store) Fetch(ctx context.Context, branches ...string) error {
 	if err := s.sync(ctx, branches); err != nil {
 		return fmt.Errorf("read repository %s: %w", s.name, err)
 	}
@@ -292,9 +292,9 @@ func (s *Store) Remotes() ([]Remote, error) {
 	return remotes, nil
 }
 
-// Ask gives the commit that a branch of the repository points to now, zero when there is
+// RemoteHead gives the commit that a branch of the repository points to now, zero when there is
 // no such branch. Nothing is fetched.
-func (s *Store) Ask(ctx context.Context, branch string) (Hash, error) {
+func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
 	hash, err := s.ask(ctx, branch)
 	if err != nil {
 		return Hash{}, fmt.Errorf("ask repository %s: %w", s.name, err)
@@ -302,10 +302,10 @@ func (s *Store) Ask(ctx context.Context, branch string) (Hash, error) {
 	return hash, nil
 }
 
-// Advance moves a branch from one commit to another, or creates it when from
+// FastForward moves a branch from one commit to another, or creates it when from
 // is the zero hash. Nothing is moved and ErrMoved given when the branch is
 // somewhere else.
-func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error {
+func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) error {
 	if err := s.advance(ctx, branch, from, to); err != nil {
 		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
 	}

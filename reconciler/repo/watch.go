@@ -80,7 +80,7 @@ func (w *watcher) renew() bool {
 		w.polls(fmt.Errorf("watch %s: %w", w.path, err))
 	}
 	before := w.seen
-	w.seen = look(w.path, w.named)
+	w.seen = refsFingerprint(w.path, w.named)
 	return w.seen != before || w.watched != known
 }
 
@@ -97,8 +97,8 @@ func (w *watcher) close() {
 	}
 }
 
-// look gives a text that differs when any ref does.
-func look(path string, named bool) string {
+// refsFingerprint gives a text that differs when any ref does.
+func refsFingerprint(path string, named bool) string {
 	dirs, err := locate(path, named)
 	if err != nil {
 		return ""

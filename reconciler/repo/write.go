@@ -27,9 +27,9 @@ type Commit struct {
 	Name, Email string
 	When        time.Time
 	Message     string
-	// Vouch gives a line that is put behind Message, for the commit's bytes without it;
+	// SignTrailer gives a line that is put behind Message, for the commit's bytes without it;
 	// nil adds none. It comes before Sign.
-	Vouch func(raw []byte) (string, error)
+	SignTrailer func(raw []byte) (string, error)
 	// Sign gives the signature of a commit's bytes, as git keeps it in the header
 	// gpgsig; nil signs nothing.
 	Sign func(raw []byte) (string, error)
@@ -62,12 +62,12 @@ func (s *Store) write(c Commit) (Hash, error) {
 	if !c.Parent.IsZero() {
 		commit.ParentHashes = []Hash{c.Parent}
 	}
-	if c.Vouch != nil {
+	if c.SignTrailer != nil {
 		raw, err := unsigned(commit)
 		if err != nil {
 			return Hash{}, err
 		}
-		line, err := c.Vouch(raw)
+		line, err := c.SignTrailer(raw)
 		if err != nil {
 			return Hash{}, err
 		}

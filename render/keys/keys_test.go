@@ -286,9 +286,9 @@ func headerOf(t testing.TB, ciphertext string) string {
 	return string(header)
 }
 
-func seal(t testing.TB, root *keys.Root, top *schema.ClusterSet, previous []keys.Sealed) []keys.Sealed {
+func seal(t testing.TB, root *keys.Root, top *schema.ClusterSet, previous []keys.SealedKeys) []keys.SealedKeys {
 	t.Helper()
-	out, err := root.Seal(top, func(cluster string) []keys.Sealed {
+	out, err := root.Seal(top, func(cluster string) []keys.SealedKeys {
 		for i := range previous {
 			if top.Spec.Clusters[i].Name == cluster {
 				return previous[i : i+1]
@@ -320,7 +320,7 @@ func unseal(t testing.TB, ciphertext string, id age.Identity) []byte {
 func TestBadRecipient(t *testing.T) {
 	t.Parallel()
 	secret := identity(t).String()
-	_, err := rootOf(t).Seal(topology(secret), func(string) []keys.Sealed { return nil })
+	_, err := rootOf(t).Seal(topology(secret), func(string) []keys.SealedKeys { return nil })
 	if err == nil || !strings.Contains(err.Error(), "cluster c0") || strings.Contains(err.Error(), secret[:20]) {
 		t.Errorf("error %v", err)
 	}

@@ -82,9 +82,9 @@ func (r *Root) Epochs() []int {
 	return out
 }
 
-// Serving gives the first epoch of the root key that serves an epoch. None does
+// EpochRoot gives the first epoch of the root key that serves an epoch. None does
 // where it was dropped.
-func (r *Root) Serving(epoch int) (from int, err error) {
+func (r *Root) EpochRoot(epoch int) (from int, err error) {
 	k, err := r.of(epoch)
 	if err != nil {
 		return 0, err

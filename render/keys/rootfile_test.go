@@ -141,7 +141,7 @@ func serves(t *testing.T, name string, root *keys.Root, want string) {
 	t.Helper()
 	var have []string
 	for epoch := 1; epoch <= 6; epoch++ {
-		from, err := root.Serving(epoch)
+		from, err := root.EpochRoot(epoch)
 		if err != nil {
 			have = append(have, "-")
 			continue
@@ -168,7 +168,7 @@ func TestWrongSteps(t *testing.T) {
 		{func() (*keys.Root, error) { return several.Drop(1) }, "no root key serves only epochs before 1: the oldest one serves epoch 1"},
 		{func() (*keys.Root, error) { return read(t, "2 "+key(8)+"\n5 "+key(9)).Drop(4) }, "no root key serves only epochs before 4: the oldest one serves epochs 2 to 4"},
 		{func() (*keys.Root, error) { return later.Drop(-1) }, "no root key serves only epochs before -1: the oldest one serves from epoch 3 on"},
-		{func() (*keys.Root, error) { _, err := later.Serving(2); return nil, err }, "no root key serves epoch 2: the oldest one serves from epoch 3 on"},
+		{func() (*keys.Root, error) { _, err := later.EpochRoot(2); return nil, err }, "no root key serves epoch 2: the oldest one serves from epoch 3 on"},
 		{func() (*keys.Root, error) { _, err := later.Public("demo", "c", "g", 1); return nil, err }, "no root key serves epoch 1: the oldest one serves from epoch 3 on"},
 		{func() (*keys.Root, error) {
 			top := topology("r0")
@@ -176,7 +176,7 @@ func TestWrongSteps(t *testing.T) {
 			return nil, err
 		}, "no root key serves epoch 1: the oldest one serves from epoch 3 on"},
 		{func() (*keys.Root, error) {
-			_, err := later.Seal(topology("r0"), func(string) []keys.Sealed { return nil })
+			_, err := later.Seal(topology("r0"), func(string) []keys.SealedKeys { return nil })
 			return nil, err
 		}, "no root key serves epoch 2: the oldest one serves from epoch 3 on"},
 	} {

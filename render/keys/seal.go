@@ -54,8 +54,8 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 	return out, nil
 }
 
-// Sealed is one cluster's keys as they are published.
-type Sealed struct {
+// SealedKeys is one cluster's keys as they are published.
+type SealedKeys struct {
 	Digest     string // keyed digest of plain text and recipient: equal means that the ciphertext needs no change
 	Ciphertext string // armored age file
 	Proof      string // of Ciphertext, as agents check it; see schema/fabric/trust
@@ -65,7 +65,7 @@ type Sealed struct {
 // previous gives what is published for a cluster, and perhaps what waits to be: the
 // first one with an equal digest stays, as age gives other bytes every time. The
 // results have the order of the topology's clusters.
-func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Sealed) ([]Sealed, error) {
+func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []SealedKeys) ([]SealedKeys, error) {
 	if len(top.Spec.Keys.Epochs) == 0 {
 		return nil, errors.New("no epoch of keys is in force")
 	}
@@ -75,7 +75,7 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Seal
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Sealed, len(top.Spec.Clusters))
+	out := make([]SealedKeys, len(top.Spec.Clusters))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range top.Spec.Clusters {
@@ -96,10 +96,10 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Seal
 	return out, group.Wait()
 }
 
-func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous []Sealed) (Sealed, error) {
+func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous []SealedKeys) (SealedKeys, error) {
 	plain, err := json.Marshal(keys)
 	if err != nil {
-		return Sealed{}, fmt.Errorf("encode: %w", err)
+		return SealedKeys{}, fmt.Errorf("encode: %w", err)
 	}
 	mac := hmac.New(sha256.New, digestKey[:])
 	_, _ = fmt.Fprintf(mac, "%d %s\n", len(plain), recipient)
@@ -111,7 +111,7 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 		}
 	}
 	ciphertext, err := encrypt(plain, recipient)
-	return Sealed{Digest: digest, Ciphertext: ciphertext}, err
+	return SealedKeys{Digest: digest, Ciphertext: ciphertext}, err
 }
 
 func encrypt(plain []byte, to string) (string, error) {

@@ -26,7 +26,7 @@ func (r *Root) LockSigners(clusterset string, epochs []int) (today, all []ssh.Si
 func (r *Root) signers(clusterset, purpose string, epochs []int) (today, all []ssh.Signer, err error) {
 	current := map[int]bool{}
 	for _, epoch := range epochs {
-		from, err := r.Serving(epoch)
+		from, err := r.EpochRoot(epoch)
 		if err != nil {
 			return nil, nil, err
 		}

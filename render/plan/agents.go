@@ -67,7 +67,7 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	d.priority, _ = take(pod, "priorityClassName").(string)
 	d.secrets, d.tolerations = flat(take(pod, "imagePullSecrets")), flat(take(pod, "tolerations"))
 	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
-	d.metrics = strings.Join(takeArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
+	d.metrics = strings.Join(extractArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
 	if d.metrics != "" { // what comes with it
 		delete(agent, "ports")
 		takeNamed(agent, "env", "HOST_IP")
@@ -79,9 +79,9 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	return d, err
 }
 
-// takeArgs removes the arguments of a container that begin with a prefix, and gives the rest of
+// extractArgs removes the arguments of a container that begin with a prefix, and gives the rest of
 // each.
-func takeArgs(container map[string]any, prefix string) (rests []string) {
+func extractArgs(container map[string]any, prefix string) (rests []string) {
 	args, _ := container["args"].([]any)
 	container["args"] = slices.DeleteFunc(args, func(a any) bool {
 		rest, is := strings.CutPrefix(fmt.Sprint(a), prefix)
@@ -134,7 +134,7 @@ func digest(raw []byte) string {
 
 // restarts says what the replacement of the agents does, on the clusters that stay
 // (docs/gateways.md, "Agents that are replaced").
-func restarts(e *Entry, want, have *side) string {
+func restarts(e *Entry, want, have *snapshot) string {
 	var clusters, single []string
 	for _, c := range want.fabric.Clusters {
 		if have.fabric.Cluster(c.Name) == nil {
@@ -155,9 +155,9 @@ func restarts(e *Entry, want, have *side) string {
 		}
 	}
 	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
-		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, listing.Count(len(clusters), "cluster"))
+		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, listing.Plural(len(clusters), "cluster"))
 	if len(single) > 0 {
-		text += "; with one gateway (" + listing.Some(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
+		text += "; with one gateway (" + listing.FirstN(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
 	}
 	return text
 }

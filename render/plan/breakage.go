@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func clustersetBreakage(f Field) string {
+func clustersetDisruption(f Field) string {
 	switch f.Name {
 	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
 		return f.Name + " changes: addresses outside the new pool move"
@@ -89,7 +89,7 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 			return "the addresses of exports that were made in " + e.Key + " move"
 		}
 	case "egressIPs":
-		if !keeps(f) && f.Want != "" {
+		if !onlyAdds(f) && f.Want != "" {
 			return "egress addresses of " + e.Key + " move"
 		}
 	case "mappings":
@@ -97,7 +97,7 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 			return "egress addresses of pods in " + moved + " of " + e.Key + " move"
 		}
 	case "podCIDRs", "serviceCIDRs":
-		if !keeps(f) {
+		if !onlyAdds(f) {
 			return prefixBreakage(e, f, want, have)
 		}
 	}
@@ -107,9 +107,9 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 // prefixBreakage says what it means that prefixes of a cluster go. Where it is global the
 // others never knew them, and services are reached at addresses of its block.
 func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
-	left := gone(want.PodCIDRs, have.PodCIDRs)
+	left := removedPrefixes(want.PodCIDRs, have.PodCIDRs)
 	if f.Name == "serviceCIDRs" {
-		left = gone(want.ServiceCIDRs, have.ServiceCIDRs)
+		left = removedPrefixes(want.ServiceCIDRs, have.ServiceCIDRs)
 	}
 	hidden := slices.DeleteFunc(slices.Clone(left), func(p netip.Prefix) bool { return !have.IsGlobalnet(fabric.Family(p.Addr())) })
 	switch {
@@ -175,7 +175,7 @@ func exportBreakage(f Field) string {
 			return "its clusterset IP moves"
 		}
 	case "ports":
-		if !keeps(f) {
+		if !onlyAdds(f) {
 			return "a port is gone or changes"
 		}
 	case "allow":
@@ -213,7 +213,7 @@ func rotation(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	gone := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })
 	if len(gone) == 0 {
-		return proven
+		return makeBeforeBreakNote
 	}
 	return "nothing is lost where no link uses epoch " + strings.Join(gone, ", ") + " any more: hawser keys epochs"
 }

@@ -8,27 +8,27 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// blame finds for each entry, and each field of it, which edit of the topology caused it.
+// assignCauses finds for each entry, and each field of it, which edit of the topology caused it.
 // What an edit leads to elsewhere (another cluster that becomes hidden, a port of a
 // gateway that was the default) is told with the line of the edit. An edit that no entry
 // names has one of its own, so that none is left out.
 // quiet says that nothing else of the trees differs.
-func (p *Plan) blame(list []edit, quiet bool) {
+func (p *Plan) assignCauses(list []edit, quiet bool) {
 	cause := newCulprits(list).at
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		if e.foreign() {
+		if e.isPatch() {
 			continue
 		}
 		if e.Op != diff.Update && e.Op != diff.Replace {
-			if c := cause(causesOf(e, "")); c != nil {
+			if c := cause(causePaths(e, "")); c != nil {
 				e.Path, e.stays = c.at(e.Path), c.op != diff.Delete
 			}
 			continue
 		}
 		for j := range e.Fields {
 			f := &e.Fields[j]
-			c := cause(causesOf(e, f.Name))
+			c := cause(causePaths(e, f.Name))
 			switch {
 			case c == nil:
 			case j == 0:
@@ -53,21 +53,21 @@ func (p *Plan) blame(list []edit, quiet bool) {
 	}
 }
 
-// foreign reports whether an entry may have another cause than the topology: a patch, or
+// isPatch reports whether an entry may have another cause than the topology: a patch, or
 // another version of Hawser.
-func (e *Entry) foreign() bool {
+func (e *Entry) isPatch() bool {
 	return e.Kind == kindFile && strings.Contains(e.Key, "/patches/")
 }
 
-// culprits finds edits by path.
-type culprits struct {
+// editIndex finds edits by path.
+type editIndex struct {
 	exact map[string][]*edit // at a path
 	under map[string][]*edit // at a path or below it
 	known map[string]*edit   // by path that was asked for
 }
 
-func newCulprits(list []edit) *culprits {
-	c := &culprits{exact: map[string][]*edit{}, under: map[string][]*edit{}, known: map[string]*edit{}}
+func newCulprits(list []edit) *editIndex {
+	c := &editIndex{exact: map[string][]*edit{}, under: map[string][]*edit{}, known: map[string]*edit{}}
 	for i := range list {
 		e := &list[i]
 		for _, path := range []string{e.path, anyItem(e.path)} {
@@ -86,7 +86,7 @@ func newCulprits(list []edit) *culprits {
 
 // at picks the edit at the first of the paths that has one, inside of it or around it, and
 // notes that those there are told.
-func (c *culprits) at(paths []string) *edit {
+func (c *editIndex) at(paths []string) *edit {
 	for _, path := range paths {
 		found, asked := c.known[path]
 		if !asked {
@@ -120,16 +120,16 @@ func (c *edit) at(own string) string {
 
 // ownPath is where a field of an entry stands when it is written out.
 func ownPath(e *Entry, field string) string {
-	if paths := causesOf(e, field); len(paths) > 0 && !strings.Contains(paths[0], "[*]") {
+	if paths := causePaths(e, field); len(paths) > 0 && !strings.Contains(paths[0], "[*]") {
 		return paths[0]
 	}
 	return e.Path
 }
 
-// causesOf lists the paths of the topology that can change a field of an entry, the
+// causePaths lists the paths of the topology that can change a field of an entry, the
 // nearest first; of an entry that comes or goes the field is empty. What is not listed
 // is never blamed, unless nothing else changed.
-func causesOf(e *Entry, field string) []string {
+func causePaths(e *Entry, field string) []string {
 	own := staticPath(e)
 	at := func(names ...string) []string {
 		out := make([]string, len(names))

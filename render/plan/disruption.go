@@ -11,10 +11,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// disrupt fills in what each entry breaks, and what of that becomes of open connections.
+// markDisruptions fills in what each entry breaks, and what of that becomes of open connections.
 // What comes or goes with its cluster or its export is told there. shape is what a change of
 // the shape breaks.
-func (p *Plan) disrupt(want, have *side, shape string) {
+func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 	whole := map[string]diff.Op{}
 	for _, e := range p.Entries {
 		if e.Kind == kindCluster || e.Kind == kindExport {
@@ -59,7 +59,7 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	var reasons, ends []string
 	e.may = true
 	for _, f := range e.Fields {
-		r := breakage(e, f, want, have)
+		r := fieldDisruption(e, f, want, have)
 		if e.Kind == kindClusterset && f.Name == "connectivity" {
 			r = shape
 		}
@@ -67,11 +67,11 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 			reasons = append(reasons, r)
 			if moves(e, f) {
 				ends = append(ends, r)
-				e.may = e.may && kept(e, f, want, have)
+				e.may = e.may && survivesMove(e, f, want, have)
 			}
 		}
-		if carried(e, f) {
-			e.Note = proven
+		if isTunnelField(e, f) {
+			e.Note = makeBeforeBreakNote
 		}
 		if e.Kind == kindClusterset && f.Name == "keys.epochs" && r == "" {
 			e.Note = rotation(f)
@@ -133,12 +133,12 @@ func moves(e *Entry, f Field) bool {
 	return slices.Contains(fields, f.Name)
 }
 
-// kept reports whether open connections may go on although a field moves their addresses:
+// survivesMove reports whether open connections may go on although a field moves their addresses:
 // gateways keep the flows that they translate, and their addresses are still the cluster's.
 // Nobody sends packets to a block that is another cluster's, or nobody's, nor to a prefix
 // that is no longer known.
-func kept(e *Entry, f Field, want, have *fabric.Cluster) bool {
-	if want != nil && have != nil && len(gone(want.GlobalCIDRs, have.GlobalCIDRs)) > 0 {
+func survivesMove(e *Entry, f Field, want, have *fabric.Cluster) bool {
+	if want != nil && have != nil && len(removedPrefixes(want.GlobalCIDRs, have.GlobalCIDRs)) > 0 {
 		return false
 	}
 	return e.Kind != kindCluster || f.Name == "egressIPs" || f.Name == "egress mode" || f.Name == "mappings" || !wasFlat(want, have)
@@ -147,23 +147,23 @@ func kept(e *Entry, f Field, want, have *fabric.Cluster) bool {
 // wasFlat reports whether pods of a cluster had their own addresses in a family in which a
 // prefix goes, or in which it is global now.
 func wasFlat(want, have *fabric.Cluster) bool {
-	left := gone(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
+	left := removedPrefixes(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
 	return slices.ContainsFunc([]int{4, 6}, func(family int) bool {
 		return have.Has(family) && !have.IsGlobalnet(family) && (want.IsGlobalnet(family) ||
 			slices.ContainsFunc(left, func(p netip.Prefix) bool { return fabric.Family(p.Addr()) == family }))
 	})
 }
 
-// gone gives the prefixes that were there and are in none that is.
-func gone(want, have []netip.Prefix) []netip.Prefix {
+// removedPrefixes gives the prefixes that were there and are in none that is.
+func removedPrefixes(want, have []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(have), func(h netip.Prefix) bool {
 		return slices.ContainsFunc(want, func(w netip.Prefix) bool { return w.Bits() <= h.Bits() && w.Contains(h.Addr()) })
 	})
 }
 
-// carried reports whether a field is of a tunnel, which agents replace without a
+// isTunnelField reports whether a field is of a tunnel, which agents replace without a
 // loss (docs/gateways.md).
-func carried(e *Entry, f Field) bool {
+func isTunnelField(e *Entry, f Field) bool {
 	switch e.Kind {
 	case kindClusterset:
 		return f.Name == "tunnel.driver"
@@ -211,11 +211,11 @@ func removal(e *Entry) string {
 	return ""
 }
 
-// breakage says what the change of one field breaks. The clusters are the entry's, or nil.
-func breakage(e *Entry, f Field, want, have *fabric.Cluster) string {
+// fieldDisruption says what the change of one field breaks. The clusters are the entry's, or nil.
+func fieldDisruption(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch e.Kind {
 	case kindClusterset:
-		return clustersetBreakage(f)
+		return clustersetDisruption(f)
 	case kindCluster:
 		return clusterBreakage(e, f, want, have)
 	case kindGateway:
@@ -225,21 +225,21 @@ func breakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 			return "the MTU of the link changes: large packets of open connections may be lost once"
 		}
 	case kindEgress:
-		if f.Name != "ips" || !keeps(f) {
+		if f.Name != "ips" || !onlyAdds(f) {
 			return otherEgress
 		}
 	case kindExport:
 		return exportBreakage(f)
 	case kindPart:
-		if (f.Name == "global IPs" || f.Name == "hosts") && !keeps(f) {
+		if (f.Name == "global IPs" || f.Name == "hosts") && !onlyAdds(f) {
 			return "its global addresses move"
 		}
 	}
 	return ""
 }
 
-// keeps reports whether everything that was there still is, and something was only added.
-func keeps(f Field) bool {
+// onlyAdds reports whether everything that was there still is, and something was only added.
+func onlyAdds(f Field) bool {
 	if f.Have == "" {
 		return true
 	}

@@ -41,7 +41,7 @@ func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.C
 func fileItem(name string, raw []byte) item {
 	sum := sha256.Sum256(raw)
 	shown := name
-	if clean(name) != name { // people name patches
+	if sanitize(name) != name { // people name patches
 		shown = strconv.Quote(name)
 	}
 	return item{kind: kindFile, name: shown, cluster: clusterOf(name), fields: []diff.Field{
@@ -59,8 +59,8 @@ func clusterOf(name string) string {
 	return ""
 }
 
-// causes knows which files change because of entries of the plan.
-type causes struct {
+// explainedFiles knows which files change because of entries of the plan.
+type explainedFiles struct {
 	members map[string]bool // clusters that come or go
 	exports map[string]bool // clusters in which exports come or go
 	keys    map[string]bool // clusters whose keys change
@@ -73,8 +73,8 @@ type causes struct {
 	told    bool            // what differs in the fabric, if anything does
 }
 
-func newCauses(want, have render.Tree, entries []Entry) causes {
-	c := causes{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
+func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
+	c := explainedFiles{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
 		nodes: map[string]bool{}, folders: map[string]bool{}}
 	for _, e := range entries {
 		comesOrGoes := e.Op == diff.Create || e.Op == diff.Delete
@@ -124,7 +124,7 @@ func folder(name string) string {
 
 // explain reports whether a file differs because of something that the plan
 // names already.
-func (c causes) explain(name string) bool {
+func (c explainedFiles) explain(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
 	case strings.HasPrefix(name, "base/fabric"):

@@ -35,8 +35,8 @@ type GatewayAt struct {
 	Host    string `json:"host"`    // an address or a name
 }
 
-// door is one port at one endpoint.
-type door struct {
+// openPort is one port at one endpoint.
+type openPort struct {
 	gateway, host, protocol string
 	port                    int
 }
@@ -106,14 +106,14 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 }
 
 // doors gives the ports of a cluster's gateways, each with the clusters that come to it.
-func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from map[door][]string, order []door) {
-	from = map[door][]string{}
+func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
+	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, only) {
 		if o.Purpose != firewall.Links {
 			continue
 		}
-		for _, at := range o.At {
-			d := door{o.Cluster + "/" + o.Gateway, at.Host, o.Protocol, o.First}
+		for _, at := range o.Destination {
+			d := openPort{o.Cluster + "/" + o.Gateway, at.Host, o.Protocol, o.First}
 			if at.First != 0 {
 				d.port = at.First
 			}
@@ -150,7 +150,7 @@ type portFold struct {
 	order    []*Ports
 }
 
-func (f *portFold) add(d door, from []string) {
+func (f *portFold) add(d openPort, from []string) {
 	if len(from) == 0 {
 		return
 	}
@@ -158,7 +158,7 @@ func (f *portFold) add(d door, from []string) {
 	if len(from) == f.clusters-1 && f.clusters > 2 {
 		p.From, p.All = nil, true
 	}
-	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.who()
+	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.subjects()
 	if have := f.of[key]; have != nil {
 		have.Ports = append(have.Ports, d.port)
 		return
@@ -175,7 +175,7 @@ func (f *portFold) list() []Ports {
 	at := map[string]int{}
 	for _, p := range f.order {
 		slices.Sort(p.Ports)
-		key := fmt.Sprint(p.Protocol, p.Ports) + p.who()
+		key := fmt.Sprint(p.Protocol, p.Ports) + p.subjects()
 		if i, found := at[key]; found {
 			out[i].At = append(out[i].At, p.At...)
 			continue
@@ -186,8 +186,8 @@ func (f *portFold) list() []Ports {
 	return out
 }
 
-// who is the same for the same clusters.
-func (p *Ports) who() string {
+// subjects is the same for the same clusters.
+func (p *Ports) subjects() string {
 	if p.All {
 		return "*"
 	}

@@ -19,7 +19,7 @@ func doors(f *fabric.Fabric) map[string]bool {
 	s, out := firewall.New(f), map[string]bool{}
 	for _, c := range f.Clusters {
 		for _, o := range s.Links(c.Name, nil) {
-			for _, at := range o.At {
+			for _, at := range o.Destination {
 				port := o.First
 				if at.First != 0 {
 					port = at.First

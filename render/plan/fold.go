@@ -18,7 +18,7 @@ type Group struct {
 // the topology: first what is of the clusterset, then what is of several clusters, then by
 // cluster.
 func (p *Plan) Groups() []Group {
-	out := fold(p.Entries, likeness)
+	out := groupEntries(p.Entries, likeness)
 	rank := func(g Group) int {
 		switch len(g.Clusters) {
 		case 0:
@@ -32,8 +32,8 @@ func (p *Plan) Groups() []Group {
 	return out
 }
 
-// fold groups entries with the same key, in the order of their first ones.
-func fold(entries []Entry, key func(*Entry) string) []Group {
+// groupEntries groups entries with the same key, in the order of their first ones.
+func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	index, out := map[string]int{}, []Group{}
 	for _, e := range entries {
 		k := key(&e)
@@ -84,7 +84,7 @@ func (g *Group) Title() string {
 	case kindKeys, kindAgents:
 		plural = first.Kind
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), plural, listing.Some(names, maxNames))
+	return fmt.Sprintf("%d %s: %s", len(names), plural, listing.FirstN(names, maxNames))
 }
 
 // heading is the title of the section that the group stands in.
@@ -95,5 +95,5 @@ func (g *Group) heading(clusterset string) string {
 	case 1:
 		return "cluster " + g.Clusters[0]
 	}
-	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), listing.Some(g.Clusters, maxNames))
+	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), listing.FirstN(g.Clusters, maxNames))
 }

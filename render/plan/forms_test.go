@@ -88,14 +88,14 @@ func ofJSON(p *plan.Plan, all bool) []string {
 		}
 	}
 	if all {
-		for _, e := range p.Impact.Ends {
-			verb := map[bool]string{false: "end", true: "may end"}[e.May]
+		for _, e := range p.Impact.Breaks {
+			verb := map[bool]string{false: "end", true: "may end"}[e.Uncertain]
 			out = append(out, verb+": "+e.What)
 		}
-		for _, e := range p.Impact.Stalls {
+		for _, e := range p.Impact.Pauses {
 			out = append(out, "stand still: "+e.What)
 		}
-		for _, e := range p.Impact.GoesOn {
+		for _, e := range p.Impact.Continues {
 			out = append(out, "go on: "+e.What)
 		}
 		for i := range p.Impact.Loads {

@@ -69,10 +69,10 @@ func command(level string) string {
 
 // data escapes the text of a workflow command.
 func data(text string) string {
-	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(clean(text, '\n'))
+	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(sanitize(text, '\n'))
 }
 
 // property escapes a property of a workflow command.
 func property(text string) string {
-	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(clean(text))
+	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(sanitize(text))
 }

@@ -19,10 +19,10 @@ import (
 // of what gateways carry. What it says of each kind of change is measured
 // (e2e/testdata/impact.txtar, e2e/testdata/quiet).
 type Impact struct {
-	Ends   []Effect `json:"ends"`
-	Stalls []Effect `json:"stalls"`  // they stand still, and go on
-	GoesOn []Effect `json:"goes_on"` // though their way changes
-	Loads  []Load   `json:"loads"`
+	Breaks    []Effect `json:"ends"`
+	Pauses    []Effect `json:"stalls"`  // they stand still, and go on
+	Continues []Effect `json:"goes_on"` // though their way changes
+	Loads     []Load   `json:"loads"`
 }
 
 // Effect is what becomes of some connections.
@@ -35,18 +35,18 @@ type Effect struct {
 	Source   string `json:"source,omitempty"`
 	// Gone says that the path left the topology.
 	Gone bool `json:"gone,omitempty"`
-	// May says, in Ends, that they do not end with the change, as gateways keep the flows that
+	// Uncertain says, in Ends, that they do not end with the change, as gateways keep the flows that
 	// they translate: they end when other gateways carry them, or at once where pods run on
 	// nodes that no longer reach a gateway.
-	May bool `json:"may,omitempty"`
+	Uncertain bool `json:"may,omitempty"`
 }
 
 // Load is what the gateways of a cluster carry, where that is much more than before.
 type Load struct {
 	Cluster  string   `json:"cluster"`
 	Gateways []string `json:"gateways"` // that carry it
-	// Passed is for how many pairs of other clusters they pass packets on.
-	Passed       int `json:"passed"`
+	// TransitPairs is for how many pairs of other clusters they pass packets on.
+	TransitPairs int `json:"passed"`
 	PassedBefore int `json:"passed_before"`
 	// Pairs is the cluster's own: how many clusters it reaches.
 	Pairs          int `json:"pairs"`
@@ -55,7 +55,7 @@ type Load struct {
 
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
-	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
+	out := Impact{Breaks: []Effect{}, Pauses: []Effect{}, Continues: []Effect{}, Loads: []Load{}}
 	out.addRemovedAccess(p.Access.Removed)
 	for i := range p.Entries {
 		e := &p.Entries[i]
@@ -64,21 +64,21 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 		case e.Kind == kindGateway:
 		case e.ends != "":
 			at.What += ": " + e.ends
-			at.May = e.may
-			out.Ends = append(out.Ends, at)
-		case e.Note == proven, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
+			at.Uncertain = e.may
+			out.Breaks = append(out.Breaks, at)
+		case e.Note == makeBeforeBreakNote, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
 			at.What += ": " + e.Note
-			out.GoesOn = append(out.GoesOn, at)
+			out.Continues = append(out.Continues, at)
 		case e.Kind == kindPair && e.Op == diff.Create:
 			at.What += ": they go over their own link as soon as it is good"
-			out.GoesOn = append(out.GoesOn, at)
+			out.Continues = append(out.Continues, at)
 		}
 		for _, f := range e.Fields {
 			if e.Kind != kindClusterset || e.Op != diff.Update || f.Name != "tunnel.ipsec" {
 				continue
 			}
-			if why := clustersetBreakage(f); why != "" {
-				out.Stalls = append(out.Stalls, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
+			if why := clustersetDisruption(f); why != "" {
+				out.Pauses = append(out.Pauses, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
 			}
 		}
 	}
@@ -98,10 +98,10 @@ func (x *Impact) addRemovedAccess(list []access.Change) {
 	ends := slices.ContainsFunc(list, func(c access.Change) bool { return !c.Uncertain })
 	may := slices.ContainsFunc(list, func(c access.Change) bool { return c.Uncertain })
 	if ends {
-		x.Ends = append(x.Ends, Effect{What: "connections whose access is removed"})
+		x.Breaks = append(x.Breaks, Effect{What: "connections whose access is removed"})
 	}
 	if may {
-		x.Ends = append(x.Ends, Effect{What: "connections to exports and ports that are gone: there are no new ones", May: true})
+		x.Breaks = append(x.Breaks, Effect{What: "connections to exports and ports that are gone: there are no new ones", Uncertain: true})
 	}
 }
 
@@ -112,7 +112,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 	for i := range w.Gateways {
 		g := &w.Gateways[i]
 		j := slices.IndexFunc(h.Gateways, func(o fabric.Gateway) bool { return o.Name == g.Name })
-		if j >= 0 && beginsAnew(g, &h.Gateways[j]) == "" {
+		if j >= 0 && restartReason(g, &h.Gateways[j]) == "" {
 			same[g.Name] = true
 			stay = append(stay, w.Name+"/"+g.Name)
 		}
@@ -131,13 +131,13 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 		})
 		switch {
 		case j >= 0:
-			e.What += ": " + beginsAnew(&w.Gateways[j], old)
+			e.What += ": " + restartReason(&w.Gateways[j], old)
 		case heir >= 0:
 			e.What += ": " + w.Name + "/" + w.Gateways[heir].Name + " takes its place at once"
 		case len(stay) > 0:
 			e.What += " moves to " + strings.Join(stay, ", ") + " before it ends"
 			e.AtMostMS, e.Gone = 0, true
-			x.GoesOn = append(x.GoesOn, e)
+			x.Continues = append(x.Continues, e)
 			continue
 		default:
 			e.What += ": no gateway of " + w.Name + " stays"
@@ -146,7 +146,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 		if len(stay) == 0 {
 			e.AtMostMS = 0
 		}
-		x.Stalls = append(x.Stalls, e)
+		x.Pauses = append(x.Pauses, e)
 	}
 }
 
@@ -156,8 +156,8 @@ func takesOver(g, old *fabric.Gateway) bool {
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
-// beginsAnew says why the links of a gateway begin anew; empty when they do not.
-func beginsAnew(g, old *fabric.Gateway) string {
+// restartReason says why the links of a gateway begin anew; empty when they do not.
+func restartReason(g, old *fabric.Gateway) string {
 	switch {
 	case g.Node != old.Node:
 		return "it moves to another node"
@@ -202,7 +202,7 @@ func loads(want, have *fabric.Fabric) []Load {
 			float64(now[c.Name]) <= more*float64(before[c.Name]) {
 			continue
 		}
-		l := Load{Cluster: c.Name, Passed: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name],
+		l := Load{Cluster: c.Name, TransitPairs: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name],
 			GatewaysBefore: len(old.Gateways)}
 		for _, g := range c.Gateways {
 			l.Gateways = append(l.Gateways, c.Name+"/"+g.Name)
@@ -220,13 +220,13 @@ func (l *Load) Text() string {
 	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, listing.Count(l.Pairs, "other cluster"))
-		if l.Passed == 0 {
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, listing.Plural(l.Pairs, "other cluster"))
+		if l.TransitPairs == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, listing.Count(l.Passed, "pair"))
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, listing.Plural(l.TransitPairs, "pair"))
 	if l.PassedBefore == 0 {
 		return text + ", none before"
 	}
@@ -235,7 +235,7 @@ func (l *Load) Text() string {
 
 // locate fills in where the causes stand; what left the topology stands nowhere.
 func (x *Impact) locate(source func(path string) string) {
-	for _, list := range [][]Effect{x.Ends, x.Stalls, x.GoesOn} {
+	for _, list := range [][]Effect{x.Breaks, x.Pauses, x.Continues} {
 		for i := range list {
 			if list[i].Path != "" && !list[i].Gone {
 				list[i].Source = source(list[i].Path)
@@ -245,13 +245,13 @@ func (x *Impact) locate(source func(path string) string) {
 }
 
 func (o *printer) impact(x *Impact) {
-	if len(x.Ends)+len(x.Stalls)+len(x.GoesOn)+len(x.Loads) == 0 {
+	if len(x.Breaks)+len(x.Pauses)+len(x.Continues)+len(x.Loads) == 0 {
 		return
 	}
 	o.text("\n%s\n", o.paint(bold, "Open connections and gateways:"))
-	o.effects("end", x.Ends)
-	o.effects("stand still", x.Stalls)
-	o.effects("go on", x.GoesOn)
+	o.effects("end", x.Breaks)
+	o.effects("stand still", x.Pauses)
+	o.effects("go on", x.Continues)
 	for i := range x.Loads {
 		if i == maxChanges {
 			o.text("  load: %d clusters more, which -o json lists\n", len(x.Loads)-i)
@@ -268,7 +268,7 @@ func (o *printer) effects(verb string, list []Effect) {
 			return
 		}
 		text := verb
-		if e.May {
+		if e.Uncertain {
 			text = "may " + verb
 		}
 		if verb == "stand still" {

@@ -17,7 +17,7 @@ const maxLinks = 64
 // links adds the links between pairs of gateways that appear or go with one of
 // their ends. Links between gateways that exist on both sides do not change and
 // are never looked at.
-func links(want, have *side) {
+func links(want, have *snapshot) {
 	w, h := gateways(want.fabric), gateways(have.fabric)
 	add(want, w, h)
 	add(have, h, w)
@@ -40,7 +40,7 @@ func gateways(f *fabric.Fabric) (out []end) {
 }
 
 // add lists the links of this side's gateways that the other side lacks.
-func add(s *side, here, there []end) {
+func add(s *snapshot, here, there []end) {
 	known, own := map[end]bool{}, map[string]int{}
 	for _, e := range there {
 		known[e] = true
@@ -55,7 +55,7 @@ func add(s *side, here, there []end) {
 	graph, total, counts := s.fabric.Graph(), 0, map[string]int{}
 	for _, e := range fresh {
 		if _, counted := counts[e.cluster]; !counted {
-			for _, name := range graph.Neighbours(e.cluster) {
+			for _, name := range graph.Neighbors(e.cluster) {
 				counts[e.cluster] += own[name]
 			}
 		}

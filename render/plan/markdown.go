@@ -98,7 +98,7 @@ func (m *markdown) whole(p *Plan) error {
 	if err := p.Print(&printed, false); err != nil {
 		return err
 	}
-	text, room := clean(printed.String(), '\n'), maxMarkdown-m.out.Len()
+	text, room := sanitize(printed.String(), '\n'), maxMarkdown-m.out.Len()
 	if len(text) > room {
 		text = text[:strings.LastIndexByte(text[:max(room, 0)], '\n')+1] + "...\n"
 	}
@@ -131,7 +131,7 @@ func (m *markdown) disruptions(p *Plan) {
 func (m *markdown) section(entries []Entry) {
 	title := "The clusterset"
 	if name := entries[0].Cluster; name != "" {
-		title = "Cluster <code>" + html.EscapeString(clean(name)) + "</code>" // no Markdown in there
+		title = "Cluster <code>" + html.EscapeString(sanitize(name)) + "</code>" // no Markdown in there
 	}
 	plural := "s"
 	if len(entries) == 1 {
@@ -171,7 +171,7 @@ func where(e *Entry) string {
 // code writes a text as a code span, of which nobody can make anything else: nothing in
 // it means anything to Markdown but a row of as many backticks as it begins with.
 func code(text string) string {
-	text = clean(text)
+	text = sanitize(text)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"

@@ -52,7 +52,7 @@ func changedEnds(p *Plan) map[string]diff.Op {
 
 // oneSide gives the map of one side; lacking is what becomes of what the other one lacks.
 func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op) *clustermap.Map {
-	m := clustermap.Only(f, drawnFirst(f, changed))
+	m := clustermap.Subset(f, drawnFirst(f, changed))
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		if other.Cluster(c.Name) == nil {

@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// servedPage is what the plan names of a web page that a cluster serves. The rest of its
+// uiPage is what the plan names of a web page that a cluster serves. The rest of its
 // objects is compared as a whole.
-type servedPage struct {
+type uiPage struct {
 	image, hosts, secret, rest string
 }
 
@@ -35,8 +35,8 @@ func pageItems(tree render.Tree) []item {
 }
 
 // readPage takes apart what a cluster serves; what cannot be read is a part of the rest.
-func readPage(raw []byte) servedPage {
-	out := servedPage{secret: "none: the page makes a token"}
+func readPage(raw []byte) uiPage {
+	out := uiPage{secret: "none: the page makes a token"}
 	var rest []string
 	for part := range strings.SplitSeq(string(raw), "\n---\n") {
 		var top struct {
@@ -55,7 +55,7 @@ func readPage(raw []byte) servedPage {
 }
 
 // take moves what has a name from a Deployment's spec, which it gives back, to the page.
-func (p *servedPage) take(spec map[string]any) map[string]any {
+func (p *uiPage) take(spec map[string]any) map[string]any {
 	template, _ := spec["template"].(map[string]any)
 	pod, _ := template["spec"].(map[string]any)
 	containers, _ := pod["containers"].([]any)
@@ -64,8 +64,8 @@ func (p *servedPage) take(spec map[string]any) map[string]any {
 		c, _ := c.(map[string]any)
 		p.image = fmt.Sprint(c["image"])
 		delete(c, "image")
-		hosts = append(hosts, takeArgs(c, "--host=")...)
-		takeArgs(c, "--token-file=")
+		hosts = append(hosts, extractArgs(c, "--host=")...)
+		extractArgs(c, "--token-file=")
 		takeNamed(c, "volumeMounts", "token")
 	}
 	if token := takeNamed(pod, "volumes", "token"); token != nil {

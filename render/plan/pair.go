@@ -12,13 +12,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// proven is what becomes of a pair whose tunnel changes.
-const proven = "both tunnels are held until both ends proved the new one: nothing is lost"
+// makeBeforeBreakNote is what becomes of a pair whose tunnel changes.
+const makeBeforeBreakNote = "both tunnels are held until both ends proved the new one: nothing is lost"
 
 // clusterPairs adds the links between clusters that exist on both sides: where what they
 // are made with changes, and where the shape gives or takes one. It gives the
 // pairs of clusters that have no path to each other any more.
-func clusterPairs(want, have *side) (lost [][2]string) {
+func clusterPairs(want, have *snapshot) (lost [][2]string) {
 	w, h := want.fabric, have.fabric
 	common := clustersOf(w)
 	for name := range common {
@@ -48,7 +48,7 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 	var fresh, gone [][2]string
 	broken := 0
 	for _, a := range members {
-		is, was := wantGraph.Neighbours(a), haveGraph.Neighbours(a)
+		is, was := wantGraph.Neighbors(a), haveGraph.Neighbors(a)
 		for _, b := range without(is, was) {
 			if common[b] && a < b {
 				fresh = append(fresh, [2]string{a, b})
@@ -101,7 +101,7 @@ func clustersOf(f *fabric.Fabric) map[string]bool {
 }
 
 // pair adds a link between clusters, once.
-func (s *side) pair(l fabric.LinkSettings) {
+func (s *snapshot) pair(l fabric.LinkSettings) {
 	it := item{kind: kindPair, name: l.Between[0] + " - " + l.Between[1], path: "connectivity", fields: []diff.Field{
 		field("driver", l.Driver),
 		field("port", given0(l.Port, "of each gateway")),
@@ -119,7 +119,7 @@ func (s *side) pair(l fabric.LinkSettings) {
 }
 
 // gone adds a link that the new shape lacks, with the way that its packets take then.
-func (s *side) gone(l fabric.LinkSettings, way []string) {
+func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 	s.pair(l)
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
 		it.note = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
@@ -154,7 +154,7 @@ func shape(f *fabric.Fabric) string {
 	switch s.Mode {
 	case fabric.ModeHub:
 		return "hub: " + strings.Join(s.Hubs, ", ")
-	case fabric.ModeLinks:
+	case fabric.ModeExplicit:
 		var edges []string
 		sum := uint64(0)
 		for _, e := range s.Edges {

@@ -34,8 +34,8 @@ type Plan struct {
 	Impact        Impact         `json:"impact"`
 	// Baseline is what it was compared with; nil when the caller did not say.
 	Baseline *Baseline `json:"baseline,omitempty"`
-	// Refused says why a reconciler would not publish this; empty when it would.
-	Refused string `json:"refused,omitempty"`
+	// Rejected says why a reconciler would not publish this; empty when it would.
+	Rejected string `json:"refused,omitempty"`
 }
 
 // Baseline says what a plan was compared with.
@@ -104,7 +104,7 @@ type Field struct {
 // Compute gives what turns the tree have into want. An empty tree is one where
 // nothing was published yet.
 func Compute(want, have render.Tree) (*Plan, error) {
-	var w, h *side
+	var w, h *snapshot
 	var made []edit
 	var known bool
 	var reading errgroup.Group
@@ -138,10 +138,10 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	}
 	slices.SortFunc(p.Entries, compareEntries)
 	if known {
-		p.blame(made, quiet(want, have))
+		p.assignCauses(made, sameManifests(want, have))
 		slices.SortFunc(p.Entries, compareEntries)
 	}
-	p.disrupt(w, h, lostPaths(lost))
+	p.markDisruptions(w, h, lostPaths(lost))
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		p.Access = access.Diff(access.New(h.fabric, access.Options{}), access.New(w.fabric, access.Options{}))
@@ -213,8 +213,8 @@ func (p *Plan) add(c diff.Change[item]) {
 	p.Entries = append(p.Entries, e)
 }
 
-// quiet reports whether two trees hold the same for clusters.
-func quiet(want, have render.Tree) bool {
+// sameManifests reports whether two trees hold the same for clusters.
+func sameManifests(want, have render.Tree) bool {
 	for _, tree := range []render.Tree{want, have} {
 		for name := range tree {
 			if !slices.Contains([]string{render.TopologyText, render.MapPicture, render.MapText, lockFile}, name) && !sameFile(want, have, name) {
@@ -229,23 +229,23 @@ func compareEntries(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(kindOrder(a.Kind), kindOrder(b.Kind)), cmp.Compare(a.Key, b.Key))
 }
 
-// side is one tree, read.
-type side struct {
+// snapshot is one tree, read.
+type snapshot struct {
 	fabric *fabric.Fabric
 	items  []item
 	pairs  []item          // of clusters
 	paired map[string]bool // names of pairs
 }
 
-func readSide(name string, tree render.Tree) (*side, error) {
+func readSide(name string, tree render.Tree) (*snapshot, error) {
 	f, err := render.FabricOf(tree)
 	if errors.Is(err, render.ErrNoFabric) {
-		return &side{fabric: &fabric.Fabric{}}, nil
+		return &snapshot{fabric: &fabric.Fabric{}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	s := &side{fabric: f, items: flatten(f)}
+	s := &snapshot{fabric: f, items: flatten(f)}
 	if it, ok := agentsItem(tree); ok {
 		s.items = append(s.items, it)
 	}
@@ -255,7 +255,7 @@ func readSide(name string, tree render.Tree) (*side, error) {
 
 // addKeys adds the sealed keys of a side's clusters, but for those that the other side
 // has, too.
-func addKeys(s, other *side, tree, there render.Tree) {
+func addKeys(s, other *snapshot, tree, there render.Tree) {
 	known := clustersOf(other.fabric)
 	for i := range s.fabric.Clusters {
 		name := s.fabric.Clusters[i].Name

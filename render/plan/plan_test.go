@@ -50,7 +50,7 @@ func next(t testing.TB, before stage, topology string) stage {
 	}
 	top, source, list := load.Topology("clusterset.yaml", []byte(topology))
 	noErrors(t, list)
-	lock, list := allocate.Addresses(top, before.lock)
+	lock, list := allocate.Allocate(top, before.lock)
 	noErrors(t, list)
 	tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root, Previous: before.tree})
 	noErrors(t, list)

@@ -43,7 +43,7 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 	}
 	if list := p.Disruptions(); len(list) > 0 {
 		out.text("\n%s\n", out.paint(bold+red, "Disruptive:"))
-		for _, g := range fold(list, func(e *Entry) string { return fmt.Sprintf("%s %q %s", e.Op, e.Kind, e.Disruptive) }) {
+		for _, g := range groupEntries(list, func(e *Entry) string { return fmt.Sprintf("%s %q %s", e.Op, e.Kind, e.Disruptive) }) {
 			out.text("  %s %s: %s\n", out.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
 		}
 	}

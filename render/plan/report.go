@@ -115,10 +115,10 @@ func place(source string) (file string, line int) {
 	return source[:at], line
 }
 
-// clean replaces what would break a line, move a cursor or change the order of letters,
+// sanitize replaces what would break a line, move a cursor or change the order of letters,
 // but for the ends of lines that are kept, and what GitHub's runners take for a command
 // wherever it stands.
-func clean(text string, keep ...rune) string {
+func sanitize(text string, keep ...rune) string {
 	text = strings.ReplaceAll(text, "##[", "##"+string(unicode.ReplacementChar))
 	return strings.Map(func(r rune) rune {
 		if slices.Contains(keep, r) {

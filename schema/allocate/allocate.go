@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/schema/paths"
 )
 
-// Addresses gives every cluster, gateway, egress rule, export and host of a valid
+// Allocate gives every cluster, gateway, egress rule, export and host of a valid
 // topology the addresses that it needs and does not have yet, and every gateway
 // its lane. What the lock
 // holds stays where it is. lock itself is not changed; nil is an empty one.
@@ -22,22 +22,22 @@ import (
 // (code moves), or because two branches that both allocated were merged (code
 // lock-conflict). Errors tell what does not fit; the lock that comes with them
 // lacks it.
-func Addresses(top *schema.ClusterSet, lock *lockfile.Lock) (*lockfile.Lock, diag.List) {
+func Allocate(top *schema.ClusterSet, lock *lockfile.Lock) (*lockfile.Lock, diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list
 }
 
 func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
-	a := &allocator{top: top, lock: lockfile.New(), moving: map[string]bool{}, spaces: map[bool]*space{}}
+	a := &allocator{top: top, lock: lockfile.New(), moving: map[string]bool{}, spaces: map[bool]*prefixPool{}}
 	if lock != nil {
 		a.lock = lock.Clone()
 		a.list = slices.Clone(lock.Conflicts)
 		a.lock.Conflicts = nil
 	}
-	a.demands = lockfile.Demands(top)
-	a.live = make(map[lockfile.Slot]bool, len(a.demands))
+	a.demands = lockfile.Requests(top)
+	a.requested = make(map[lockfile.Claim]bool, len(a.demands))
 	for _, d := range a.demands {
-		a.live[d.Slot] = true
+		a.requested[d.Claim] = true
 	}
 	a.members = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
 	for i := range top.Spec.Clusters {
@@ -46,31 +46,31 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	a.allocateBlocks()
 	a.allocateMappings()
 	a.makeAreas()
-	a.claim()
+	a.retainAddrs()
 	a.reportMoves()
-	a.fill()
-	a.allocateLanes()
+	a.assignMissing()
+	a.allocateOrdinals()
 	a.list.Sort()
 	return a
 }
 
 // allocator is the state of one call of Addresses.
 type allocator struct {
-	top     *schema.ClusterSet
-	lock    *lockfile.Lock  // what becomes the result
-	added   []string        // paths of what the lock lacked
-	moving  map[string]bool // clusters whose move is reported already
-	list    diag.List
-	members map[string]*schema.Cluster
-	demands []lockfile.Demand
-	live    map[lockfile.Slot]bool // those of demands
-	spaces  map[bool]*space        // what is left of the global pools, by whether it is IPv4
-	areas   map[string][]*area     // by cluster; tunnelArea and vipArea for the pools
+	top       *schema.ClusterSet
+	lock      *lockfile.Lock  // what becomes the result
+	added     []string        // paths of what the lock lacked
+	moving    map[string]bool // clusters whose move is reported already
+	list      diag.List
+	members   map[string]*schema.Cluster
+	demands   []lockfile.Request
+	requested map[lockfile.Claim]bool // those of demands
+	spaces    map[bool]*prefixPool    // what is left of the global pools, by whether it is IPv4
+	areas     map[string][]*addrPool  // by cluster; tunnelArea and vipArea for the pools
 }
 
 // makeAreas sets up the address space of the pools and of each cluster's blocks.
 func (a *allocator) makeAreas() {
-	a.areas = make(map[string][]*area, len(a.lock.Clusters)+2)
+	a.areas = make(map[string][]*addrPool, len(a.lock.Clusters)+2)
 	for _, p := range a.top.TunnelPools() {
 		a.areas[lockfile.TunnelArea] = append(a.areas[lockfile.TunnelArea], newArea(p.Masked()))
 	}
@@ -97,14 +97,14 @@ func (a *allocator) makeAreas() {
 	}
 }
 
-// claim lets every slot keep the addresses that it has. Of two slots with the
+// retainAddrs lets every slot keep the addresses that it has. Of two slots with the
 // same address one that the topology asks for comes before one that it does
 // not; otherwise the first in order keeps it.
-func (a *allocator) claim() {
+func (a *allocator) retainAddrs() {
 	slots := a.lock.Sorted()
 	for _, live := range []bool{true, false} {
 		for _, s := range slots {
-			if a.live[s] != live {
+			if a.requested[s] != live {
 				continue
 			}
 			h := a.lock.Addrs[s]
@@ -118,19 +118,19 @@ func (a *allocator) claim() {
 
 // claimAddr reports whether the slot keeps the address. One of a family that
 // has no pool any more is kept for the day when the pool comes back.
-func (a *allocator) claimAddr(s lockfile.Slot, addr netip.Addr, live bool) bool {
-	i := slices.IndexFunc(a.areas[s.Area()], func(x *area) bool { return x.block.Addr().Is4() == addr.Is4() })
+func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool {
+	i := slices.IndexFunc(a.areas[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
 	if i < 0 {
 		pools := a.top.GlobalPools()
 		switch s.Kind {
 		case lockfile.SlotGateway:
 			pools = a.top.TunnelPools()
-		case lockfile.SlotVIP:
+		case lockfile.ClaimClusterSetIP:
 			pools = a.top.ServicePools()
 		}
 		return !slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
 	}
-	area := a.areas[s.Area()][i]
+	area := a.areas[s.Pool()][i]
 	if !area.usable(addr) {
 		if live {
 			area.moved++
@@ -169,18 +169,18 @@ func (a *allocator) reportMoves() {
 	report(lockfile.VIPArea, "services.cidr", "clusterset IPs")
 	for name := range a.areas {
 		if name != lockfile.TunnelArea && name != lockfile.VIPArea && !a.moving[name] {
-			report(name, paths.At("clusters", name), "addresses")
+			report(name, paths.Key("clusters", name), "addresses")
 		}
 	}
 }
 
-// fill gives every demand what it lacks.
-func (a *allocator) fill() {
-	full := map[*area]*shortage{}
+// assignMissing gives every demand what it lacks.
+func (a *allocator) assignMissing() {
+	full := map[*addrPool]*shortage{}
 	for _, d := range a.demands {
-		h := a.lock.Addrs[d.Slot]
+		h := a.lock.Addrs[d.Claim]
 		before := len(h.Addrs)
-		for _, area := range a.areas[d.Area()] {
+		for _, area := range a.areas[d.Pool()] {
 			missing := d.Count
 			for _, addr := range h.Addrs {
 				if area.block.Contains(addr) {
@@ -188,7 +188,7 @@ func (a *allocator) fill() {
 				}
 			}
 			for range missing {
-				addr, ok := area.next(d.Slot)
+				addr, ok := area.next(d.Claim)
 				if !ok {
 					noteShortage(full, area, d)
 					continue
@@ -197,8 +197,8 @@ func (a *allocator) fill() {
 			}
 		}
 		if len(h.Addrs) > before {
-			a.lock.Addrs[d.Slot] = h
-			a.added = append(a.added, d.Slot.Path())
+			a.lock.Addrs[d.Claim] = h
+			a.added = append(a.added, d.Claim.Path())
 		}
 	}
 	a.reportShortages(full)

@@ -114,12 +114,12 @@ func TestNothingMoves(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
 			lock := lockfile.New()
-			addrs, blocks := map[lockfile.Slot][]netip.Addr{}, map[string][]netip.Prefix{}
-			lanes := map[lockfile.Slot]lockfile.HeldLane{}
+			addrs, blocks := map[lockfile.Claim][]netip.Addr{}, map[string][]netip.Prefix{}
+			lanes := map[lockfile.Claim]lockfile.OrdinalAllocation{}
 			for range 12 {
 				top := world(pick(r, 24), pick(r, 30))
 				exportsIn(top)
-				next, list := Addresses(top, lock)
+				next, list := Allocate(top, lock)
 				if len(list) > 0 {
 					t.Fatalf("findings: %v", list)
 				}
@@ -135,11 +135,11 @@ func TestNothingMoves(t *testing.T) {
 					}
 				}
 				for s, want := range lanes {
-					if have := next.Lanes[s]; have.Lane != want.Lane {
-						t.Fatalf("%s moved from %d to %d", s.LanePath(), want.Lane, have.Lane)
+					if have := next.Ordinals[s]; have.Ordinal != want.Ordinal {
+						t.Fatalf("%s moved from %d to %d", s.LanePath(), want.Ordinal, have.Ordinal)
 					}
 				}
-				lanes = maps.Clone(next.Lanes)
+				lanes = maps.Clone(next.Ordinals)
 				for s, h := range next.Addrs {
 					addrs[s] = h.Addrs
 				}
@@ -158,7 +158,7 @@ func TestNothingMoves(t *testing.T) {
 // wellFormed checks what holds for every lock.
 func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()
-	owner := map[netip.Addr]lockfile.Slot{}
+	owner := map[netip.Addr]lockfile.Claim{}
 	for s, h := range l.Addrs {
 		for _, a := range h.Addrs {
 			if other, dup := owner[a]; dup {
@@ -168,11 +168,11 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 			inside(t, top, l, s, a)
 		}
 	}
-	lanes := map[string]lockfile.Slot{}
-	for s, h := range l.Lanes {
-		id := fmt.Sprint(s.Cluster, " ", h.Lane)
-		if other, dup := lanes[id]; dup || h.Lane < 0 || h.Lane >= fabric.MaxGateways {
-			t.Fatalf("%s is %d, as %s", s.LanePath(), h.Lane, other.LanePath())
+	lanes := map[string]lockfile.Claim{}
+	for s, h := range l.Ordinals {
+		id := fmt.Sprint(s.Cluster, " ", h.Ordinal)
+		if other, dup := lanes[id]; dup || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
+			t.Fatalf("%s is %d, as %s", s.LanePath(), h.Ordinal, other.LanePath())
 		}
 		lanes[id] = s
 	}
@@ -194,13 +194,13 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 
 // inside checks that an address lies in its block, is no first or last address
 // of it, and no address of a mapped pod.
-func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.Slot, a netip.Addr) {
+func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.Claim, a netip.Addr) {
 	t.Helper()
 	var blocks []netip.Prefix
 	switch s.Kind {
 	case lockfile.SlotGateway:
 		blocks = top.TunnelPools()
-	case lockfile.SlotVIP:
+	case lockfile.ClaimClusterSetIP:
 		blocks = top.ServicePools()
 	default:
 		blocks = l.Blocks(s.Cluster)
@@ -224,7 +224,7 @@ func TestOrderOfTheFile(t *testing.T) {
 		all[i] = i
 	}
 	top := world(all, all)
-	want, list := Addresses(top, nil)
+	want, list := Allocate(top, nil)
 	noErrors(t, list)
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 10 {
@@ -239,7 +239,7 @@ func TestOrderOfTheFile(t *testing.T) {
 		for i := range s.Exports {
 			slices.Reverse(s.Exports[i].Clusters)
 		}
-		have, list := Addresses(top, nil)
+		have, list := Allocate(top, nil)
 		noErrors(t, list)
 		if diff := cmp.Diff(marshal(t, want), marshal(t, have)); diff != "" {
 			t.Fatalf("(-want +got)\n%s", diff)
@@ -252,7 +252,7 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	top := world([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
 	top.Spec.Clusters[1].Name = "no" // a word that some readers take for false
-	lock, list := Addresses(top, nil)
+	lock, list := Allocate(top, nil)
 	noErrors(t, list)
 	text := marshal(t, lock)
 	have, list := lockfile.Read("clusterset.lock.yaml", []byte(text))
@@ -262,7 +262,7 @@ func TestRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(text, marshal(t, have)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	again, list := Addresses(top, have)
+	again, list := Allocate(top, have)
 	if len(list) > 0 || marshal(t, again) != text {
 		t.Errorf("allocating again changes the lock: %v", list)
 	}
@@ -273,7 +273,7 @@ func TestGC(t *testing.T) {
 	t.Parallel()
 	before := world([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
 	exportsIn(before)
-	full, list := Addresses(before, nil)
+	full, list := Allocate(before, nil)
 	noErrors(t, list)
 	after := world([]int{1, 3}, []int{1, 3, 8})
 	exportsIn(after)
@@ -282,10 +282,10 @@ func TestGC(t *testing.T) {
 	if list := Check(after, gc); len(list) > 0 {
 		t.Fatalf("check: %v", list)
 	}
-	if text := marshal(t, gc.Forget(full)); !strings.Contains(text, "released:\n") || !strings.Contains(text, "  clusters[c2].blocks:") || text != marshal(t, gc) {
+	if text := marshal(t, gc.PruneReleased(full)); !strings.Contains(text, "released:\n") || !strings.Contains(text, "  clusters[c2].blocks:") || text != marshal(t, gc) {
 		t.Errorf("what was published is not released:\n%s", text)
 	}
-	text := marshal(t, gc.Forget(nil))
+	text := marshal(t, gc.PruneReleased(nil))
 	for _, gone := range []string{"c2", "c4", "e2", "e5"} {
 		if strings.Contains(text, gone) {
 			t.Errorf("%s is still in the lock:\n%s", gone, text)
@@ -296,7 +296,7 @@ func TestGC(t *testing.T) {
 			t.Errorf("%s moved from %v to %v", s.Path(), had, h.Addrs)
 		}
 	}
-	if n := len(lockfile.Take(gc.Egress("c1"), 99, gc.Blocks("c1")[:1])); n != 4 {
+	if n := len(lockfile.FirstPerFamily(gc.Egress("c1"), 99, gc.Blocks("c1")[:1])); n != 4 {
 		t.Errorf("%d egress addresses, want 4", n)
 	}
 	if _, had := full.Clusters["c2"]; !had {
@@ -309,10 +309,10 @@ func TestGC(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	t.Parallel()
 	top := world([]int{7, 14}, []int{0, 1, 2})
-	both, list := Addresses(top, nil)
+	both, list := Allocate(top, nil)
 	noErrors(t, list)
 	one := world([]int{7}, nil)
-	alone, list := Addresses(one, nil)
+	alone, list := Allocate(one, nil)
 	noErrors(t, list)
 	if !slices.Equal(alone.Blocks("c7")[:1], both.Blocks("c7")[:1]) {
 		t.Errorf("blocks %v and %v", alone.Blocks("c7"), both.Blocks("c7"))

@@ -18,18 +18,18 @@ import (
 // that came later, and found no room in the block, is mapped to it, so that the
 // cluster stays mapped and nothing that it has moves. Each is as large as its prefix.
 
-// keepAnnexes leaves the annexes where they are, those of members first.
-func (b *blockPass) keepAnnexes() {
+// retainExtensions leaves the annexes where they are, those of members first.
+func (b *blockAllocator) retainExtensions() {
 	for _, live := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 			if c := b.lock.Clusters[name]; (b.members[name] != nil) == live {
-				c.Annexes = slices.DeleteFunc(c.Annexes, func(h lockfile.HeldPrefix) bool { return b.same(h.Prefix) && !b.keepsAnnex(name, h, live) })
+				c.Extensions = slices.DeleteFunc(c.Extensions, func(h lockfile.PrefixAllocation) bool { return b.same(h.Prefix) && !b.keepsAnnex(name, h, live) })
 			}
 		}
 	}
 }
 
-func (b *blockPass) keepsAnnex(name string, h lockfile.HeldPrefix, live bool) bool {
+func (b *blockAllocator) keepsAnnex(name string, h lockfile.PrefixAllocation, live bool) bool {
 	t, clash := b.overlap(h.Prefix)
 	if !clash && cidr.Contains(b.pool, h.Prefix) {
 		b.own(name, h, live)
@@ -37,18 +37,18 @@ func (b *blockPass) keepsAnnex(name string, h lockfile.HeldPrefix, live bool) bo
 	}
 	if clash && live && b.owner[t].cluster != name {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
-			Path: paths.At("clusters", name) + ".annexes", Pos: h.Pos,
-			Related: []diag.Related{{Path: paths.At("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
+			Path: paths.Key("clusters", name) + ".annexes", Pos: h.Pos,
+			Related: []diag.Related{{Path: paths.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
 			Summary: fmt.Sprintf("has %s beside its block, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
 			Hint:    "both were allocated on different branches; the pods that are mapped there change their global addresses"})
 	}
 	return false
 }
 
-// annex maps pod prefixes of a cluster that is mapped already, where its block has
+// extendBlock maps pod prefixes of a cluster that is mapped already, where its block has
 // no room, beside it; nil when the pool has none either.
-func (a *allocator) annex(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
-	var annexes []lockfile.HeldPrefix
+func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*prefixPool) (found []netip.Prefix) {
+	var annexes []lockfile.PrefixAllocation
 	for _, p := range missing {
 		if m := place([]netip.Prefix{p}, halves); m != nil {
 			found = append(found, m[0])
@@ -60,24 +60,24 @@ func (a *allocator) annex(name string, entry *lockfile.Cluster, missing []netip.
 			return nil
 		}
 		pool.take(m)
-		annexes = append(annexes, lockfile.HeldPrefix{Prefix: m})
+		annexes = append(annexes, lockfile.PrefixAllocation{Prefix: m})
 		found = append(found, m)
 	}
-	entry.Annexes = append(entry.Annexes, annexes...)
+	entry.Extensions = append(entry.Extensions, annexes...)
 	return found
 }
 
 // reportAnnexes tells which pods are mapped outside of the cluster's block.
 func (a *allocator) reportAnnexes(c *schema.Cluster, missing, found []netip.Prefix) {
 	for i, p := range missing {
-		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Annexes, func(h lockfile.HeldPrefix) bool { return h.Prefix == found[i] }) {
+		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Extensions, func(h lockfile.PrefixAllocation) bool { return h.Prefix == found[i] }) {
 			continue
 		}
 		hint := "whoever filters by global addresses must know it, too; nothing moves"
-		if live := a.top.Mappable(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
+		if live := a.top.MappablePodCIDRs(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
 			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
 		}
-		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: paths.At("clusters", c.Name) + ".podCIDRs",
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: paths.Key("clusters", c.Name) + ".podCIDRs",
 			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", listing.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
 			Hint:    hint})
 	}

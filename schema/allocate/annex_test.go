@@ -14,13 +14,13 @@ import (
 func annexed(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	t.Helper()
 	top := world([]int{1}, nil)
-	before, list := Addresses(top, nil)
+	before, list := Allocate(top, nil)
 	noErrors(t, list)
 	c := &top.Spec.Clusters[0]
 	c.PodCIDRs = append(c.PodCIDRs, netip.MustParsePrefix("10.200.0.0/15"), netip.MustParsePrefix("fd00:200::/48"))
-	lock, list := Addresses(top, before)
+	lock, list := Allocate(top, before)
 	noErrors(t, list)
-	if n := len(lock.Clusters[c.Name].Annexes); n == 0 || !lock.Mapped(top, c) {
+	if n := len(lock.Clusters[c.Name].Extensions); n == 0 || !lock.Mapped(top, c) {
 		t.Fatalf("%d annexes:\n%s", n, marshal(t, lock))
 	}
 	for _, line := range strings.Split(marshal(t, before), "\n") {
@@ -40,7 +40,7 @@ func TestAnnexGC(t *testing.T) {
 	}
 	c := &top.Spec.Clusters[0]
 	c.PodCIDRs = c.PodCIDRs[:len(c.PodCIDRs)-2]
-	if have := marshal(t, lock.GC(top).Forget(nil)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
+	if have := marshal(t, lock.GC(top).PruneReleased(nil)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
 		t.Errorf("left:\n%s", have)
 	}
 	if list := Check(top, lock.GC(top)); len(list) > 0 {
@@ -55,17 +55,17 @@ func TestAnnexPublished(t *testing.T) {
 	top, lock := annexed(t)
 	c := &top.Spec.Clusters[0]
 	committed := lock.Clone()
-	committed.Clusters[c.Name].Annexes = nil
+	committed.Clusters[c.Name].Extensions = nil
 	for _, p := range c.PodCIDRs[len(c.PodCIDRs)-2:] {
 		delete(committed.Clusters[c.Name].Mappings, p)
 	}
-	have, list := overlay.Keep(committed, top, lock)
+	have, list := overlay.OntoPublished(committed, top, lock)
 	if len(list) > 0 || marshal(t, have) != marshal(t, lock) {
 		t.Errorf("carried on: %v\n%s", list, marshal(t, have))
 	}
 	other := committed.Clone()
-	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Annexes
-	if have, _ := overlay.Keep(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
+	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Extensions
+	if have, _ := overlay.OntoPublished(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
 		t.Errorf("taken:\n%s", marshal(t, have))
 	}
 }

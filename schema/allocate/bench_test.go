@@ -29,12 +29,12 @@ func BenchmarkAllocate(b *testing.B) {
 	top.Spec.Globalnet.ClusterPrefix = 20
 	b.Run("new", func(b *testing.B) {
 		for b.Loop() {
-			if _, list := Addresses(top, nil); list.HasErrors() {
+			if _, list := Allocate(top, nil); list.HasErrors() {
 				b.Fatal(list.Err())
 			}
 		}
 	})
-	lock, _ := Addresses(top, nil)
+	lock, _ := Allocate(top, nil)
 	raw, err := lock.Marshal()
 	if err != nil {
 		b.Fatal(err)

@@ -28,24 +28,24 @@ const minHostBits6 = 16
 func (a *allocator) allocateBlocks() {
 	needs := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
 	for _, d := range a.demands {
-		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.SlotVIP {
+		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.ClaimClusterSetIP {
 			needs[d.Cluster] += d.Count
 		}
 	}
 	for _, pool := range a.top.GlobalPools() {
-		b := &blockPass{allocator: a, space: newSpace(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
+		b := &blockAllocator{allocator: a, prefixPool: newSpace(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
 		b.pins()
-		b.keep()
-		b.keepAnnexes()
+		b.retainBlocks()
+		b.retainExtensions()
 		b.reserve()
 		b.create()
-		a.spaces[b.pool.Addr().Is4()] = b.space
+		a.spaces[b.pool.Addr().Is4()] = b.prefixPool
 	}
 	for name, c := range a.lock.Clusters {
-		slices.SortFunc(c.Blocks, func(x, y lockfile.HeldPrefix) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
-		slices.SortFunc(c.Former, func(x, y lockfile.HeldPrefix) int { return x.Prefix.Compare(y.Prefix) })
+		slices.SortFunc(c.Blocks, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
+		slices.SortFunc(c.Former, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 		c.SortAnnexes()
-		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Annexes) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.holds(name) {
+		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Extensions) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.holds(name) {
 			delete(a.lock.Clusters, name)
 		}
 	}
@@ -61,24 +61,24 @@ func (a *allocator) holds(cluster string) bool {
 	return false
 }
 
-// blockPass places the blocks of one family.
-type blockPass struct {
+// blockAllocator places the blocks of one family.
+type blockAllocator struct {
 	*allocator
-	*space
+	*prefixPool
 	owner map[netip.Prefix]heldBlock
 	needs map[string]int
 }
 
 type heldBlock struct {
-	lockfile.HeldPrefix
-	cluster string
-	live    bool
+	lockfile.PrefixAllocation
+	cluster   string
+	requested bool
 }
 
-func (b *blockPass) same(p netip.Prefix) bool { return p.Addr().Is4() == b.pool.Addr().Is4() }
+func (b *blockAllocator) same(p netip.Prefix) bool { return p.Addr().Is4() == b.pool.Addr().Is4() }
 
 // current gives a cluster's block of this family as the lock has it.
-func (b *blockPass) current(name string) (lockfile.HeldPrefix, bool) {
+func (b *blockAllocator) current(name string) (lockfile.PrefixAllocation, bool) {
 	if c := b.lock.Clusters[name]; c != nil {
 		for _, block := range c.Blocks {
 			if b.same(block.Prefix) {
@@ -86,25 +86,25 @@ func (b *blockPass) current(name string) (lockfile.HeldPrefix, bool) {
 			}
 		}
 	}
-	return lockfile.HeldPrefix{}, false
+	return lockfile.PrefixAllocation{}, false
 }
 
 // set replaces a cluster's block of this family; an invalid prefix removes it.
-func (b *blockPass) set(name string, block lockfile.HeldPrefix) {
+func (b *blockAllocator) set(name string, block lockfile.PrefixAllocation) {
 	c := b.lock.Cluster(name)
-	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.HeldPrefix) bool { return b.same(h.Prefix) })
+	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return b.same(h.Prefix) })
 	if block.Prefix.IsValid() {
 		c.Blocks = append(c.Blocks, block)
 	}
 }
 
-func (b *blockPass) own(cluster string, block lockfile.HeldPrefix, live bool) {
+func (b *blockAllocator) own(cluster string, block lockfile.PrefixAllocation, live bool) {
 	b.take(block.Prefix)
 	b.owner[block.Prefix] = heldBlock{block, cluster, live}
 }
 
 // clusters gives the topology's clusters by name.
-func (b *blockPass) clusters() []*schema.Cluster {
+func (b *blockAllocator) clusters() []*schema.Cluster {
 	out := make([]*schema.Cluster, 0, len(b.top.Spec.Clusters))
 	for i := range b.top.Spec.Clusters {
 		out = append(out, &b.top.Spec.Clusters[i])
@@ -113,19 +113,19 @@ func (b *blockPass) clusters() []*schema.Cluster {
 	return out
 }
 
-// keep leaves the clusters of the topology in their blocks.
-func (b *blockPass) keep() {
+// retainBlocks leaves the clusters of the topology in their blocks.
+func (b *blockAllocator) retainBlocks() {
 	for _, c := range b.clusters() {
 		have, ok := b.current(c.Name)
-		if !ok || c.PinLike(b.pool).IsValid() {
+		if !ok || c.PinInFamily(b.pool).IsValid() {
 			continue
 		}
 		if !cidr.Contains(b.pool, have.Prefix) {
 			b.move(c.Name, have, fmt.Sprintf("into the pool %s", b.pool))
-			b.set(c.Name, lockfile.HeldPrefix{})
+			b.set(c.Name, lockfile.PrefixAllocation{})
 		} else if t, clash := b.overlap(have.Prefix); clash {
 			b.conflict(c.Name, have, b.owner[t])
-			b.set(c.Name, lockfile.HeldPrefix{})
+			b.set(c.Name, lockfile.PrefixAllocation{})
 		} else {
 			b.own(c.Name, have, true)
 		}
@@ -133,17 +133,17 @@ func (b *blockPass) keep() {
 }
 
 // conflict reports a block that belongs to another cluster too.
-func (b *blockPass) conflict(name string, block lockfile.HeldPrefix, owner heldBlock) {
+func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, owner heldBlock) {
 	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
-		Path: paths.At("clusters", name) + ".blocks", Pos: block.Pos,
-		Related: []diag.Related{{Path: paths.At("clusters", owner.cluster) + ".blocks", Pos: owner.Pos}},
+		Path: paths.Key("clusters", name) + ".blocks", Pos: block.Pos,
+		Related: []diag.Related{{Path: paths.Key("clusters", owner.cluster) + ".blocks", Pos: owner.Pos}},
 		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.Prefix, owner.Prefix, owner.cluster),
 		Hint:    "both were allocated on different branches; every address of the cluster changes"})
 }
 
 // reserve keeps the blocks of clusters that left and those that were moved out of.
-func (b *blockPass) reserve() {
+func (b *blockAllocator) reserve() {
 	for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		c := b.lock.Clusters[name]
 		if b.members[name] == nil {
@@ -155,8 +155,8 @@ func (b *blockPass) reserve() {
 
 // reserved gives the prefixes that are still free to be reserved. What a member
 // has in force by now is no longer reserved for a former owner.
-func (b *blockPass) reserved(name string, list []lockfile.HeldPrefix) []lockfile.HeldPrefix {
-	var out []lockfile.HeldPrefix
+func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation) []lockfile.PrefixAllocation {
+	var out []lockfile.PrefixAllocation
 	for _, h := range list {
 		if b.same(h.Prefix) {
 			if _, clash := b.overlap(h.Prefix); clash {
@@ -172,36 +172,36 @@ func (b *blockPass) reserved(name string, list []lockfile.HeldPrefix) []lockfile
 // create finds a block for every cluster that has none: the largest first, so
 // that they fit without holes, then by name. Where those that the names choose
 // leave somebody without, all take the lowest.
-func (b *blockPass) create() {
+func (b *blockAllocator) create() {
 	var orders []order
 	for _, c := range b.clusters() {
-		if _, ok := b.current(c.Name); !ok && !c.PinLike(b.pool).IsValid() {
+		if _, ok := b.current(c.Name); !ok && !c.PinInFamily(b.pool).IsValid() {
 			orders = append(orders, order{c, b.sizes(c)})
 		}
 	}
 	slices.SortStableFunc(orders, func(x, y order) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
 	before := slices.Clone(b.taken)
-	blocks, misses := b.plan(orders, (*space).choose)
+	blocks, misses := b.plan(orders, (*prefixPool).choose)
 	if misses > 0 {
-		chosen := b.space
-		b.space = newSpace(b.pool)
+		chosen := b.prefixPool
+		b.prefixPool = newSpace(b.pool)
 		b.taken = before
-		packed, fewer := b.plan(orders, func(s *space, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
+		packed, fewer := b.plan(orders, func(s *prefixPool, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
 		if fewer < misses {
 			blocks = packed
 		} else {
-			b.space = chosen
+			b.prefixPool = chosen
 		}
 	}
 	for i, o := range orders {
 		if !blocks[i].IsValid() {
-			b.exhausted(o.cluster, o.sizes)
+			b.reportPoolFull(o.cluster, o.sizes)
 			continue
 		}
-		block := lockfile.HeldPrefix{Prefix: blocks[i]}
+		block := lockfile.PrefixAllocation{Prefix: blocks[i]}
 		b.set(o.cluster.Name, block)
 		b.owner[block.Prefix] = heldBlock{block, o.cluster.Name, true}
-		b.added = append(b.added, paths.At("clusters", o.cluster.Name)+".blocks")
+		b.added = append(b.added, paths.Key("clusters", o.cluster.Name)+".blocks")
 	}
 }
 
@@ -212,11 +212,11 @@ type order struct {
 }
 
 // plan takes a block for each order, and counts the choices that found none.
-func (b *blockPass) plan(orders []order, pick func(*space, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
+func (b *blockAllocator) plan(orders []order, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
 	blocks = make([]netip.Prefix, len(orders))
 	for i, o := range orders {
 		for _, host := range o.sizes {
-			if p, ok := pick(b.space, host, o.cluster.Name); ok {
+			if p, ok := pick(b.prefixPool, host, o.cluster.Name); ok {
 				b.take(p)
 				blocks[i] = p
 				break
@@ -228,7 +228,7 @@ func (b *blockPass) plan(orders []order, pick func(*space, int, string) (netip.P
 }
 
 // sizes gives the host bits of a cluster's block, first choice first.
-func (b *blockPass) sizes(c *schema.Cluster) []int {
+func (b *blockAllocator) sizes(c *schema.Cluster) []int {
 	g := b.top.Spec.Globalnet
 	smallest := minHostBits
 	if !b.pool.Addr().Is4() {
@@ -246,7 +246,7 @@ func (b *blockPass) sizes(c *schema.Cluster) []int {
 	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
 		return []int{32 - g.ClusterPrefix}
 	}
-	pods := slices.DeleteFunc(b.top.Mappable(c), func(p netip.Prefix) bool { return !b.same(p) })
+	pods := slices.DeleteFunc(b.top.MappablePodCIDRs(c), func(p netip.Prefix) bool { return !b.same(p) })
 	if len(pods) == 0 || g.Egress == fabric.EgressShared {
 		return []int{shared, tight}
 	}
@@ -257,12 +257,12 @@ func (b *blockPass) sizes(c *schema.Cluster) []int {
 	return []int{mapped, shared, tight}
 }
 
-// exhausted tells what fills the pool, how many blocks it can hold, and which setting
+// reportPoolFull tells what fills the pool, how many blocks it can hold, and which setting
 // makes room.
-func (b *blockPass) exhausted(c *schema.Cluster, sizes []int) {
+func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	live, gone, locked := 0, 0, 0
 	for _, o := range b.owner {
-		if o.live {
+		if o.requested {
 			live++
 		} else {
 			gone++
@@ -289,7 +289,7 @@ func (b *blockPass) exhausted(c *schema.Cluster, sizes []int) {
 	if gone > 0 {
 		hint += "; hawser allocate --gc frees what was removed"
 	}
-	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: paths.At("clusters", c.Name),
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: paths.Key("clusters", c.Name),
 		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for what was removed",
 			b.pool, fits(sizes[0]), live, gone),
 		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})

@@ -16,12 +16,12 @@ import (
 // (lock-conflict), and what does not fit at all. Nothing to report means that
 // Addresses would give out nothing and move nothing.
 func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
-	_, _, stale := Settle(top, lock)
+	_, _, stale := AllocateAndCheck(top, lock)
 	return stale
 }
 
-// Settle is Addresses and Check of one lock at once.
-func Settle(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
+// AllocateAndCheck is Addresses and Check of one lock at once.
+func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list, a.stale()
 }
@@ -36,14 +36,14 @@ func (a *allocator) stale() diag.List {
 	}
 	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
-			Summary: "the lock is stale: nothing allocated yet for " + listing.Some(missing, 3), Hint: "run hawser allocate, and commit the lock"})
+			Summary: "the lock is stale: nothing allocated yet for " + listing.FirstN(missing, 3), Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
 }
 
-// Follows reports whether the lock is what Addresses makes of before for a valid topology,
+// IsAppendOnly reports whether the lock is what Addresses makes of before for a valid topology,
 // or means the same as before: then nobody moved or took an address by hand.
-func Follows(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
+func IsAppendOnly(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {
 		return false
 	}
@@ -51,7 +51,7 @@ func Follows(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if err != nil {
 		return false
 	}
-	allocated, list := Addresses(top, before)
+	allocated, list := Allocate(top, before)
 	for _, same := range []*lockfile.Lock{before, allocated} {
 		if raw, err := same.Marshal(); err == nil && bytes.Equal(raw, now) && (same == before || !list.HasErrors()) {
 			return true

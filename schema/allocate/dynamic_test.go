@@ -24,7 +24,7 @@ func TestDynamicMovesNothing(t *testing.T) {
 			if r.IntN(2) == 0 {
 				top.Spec.DynamicExports = &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}
 			}
-			next, list := Addresses(top, lock)
+			next, list := Allocate(top, lock)
 			if len(list) > 0 {
 				t.Fatalf("seed %d round %d: %v", seed, round, list)
 			}
@@ -73,9 +73,9 @@ func TestDynamicRanges(t *testing.T) {
 		{block: "fd42::/112", want: "fd42::4000/114"},
 	}
 	for _, tt := range tests {
-		c := &lockfile.Cluster{Mappings: map[netip.Prefix]lockfile.HeldPrefix{}}
+		c := &lockfile.Cluster{Mappings: map[netip.Prefix]lockfile.PrefixAllocation{}}
 		if tt.mapping != "" {
-			c.Mappings[netip.MustParsePrefix("10.0.0.0/16")] = lockfile.HeldPrefix{Prefix: netip.MustParsePrefix(tt.mapping)}
+			c.Mappings[netip.MustParsePrefix("10.0.0.0/16")] = lockfile.PrefixAllocation{Prefix: netip.MustParsePrefix(tt.mapping)}
 		}
 		if have := c.Dynamic(netip.MustParsePrefix(tt.block)).String(); have != tt.want {
 			t.Errorf("%s: have %s, want %s", tt.block, have, tt.want)

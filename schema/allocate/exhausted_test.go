@@ -23,7 +23,7 @@ func TestPoolExhausted(t *testing.T) {
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, list = Addresses(top, nil)
+	_, list = Allocate(top, nil)
 	if len(list) != 2 || list[0].Path != "clusters[g128]" || list[1].Path != "clusters[g129]" {
 		t.Fatalf("want a finding for each of the last two clusters, have %v", list)
 	}
@@ -37,7 +37,7 @@ func TestPoolExhausted(t *testing.T) {
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, list = Addresses(top, nil); len(list) > 0 {
+	if _, list = Allocate(top, nil); len(list) > 0 {
 		t.Errorf("it does not fit with egress: shared: %v", list)
 	}
 }

@@ -43,13 +43,13 @@ func TestLockFollows(t *testing.T) {
 		}
 		return set
 	}
-	before, list := Addresses(read(followed), nil)
+	before, list := Allocate(read(followed), nil)
 	if list.HasErrors() {
 		t.Fatal(list)
 	}
 	more := strings.Replace(followed, "  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n", 1)
 	after := read(more)
-	allocated, _ := Addresses(after, before)
+	allocated, _ := Allocate(after, before)
 	raw, err := allocated.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +76,11 @@ func TestLockFollows(t *testing.T) {
 		if list.HasErrors() {
 			t.Fatal(name, list)
 		}
-		if got := Follows(lock, before, after); got != tt.want {
+		if got := IsAppendOnly(lock, before, after); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
-	if !Follows(before, before, after) {
+	if !IsAppendOnly(before, before, after) {
 		t.Error("an older lock does not follow from itself")
 	}
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // laneSet is which lanes of a cluster are taken, and by whom.
-type laneSet map[int]lockfile.Slot
+type laneSet map[int]lockfile.Claim
 
-// allocateLanes gives every gateway the smallest lane that is free within its
+// allocateOrdinals gives every gateway the smallest lane that is free within its
 // cluster. A gateway that left keeps its own, as its addresses, until GC.
-func (a *allocator) allocateLanes() {
+func (a *allocator) allocateOrdinals() {
 	taken := map[string]laneSet{}
 	for _, live := range []bool{true, false} {
 		for _, s := range a.lock.SortedLanes() {
-			if a.live[s] == live {
-				a.claimLane(taken, s, live)
+			if a.requested[s] == live {
+				a.retainOrdinal(taken, s, live)
 			}
 		}
 	}
@@ -29,31 +29,31 @@ func (a *allocator) allocateLanes() {
 	}
 }
 
-// claimLane lets a gateway keep its lane unless another one of the cluster has
+// retainOrdinal lets a gateway keep its lane unless another one of the cluster has
 // it, which a merge of two branches can bring about.
-func (a *allocator) claimLane(taken map[string]laneSet, s lockfile.Slot, live bool) {
+func (a *allocator) retainOrdinal(taken map[string]laneSet, s lockfile.Claim, live bool) {
 	if taken[s.Cluster] == nil {
 		taken[s.Cluster] = laneSet{}
 	}
-	h := a.lock.Lanes[s]
-	owner, dup := taken[s.Cluster][h.Lane]
+	h := a.lock.Ordinals[s]
+	owner, dup := taken[s.Cluster][h.Ordinal]
 	if !dup {
-		taken[s.Cluster][h.Lane] = s
+		taken[s.Cluster][h.Ordinal] = s
 		return
 	}
-	delete(a.lock.Lanes, s)
+	delete(a.lock.Ordinals, s)
 	then := "it gets another"
 	if !live {
 		then = "it is no longer reserved for what was removed"
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.LanePath(), Pos: h.Pos,
-		Related: []diag.Related{{Path: owner.LanePath(), Pos: a.lock.Lanes[owner].Pos}},
-		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Lane, owner.Path(), then),
+		Related: []diag.Related{{Path: owner.LanePath(), Pos: a.lock.Ordinals[owner].Pos}},
+		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Ordinal, owner.Path(), then),
 		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves are built anew"})
 }
 
-func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Demand) {
-	if _, has := a.lock.Lanes[d.Slot]; has {
+func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Request) {
+	if _, has := a.lock.Ordinals[d.Claim]; has {
 		return
 	}
 	for lane := range fabric.MaxGateways {
@@ -63,8 +63,8 @@ func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Demand) {
 		if taken[d.Cluster] == nil {
 			taken[d.Cluster] = laneSet{}
 		}
-		taken[d.Cluster][lane] = d.Slot
-		a.lock.Lanes[d.Slot] = lockfile.HeldLane{Lane: lane}
+		taken[d.Cluster][lane] = d.Claim
+		a.lock.Ordinals[d.Claim] = lockfile.OrdinalAllocation{Ordinal: lane}
 		a.added = append(a.added, d.LanePath())
 		return
 	}

@@ -71,7 +71,7 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 		return out
 	}
 	add("check", describe(Check(top, lock)))
-	next, list := Addresses(top, lock)
+	next, list := Allocate(top, lock)
 	add("allocate", describe(list))
 	text := marshal(t, next)
 	if text == string(in["clusterset.lock.yaml"]) {
@@ -128,7 +128,7 @@ func TestMergedBranches(t *testing.T) {
 	}
 	lockOf := func(base *lockfile.Lock, clusters, exports []int) *lockfile.Lock {
 		top := small(clusters, exports)
-		l, list := Addresses(top, base)
+		l, list := Allocate(top, base)
 		noErrors(t, list)
 		return l
 	}
@@ -146,7 +146,7 @@ func TestMergedBranches(t *testing.T) {
 		} else if !list[0].Pos.IsValid() || !list[0].Related[0].Pos.IsValid() {
 			t.Errorf("no places: %s", describe(list))
 		}
-		next, list := Addresses(top, lock)
+		next, list := Allocate(top, lock)
 		noErrors(t, list)
 		settled(t, top, next)
 		wellFormed(t, top, next)
@@ -191,7 +191,7 @@ func union(t *testing.T, base, ours, theirs string) []byte {
 
 func FuzzReadLock(f *testing.F) {
 	top := world([]int{0, 1, 7}, []int{1, 4})
-	lock, _ := Addresses(top, nil)
+	lock, _ := Allocate(top, nil)
 	raw, err := lock.Marshal()
 	if err != nil {
 		f.Fatal(err)
@@ -204,7 +204,7 @@ func FuzzReadLock(f *testing.F) {
 		if list.HasErrors() {
 			return
 		}
-		next, list := Addresses(top, lock)
+		next, list := Allocate(top, lock)
 		if list.HasErrors() {
 			return
 		}

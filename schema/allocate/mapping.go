@@ -26,7 +26,7 @@ func (a *allocator) allocateMappings() {
 	}
 	used := map[string][]netip.Addr{} // of the slots in each cluster's block
 	for s, h := range a.lock.Addrs {
-		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.SlotVIP {
+		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.ClaimClusterSetIP {
 			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
 		}
 	}
@@ -42,7 +42,7 @@ func (a *allocator) allocateMappings() {
 func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 	var live []netip.Prefix
 	if member := a.members[name]; member != nil {
-		live = a.top.Mappable(member)
+		live = a.top.MappablePodCIDRs(member)
 	}
 	order := lockfile.SortedPrefixes(c.Mappings)
 	isLive := func(p netip.Prefix) bool { return slices.Contains(live, p) }
@@ -57,9 +57,9 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 		if i := slices.IndexFunc(kept, func(k netip.Prefix) bool { return c.Mappings[k].Prefix.Overlaps(m.Prefix) }); i >= 0 {
 			other := c.Mappings[kept[i]]
 			delete(c.Mappings, pods)
-			path := paths.At("clusters", name) + ".mappings"
-			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: paths.At(path, pods.String()), Pos: m.Pos,
-				Related: []diag.Related{{Path: paths.At(path, kept[i].String()), Pos: other.Pos}},
+			path := paths.Key("clusters", name) + ".mappings"
+			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: paths.Key(path, pods.String()), Pos: m.Pos,
+				Related: []diag.Related{{Path: paths.Key(path, kept[i].String()), Pos: other.Pos}},
 				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.Prefix, kept[i])})
 			continue
 		}
@@ -71,7 +71,7 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 // is still reserved for prefixes that the cluster no longer has stays reserved:
 // where it leaves no room in the block, the new ones are mapped beside it.
 func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
-	entry, live := a.lock.Cluster(c.Name), a.top.Mappable(c)
+	entry, live := a.lock.Cluster(c.Name), a.top.MappablePodCIDRs(c)
 	missing := filter(live, func(p netip.Prefix) bool { return !entry.Mapped(p) })
 	if len(missing) == 0 {
 		return
@@ -79,22 +79,22 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
 	found := place(missing, upperHalves(entry, used))
 	if found == nil && len(entry.Mappings) > 0 {
-		found = a.annex(c.Name, entry, missing, upperHalves(entry, used))
+		found = a.extendBlock(c.Name, entry, missing, upperHalves(entry, used))
 	}
 	if found == nil {
-		a.cannotMap(c)
+		a.reportUnmappable(c)
 		return
 	}
 	for i, p := range missing {
-		entry.Mappings[p] = lockfile.HeldPrefix{Prefix: found[i]}
-		a.added = append(a.added, paths.At(paths.At("clusters", c.Name)+".mappings", p.String()))
+		entry.Mappings[p] = lockfile.PrefixAllocation{Prefix: found[i]}
+		a.added = append(a.added, paths.Key(paths.Key("clusters", c.Name)+".mappings", p.String()))
 	}
 	a.reportAnnexes(c, missing, found)
 	entry.SortAnnexes()
 }
 
 // place finds room for each prefix, as large as it is; nil when one does not fit.
-func place(prefixes []netip.Prefix, halves map[bool]*space) []netip.Prefix {
+func place(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {
 		half := halves[p.Addr().Is4()]
@@ -113,8 +113,8 @@ func place(prefixes []netip.Prefix, halves map[bool]*space) []netip.Prefix {
 
 // upperHalves gives the upper half of the cluster's block of each family, less
 // the mappings there and what single addresses occupy.
-func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*space {
-	out := map[bool]*space{}
+func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
+	out := map[bool]*prefixPool{}
 	for _, b := range c.Blocks {
 		if cidr.HostBits(b.Prefix) == 0 {
 			continue
@@ -139,11 +139,11 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*space {
 	return out
 }
 
-// cannotMap reports a cluster that does not fit: an error when it must be
+// reportUnmappable reports a cluster that does not fit: an error when it must be
 // mapped, a warning when it was. With egress auto it is shared instead.
-func (a *allocator) cannotMap(c *schema.Cluster) {
+func (a *allocator) reportUnmappable(c *schema.Cluster) {
 	must := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
-	pods := a.top.Mappable(c)
+	pods := a.top.MappablePodCIDRs(c)
 	was := slices.ContainsFunc(pods, func(p netip.Prefix) bool {
 		_, ok := a.lock.Mapping(c.Name, p)
 		return ok
@@ -151,7 +151,7 @@ func (a *allocator) cannotMap(c *schema.Cluster) {
 	if !must && !was || len(a.lock.Clusters[c.Name].Blocks) == 0 {
 		return
 	}
-	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: paths.At("clusters", c.Name) + ".podCIDRs",
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: paths.Key("clusters", c.Name) + ".podCIDRs",
 		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"}
 	if must {
 		d.Severity, d.Code = diag.Error, "block-too-small"
@@ -166,10 +166,10 @@ func (a *allocator) cannotMap(c *schema.Cluster) {
 // shortage is what does not fit into one area.
 type shortage struct {
 	count int
-	first lockfile.Demand
+	first lockfile.Request
 }
 
-func noteShortage(full map[*area]*shortage, a *area, d lockfile.Demand) {
+func noteShortage(full map[*addrPool]*shortage, a *addrPool, d lockfile.Request) {
 	if full[a] == nil {
 		full[a] = &shortage{first: d}
 	}
@@ -177,17 +177,17 @@ func noteShortage(full map[*area]*shortage, a *area, d lockfile.Demand) {
 }
 
 // reportShortages tells for each full area how much is missing, and who uses it.
-func (a *allocator) reportShortages(full map[*area]*shortage) {
+func (a *allocator) reportShortages(full map[*addrPool]*shortage) {
 	for area, s := range full {
 		reserved := 0
 		for _, owner := range area.used {
-			if !a.live[owner] {
+			if !a.requested[owner] {
 				reserved++
 			}
 		}
 		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.Cluster+"]",
 			"pin a larger globalCIDR that contains it, or free what was removed with hawser allocate --gc"
-		switch s.first.Area() {
+		switch s.first.Pool() {
 		case lockfile.TunnelArea:
 			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
 		case lockfile.VIPArea:

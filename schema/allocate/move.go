@@ -20,22 +20,22 @@ import (
 // pinned, and what has no room.
 func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
 	for i := range top.Spec.Clusters {
-		if c := &top.Spec.Clusters[i]; item == paths.At("clusters", c.Name)+".blocks" {
+		if c := &top.Spec.Clusters[i]; item == paths.Key("clusters", c.Name)+".blocks" {
 			return moveBlocks(l, top, c, item)
 		}
 	}
 	a := run(top, l)
-	i := slices.IndexFunc(a.demands, func(d lockfile.Demand) bool { return d.Slot.Path() == item })
+	i := slices.IndexFunc(a.demands, func(d lockfile.Request) bool { return d.Claim.Path() == item })
 	if i < 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item,
 			Summary: "is nothing of the topology that has addresses",
 			Hint:    "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
 	}
-	d, full := a.demands[i], map[*area]*shortage{}
+	d, full := a.demands[i], map[*addrPool]*shortage{}
 	var addrs []netip.Addr
-	for _, area := range a.areas[d.Area()] {
+	for _, area := range a.areas[d.Pool()] {
 		for range d.Count {
-			addr, ok := area.next(d.Slot)
+			addr, ok := area.next(d.Claim)
 			if !ok {
 				noteShortage(full, area, d)
 				continue
@@ -45,9 +45,9 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 	}
 	a.reportShortages(full)
 	moved := lockfile.New()
-	moved.Addrs[d.Slot] = a.lock.Addrs[d.Slot]
-	a.lock.Addrs[d.Slot] = lockfile.Held{Addrs: slices.Concat(addrs, moved.Addrs[d.Slot].Addrs)}
-	return a.lock.Releasing(moved), a.list
+	moved.Addrs[d.Claim] = a.lock.Addrs[d.Claim]
+	a.lock.Addrs[d.Claim] = lockfile.Allocation{Addrs: slices.Concat(addrs, moved.Addrs[d.Claim].Addrs)}
+	return a.lock.WithReleased(moved), a.list
 }
 
 // moveBlocks gives a cluster other blocks, and all that is in them other addresses.
@@ -61,11 +61,11 @@ func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, ite
 	moved.Cluster(c.Name).Blocks = out.Cluster(c.Name).Blocks
 	entry := out.Cluster(c.Name)
 	entry.Former, entry.Blocks = append(entry.Former, entry.Blocks...), nil
-	lock, found := Addresses(top, out)
+	lock, found := Allocate(top, out)
 	for i := range found {
 		if found[i].Code == "moves" { // which is what was asked for
 			found[i].Hint = "connections to the old addresses break once"
 		}
 	}
-	return lock.Releasing(moved), found
+	return lock.WithReleased(moved), found
 }

@@ -14,17 +14,17 @@ import (
 )
 
 // pinPath is the topology path of a cluster's pin in this family.
-func (b *blockPass) pinPath(name string) string {
+func (b *blockAllocator) pinPath(name string) string {
 	if b.pool.Addr().Is4() {
-		return paths.At("clusters", name) + ".globalCIDR"
+		return paths.Key("clusters", name) + ".globalCIDR"
 	}
-	return paths.At("clusters", name) + ".globalIPv6CIDR"
+	return paths.Key("clusters", name) + ".globalIPv6CIDR"
 }
 
 // pins puts every pinned block where the topology says.
-func (b *blockPass) pins() {
+func (b *blockAllocator) pins() {
 	for _, c := range b.clusters() {
-		pin := c.PinLike(b.pool)
+		pin := c.PinInFamily(b.pool)
 		if !pin.IsValid() {
 			continue
 		}
@@ -40,10 +40,10 @@ func (b *blockPass) pins() {
 				continue
 			}
 			if ok {
-				b.leave(c.Name, have, pin)
+				b.vacate(c.Name, have, pin)
 			}
-			have = lockfile.HeldPrefix{Prefix: pin}
-			b.added = append(b.added, paths.At("clusters", c.Name)+".blocks")
+			have = lockfile.PrefixAllocation{Prefix: pin}
+			b.added = append(b.added, paths.Key("clusters", c.Name)+".blocks")
 		}
 		b.set(c.Name, have)
 		b.own(c.Name, have, true)
@@ -52,15 +52,15 @@ func (b *blockPass) pins() {
 
 // refusedPin reports a new pin that overlaps a block of somebody else, which
 // would otherwise have to move without having changed.
-func (b *blockPass) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
+func (b *blockAllocator) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
 	for _, other := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		if other == c.Name {
 			continue
 		}
-		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].Annexes, b.lock.Clusters[other].Former) {
+		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].Extensions, b.lock.Clusters[other].Former) {
 			member := b.members[other]
 			inForce := slices.Contains(b.lock.Blocks(other), block.Prefix)
-			if !block.Prefix.Overlaps(pin) || inForce && member != nil && member.PinLike(b.pool).IsValid() {
+			if !block.Prefix.Overlaps(pin) || inForce && member != nil && member.PinInFamily(b.pool).IsValid() {
 				continue
 			}
 			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
@@ -69,16 +69,16 @@ func (b *blockPass) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
 			}
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
 				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.Prefix, other), Hint: hint,
-				Related: []diag.Related{{Path: paths.At("clusters", other) + ".blocks", Pos: block.Pos}}})
+				Related: []diag.Related{{Path: paths.Key("clusters", other) + ".blocks", Pos: block.Pos}}})
 			return true
 		}
 	}
 	return false
 }
 
-// leave notes that a pin takes a cluster out of its block; inside a pin that
+// vacate notes that a pin takes a cluster out of its block; inside a pin that
 // contains the block nothing moves.
-func (b *blockPass) leave(name string, from lockfile.HeldPrefix, pin netip.Prefix) {
+func (b *blockAllocator) vacate(name string, from lockfile.PrefixAllocation, pin netip.Prefix) {
 	if !cidr.Contains(pin, from.Prefix) {
 		b.move(name, from, "to its pin "+pin.String())
 		return
@@ -88,7 +88,7 @@ func (b *blockPass) leave(name string, from lockfile.HeldPrefix, pin netip.Prefi
 }
 
 // move notes that a cluster leaves a block; it stays reserved for it.
-func (b *blockPass) move(name string, from lockfile.HeldPrefix, why string) {
+func (b *blockAllocator) move(name string, from lockfile.PrefixAllocation, why string) {
 	c := b.lock.Cluster(name)
 	c.Former = append(c.Former, from)
 	b.moving[name] = true

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// space hands out aligned parts of one prefix, and remembers what is taken.
-type space struct {
+// prefixPool hands out aligned parts of one prefix, and remembers what is taken.
+type prefixPool struct {
 	pool  netip.Prefix
 	taken []netip.Prefix // disjoint, sorted
 	// from is where the search for a part of each size goes on: as parts are only
@@ -20,12 +20,12 @@ type space struct {
 	region map[int]netip.Prefix
 }
 
-func newSpace(pool netip.Prefix) *space {
-	return &space{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
+func newSpace(pool netip.Prefix) *prefixPool {
+	return &prefixPool{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
 }
 
 // overlap gives a taken part that overlaps p.
-func (s *space) overlap(p netip.Prefix) (netip.Prefix, bool) {
+func (s *prefixPool) overlap(p netip.Prefix) (netip.Prefix, bool) {
 	i, _ := slices.BinarySearchFunc(s.taken, p, func(t, p netip.Prefix) int { return t.Addr().Compare(p.Addr()) })
 	for _, j := range []int{i - 1, i} {
 		if j >= 0 && j < len(s.taken) && s.taken[j].Overlaps(p) {
@@ -36,13 +36,13 @@ func (s *space) overlap(p netip.Prefix) (netip.Prefix, bool) {
 }
 
 // take notes that p is in use; p must not overlap what is taken.
-func (s *space) take(p netip.Prefix) {
+func (s *prefixPool) take(p netip.Prefix) {
 	i, _ := slices.BinarySearchFunc(s.taken, p, netip.Prefix.Compare)
 	s.taken = slices.Insert(s.taken, i, p)
 }
 
 // find gives the lowest free part with the given number of host bits.
-func (s *space) find(host int) (netip.Prefix, bool) {
+func (s *prefixPool) find(host int) (netip.Prefix, bool) {
 	length := s.pool.Addr().BitLen() - host
 	if length < s.pool.Bits() {
 		return netip.Prefix{}, false
@@ -73,12 +73,12 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 // is not nearly full is filled: small parts leave room for large ones. The highest
 // half of the space is left alone as long as the other one has such a region.
 // Where there is none it is the lowest free part.
-func (s *space) choose(host int, key string) (netip.Prefix, bool) {
+func (s *prefixPool) choose(host int, key string) (netip.Prefix, bool) {
 	bits := min(regionBits, cidr.HostBits(s.pool)-1-host)
 	if bits < 2 {
 		return s.find(host)
 	}
-	start := spread.Mix(spread.Hash(key)) >> (64 - bits)
+	start := spread.Mix64(spread.Sum64(key)) >> (64 - bits)
 	region, begun := s.region[host]
 	if !begun {
 		region = netip.PrefixFrom(s.pool.Addr(), s.pool.Addr().BitLen()-host-bits)
@@ -100,7 +100,7 @@ const regionBits = 8
 
 // chooseIn gives the first free part of a region from the one numbered start on;
 // false when as much as three quarters of the region are taken.
-func (s *space) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Prefix, bool) {
+func (s *prefixPool) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Prefix, bool) {
 	search := func(a netip.Addr) int {
 		i, _ := slices.BinarySearchFunc(s.taken, a, func(t netip.Prefix, a netip.Addr) int { return t.Addr().Compare(a) })
 		return i
@@ -109,7 +109,7 @@ func (s *space) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Pre
 		return netip.Prefix{}, false
 	}
 	for i := range uint64(1) << bits {
-		p := cidr.Part(region, bits, (start+i)&(1<<bits-1))
+		p := cidr.Subnet(region, bits, (start+i)&(1<<bits-1))
 		if _, clash := s.overlap(p); !clash {
 			return p, true
 		}
@@ -130,29 +130,29 @@ func nthAddr(from netip.Addr, n uint16) netip.Addr {
 	return netip.AddrFrom16(raw)
 }
 
-// area hands out single addresses of one block or pool: those that the slot's name
+// addrPool hands out single addresses of one block or pool: those that the slot's name
 // asks for where they are free, otherwise the lowest.
-type area struct {
+type addrPool struct {
 	block  netip.Prefix
 	last   netip.Addr
 	avoid  []netip.Prefix // parts for something else
 	spare  netip.Prefix   // nothing new is given out in here; invalid = nowhere
-	used   map[netip.Addr]lockfile.Slot
+	used   map[netip.Addr]lockfile.Claim
 	cursor netip.Addr
 	moved  int // addresses of live slots that are no longer inside
 }
 
-func newArea(block netip.Prefix) *area {
-	return &area{block: block, last: cidr.Last(block), used: map[netip.Addr]lockfile.Slot{}, cursor: block.Addr()}
+func newArea(block netip.Prefix) *addrPool {
+	return &addrPool{block: block, last: cidr.Last(block), used: map[netip.Addr]lockfile.Claim{}, cursor: block.Addr()}
 }
 
 // usable reports whether an address may be given to a slot: inside the block,
 // but neither its first (network) nor its last (broadcast) address.
-func (a *area) usable(addr netip.Addr) bool {
+func (a *addrPool) usable(addr netip.Addr) bool {
 	return a.block.Contains(addr) && addr != a.block.Addr() && addr != a.last && !a.avoided(addr).IsValid()
 }
 
-func (a *area) avoided(addr netip.Addr) netip.Prefix {
+func (a *addrPool) avoided(addr netip.Addr) netip.Prefix {
 	for _, p := range a.avoid {
 		if p.Contains(addr) {
 			return p
@@ -165,14 +165,14 @@ func (a *area) avoided(addr netip.Addr) netip.Prefix {
 const maxProbes = 64
 
 // next gives a free address to s; false when the area is full.
-func (a *area) next(s lockfile.Slot) (netip.Addr, bool) {
-	if key, offset, spreads := s.Spread(); spreads {
+func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
+	if key, offset, spreads := s.HashKey(); spreads {
 		bits := cidr.HostBits(a.block) - 2 // pods are mapped to the upper half, and dynamic exports have the second quarter
-		if s.Kind == lockfile.SlotVIP || s.Kind == lockfile.SlotGateway {
+		if s.Kind == lockfile.ClaimClusterSetIP || s.Kind == lockfile.SlotGateway {
 			bits++
 		}
 		if bits = min(bits, 16); bits >= minSpreadBits {
-			start := spread.Mix(spread.Hash(key))>>(64-bits) + offset
+			start := spread.Mix64(spread.Sum64(key))>>(64-bits) + offset
 			for i := range uint64(maxProbes) {
 				addr := nthAddr(a.block.Addr(), uint16((start+i)&(1<<bits-1)))
 				if _, used := a.used[addr]; !used && a.usable(addr) && !(a.spare.IsValid() && a.spare.Contains(addr)) {
@@ -186,7 +186,7 @@ func (a *area) next(s lockfile.Slot) (netip.Addr, bool) {
 }
 
 // lowest gives the lowest free address to s.
-func (a *area) lowest(s lockfile.Slot) (netip.Addr, bool) {
+func (a *addrPool) lowest(s lockfile.Claim) (netip.Addr, bool) {
 	for a.cursor.IsValid() && a.block.Contains(a.cursor) {
 		addr := a.cursor
 		if p := a.avoided(addr); p.IsValid() {

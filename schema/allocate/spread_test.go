@@ -14,14 +14,14 @@ import (
 func TestNamesChoose(t *testing.T) {
 	t.Parallel()
 	base := world([]int{1, 2, 3}, []int{1, 2, 3})
-	lock, list := Addresses(base, nil)
+	lock, list := Allocate(base, nil)
 	noErrors(t, list)
 	const tries = 40
 	clusters, vips, tunnels := 0, 0, 0
 	for i := range tries {
-		one, list := Addresses(world([]int{1, 2, 3, 10 + i}, []int{1, 2, 3, 50 + 4*i + 1}), lock)
+		one, list := Allocate(world([]int{1, 2, 3, 10 + i}, []int{1, 2, 3, 50 + 4*i + 1}), lock)
 		noErrors(t, list)
-		two, list := Addresses(world([]int{1, 2, 3, 100 + i}, []int{1, 2, 3, 250 + 4*i + 1}), lock)
+		two, list := Allocate(world([]int{1, 2, 3, 100 + i}, []int{1, 2, 3, 250 + 4*i + 1}), lock)
 		noErrors(t, list)
 		a, b := fmt.Sprintf("c%d", 10+i), fmt.Sprintf("c%d", 100+i)
 		if (10+i)%7 != 0 && (100+i)%7 != 0 && one.Blocks(a)[0].Overlaps(two.Blocks(b)[0]) {
@@ -94,7 +94,7 @@ func TestAllAtOnceFits(t *testing.T) {
 		numbers = numbers[:3+r.IntN(len(numbers)-3)]
 		top := world(numbers, nil)
 		var sizes []int
-		b := &blockPass{allocator: &allocator{top: top}, space: newSpace(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
+		b := &blockAllocator{allocator: &allocator{top: top}, prefixPool: newSpace(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
 		for i := range top.Spec.Clusters {
 			sizes = append(sizes, b.sizes(&top.Spec.Clusters[i])[0])
 		}
@@ -103,7 +103,7 @@ func TestAllAtOnceFits(t *testing.T) {
 			total += 1 << s
 		}
 		top.Spec.Globalnet.CIDR = netip.PrefixFrom(netip.MustParseAddr("242.0.0.0"), 32-cidr.Log2Ceil(total))
-		lock, list := Addresses(top, nil)
+		lock, list := Allocate(top, nil)
 		noErrors(t, list)
 		for i, c := range top.Spec.Clusters {
 			if have := lock.Blocks(c.Name)[0]; cidr.HostBits(have) < sizes[i] {
@@ -125,7 +125,7 @@ func TestNthPart(t *testing.T) {
 		{"fd00::/48", 16, 258, "fd00:0:0:102::/64"}, {"fd00::/120", 8, 255, "fd00::ff/128"}, {"10.0.0.4/30", 2, 3, "10.0.0.7/32"},
 	}
 	for _, tt := range tests {
-		if have := cidr.Part(netip.MustParsePrefix(tt.in), tt.bits, tt.nth); have.String() != tt.want {
+		if have := cidr.Subnet(netip.MustParsePrefix(tt.in), tt.bits, tt.nth); have.String() != tt.want {
 			t.Errorf("part %d of %s is %s, want %s", tt.nth, tt.in, have, tt.want)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// Demand is how many addresses of its global block a cluster needs, in each family.
-type Demand struct {
+// Requirement is how many addresses of its global block a cluster needs, in each family.
+type Requirement struct {
 	Egress  int // the cluster-wide egress addresses
 	Rules   int // of its egress rules
 	Exports int // one for each export of type ClusterSetIP
@@ -24,14 +24,14 @@ type Demand struct {
 }
 
 // Total is the sum.
-func (d Demand) Total() int { return d.Egress + d.Rules + d.Exports + d.Hosts }
+func (d Requirement) Total() int { return d.Egress + d.Rules + d.Exports + d.Hosts }
 
-// Demands gives what each cluster needs, by name.
-func Demands(s *schema.ClusterSet) map[string]Demand {
-	out := make(map[string]Demand, len(s.Spec.Clusters))
+// Requirements gives what each cluster needs, by name.
+func Requirements(s *schema.ClusterSet) map[string]Requirement {
+	out := make(map[string]Requirement, len(s.Spec.Clusters))
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
-		d := Demand{Egress: s.Spec.Globalnet.EgressIPs}
+		d := Requirement{Egress: s.Spec.Globalnet.EgressIPs}
 		for _, r := range c.Egress {
 			d.Rules += r.IPs
 		}
@@ -75,7 +75,7 @@ type checker struct {
 // Check checks that everything that needs an address finds one.
 func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
-	demands := Demands(s)
+	demands := Requirements(s)
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range overlap.Pins(cluster, path) {
@@ -109,14 +109,14 @@ func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 }
 
 // block checks that a cluster's block holds what the cluster needs.
-func (c *checker) block(d Demand, path string, p netip.Prefix) {
-	if d.Total() <= forDeclared(c.set, p) {
+func (c *checker) block(d Requirement, path string, p netip.Prefix) {
+	if d.Total() <= declaredCapacity(c.set, p) {
 		return
 	}
 	c.Fail("too-small", path,
 		fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
-			p, max(forDeclared(c.set, p), 0), besides(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
-		fmt.Sprintf("a /%d is large enough", fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())))
+			p, max(declaredCapacity(c.set, p), 0), besides(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
+		fmt.Sprintf("a /%d is large enough", fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
 
 // fitting gives the longest prefix length that has so many usable addresses.
@@ -129,17 +129,17 @@ func fitting(addresses, bitLen int) int {
 }
 
 // sizedBlock checks a block of the size that globalnet.clusterPrefix fixes.
-func (c *checker) sizedBlock(d Demand, path string) {
+func (c *checker) sizedBlock(d Requirement, path string) {
 	size := c.set.Spec.Globalnet.ClusterPrefix
 	p, err := c.set.Spec.Globalnet.CIDR.Addr().Prefix(size)
-	if err != nil || d.Total() <= forDeclared(c.set, p) {
+	if err != nil || d.Total() <= declaredCapacity(c.set, p) {
 		return
 	}
 	c.Fail("too-small", path,
 		fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
-			max(forDeclared(c.set, p), 0), besides(c.set)),
+			max(declaredCapacity(c.set, p), 0), besides(c.set)),
 		fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
-			fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
+			fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
 }
 
 // blocks checks that the pool of global blocks holds a block for each cluster.

@@ -20,12 +20,12 @@ func TestDemands(t *testing.T) {
 	if len(list) > 0 {
 		t.Fatal(list)
 	}
-	want := map[string]capacity.Demand{
+	want := map[string]capacity.Requirement{
 		"g1": {Egress: 8, Rules: 2},
 		"g2": {Egress: 8, Exports: 1, Hosts: 8},
 		"g3": {Egress: 8},
 	}
-	if d := cmp.Diff(want, capacity.Demands(set)); d != "" {
+	if d := cmp.Diff(want, capacity.Requirements(set)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// forDeclared gives how many of a block's addresses are left for what the topology
+// declaredCapacity gives how many of a block's addresses are left for what the topology
 // declares when a quarter of it is kept.
-func forDeclared(s *schema.ClusterSet, block netip.Prefix) int {
+func declaredCapacity(s *schema.ClusterSet, block netip.Prefix) int {
 	if s.Spec.DynamicExports == nil {
 		return usable(block)
 	}
 	return usable(block) - usable(block)/4 - 1
 }
 
-// asUsable gives how many usable addresses a block must have, so that so many are
+// requiredUsable gives how many usable addresses a block must have, so that so many are
 // left for what the topology declares; the inverse of forDeclared.
-func asUsable(s *schema.ClusterSet, declared int) int {
+func requiredUsable(s *schema.ClusterSet, declared int) int {
 	if s.Spec.DynamicExports == nil {
 		return declared
 	}
@@ -37,7 +37,7 @@ func besides(s *schema.ClusterSet) string {
 
 // dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs,
 // are large enough for a part of their own where what is declared fits.
-func (c *checker) dynamicRoom(demands map[string]Demand) {
+func (c *checker) dynamicRoom(demands map[string]Requirement) {
 	if c.set.Spec.DynamicExports == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (c *checker) dynamicRoom(demands map[string]Demand) {
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range overlap.Pins(cluster, path) {
-			if fits := demands[cluster.Name].Total() <= forDeclared(c.set, pin.Prefix); fits && cidr.HostBits(pin.Prefix) < schema.MinDynamicBits {
+			if fits := demands[cluster.Name].Total() <= declaredCapacity(c.set, pin.Prefix); fits && cidr.HostBits(pin.Prefix) < schema.MinDynamicBits {
 				fail(pin.Path, pin.Prefix, schema.MinDynamicBits)
 			}
 		}

@@ -14,13 +14,13 @@ func TestAsUsable(t *testing.T) {
 	t.Parallel()
 	top := &schema.ClusterSet{Spec: schema.Spec{DynamicExports: &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}}}
 	for n := 1; n < 5000; n++ {
-		bits := fitting(asUsable(top, n), 32)
+		bits := fitting(requiredUsable(top, n), 32)
 		block := netip.PrefixFrom(netip.MustParseAddr("242.0.0.0"), bits)
-		if have := forDeclared(top, block); have < n {
+		if have := declaredCapacity(top, block); have < n {
 			t.Fatalf("a /%d leaves %d addresses, want %d", bits, have, n)
 		}
 		smaller := netip.PrefixFrom(block.Addr(), bits+1)
-		if have := forDeclared(top, smaller); have >= n && cidr.HostBits(smaller) >= schema.MinDynamicBits {
+		if have := declaredCapacity(top, smaller); have >= n && cidr.HostBits(smaller) >= schema.MinDynamicBits {
 			t.Fatalf("a /%d is asked for where a /%d would do for %d", bits, bits+1, n)
 		}
 	}

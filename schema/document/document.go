@@ -44,7 +44,7 @@ func New(file string, raw []byte, top reflect.Type) *Source {
 		return out
 	})
 	s.index = sync.OnceValue(func() map[string]*yaml.Node {
-		x := indexer{nodes: map[string]*yaml.Node{}, book: tags.Book{}}
+		x := indexer{nodes: map[string]*yaml.Node{}, book: tags.Cache{}}
 		if s.Root != nil {
 			x.walk(s.Root, top, "")
 		}
@@ -62,14 +62,14 @@ func (s *Source) Pos(path string) diag.Pos {
 	}
 	for ; path != ""; path = paths.Parent(path) {
 		if n, ok := s.index()[path]; ok {
-			return s.Place(n)
+			return s.NodePos(n)
 		}
 		inBody := path != "apiVersion" && path != "kind" && path != "metadata"
 		if n, ok := s.index()["spec"]; ok && paths.Parent(path) == "" && inBody {
-			return s.Place(n)
+			return s.NodePos(n)
 		}
 	}
-	return s.Place(s.Root)
+	return s.NodePos(s.Root)
 }
 
 // Has reports whether the file says something at a path; what it leaves out has its default.
@@ -81,7 +81,7 @@ func (s *Source) Has(path string) bool {
 // indexer finds the node of every path.
 type indexer struct {
 	nodes map[string]*yaml.Node
-	book  tags.Book
+	book  tags.Cache
 }
 
 func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
@@ -99,7 +99,7 @@ func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
 		x.items(n, t, path)
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Map:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			x.add(paths.At(path, n.Content[i].Value), n.Content[i])
+			x.add(paths.Key(path, n.Content[i].Value), n.Content[i])
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
 		x.fields(n, t, path)
@@ -113,13 +113,13 @@ func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
 	}
 	seen, naming := map[string]bool{}, tags.Naming(item)
 	for i, child := range n.Content {
-		p := paths.At(path, paths.Label(seen, NodeName(child, naming), i))
+		p := paths.Key(path, paths.Label(seen, NodeName(child, naming), i))
 		x.add(p, child)
 		x.walk(child, item, p)
 	}
 	for _, child := range n.Content { // behind all places, which come first where a text looks like one
 		if text, ok := syntax.PlainText(child); ok {
-			x.add(paths.At(path, text), child)
+			x.add(paths.Key(path, text), child)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
 			if f.Name != n.Content[i].Value {
 				continue
 			}
-			p, value := paths.Field(path, f.Name), n.Content[i+1]
+			p, value := paths.Child(path, f.Name), n.Content[i+1]
 			if syntax.IsNull(value) {
 				value = n.Content[i] // an empty value has no place of its own
 			}
@@ -147,8 +147,8 @@ func (x *indexer) add(path string, n *yaml.Node) {
 	}
 }
 
-// Place gives the position of a node and how much of its line it covers.
-func (s *Source) Place(n *yaml.Node) diag.Pos {
+// NodePos gives the position of a node and how much of its line it covers.
+func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
 	rest := s.line(n.Line)
 	if s.plain()[max(n.Line-1, 0)%len(s.plain())] {
@@ -274,9 +274,9 @@ func (s *Source) ClipValues(list diag.List) diag.List {
 	return out
 }
 
-// Locate adds the places. A default has none: where it conflicts with something
+// WithPos adds the places. A default has none: where it conflicts with something
 // in the file, the finding stands there.
-func (s *Source) Locate(f diag.Diagnostic) diag.Diagnostic {
+func (s *Source) WithPos(f diag.Diagnostic) diag.Diagnostic {
 	var others []diag.Related
 	for _, r := range f.Related {
 		if s.Has(r.Path) {

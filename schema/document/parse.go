@@ -19,7 +19,7 @@ func (s *Source) Parse() diag.List {
 	if list := s.encoding(); list != nil {
 		return list
 	}
-	if at, found := MergeMarker(s.File, s.Raw); found {
+	if at, found := ConflictMarker(s.File, s.Raw); found {
 		return diag.List{{Severity: diag.Error, Code: "merge-conflict", Pos: at, Summary: "the file holds the marks of an unfinished merge",
 			Hint: "keep of both sides what is meant and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"}}
 	}
@@ -46,7 +46,7 @@ func (s *Source) Parse() diag.List {
 		case err != nil:
 			return diag.List{s.SyntaxError(err)}
 		case !syntax.IsNull(second.Content[0]): // a line --- at the end begins a document that holds nothing
-			return diag.List{{Severity: diag.Error, Code: "second-document", Pos: s.Place(second.Content[0]),
+			return diag.List{{Severity: diag.Error, Code: "second-document", Pos: s.NodePos(second.Content[0]),
 				Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two"}}
 		}
 	}

@@ -218,7 +218,7 @@ func (s *Source) indentation(number int) (summary, hint string) {
 	if best < 0 || best == have {
 		return "", ""
 	}
-	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", listing.Count(have, "space"), best),
+	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", listing.Plural(have, "space"), best),
 		fmt.Sprintf("indent it as what stands on line %d; a key stands exactly below the keys beside it", from)
 }
 
@@ -232,8 +232,8 @@ func indent(line []byte) (spaces int, ok bool) {
 	return len(line) - len(body), true
 }
 
-// MergeMarker finds the first line that git wrote into an unresolved merge.
-func MergeMarker(file string, raw []byte) (diag.Pos, bool) {
+// ConflictMarker finds the first line that git wrote into an unresolved merge.
+func ConflictMarker(file string, raw []byte) (diag.Pos, bool) {
 	line := 0
 	for text := range bytes.Lines(raw) {
 		line++

@@ -151,7 +151,7 @@ func TestTooLarge(t *testing.T) {
 // was counted before.
 func FuzzDecode(f *testing.F) {
 	full, err := Encode(&Fabric{APIVersion: APIVersion, Name: "demo", Epochs: []int{1}, DynamicExports: &DynamicExports{Namespaces: []string{"a-*"}},
-		Links: []LinkSettings{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}}},
+		Links: []LinkSettings{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "b"}}},
 		Clusters: []Cluster{{Name: "a", EgressIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, EgressRules: []EgressRule{{MatchLabels: map[string]string{"a": "b"}}},
 			Gateways: []Gateway{{Name: "g", Keys: []Key{{Epoch: 1}}}}}},
 		Exports: []Export{{Name: "e", Balance: Balance{Weights: map[string]int{"a": 1}}, Clusters: []ExportCluster{{Hosts: []Host{{Name: "*-0"}}}}}}})

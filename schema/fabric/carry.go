@@ -6,8 +6,8 @@ package fabric
 func (g *Graph) TransitPairs() map[string]int {
 	switch g.shape.Mode {
 	case ModeHub:
-		return g.passedByHubs()
-	case ModeLinks:
+		return g.transitByHub()
+	case ModeExplicit:
 	default:
 		return map[string]int{}
 	}
@@ -24,8 +24,8 @@ func (g *Graph) TransitPairs() map[string]int {
 	return out
 }
 
-// passedByHubs finds for each pair of spokes the hub of its way, as Ways does.
-func (g *Graph) passedByHubs() map[string]int {
+// transitByHub finds for each pair of spokes the hub of its way, as Ways does.
+func (g *Graph) transitByHub() map[string]int {
 	out := map[string]int{}
 	var hubs, spokes []int
 	for i := range g.names {

@@ -17,7 +17,7 @@ func TestPassed(t *testing.T) {
 		for i := range 2 + rng.IntN(10) {
 			names = append(names, fmt.Sprint("c", i))
 		}
-		shape := Shape{Mode: []string{"", ModeHub, ModeLinks}[rng.IntN(3)]}
+		shape := Shape{Mode: []string{"", ModeHub, ModeExplicit}[rng.IntN(3)]}
 		for i, a := range names {
 			if rng.IntN(4) == 0 {
 				shape.Hubs = append(shape.Hubs, a)

@@ -83,7 +83,7 @@ func (f *Fabric) Link(a, b string) LinkSettings {
 // Drivers gives the drivers of a cluster's links, sorted.
 func (f *Fabric) Drivers(cluster string) []string {
 	var out []string
-	near := f.Graph().Neighbours(cluster)
+	near := f.Graph().Neighbors(cluster)
 	if len(f.Links) == 0 {
 		near = near[:min(len(near), 1)] // all links are the same
 	}

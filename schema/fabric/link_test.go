@@ -41,7 +41,7 @@ func TestLinkOf(t *testing.T) {
 			t.Errorf("drivers of %s: want %q, have %q", cluster, want, have)
 		}
 	}
-	f.Shape = Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "c"}}}
+	f.Shape = Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "c"}}}
 	if have := strings.Join(f.Drivers("a"), " "); have != "ipsec" {
 		t.Errorf("drivers of a with one link: have %q", have)
 	}

@@ -8,9 +8,9 @@ import (
 
 // Modes of a shape.
 const (
-	ModeMesh  = "mesh"  // every cluster is linked to every other; nobody passes on
-	ModeHub   = "hub"   // every cluster is linked to each hub; hubs pass on
-	ModeLinks = "links" // the listed pairs are linked; every cluster passes on
+	ModeMesh     = "mesh"  // every cluster is linked to every other; nobody passes on
+	ModeHub      = "hub"   // every cluster is linked to each hub; hubs pass on
+	ModeExplicit = "links" // the listed pairs are linked; every cluster passes on
 )
 
 // Shape says which clusters have a link, and which pass on what others send to
@@ -47,7 +47,7 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 			}
 		}
 	}
-	if shape.Mode != ModeLinks {
+	if shape.Mode != ModeExplicit {
 		return g
 	}
 	g.edges = make([][]int, len(g.names))
@@ -100,7 +100,7 @@ func (g *Graph) linked(i, j int) bool {
 		return false
 	case g.shape.Mode == ModeHub:
 		return g.hubs[i] || g.hubs[j]
-	case g.shape.Mode == ModeLinks:
+	case g.shape.Mode == ModeExplicit:
 		_, ok := slices.BinarySearch(g.edges[i], j)
 		return ok
 	}
@@ -114,11 +114,11 @@ func (g *Graph) ForwardsTransit(cluster string) bool {
 }
 
 func (g *Graph) passes(i int) bool {
-	return g.shape.Mode == ModeLinks || g.shape.Mode == ModeHub && g.hubs[i]
+	return g.shape.Mode == ModeExplicit || g.shape.Mode == ModeHub && g.hubs[i]
 }
 
-// Neighbours gives the clusters to which one has a link, sorted.
-func (g *Graph) Neighbours(cluster string) []string {
+// Neighbors gives the clusters to which one has a link, sorted.
+func (g *Graph) Neighbors(cluster string) []string {
 	i := g.at(cluster)
 	if i < 0 {
 		return nil
@@ -137,7 +137,7 @@ func (g *Graph) Degree(cluster string) int {
 	switch {
 	case i < 0:
 		return 0
-	case g.shape.Mode == ModeLinks:
+	case g.shape.Mode == ModeExplicit:
 		return len(g.edges[i])
 	case g.shape.Mode == ModeHub && !g.hubs[i]:
 		return g.hubCount
@@ -146,7 +146,7 @@ func (g *Graph) Degree(cluster string) int {
 }
 
 func (g *Graph) near(i int) []int {
-	if g.shape.Mode == ModeLinks {
+	if g.shape.Mode == ModeExplicit {
 		return g.edges[i]
 	}
 	out := make([]int, 0, len(g.names))
@@ -223,7 +223,7 @@ func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b 
 // LinkHash is the hash of the link between two clusters, below 2^48 so that
 // those of a way can be added up.
 func LinkHash(a, b string) uint64 {
-	return spread.Mix(spread.Hash(min(a, b)+" "+max(a, b))) >> 16
+	return spread.Mix64(spread.Sum64(min(a, b)+" "+max(a, b))) >> 16
 }
 
 // Components parts the clusters into those that have a way to each other when all

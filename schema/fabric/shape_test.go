@@ -26,20 +26,20 @@ func TestShapes(t *testing.T) {
 		{"hub at the end", Shape{Mode: ModeHub, Hubs: []string{"d"}}, "[d]", "[d]", "[[a b c d e]]"},
 		{"two hubs", Shape{Mode: ModeHub, Hubs: []string{"b", "e"}}, "[a c d e]", "[b d]", "[[a b c d e]]"},
 		{"hub that is not there", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
-		{"chain", Shape{Mode: ModeLinks, Edges: chain}, "[a c]", "[b c d]", "[[a b c d] [e]]"},
-		{"ring", Shape{Mode: ModeLinks, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", "[[a b c d e]]"},
-		{"unknown, doubled and own ends", Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", "[[a b] [c] [d] [e]]"},
-		{"no links", Shape{Mode: ModeLinks}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
+		{"chain", Shape{Mode: ModeExplicit, Edges: chain}, "[a c]", "[b c d]", "[[a b c d] [e]]"},
+		{"ring", Shape{Mode: ModeExplicit, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", "[[a b c d e]]"},
+		{"unknown, doubled and own ends", Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", "[[a b] [c] [d] [e]]"},
+		{"no links", Shape{Mode: ModeExplicit}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := NewGraph(tt.shape, clusters)
-			if have := fmt.Sprint(g.Neighbours("b")); have != tt.near {
+			if have := fmt.Sprint(g.Neighbors("b")); have != tt.near {
 				t.Errorf("neighbours of b: want %s, have %s", tt.near, have)
 			}
 			for _, name := range append(clusters, "x") {
-				if near := g.Neighbours(name); g.Degree(name) != len(near) {
+				if near := g.Neighbors(name); g.Degree(name) != len(near) {
 					t.Errorf("degree of %s: have %d, neighbours %v", name, g.Degree(name), near)
 				}
 			}
@@ -75,7 +75,7 @@ func TestSpokesDoNotPass(t *testing.T) {
 			t.Errorf("%s passes: want %v", name, want)
 		}
 	}
-	if g.Paths("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbours("x") != nil {
+	if g.Paths("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbors("x") != nil {
 		t.Error("an unknown cluster has links")
 	}
 }
@@ -125,7 +125,7 @@ func randomShape(r *rand.Rand) ([]string, Shape) {
 	case 1:
 		return clusters, Shape{Mode: ModeHub, Hubs: []string{pick(), pick()}}
 	}
-	s := Shape{Mode: ModeLinks}
+	s := Shape{Mode: ModeExplicit}
 	for range r.IntN(3 * len(clusters)) {
 		s.Edges = append(s.Edges, [2]string{pick(), pick()})
 	}
@@ -153,7 +153,7 @@ func distances(g *Graph, from string, alive func(a, b string) bool) map[string]i
 			if a != from && !g.ForwardsTransit(a) {
 				continue
 			}
-			for _, b := range g.Neighbours(a) {
+			for _, b := range g.Neighbors(a) {
 				if have, ok := out[b]; alive(a, b) && (!ok || have > hops+1) {
 					out[b], changed = hops+1, true
 				}

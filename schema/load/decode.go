@@ -20,35 +20,37 @@ type decoder struct {
 	src   *document.Source
 	list  diag.List
 	bad   map[string]bool // paths that could not be read
-	book  tags.Book
+	book  tags.Cache
 	tally diag.Tally
 }
 
-// trail is the way from the top to a value. Its text is made only when needed,
+// breadcrumb is the way from the top to a value. Its text is made only when needed,
 // as most values are right.
-type trail struct {
-	parent *trail
+type breadcrumb struct {
+	parent *breadcrumb
 	label  string
 	item   bool        // of a list or map, in brackets
 	rules  *tags.Field // of the field that the value is of, where the step is one
 }
 
-func (t *trail) field(name string) *trail { return &trail{parent: t, label: name} }
+func (t *breadcrumb) field(name string) *breadcrumb { return &breadcrumb{parent: t, label: name} }
 
-func (t *trail) index(name string) *trail { return &trail{parent: t, label: name, item: true} }
+func (t *breadcrumb) index(name string) *breadcrumb {
+	return &breadcrumb{parent: t, label: name, item: true}
+}
 
-func (t *trail) String() string {
+func (t *breadcrumb) String() string {
 	if t == nil {
 		return ""
 	}
 	if t.item {
-		return paths.At(t.parent.String(), t.label)
+		return paths.Key(t.parent.String(), t.label)
 	}
-	return paths.Field(t.parent.String(), t.label)
+	return paths.Child(t.parent.String(), t.label)
 }
 
 // report notes that a value cannot be read.
-func (d *decoder) report(n *yaml.Node, t *trail, code, summary, hint string) {
+func (d *decoder) report(n *yaml.Node, t *breadcrumb, code, summary, hint string) {
 	path := t.String()
 	d.bad[path] = true
 	if n.Kind != yaml.ScalarNode && d.src.InTemplate(n) { // read as a mapping in a mapping
@@ -60,14 +62,14 @@ func (d *decoder) report(n *yaml.Node, t *trail, code, summary, hint string) {
 // note adds an error at a node, up to as many as are told.
 func (d *decoder) note(n *yaml.Node, f diag.Diagnostic) {
 	if !d.tally.Full(diag.Error) {
-		f.Severity, f.Pos = diag.Error, d.src.Place(n)
+		f.Severity, f.Pos = diag.Error, d.src.NodePos(n)
 		d.list = append(d.list, f)
 	}
 	d.tally[diag.Error]++
 }
 
 // value reads a node into v.
-func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) value(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if !d.plain(n, t) {
 		return
 	}
@@ -103,7 +105,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // plain refuses what would make the file mean something else to other tools.
-func (d *decoder) plain(n *yaml.Node, t *trail) bool {
+func (d *decoder) plain(n *yaml.Node, t *breadcrumb) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.report(n, t, "yaml-alias", "anchors and aliases are not supported", "write the value out")
@@ -116,7 +118,7 @@ func (d *decoder) plain(n *yaml.Node, t *trail) bool {
 }
 
 // object reads a mapping into a struct.
-func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) object(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
@@ -145,7 +147,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // repeated notes a key at t that the mapping has already.
-func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail) bool {
+func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *breadcrumb) bool {
 	if key.Kind != yaml.ScalarNode {
 		return false
 	}
@@ -156,12 +158,12 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail
 	}
 	path := t.String()
 	d.note(key, diag.Diagnostic{Code: "duplicate-key", Path: path, Summary: "the key occurs twice",
-		Hint: "remove one of the two, or join them", Related: []diag.Related{{Path: path, Pos: d.src.Place(earlier)}}})
+		Hint: "remove one of the two, or join them", Related: []diag.Related{{Path: path, Pos: d.src.NodePos(earlier)}}})
 	return true
 }
 
 // unknown notes a key that is no field here, and which one may be meant.
-func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
+func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *breadcrumb) {
 	names := make([]string, len(fields))
 	for i := range fields {
 		names[i] = fields[i].Name
@@ -183,7 +185,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
 }
 
 // slice reads a sequence.
-func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
@@ -208,7 +210,7 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // mapping reads a mapping with free keys.
-func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
@@ -238,7 +240,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // rules reads a list, or one item without it.
-func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	rules := v.FieldByName("Rules")
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -256,7 +258,7 @@ func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // hostnames reads a number or a list.
-func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if n.Kind == yaml.SequenceNode {
 		d.slice(n, v.FieldByName("Names"), t)
 		return

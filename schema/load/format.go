@@ -26,7 +26,7 @@ func Format(file string, raw []byte) ([]byte, diag.List) {
 	if list.HasErrors() {
 		return nil, list
 	}
-	f := &formatter{book: tags.Book{}}
+	f := &formatter{book: tags.Cache{}}
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(raw), "\n"), "\n") {
 		f.lines = append(f.lines, textLine{text: strings.TrimSuffix(line, "\r")})
 	}
@@ -38,7 +38,7 @@ func Format(file string, raw []byte) ([]byte, diag.List) {
 		}
 	}
 	if err != nil {
-		return nil, diag.List{{Severity: diag.Error, Code: "not-formatted", Pos: src.Place(src.Root),
+		return nil, diag.List{{Severity: diag.Error, Code: "not-formatted", Pos: src.NodePos(src.Root),
 			Summary: "the file cannot be formatted: " + err.Error(), Hint: "write keys as `key: value`, one a line, with spaces before them"}}
 	}
 	return out, nil
@@ -59,7 +59,7 @@ func (l textLine) indent() int { return len(l.text) - len(strings.TrimLeft(l.tex
 // formatter moves lines: those of a node go together, with the comments above it.
 type formatter struct {
 	lines []textLine
-	book  tags.Book
+	book  tags.Cache
 }
 
 func (f *formatter) document(root *yaml.Node) ([]byte, error) {

@@ -89,7 +89,7 @@ func checkRoundTrip(t *testing.T, set *schema.ClusterSet) {
 	if d := cmp.Diff(set, again, equalSets); d != "" {
 		t.Errorf("written out and read again (-want +got)\n%s", d)
 	}
-	if found, err := ownership.Differences(ownership.Version{Set: set, Source: src}, ownership.Version{Set: again, Source: src}); err != nil || len(found) > 0 {
+	if found, err := ownership.Diff(ownership.Version{Set: set, Source: src}, ownership.Version{Set: again, Source: src}); err != nil || len(found) > 0 {
 		t.Errorf("written out it means something else: %+v, %v", found, err)
 	}
 }

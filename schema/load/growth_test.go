@@ -198,7 +198,7 @@ func TestGrowthOfDifferences(t *testing.T) {
 	work := func(v ownership.Version) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := ownership.Differences(base, v); err != nil {
+		if _, err := ownership.Diff(base, v); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

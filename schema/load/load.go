@@ -25,7 +25,7 @@ import (
 func Topology(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag.List) {
 	set, d := decode(file, raw)
 	if d.src.Root != nil && d.src.Root.Kind == yaml.MappingNode {
-		d.adopt(validate.Topology(set))
+		d.mergeFindings(validate.Topology(set))
 	}
 	return set, d.src, d.all()
 }
@@ -52,17 +52,17 @@ func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 
 // newDecoder parses a file that is read into a type.
 func newDecoder(file string, raw []byte, top reflect.Type) *decoder {
-	d := &decoder{src: document.New(file, raw, top), bad: map[string]bool{}, book: tags.Book{}, tally: diag.Tally{}}
+	d := &decoder{src: document.New(file, raw, top), bad: map[string]bool{}, book: tags.Cache{}, tally: diag.Tally{}}
 	d.list = d.src.Parse()
 	return d
 }
 
-// Read reads another document into the struct that into points to, as strictly
+// Document reads another document into the struct that into points to, as strictly
 // as Topology reads one: the struct's tags hold the rules of its fields.
 // check, if it is not nil, is called for a document that is a mapping and gives
 // findings with paths; Read adds the places. What is read is to be used only when
 // the list has no errors.
-func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
+func Document(file string, raw []byte, into any, check func() diag.List) diag.List {
 	v := reflect.ValueOf(into).Elem()
 	d := newDecoder(file, raw, v.Type())
 	for i := range d.list {
@@ -77,9 +77,9 @@ func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
 		return d.list
 	}
 	d.value(d.src.Root, v, nil)
-	d.adopt(validate.Tags(v, d.book))
+	d.mergeFindings(validate.Tags(v, d.book))
 	if check != nil {
-		d.adopt(check())
+		d.mergeFindings(check())
 	}
 	return d.all()
 }
@@ -87,22 +87,22 @@ func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
 // all gives the findings in order.
 func (d *decoder) all() diag.List {
 	for _, more := range d.tally.Rest() {
-		d.list = append(d.list, d.src.Locate(more))
+		d.list = append(d.list, d.src.WithPos(more))
 	}
 	d.list.Sort()
 	return d.src.ClipValues(d.list)
 }
 
-// adopt takes over findings that have only paths, and leaves out those that
+// mergeFindings takes over findings that have only paths, and leaves out those that
 // follow from a value that could not be read.
-func (d *decoder) adopt(found diag.List) {
+func (d *decoder) mergeFindings(found diag.List) {
 	for _, f := range found {
 		path := f.Path
 		for path != "" && !d.bad[path] {
 			path = paths.Parent(path)
 		}
 		if path == "" {
-			d.list = append(d.list, d.src.Locate(f))
+			d.list = append(d.list, d.src.WithPos(f))
 		}
 	}
 }

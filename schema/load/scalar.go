@@ -16,7 +16,7 @@ import (
 )
 
 // scalar reads one value that is not a collection.
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if n.Kind != yaml.ScalarNode {
 		d.wrongType(n, t, kindName(v), scalarHint(t, n))
 		return
@@ -24,7 +24,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 	if syntax.IsNull(n) {
 		return
 	}
-	if meaning, word := syntax.BooleanWord(n.Value); word && !syntax.IsQuoted(n) {
+	if meaning, word := syntax.YAML11Bool(n.Value); word && !syntax.IsQuoted(n) {
 		hint := "put it in quotes: " + strconv.Quote(n.Value)
 		if v.Kind() == reflect.Bool {
 			hint = "write " + strconv.FormatBool(meaning)
@@ -46,7 +46,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 	}
 }
 
-func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	number, err := strconv.Atoi(n.Value)
 	switch {
 	case syntax.IsQuoted(n) && err == nil:
@@ -62,7 +62,7 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // degrees reads a number with a fraction, as coordinates are.
-func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	const hint = "write degrees as a decimal fraction, such as 50.11 or -8.68; south and west are negative"
 	tag := n.ShortTag()
 	number, err := strconv.ParseFloat(n.Value, 64)
@@ -79,7 +79,7 @@ func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *trail) {
 }
 
 // text reads what is written as text: strings, durations, addresses and prefixes.
-func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
+func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	text, ok := syntax.PlainText(n)
 	if !ok {
 		d.wrongType(n, t, kindName(v), textHint(n, v, t.rules))
@@ -150,12 +150,12 @@ func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 }
 
 // wrongType notes a node that is not what the field holds.
-func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
+func (d *decoder) wrongType(n *yaml.Node, t *breadcrumb, want, hint string) {
 	d.report(n, t, "wrong-type", "want "+want+", have "+nodeKind(n), hint)
 }
 
 // mappingHint shows the mapping that a bare word in its place most likely stands for.
-func mappingHint(t *trail, n *yaml.Node) string {
+func mappingHint(t *breadcrumb, n *yaml.Node) string {
 	switch {
 	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // what the policies look like in prose
 		return "write balance: {policy: " + diag.Clip(n.Value) + "}"
@@ -164,7 +164,7 @@ func mappingHint(t *trail, n *yaml.Node) string {
 }
 
 // scalarHint says how a policy with parameters is written.
-func scalarHint(t *trail, n *yaml.Node) string {
+func scalarHint(t *breadcrumb, n *yaml.Node) string {
 	if t.label == "policy" && n.Kind == yaml.MappingNode {
 		return "write {policy: weighted, weights: {a: 3, b: 1}} or {policy: failover, order: [a, b]}"
 	}
@@ -211,7 +211,7 @@ func nodeKind(n *yaml.Node) string {
 
 // explicitZero refuses a zero that is written out where the field may not be
 // zero; Default could not tell it from a field that is left out.
-func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *trail) {
+func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *breadcrumb) {
 	numeric := v.Kind() == reflect.Int || v.Type() == tags.DurationType
 	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.bad[t.String()] {
 		return

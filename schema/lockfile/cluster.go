@@ -11,12 +11,12 @@ import (
 
 // and gives what c and another one hold both, or, unless shared, what c holds alone.
 func (c *Cluster) and(o *Cluster, shared bool) *Cluster {
-	keep := func(list, other []HeldPrefix) []HeldPrefix {
-		return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return HasPrefix(other, h.Prefix) != shared })
+	keep := func(list, other []PrefixAllocation) []PrefixAllocation {
+		return slices.DeleteFunc(slices.Clone(list), func(h PrefixAllocation) bool { return HasPrefix(other, h.Prefix) != shared })
 	}
-	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), Annexes: keep(c.Annexes, o.Annexes),
+	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), Extensions: keep(c.Extensions, o.Extensions),
 		Former: keep(c.Former, o.Former), Mappings: maps.Clone(c.Mappings)}
-	maps.DeleteFunc(out.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
+	maps.DeleteFunc(out.Mappings, func(pods netip.Prefix, m PrefixAllocation) bool {
 		return (o.Mappings[pods].Prefix == m.Prefix) != shared
 	})
 	return out
@@ -24,13 +24,13 @@ func (c *Cluster) and(o *Cluster, shared bool) *Cluster {
 
 // Holds reports whether a prefix lies in a block or an annex of the cluster.
 func (c *Cluster) Holds(p netip.Prefix) bool {
-	in := func(h HeldPrefix) bool { return cidr.Contains(h.Prefix, p) }
-	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.Annexes, in)
+	in := func(h PrefixAllocation) bool { return cidr.Contains(h.Prefix, p) }
+	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.Extensions, in)
 }
 
 // SortAnnexes brings the annexes into the order in which they are written.
 func (c *Cluster) SortAnnexes() {
-	slices.SortFunc(c.Annexes, func(x, y HeldPrefix) int { return x.Prefix.Compare(y.Prefix) })
+	slices.SortFunc(c.Extensions, func(x, y PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 }
 
 // Mapped reports whether a pod prefix has a mapping.
@@ -63,7 +63,7 @@ func (c *Cluster) Dynamic(block netip.Prefix) netip.Prefix {
 		return netip.Prefix{}
 	}
 	for _, nth := range []uint64{1, 0} {
-		p := cidr.Part(block, 2, nth)
+		p := cidr.Subnet(block, 2, nth)
 		free := true
 		for _, m := range c.Mappings {
 			free = free && !m.Prefix.Overlaps(p)

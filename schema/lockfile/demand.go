@@ -7,9 +7,9 @@ import (
 	"hawser.dev/hawser/schema/paths"
 )
 
-// Demand is a slot of the topology and how many addresses a family it needs.
-type Demand struct {
-	Slot
+// Request is a slot of the topology and how many addresses a family it needs.
+type Request struct {
+	Claim
 	Count int
 	Path  string // topology path
 }
@@ -20,47 +20,47 @@ const (
 	VIPArea    = "/services"
 )
 
-// Area names where the slot has its addresses from: a cluster, or one of the pools.
-func (s Slot) Area() string {
+// Pool names where the slot has its addresses from: a cluster, or one of the pools.
+func (s Claim) Pool() string {
 	switch s.Kind {
 	case SlotGateway:
 		return TunnelArea
-	case SlotVIP:
+	case ClaimClusterSetIP:
 		return VIPArea
 	}
 	return s.Cluster
 }
 
-// Demands lists what the topology needs, in the order of allocation.
-func Demands(top *schema.ClusterSet) []Demand {
-	var out []Demand
+// Requests lists what the topology needs, in the order of allocation.
+func Requests(top *schema.ClusterSet) []Request {
+	var out []Request
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		path := paths.At("clusters", c.Name)
-		out = append(out, Demand{Slot{Kind: SlotEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
+		path := paths.Key("clusters", c.Name)
+		out = append(out, Request{Claim{Kind: SlotEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
 		for _, g := range c.AllGateways() {
-			out = append(out, Demand{Slot{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, paths.At(path+".gateways", g.Name)})
+			out = append(out, Request{Claim{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, paths.Key(path+".gateways", g.Name)})
 		}
 		for _, r := range c.Egress {
-			out = append(out, Demand{Slot{Kind: SlotRule, Cluster: c.Name, Name: r.Name}, r.IPs, paths.At(path+".egress", r.Name)})
+			out = append(out, Request{Claim{Kind: SlotRule, Cluster: c.Name, Name: r.Name}, r.IPs, paths.Key(path+".egress", r.Name)})
 		}
 	}
 	for i := range top.Spec.Exports {
 		e := &top.Spec.Exports[i]
-		path, id := paths.At("exports", e.ID()), e.ID()
+		path, id := paths.Key("exports", e.ID()), e.ID()
 		if !e.Headless() {
-			out = append(out, Demand{Slot{Kind: SlotVIP, Export: id}, 1, path})
+			out = append(out, Request{Claim{Kind: ClaimClusterSetIP, Export: id}, 1, path})
 		}
 		for _, c := range e.Clusters {
 			if !e.Headless() {
-				out = append(out, Demand{Slot{Kind: SlotExport, Export: id, Cluster: c}, 1, paths.At(path+".clusters", c)})
+				out = append(out, Request{Claim{Kind: SlotExport, Export: id, Cluster: c}, 1, paths.Key(path+".clusters", c)})
 				continue
 			}
 			for _, h := range e.Hostnames.Hosts() {
-				out = append(out, Demand{Slot{Kind: SlotHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
+				out = append(out, Request{Claim{Kind: SlotHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Demand) int { return a.compare(b.Slot) })
+	slices.SortFunc(out, func(a, b Request) int { return a.compare(b.Claim) })
 	return out
 }

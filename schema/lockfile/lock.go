@@ -27,53 +27,53 @@ const Kind = "ClusterSetLock"
 // A Lock is not changed after it was made.
 type Lock struct {
 	Clusters  map[string]*Cluster
-	Addrs     map[Slot]Held
-	Lanes     map[Slot]HeldLane // of gateways
-	Conflicts diag.List         // keys that the file holds twice with different values
-	Released  *Lock             // what GC took out, until it is published without; nil = nothing
+	Addrs     map[Claim]Allocation
+	Ordinals  map[Claim]OrdinalAllocation // of gateways
+	Conflicts diag.List                   // keys that the file holds twice with different values
+	Released  *Lock                       // what GC took out, until it is published without; nil = nothing
 }
 
 // Cluster is a cluster's part of the global pools.
 type Cluster struct {
-	Blocks   []HeldPrefix                // in force, at most one a family
-	Annexes  []HeldPrefix                // beside the blocks, for a mapping each
-	Former   []HeldPrefix                // left by a move, still reserved
-	Mappings map[netip.Prefix]HeldPrefix // by pod prefix
+	Blocks     []PrefixAllocation                // in force, at most one a family
+	Extensions []PrefixAllocation                // beside the blocks, for a mapping each
+	Former     []PrefixAllocation                // left by a move, still reserved
+	Mappings   map[netip.Prefix]PrefixAllocation // by pod prefix
 }
 
-// Held is what a slot has, lowest first within each family's turn of allocation.
-type Held struct {
+// Allocation is what a slot has, lowest first within each family's turn of allocation.
+type Allocation struct {
 	Addrs []netip.Addr
 	Pos   diag.Pos
 }
 
-// HeldPrefix is a block or a part of one.
-type HeldPrefix struct {
+// PrefixAllocation is a block or a part of one.
+type PrefixAllocation struct {
 	Prefix netip.Prefix
 	Pos    diag.Pos
 }
 
-// HeldLane is the lane that the lock holds for a gateway.
-type HeldLane struct {
-	Lane int
-	Pos  diag.Pos
+// OrdinalAllocation is the lane that the lock holds for a gateway.
+type OrdinalAllocation struct {
+	Ordinal int
+	Pos     diag.Pos
 }
 
-// SlotKind is the sort of thing that holds addresses. The order is that of allocation.
-type SlotKind int
+// ClaimKind is the sort of thing that holds addresses. The order is that of allocation.
+type ClaimKind int
 
 const (
-	SlotGateway SlotKind = iota // a gateway's addresses inside the tunnels
-	SlotVIP                     // an export's clusterset IPs
-	SlotEgress                  // a cluster's egress addresses
-	SlotRule                    // an egress rule's addresses
-	SlotExport                  // an export's global addresses in one cluster
-	SlotHost                    // one host of a headless export in one cluster
+	SlotGateway       ClaimKind = iota // a gateway's addresses inside the tunnels
+	ClaimClusterSetIP                  // an export's clusterset IPs
+	SlotEgress                         // a cluster's egress addresses
+	SlotRule                           // an egress rule's addresses
+	SlotExport                         // an export's global addresses in one cluster
+	SlotHost                           // one host of a headless export in one cluster
 )
 
-// Slot names one thing that holds addresses.
-type Slot struct {
-	Kind    SlotKind
+// Claim names one thing that holds addresses.
+type Claim struct {
+	Kind    ClaimKind
 	Export  string // namespace/name
 	Cluster string
 	Name    string // of the gateway, rule or host
@@ -81,7 +81,7 @@ type Slot struct {
 
 // compare orders slots by kind, export and cluster; hosts by length before text,
 // so that *-2 comes before *-10.
-func (s Slot) compare(o Slot) int {
+func (s Claim) compare(o Claim) int {
 	length := 0
 	if strings.HasPrefix(s.Name, "*-") && strings.HasPrefix(o.Name, "*-") {
 		length = cmp.Compare(len(s.Name), len(o.Name))
@@ -91,30 +91,30 @@ func (s Slot) compare(o Slot) int {
 }
 
 // Path names the slot as the lock file does.
-func (s Slot) Path() string {
-	cluster := paths.At("clusters", s.Cluster)
+func (s Claim) Path() string {
+	cluster := paths.Key("clusters", s.Cluster)
 	switch s.Kind {
 	case SlotGateway:
-		return paths.At(cluster+".gateways", s.Name)
-	case SlotVIP:
-		return paths.At("exports", s.Export) + ".vips"
+		return paths.Key(cluster+".gateways", s.Name)
+	case ClaimClusterSetIP:
+		return paths.Key("exports", s.Export) + ".vips"
 	case SlotEgress:
 		return cluster + ".egressIPs"
 	case SlotRule:
-		return paths.At(cluster+".egress", s.Name)
+		return paths.Key(cluster+".egress", s.Name)
 	case SlotExport:
-		return paths.At("exports", s.Export) + "." + cluster + ".ips"
+		return paths.Key("exports", s.Export) + "." + cluster + ".ips"
 	}
-	return paths.At(paths.At("exports", s.Export)+"."+cluster+".hosts", s.Name)
+	return paths.Key(paths.Key("exports", s.Export)+"."+cluster+".hosts", s.Name)
 }
 
 // LanePath names a gateway's lane as the lock file does.
-func (s Slot) LanePath() string { return s.Path() + ".lane" }
+func (s Claim) LanePath() string { return s.Path() + ".lane" }
 
-// Spread says by which name a slot chooses its address, and how far from there. The
+// HashKey says by which name a slot chooses its address, and how far from there. The
 // egress addresses of a cluster are its own, from the lowest on; the hosts of a
 // StatefulSet stand one beside the other.
-func (s Slot) Spread() (key string, offset uint64, ok bool) {
+func (s Claim) HashKey() (key string, offset uint64, ok bool) {
 	if s.Kind == SlotEgress {
 		return "", 0, false
 	}
@@ -128,14 +128,14 @@ func (s Slot) Spread() (key string, offset uint64, ok bool) {
 
 // New gives an empty lock.
 func New() *Lock {
-	return &Lock{Clusters: map[string]*Cluster{}, Addrs: map[Slot]Held{}, Lanes: map[Slot]HeldLane{}}
+	return &Lock{Clusters: map[string]*Cluster{}, Addrs: map[Claim]Allocation{}, Ordinals: map[Claim]OrdinalAllocation{}}
 }
 
 // Cluster gives a cluster's entry and makes it when there is none.
 func (l *Lock) Cluster(name string) *Cluster {
 	c := l.Clusters[name]
 	if c == nil {
-		c = &Cluster{Mappings: map[netip.Prefix]HeldPrefix{}}
+		c = &Cluster{Mappings: map[netip.Prefix]PrefixAllocation{}}
 		l.Clusters[name] = c
 	}
 	return c
@@ -170,7 +170,7 @@ func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 	if top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return false
 	}
-	pods := top.Mappable(c)
+	pods := top.MappablePodCIDRs(c)
 	return len(pods) > 0 && !slices.ContainsFunc(pods, func(p netip.Prefix) bool {
 		_, ok := l.Mapping(c.Name, p)
 		return !ok
@@ -180,43 +180,43 @@ func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 // Egress gives the cluster-wide egress addresses of a cluster; like the other
 // queries it may give more than the topology asks for (see Take).
 func (l *Lock) Egress(cluster string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotEgress, Cluster: cluster}].Addrs
+	return l.Addrs[Claim{Kind: SlotEgress, Cluster: cluster}].Addrs
 }
 
 // EgressRule gives the addresses of an egress rule.
 func (l *Lock) EgressRule(cluster, rule string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotRule, Cluster: cluster, Name: rule}].Addrs
+	return l.Addrs[Claim{Kind: SlotRule, Cluster: cluster, Name: rule}].Addrs
 }
 
 // Gateway gives a gateway's addresses inside the tunnels.
 func (l *Lock) Gateway(cluster, gateway string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotGateway, Cluster: cluster, Name: gateway}].Addrs
+	return l.Addrs[Claim{Kind: SlotGateway, Cluster: cluster, Name: gateway}].Addrs
 }
 
-// Lane gives the lane of a gateway; false when the lock holds none.
-func (l *Lock) Lane(cluster, gateway string) (int, bool) {
-	h, ok := l.Lanes[Slot{Kind: SlotGateway, Cluster: cluster, Name: gateway}]
-	return h.Lane, ok
+// Ordinal gives the lane of a gateway; false when the lock holds none.
+func (l *Lock) Ordinal(cluster, gateway string) (int, bool) {
+	h, ok := l.Ordinals[Claim{Kind: SlotGateway, Cluster: cluster, Name: gateway}]
+	return h.Ordinal, ok
 }
 
 // VIPs gives the clusterset IPs of an export (namespace/name).
 func (l *Lock) VIPs(export string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotVIP, Export: export}].Addrs
+	return l.Addrs[Claim{Kind: ClaimClusterSetIP, Export: export}].Addrs
 }
 
 // ExportIPs gives an export's global addresses in one cluster.
 func (l *Lock) ExportIPs(export, cluster string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotExport, Export: export, Cluster: cluster}].Addrs
+	return l.Addrs[Claim{Kind: SlotExport, Export: export, Cluster: cluster}].Addrs
 }
 
 // Host gives the global addresses of one host of a headless export in one cluster.
 func (l *Lock) Host(export, cluster, host string) []netip.Addr {
-	return l.Addrs[Slot{Kind: SlotHost, Export: export, Cluster: cluster, Name: host}].Addrs
+	return l.Addrs[Claim{Kind: SlotHost, Export: export, Cluster: cluster, Name: host}].Addrs
 }
 
-// Take gives the first n addresses of each family that has a pool, IPv4 first:
+// FirstPerFamily gives the first n addresses of each family that has a pool, IPv4 first:
 // what is in force of what the lock holds. Fewer than n mean that the lock is stale.
-func Take(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
+func FirstPerFamily(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, pool := range pools {
 		left := n
@@ -231,26 +231,26 @@ func Take(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 }
 
 // Sorted gives the slots of the lock in order.
-func (l *Lock) Sorted() []Slot {
-	return slices.SortedFunc(maps.Keys(l.Addrs), Slot.compare)
+func (l *Lock) Sorted() []Claim {
+	return slices.SortedFunc(maps.Keys(l.Addrs), Claim.compare)
 }
 
 // SortedLanes gives the gateways that have a lane, in order.
-func (l *Lock) SortedLanes() []Slot {
-	return slices.SortedFunc(maps.Keys(l.Lanes), Slot.compare)
+func (l *Lock) SortedLanes() []Claim {
+	return slices.SortedFunc(maps.Keys(l.Ordinals), Claim.compare)
 }
 
 // Clone copies what its callers change.
 func (l *Lock) Clone() *Lock {
 	out := New()
 	maps.Copy(out.Addrs, l.Addrs)
-	maps.Copy(out.Lanes, l.Lanes)
+	maps.Copy(out.Ordinals, l.Ordinals)
 	for name, c := range l.Clusters {
 		out.Clusters[name] = &Cluster{
-			Blocks:   slices.Clone(c.Blocks),
-			Annexes:  slices.Clone(c.Annexes),
-			Former:   slices.Clone(c.Former),
-			Mappings: maps.Clone(c.Mappings),
+			Blocks:     slices.Clone(c.Blocks),
+			Extensions: slices.Clone(c.Extensions),
+			Former:     slices.Clone(c.Former),
+			Mappings:   maps.Clone(c.Mappings),
 		}
 	}
 	out.Conflicts, out.Released = l.Conflicts, l.Released
@@ -258,9 +258,11 @@ func (l *Lock) Clone() *Lock {
 }
 
 // HasPrefix reports whether a prefix is in a list.
-func HasPrefix(list []HeldPrefix, p netip.Prefix) bool {
-	return slices.ContainsFunc(list, func(h HeldPrefix) bool { return h.Prefix == p })
+func HasPrefix(list []PrefixAllocation, p netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(h PrefixAllocation) bool { return h.Prefix == p })
 }
 
 // Prefixes gives the blocks of a cluster, annexes and former ones too.
-func (c *Cluster) Prefixes() []HeldPrefix { return slices.Concat(c.Blocks, c.Annexes, c.Former) }
+func (c *Cluster) Prefixes() []PrefixAllocation {
+	return slices.Concat(c.Blocks, c.Extensions, c.Former)
+}

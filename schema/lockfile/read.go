@@ -29,7 +29,7 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return r.lock, nil
 	}
-	if pos, found := document.MergeMarker(file, raw); found {
+	if pos, found := document.ConflictMarker(file, raw); found {
 		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos,
 			Summary: "the lock holds the marks of a merge conflict",
 			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
@@ -127,17 +127,17 @@ func (r *reader) entry(key, value *yaml.Node) {
 	last, end := nextSegment(tail)
 	switch {
 	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
-		r.lane(Slot{Kind: SlotGateway, Cluster: top.label, Name: sub.label}, key, value)
+		r.lane(Claim{Kind: SlotGateway, Cluster: top.label, Name: sub.label}, key, value)
 	case end != "" || top.label == "":
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	case top.word == "clusters" && tail == "":
 		r.clusterEntry(top.label, sub, key, value)
 	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
-		r.hold(Slot{Kind: SlotVIP, Export: top.label}, key, value)
+		r.hold(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
 	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last == (segment{word: "ips"}):
-		r.hold(Slot{Kind: SlotExport, Export: top.label, Cluster: sub.label}, key, value)
+		r.hold(Claim{Kind: SlotExport, Export: top.label, Cluster: sub.label}, key, value)
 	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
-		r.hold(Slot{Kind: SlotHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
+		r.hold(Claim{Kind: SlotHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
@@ -147,19 +147,19 @@ func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	c := r.lock.Cluster(name)
 	switch {
 	case sub == segment{word: "blocks"}:
-		r.blocks(c, paths.At("clusters", name), value)
+		r.blocks(c, paths.Key("clusters", name), value)
 	case sub == segment{word: "annexes"}:
-		c.Annexes = append(c.Annexes, r.prefixes(value)...)
+		c.Extensions = append(c.Extensions, r.prefixes(value)...)
 	case sub == segment{word: "former"}:
 		c.Former = append(c.Former, r.prefixes(value)...)
 	case sub == segment{word: "egressIPs"}:
-		r.hold(Slot{Kind: SlotEgress, Cluster: name}, key, value)
+		r.hold(Claim{Kind: SlotEgress, Cluster: name}, key, value)
 	case sub.word == "mappings" && sub.label != "":
 		r.mapping(c, sub.label, key, value)
 	case sub.word == "gateways" && sub.label != "":
-		r.hold(Slot{Kind: SlotGateway, Cluster: name, Name: sub.label}, key, value)
+		r.hold(Claim{Kind: SlotGateway, Cluster: name, Name: sub.label}, key, value)
 	case sub.word == "egress" && sub.label != "":
-		r.hold(Slot{Kind: SlotRule, Cluster: name, Name: sub.label}, key, value)
+		r.hold(Claim{Kind: SlotRule, Cluster: name, Name: sub.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
@@ -196,7 +196,7 @@ func nextSegment(path string) (segment, string) {
 // of two branches: the lower block stays, the other becomes a conflict.
 func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
 	for _, b := range r.prefixes(n) {
-		i := slices.IndexFunc(c.Blocks, func(h HeldPrefix) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
+		i := slices.IndexFunc(c.Blocks, func(h PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
 		if i < 0 {
 			c.Blocks = append(c.Blocks, b)
 			continue
@@ -206,9 +206,9 @@ func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
 			keep, drop = drop, keep
 		}
 		c.Blocks[i] = keep
-		r.twice(path+".blocks", keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
+		r.duplicateKey(path+".blocks", keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
 	}
-	slices.SortFunc(c.Blocks, func(a, b HeldPrefix) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
+	slices.SortFunc(c.Blocks, func(a, b PrefixAllocation) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
 }
 
 func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
@@ -218,13 +218,13 @@ func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
 		r.fail(key, "has the mapping of %s, which is not one prefix as long", diag.Clip(pods))
 		return
 	}
-	m := HeldPrefix{Prefix: to[0].Prefix, Pos: r.pos(key)}
+	m := PrefixAllocation{Prefix: to[0].Prefix, Pos: r.pos(key)}
 	if have, dup := c.Mappings[from]; dup {
 		keep, drop := have, m
 		if drop.Prefix.Compare(keep.Prefix) < 0 {
 			keep, drop = drop, keep
 		}
-		r.twice(key.Value, keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
+		r.duplicateKey(key.Value, keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
 		m = keep
 	}
 	c.Mappings[from] = m
@@ -232,39 +232,39 @@ func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
 
 // hold reads the addresses of a slot. When the slot has some already, the list
 // with the lower first address stays.
-func (r *reader) hold(s Slot, key, value *yaml.Node) {
-	h := Held{Addrs: r.addresses(value), Pos: r.pos(key)}
+func (r *reader) hold(s Claim, key, value *yaml.Node) {
+	h := Allocation{Addrs: r.addresses(value), Pos: r.pos(key)}
 	if have, dup := r.lock.Addrs[s]; dup {
 		keep, drop := have, h
 		if slices.CompareFunc(drop.Addrs, keep.Addrs, netip.Addr.Compare) < 0 {
 			keep, drop = drop, keep
 		}
-		r.twice(s.Path(), keep.Pos, drop.Pos, !slices.Equal(keep.Addrs, drop.Addrs))
+		r.duplicateKey(s.Path(), keep.Pos, drop.Pos, !slices.Equal(keep.Addrs, drop.Addrs))
 		h = keep
 	}
 	r.lock.Addrs[s] = h
 }
 
 // lane reads the line of a gateway's lane. Of two lines the lower lane stays.
-func (r *reader) lane(s Slot, key, value *yaml.Node) {
-	h := HeldLane{Pos: r.pos(key)}
-	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Lane) != nil || h.Lane < 0 || h.Lane >= fabric.MaxGateways {
+func (r *reader) lane(s Claim, key, value *yaml.Node) {
+	h := OrdinalAllocation{Pos: r.pos(key)}
+	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Ordinal) != nil || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
 		r.fail(value, "has %s where a lane from 0 to %d belongs", diag.Quote(value.Value), fabric.MaxGateways-1)
 		return
 	}
-	if have, dup := r.lock.Lanes[s]; dup {
+	if have, dup := r.lock.Ordinals[s]; dup {
 		keep, drop := have, h
-		if drop.Lane < keep.Lane {
+		if drop.Ordinal < keep.Ordinal {
 			keep, drop = drop, keep
 		}
-		r.twice(s.LanePath(), keep.Pos, drop.Pos, keep.Lane != drop.Lane)
+		r.duplicateKey(s.LanePath(), keep.Pos, drop.Pos, keep.Ordinal != drop.Ordinal)
 		h = keep
 	}
-	r.lock.Lanes[s] = h
+	r.lock.Ordinals[s] = h
 }
 
-// twice notes a key that stands twice in the file.
-func (r *reader) twice(path string, keep, drop diag.Pos, differ bool) {
+// duplicateKey notes a key that stands twice in the file.
+func (r *reader) duplicateKey(path string, keep, drop diag.Pos, differ bool) {
 	what := "with the same value"
 	if differ {
 		what = "with different values: the published one stays, or else the lower one"
@@ -282,15 +282,15 @@ func (r *reader) scalars(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-func (r *reader) prefixes(n *yaml.Node) []HeldPrefix {
-	var out []HeldPrefix
+func (r *reader) prefixes(n *yaml.Node) []PrefixAllocation {
+	var out []PrefixAllocation
 	for _, item := range r.scalars(n) {
 		p, err := netip.ParsePrefix(item.Value)
 		if err != nil || p != p.Masked() {
 			r.fail(item, "has %s where a prefix without host bits belongs", diag.Quote(item.Value))
 			continue
 		}
-		out = append(out, HeldPrefix{Prefix: p, Pos: r.pos(item)})
+		out = append(out, PrefixAllocation{Prefix: p, Pos: r.pos(item)})
 	}
 	return out
 }

@@ -14,14 +14,14 @@ import (
 // holds for a published lock, too (overlay.Keep); see Forget.
 func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	out := New()
-	for _, d := range Demands(top) {
-		h, ok := l.Addrs[d.Slot]
+	for _, d := range Requests(top) {
+		h, ok := l.Addrs[d.Claim]
 		if !ok {
 			continue
 		}
-		out.Addrs[d.Slot] = Held{Addrs: KeepFirst(h.Addrs, d.Count), Pos: h.Pos}
-		if lane, ok := l.Lanes[d.Slot]; ok {
-			out.Lanes[d.Slot] = lane
+		out.Addrs[d.Claim] = Allocation{Addrs: KeepFirst(h.Addrs, d.Count), Pos: h.Pos}
+		if lane, ok := l.Ordinals[d.Claim]; ok {
+			out.Ordinals[d.Claim] = lane
 		}
 	}
 	for i := range top.Spec.Clusters {
@@ -32,15 +32,15 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 		}
 		entry := out.Cluster(c.Name)
 		entry.Blocks = slices.Clone(have.Blocks)
-		for _, p := range top.Mappable(c) {
+		for _, p := range top.MappablePodCIDRs(c) {
 			m, ok := have.Mappings[p]
 			if !ok {
 				continue
 			}
 			entry.Mappings[p] = m
-			annex := slices.IndexFunc(have.Annexes, func(h HeldPrefix) bool { return h.Prefix == m.Prefix })
+			annex := slices.IndexFunc(have.Extensions, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
 			if annex >= 0 && !entry.Holds(m.Prefix) {
-				entry.Annexes = append(entry.Annexes, have.Annexes[annex])
+				entry.Extensions = append(entry.Extensions, have.Extensions[annex])
 			}
 		}
 		entry.SortAnnexes()
@@ -50,10 +50,10 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	return out
 }
 
-// Forget gives the lock without the lines under released that have done their
+// PruneReleased gives the lock without the lines under released that have done their
 // work: what is published no longer has those things, or l has them in their place
 // again. nil stands for nothing published.
-func (l *Lock) Forget(published *Lock) *Lock {
+func (l *Lock) PruneReleased(published *Lock) *Lock {
 	out := l.Clone()
 	if l.Released == nil {
 		return out
@@ -69,12 +69,12 @@ func (l *Lock) Forget(published *Lock) *Lock {
 			return i < 0 || i == slices.Index(l.Addrs[s].Addrs, a)
 		})
 		if len(addrs) > 0 {
-			out.Released.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
+			out.Released.Addrs[s] = Allocation{Addrs: addrs, Pos: h.Pos}
 		}
 	}
-	for s, h := range l.Released.Lanes {
-		if lane, is := there.Lanes[s]; is && lane.Lane == h.Lane {
-			out.Released.Lanes[s] = h
+	for s, h := range l.Released.Ordinals {
+		if lane, is := there.Ordinals[s]; is && lane.Ordinal == h.Ordinal {
+			out.Released.Ordinals[s] = h
 		}
 	}
 	for name, c := range l.Released.Clusters {
@@ -85,14 +85,14 @@ func (l *Lock) Forget(published *Lock) *Lock {
 	return out
 }
 
-// Lacks gives the paths of what other holds and l does not, in order.
-func (l *Lock) Lacks(other *Lock) []string {
+// MissingFrom gives the paths of what other holds and l does not, in order.
+func (l *Lock) MissingFrom(other *Lock) []string {
 	more := other.without(l)
 	var out []string
 	clusters, exports := more.tree()
 	for _, n := range slices.Concat(clusters, exports) {
 		if more.Clusters[n.name] != nil && len(n.slots) == 0 {
-			out = append(out, paths.At("clusters", n.name))
+			out = append(out, paths.Key("clusters", n.name))
 		}
 		for _, s := range n.slots {
 			out = append(out, s.Path())
@@ -103,7 +103,7 @@ func (l *Lock) Lacks(other *Lock) []string {
 
 // put adds a cluster's entry unless it is empty.
 func (l *Lock) put(name string, c *Cluster) {
-	if len(c.Blocks)+len(c.Annexes)+len(c.Former)+len(c.Mappings) > 0 {
+	if len(c.Blocks)+len(c.Extensions)+len(c.Former)+len(c.Mappings) > 0 {
 		l.Clusters[name] = c
 	}
 }
@@ -114,12 +114,12 @@ func (l *Lock) without(o *Lock) *Lock {
 	for s, h := range l.Addrs {
 		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool { return slices.Contains(o.Addrs[s].Addrs, a) })
 		if len(addrs) > 0 {
-			out.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
+			out.Addrs[s] = Allocation{Addrs: addrs, Pos: h.Pos}
 		}
 	}
-	for s, h := range l.Lanes {
-		if lane, is := o.Lanes[s]; !is || lane.Lane != h.Lane {
-			out.Lanes[s] = h
+	for s, h := range l.Ordinals {
+		if lane, is := o.Ordinals[s]; !is || lane.Ordinal != h.Ordinal {
+			out.Ordinals[s] = h
 		}
 	}
 	for name, c := range l.Clusters {
@@ -139,13 +139,13 @@ func (l *Lock) add(o *Lock) {
 	}
 	more := o.without(l)
 	for s, h := range more.Addrs {
-		l.Addrs[s] = Held{Addrs: slices.Concat(l.Addrs[s].Addrs, h.Addrs), Pos: h.Pos}
+		l.Addrs[s] = Allocation{Addrs: slices.Concat(l.Addrs[s].Addrs, h.Addrs), Pos: h.Pos}
 	}
-	maps.Copy(l.Lanes, more.Lanes)
+	maps.Copy(l.Ordinals, more.Ordinals)
 	for name, c := range more.Clusters {
 		entry := l.Cluster(name)
 		entry.Blocks = append(entry.Blocks, c.Blocks...)
-		entry.Annexes = append(entry.Annexes, c.Annexes...)
+		entry.Extensions = append(entry.Extensions, c.Extensions...)
 		entry.Former = append(entry.Former, c.Former...)
 		maps.Copy(entry.Mappings, c.Mappings)
 	}
@@ -168,8 +168,8 @@ func KeepFirst(addrs []netip.Addr, n int) []netip.Addr {
 	return out
 }
 
-// Releasing gives the lock with more under released.
-func (l *Lock) Releasing(more *Lock) *Lock {
+// WithReleased gives the lock with more under released.
+func (l *Lock) WithReleased(more *Lock) *Lock {
 	out := l.Clone()
 	out.Released = New()
 	out.Released.add(l.Released)

@@ -40,18 +40,18 @@ func (w *writer) section(key string, l *Lock) {
 		w.out.WriteString(key + ":\n")
 	}
 	for _, n := range clusters {
-		if c, path := l.Clusters[n.name], paths.At("clusters", n.name); c != nil {
+		if c, path := l.Clusters[n.name], paths.Key("clusters", n.name); c != nil {
 			w.prefixes(path+".blocks", c.Blocks)
-			w.prefixes(path+".annexes", c.Annexes)
+			w.prefixes(path+".annexes", c.Extensions)
 			w.prefixes(path+".former", c.Former)
 			for _, pods := range SortedPrefixes(c.Mappings) {
-				w.prefixes(paths.At(path+".mappings", pods.String()), []HeldPrefix{c.Mappings[pods]})
+				w.prefixes(paths.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})
 			}
 		}
 		w.slots(l, n.slots)
 	}
 	for _, n := range exports {
-		slices.SortStableFunc(n.slots, func(a, b Slot) int { return cmp.Compare(a.Cluster, b.Cluster) })
+		slices.SortStableFunc(n.slots, func(a, b Claim) int { return cmp.Compare(a.Cluster, b.Cluster) })
 		w.slots(l, n.slots)
 	}
 }
@@ -59,16 +59,16 @@ func (w *writer) section(key string, l *Lock) {
 // node is the slots under one cluster or export, in order.
 type node struct {
 	name  string
-	slots []Slot
+	slots []Claim
 }
 
 // tree sorts the slots under the clusters and exports that they are written under.
 func (l *Lock) tree() (clusters, exports []node) {
-	byCluster, byExport := map[string][]Slot{}, map[string][]Slot{}
+	byCluster, byExport := map[string][]Claim{}, map[string][]Claim{}
 	for name := range l.Clusters {
 		byCluster[name] = nil
 	}
-	for s := range l.Lanes {
+	for s := range l.Ordinals {
 		if _, has := l.Addrs[s]; !has {
 			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
 		}
@@ -80,10 +80,10 @@ func (l *Lock) tree() (clusters, exports []node) {
 			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
 		}
 	}
-	nodes := func(bySlot map[string][]Slot) []node {
+	nodes := func(bySlot map[string][]Claim) []node {
 		out := make([]node, 0, len(bySlot))
 		for _, name := range slices.Sorted(maps.Keys(bySlot)) {
-			slices.SortFunc(bySlot[name], Slot.compare)
+			slices.SortFunc(bySlot[name], Claim.compare)
 			out = append(out, node{name, bySlot[name]})
 		}
 		return out
@@ -95,18 +95,18 @@ type writer struct{ out bytes.Buffer }
 
 func (w *writer) line(path, list string) { w.out.WriteString("  " + path + ": " + list + "\n") }
 
-func (w *writer) slots(l *Lock, slots []Slot) {
+func (w *writer) slots(l *Lock, slots []Claim) {
 	for _, s := range slots {
 		if h, has := l.Addrs[s]; has {
 			w.line(s.Path(), addressList(h.Addrs))
 		}
-		if h, has := l.Lanes[s]; has {
-			w.line(s.LanePath(), strconv.Itoa(h.Lane))
+		if h, has := l.Ordinals[s]; has {
+			w.line(s.LanePath(), strconv.Itoa(h.Ordinal))
 		}
 	}
 }
 
-func (w *writer) prefixes(path string, list []HeldPrefix) {
+func (w *writer) prefixes(path string, list []PrefixAllocation) {
 	if len(list) == 0 {
 		return
 	}
@@ -118,7 +118,7 @@ func (w *writer) prefixes(path string, list []HeldPrefix) {
 }
 
 // SortedPrefixes gives the keys of a mapping in order.
-func SortedPrefixes(m map[netip.Prefix]HeldPrefix) []netip.Prefix {
+func SortedPrefixes(m map[netip.Prefix]PrefixAllocation) []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(m), netip.Prefix.Compare)
 }
 

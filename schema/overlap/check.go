@@ -12,8 +12,8 @@ import (
 // MaxOthers is how many places a finding about overlapping clusters shows.
 const MaxOthers = 3
 
-// clashes is the state of one call of Check.
-type clashes struct {
+// checker is the state of one call of Check.
+type checker struct {
 	*diag.Findings
 	set    *schema.ClusterSet
 	groups []Group
@@ -23,9 +23,9 @@ type clashes struct {
 // Check finds prefixes that overlap inside one cluster, and those that overlap
 // between clusters of which one may not have globalnet.
 func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
-	c := &clashes{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
+	c := &checker{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
 	for i := range c.groups {
-		var with some
+		var with witnesses
 		for outer := i; outer >= 0; outer = c.groups[outer].parent {
 			c.insideClusters(i, outer)
 			with.join(c.groups[outer].here)
@@ -41,7 +41,7 @@ func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
 
 // insideClusters reports prefixes of one cluster that are equal or of which one
 // contains the other.
-func (c *clashes) insideClusters(inner, outer int) {
+func (c *checker) insideClusters(inner, outer int) {
 	first := c.near[outer]
 	if first == nil {
 		first = make(map[int]Member, len(c.groups[outer].Members))
@@ -70,7 +70,7 @@ func (c *clashes) insideClusters(inner, outer int) {
 
 // clash finds what a prefix overlaps whose cluster says never. Of two that say
 // never the later one gets the finding.
-func (c *clashes) clash(m Member, with some) {
+func (c *checker) clash(m Member, with witnesses) {
 	others := slices.DeleteFunc(slices.Concat(with.never, with.others), func(o Member) bool {
 		return o.Cluster == m.Cluster || o.never && o.Order > m.Order
 	})

@@ -11,29 +11,29 @@ import (
 	"hawser.dev/hawser/schema/paths"
 )
 
-// GlobalnetOf says which clusters hide addresses behind global ones, of whatever family.
-func GlobalnetOf(s *schema.ClusterSet) map[string]bool {
+// MappedClusters says which clusters hide addresses behind global ones, of whatever family.
+func MappedClusters(s *schema.ClusterSet) map[string]bool {
 	on := make(map[string]bool, len(s.Spec.Clusters))
-	for name, h := range HiddenOf(s) {
+	for name, h := range MappedFamilies(s) {
 		on[name] = h.IPv4 || h.IPv6
 	}
 	return on
 }
 
-// Hidden says which of a cluster's addresses are hidden behind global ones.
-type Hidden struct{ IPv4, IPv6 bool }
+// Families says which of a cluster's addresses are hidden behind global ones.
+type Families struct{ IPv4, IPv6 bool }
 
-// HiddenOf says it of each cluster: always and never as the file has it, auto in
+// MappedFamilies says it of each cluster: always and never as the file has it, auto in
 // the families in which a prefix of the cluster overlaps one of another cluster.
-func HiddenOf(s *schema.ClusterSet) map[string]Hidden {
-	on := make(map[string]Hidden, len(s.Spec.Clusters))
+func MappedFamilies(s *schema.ClusterSet) map[string]Families {
+	on := make(map[string]Families, len(s.Spec.Clusters))
 	for _, c := range s.Spec.Clusters {
 		always := c.Globalnet == schema.GlobalnetAlways
-		on[c.Name] = Hidden{IPv4: always, IPv6: always}
+		on[c.Name] = Families{IPv4: always, IPv6: always}
 	}
 	groups := GroupsOf(s)
 	for i := range groups {
-		var with some
+		var with witnesses
 		for a := &groups[i]; a != nil; a = ParentOf(groups, a) {
 			with.join(a.here)
 		}
@@ -49,7 +49,7 @@ func HiddenOf(s *schema.ClusterSet) map[string]Hidden {
 }
 
 // With gives h with one family more.
-func (h Hidden) With(six bool) Hidden {
+func (h Families) With(six bool) Families {
 	if six {
 		h.IPv6 = true
 	} else {
@@ -72,17 +72,17 @@ type Member struct {
 type Group struct {
 	Prefix  netip.Prefix
 	Members []Member
-	parent  int  // index of the smallest group that contains it, or -1
-	here    some // of the members
-	below   some // of those of the groups inside
+	parent  int       // index of the smallest group that contains it, or -1
+	here    witnesses // of the members
+	below   witnesses // of those of the groups inside
 }
 
-// some holds the first members by their order in the file, one a cluster: of those
+// witnesses holds the first members by their order in the file, one a cluster: of those
 // whose cluster says never, and of the others. With them each member finds maxOthers
 // of other clusters, if there are so many, without a look at all.
-type some struct{ never, others []Member }
+type witnesses struct{ never, others []Member }
 
-func (s *some) add(m Member) {
+func (s *witnesses) add(m Member) {
 	list := &s.others
 	if m.never {
 		list = &s.never
@@ -101,7 +101,7 @@ func (s *some) add(m Member) {
 	*list = (*list)[:min(len(*list), MaxOthers+1)]
 }
 
-func (s *some) join(o some) {
+func (s *witnesses) join(o witnesses) {
 	for _, m := range o.never {
 		s.add(m)
 	}
@@ -111,7 +111,7 @@ func (s *some) join(o some) {
 }
 
 // hasOther reports whether a cluster other than the given one is among them.
-func (s *some) hasOther(cluster int) bool {
+func (s *witnesses) hasOther(cluster int) bool {
 	other := func(m Member) bool { return m.Cluster != cluster }
 	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
 }
@@ -140,7 +140,7 @@ func GroupsOf(s *schema.ClusterSet) []Group {
 func appendMembers(members []Member, cluster int, never bool, path string, prefixes []netip.Prefix) []Member {
 	for i, p := range prefixes {
 		if p.IsValid() {
-			members = append(members, Member{Cluster: cluster, Path: paths.Nth(path, i), Prefix: p.Masked(), Order: len(members), never: never})
+			members = append(members, Member{Cluster: cluster, Path: paths.Index(path, i), Prefix: p.Masked(), Order: len(members), never: never})
 		}
 	}
 	return members

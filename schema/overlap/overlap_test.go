@@ -23,10 +23,10 @@ func TestHidden(t *testing.T) {
 	}
 	schema.Default(s)
 	s.Spec.Clusters[3].Globalnet = schema.GlobalnetAlways
-	want := map[string]Hidden{
+	want := map[string]Families{
 		"g1": {IPv4: true}, "g2": {IPv4: true, IPv6: true}, "g3": {IPv6: true}, "g4": {IPv4: true, IPv6: true},
 	}
-	if diff := cmp.Diff(want, HiddenOf(s)); diff != "" {
+	if diff := cmp.Diff(want, MappedFamilies(s)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -98,7 +98,7 @@ func TestGlobalnet(t *testing.T) {
 					ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(c.services)},
 				})
 			}
-			if d := cmp.Diff(tt.want, GlobalnetOf(set)); d != "" {
+			if d := cmp.Diff(tt.want, MappedClusters(set)); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})

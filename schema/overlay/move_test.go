@@ -13,7 +13,7 @@ import (
 func TestMove(t *testing.T) {
 	t.Parallel()
 	top := overTopology(t, nil, "a", "x")
-	published, list := allocate.Addresses(top, nil)
+	published, list := allocate.Allocate(top, nil)
 	if list.HasErrors() {
 		t.Fatal(list.Err())
 	}
@@ -26,15 +26,15 @@ func TestMove(t *testing.T) {
 		if !strings.Contains(text, "released:\n  "+item+": ") {
 			t.Errorf("%s is not released:\n%s", item, text)
 		}
-		over, list := overlay.Keep(moved, top, published)
+		over, list := overlay.OntoPublished(moved, top, published)
 		if len(list) > 0 {
 			t.Errorf("%s: %v", item, list)
 		}
-		settled, list := allocate.Addresses(top, over)
+		settled, list := allocate.Allocate(top, over)
 		if len(list) > 0 && list[0].Code != "moves" || marshalLock(t, settled) != text {
 			t.Errorf("%s: %v\n%s\nwant\n%s", item, list, marshalLock(t, settled), text)
 		}
-		if after := marshalLock(t, moved.Forget(moved)); strings.Contains(after, "released") {
+		if after := marshalLock(t, moved.PruneReleased(moved)); strings.Contains(after, "released") {
 			t.Errorf("%s is released for ever:\n%s", item, after)
 		}
 	}

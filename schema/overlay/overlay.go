@@ -19,7 +19,7 @@ import (
 // CodeWouldMove marks a line of a lock that would move something published.
 const CodeWouldMove = "would-move"
 
-// Keep gives the lock with everything that is published in its place: what
+// OntoPublished gives the lock with everything that is published in its place: what
 // published holds stays with its holder, and what l has besides is kept where
 // nobody holds it there. Neither lock is changed.
 //
@@ -32,14 +32,14 @@ const CodeWouldMove = "would-move"
 // the published values, so that it mends l. Warnings (lock-conflict) are for two
 // lines of l that hold the same, as a merge of two branches leaves them: the one
 // that is not published gets another.
-func Keep(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*lockfile.Lock, diag.List) {
-	o := &overlay{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Slot]int{}, twice: map[string]bool{},
-		owners: map[netip.Prefix]string{}, holders: map[netip.Addr]lockfile.Slot{}, lost: map[string][]netip.Prefix{}, out: l.Clone()}
+func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*lockfile.Lock, diag.List) {
+	o := &merger{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Claim]int{}, twice: map[string]bool{},
+		owners: map[netip.Prefix]string{}, holders: map[netip.Addr]lockfile.Claim{}, lost: map[string][]netip.Prefix{}, out: l.Clone()}
 	for i := range top.Spec.Clusters {
 		o.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
 	}
-	for _, d := range lockfile.Demands(top) {
-		o.counts[d.Slot] = d.Count
+	for _, d := range lockfile.Requests(top) {
+		o.counts[d.Claim] = d.Count
 	}
 	for _, d := range l.Conflicts {
 		o.twice[d.Path] = true
@@ -51,35 +51,35 @@ func Keep(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*
 		o.keepBlocks(name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.out.Clusters)) {
-		o.dropForeign(name)
+		o.dropConflicts(name)
 	}
 	for _, name := range names {
 		o.keepMappings(name)
 	}
-	o.keepSlots()
-	o.keepLanes()
+	o.mergeClaims()
+	o.mergeOrdinals()
 	o.list.Sort()
 	return o.out, o.list
 }
 
-// overlay is the state of one call of Keep.
-type overlay struct {
+// merger is the state of one call of Keep.
+type merger struct {
 	top       *schema.ClusterSet
 	members   map[string]*schema.Cluster
-	counts    map[lockfile.Slot]int // addresses of each family that the topology asks for
-	twice     map[string]bool       // paths that stand in the committed lock twice, so that none of the two was chosen
+	counts    map[lockfile.Claim]int // addresses of each family that the topology asks for
+	twice     map[string]bool        // paths that stand in the committed lock twice, so that none of the two was chosen
 	committed *lockfile.Lock
-	published *lockfile.Lock               // less what was released
-	owners    map[netip.Prefix]string      // clusters of the published blocks, annexes and former blocks
-	prefixes  []netip.Prefix               // keys of owners, by address
-	holders   map[netip.Addr]lockfile.Slot // of published addresses
-	lost      map[string][]netip.Prefix    // committed blocks that a cluster does not get
+	published *lockfile.Lock                // less what was released
+	owners    map[netip.Prefix]string       // clusters of the published blocks, annexes and former blocks
+	prefixes  []netip.Prefix                // keys of owners, by address
+	holders   map[netip.Addr]lockfile.Claim // of published addresses
+	lost      map[string][]netip.Prefix     // committed blocks that a cluster does not get
 	out       *lockfile.Lock
 	list      diag.List
 }
 
 // index makes published things found by what they are.
-func (o *overlay) index() {
+func (o *merger) index() {
 	for name, c := range o.published.Clusters {
 		for _, h := range c.Prefixes() {
 			o.owners[h.Prefix] = name
@@ -93,8 +93,8 @@ func (o *overlay) index() {
 	}
 }
 
-// foreign gives a published prefix of another cluster that overlaps p.
-func (o *overlay) foreign(name string, p netip.Prefix) (netip.Prefix, bool) {
+// conflictingOwner gives a published prefix of another cluster that overlaps p.
+func (o *merger) conflictingOwner(name string, p netip.Prefix) (netip.Prefix, bool) {
 	i, _ := slices.BinarySearchFunc(o.prefixes, p, func(q, p netip.Prefix) int { return q.Addr().Compare(p.Addr()) })
 	for j := max(i-1, 0); j < len(o.prefixes) && o.prefixes[j].Addr().Compare(cidr.Last(p)) <= 0; j++ {
 		if q := o.prefixes[j]; q.Overlaps(p) && o.owners[q] != name {
@@ -104,14 +104,14 @@ func (o *overlay) foreign(name string, p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// claims reports whether the committed lock, too, gives a prefix to a cluster.
-func (o *overlay) claims(name string, p netip.Prefix) bool {
+// committedOwns reports whether the committed lock, too, gives a prefix to a cluster.
+func (o *merger) committedOwns(name string, p netip.Prefix) bool {
 	c := o.committed.Clusters[name]
 	return c != nil && lockfile.HasPrefix(c.Prefixes(), p)
 }
 
 // refuse notes a line that would move what is published at now, elsewhere.
-func (o *overlay) refuse(path string, line, published diag.Pos, now, then string) {
+func (o *merger) refuse(path string, line, published diag.Pos, now, then string) {
 	if o.twice[path] {
 		return
 	}
@@ -125,9 +125,9 @@ func (o *overlay) refuse(path string, line, published diag.Pos, now, then string
 		Summary: fmt.Sprintf("would move from %s, where it is published, to %s", now, then), Hint: hint})
 }
 
-// taken notes a line with what is published for another holder. When that one has
+// reportTaken notes a line with what is published for another holder. When that one has
 // it in the committed lock, too, then a merge brought both lines together.
-func (o *overlay) taken(path string, line diag.Pos, what, holder string, published diag.Pos, both bool) {
+func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, published diag.Pos, both bool) {
 	d := diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: holder, Pos: published}},
 		Summary: fmt.Sprintf("has %s, which is published as that of %s", what, holder),
@@ -141,7 +141,7 @@ func (o *overlay) taken(path string, line diag.Pos, what, holder string, publish
 }
 
 // pool gives the global pool of a prefix's family.
-func (o *overlay) pool(p netip.Prefix) (netip.Prefix, bool) {
+func (o *merger) pool(p netip.Prefix) (netip.Prefix, bool) {
 	for _, pool := range o.top.GlobalPools() {
 		if pool.Addr().Is4() == p.Addr().Is4() {
 			return pool, true
@@ -151,7 +151,7 @@ func (o *overlay) pool(p netip.Prefix) (netip.Prefix, bool) {
 }
 
 // releasedBlocks gives the blocks that the committed lock says a cluster leaves.
-func (o *overlay) releasedBlocks(name string) []lockfile.HeldPrefix {
+func (o *merger) releasedBlocks(name string) []lockfile.PrefixAllocation {
 	if r := o.committed.Released; r != nil && r.Clusters[name] != nil {
 		return r.Clusters[name].Blocks
 	}
@@ -160,11 +160,11 @@ func (o *overlay) releasedBlocks(name string) []lockfile.HeldPrefix {
 
 // keepBlocks puts the published blocks of a cluster into force, and reserves
 // those that it left.
-func (o *overlay) keepBlocks(name string) {
+func (o *merger) keepBlocks(name string) {
 	from, c, member := o.published.Clusters[name], o.out.Cluster(name), o.members[name]
-	path := paths.At("clusters", name) + ".blocks"
+	path := paths.Key("clusters", name) + ".blocks"
 	for _, b := range from.Blocks {
-		i := slices.IndexFunc(c.Blocks, func(h lockfile.HeldPrefix) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
+		i := slices.IndexFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
 		if i < 0 {
 			c.Blocks = append(c.Blocks, b)
 			continue
@@ -173,7 +173,7 @@ func (o *overlay) keepBlocks(name string) {
 		if mine.Prefix == b.Prefix {
 			continue
 		}
-		pin := member.PinLike(b.Prefix)
+		pin := member.PinInFamily(b.Prefix)
 		pool, ok := o.pool(b.Prefix)
 		moves := lockfile.HasPrefix(o.releasedBlocks(name), b.Prefix) && lockfile.HasPrefix(c.Former, b.Prefix)
 		if member != nil && (moves || pin.IsValid() && pin != b.Prefix || !pin.IsValid() && ok && !cidr.Contains(pool, b.Prefix)) {
@@ -183,13 +183,13 @@ func (o *overlay) keepBlocks(name string) {
 			continue
 		}
 		c.Blocks[i] = b
-		c.Former = slices.DeleteFunc(c.Former, func(h lockfile.HeldPrefix) bool { return h.Prefix == b.Prefix })
+		c.Former = slices.DeleteFunc(c.Former, func(h lockfile.PrefixAllocation) bool { return h.Prefix == b.Prefix })
 		o.lost[name] = append(o.lost[name], mine.Prefix)
 		if _, inForce := o.pool(b.Prefix); member == nil || !inForce || pin.IsValid() {
 			continue
 		}
-		if q, is := o.foreign(name, mine.Prefix); is && o.claims(o.owners[q], q) {
-			o.taken(path, mine.Pos, mine.Prefix.String(), paths.At("clusters", o.owners[q])+".blocks", b.Pos, true)
+		if q, is := o.conflictingOwner(name, mine.Prefix); is && o.committedOwns(o.owners[q], q) {
+			o.reportTaken(path, mine.Pos, mine.Prefix.String(), paths.Key("clusters", o.owners[q])+".blocks", b.Pos, true)
 			continue
 		}
 		o.refuse(path, mine.Pos, b.Pos, b.Prefix.String(), mine.Prefix.String())
@@ -201,44 +201,44 @@ func (o *overlay) keepBlocks(name string) {
 	}
 }
 
-// dropForeign takes from a cluster what is published as another's.
-func (o *overlay) dropForeign(name string) {
+// dropConflicts takes from a cluster what is published as another's.
+func (o *merger) dropConflicts(name string) {
 	c := o.out.Clusters[name]
-	drop := func(list []lockfile.HeldPrefix, path string, live bool) []lockfile.HeldPrefix {
-		return slices.DeleteFunc(list, func(h lockfile.HeldPrefix) bool {
-			q, is := o.foreign(name, h.Prefix)
+	drop := func(list []lockfile.PrefixAllocation, path string, live bool) []lockfile.PrefixAllocation {
+		return slices.DeleteFunc(list, func(h lockfile.PrefixAllocation) bool {
+			q, is := o.conflictingOwner(name, h.Prefix)
 			if !is {
 				return false
 			}
 			o.lost[name] = append(o.lost[name], h.Prefix)
-			if live && o.members[name].PinLike(h.Prefix) != h.Prefix { // a pin is refused as such
+			if live && o.members[name].PinInFamily(h.Prefix) != h.Prefix { // a pin is refused as such
 				owner := o.owners[q]
-				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.HeldPrefix) bool { return p.Prefix == q })
-				o.taken(paths.At("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), paths.At("clusters", owner)+".blocks",
-					o.published.Clusters[owner].Prefixes()[i].Pos, o.claims(owner, q))
+				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.PrefixAllocation) bool { return p.Prefix == q })
+				o.reportTaken(paths.Key("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), paths.Key("clusters", owner)+".blocks",
+					o.published.Clusters[owner].Prefixes()[i].Pos, o.committedOwns(owner, q))
 			}
 			return true
 		})
 	}
 	live := o.members[name] != nil
 	c.Blocks = drop(c.Blocks, ".blocks", live)
-	c.Annexes = drop(c.Annexes, ".annexes", live)
+	c.Extensions = drop(c.Extensions, ".annexes", live)
 	c.Former = drop(c.Former, ".former", false)
 }
 
 // keepMappings puts the published mappings of a cluster into force, with their
 // annexes, as far as the cluster still has the block that they lie in.
-func (o *overlay) keepMappings(name string) {
+func (o *merger) keepMappings(name string) {
 	from, c := o.published.Clusters[name], o.out.Cluster(name)
-	for _, a := range from.Annexes {
+	for _, a := range from.Extensions {
 		if !c.Holds(a.Prefix) {
-			c.Annexes = append(c.Annexes, a)
+			c.Extensions = append(c.Extensions, a)
 		}
 	}
 	c.SortAnnexes()
 	var live []netip.Prefix
 	if member := o.members[name]; member != nil {
-		live = o.top.Mappable(member)
+		live = o.top.MappablePodCIDRs(member)
 	}
 	kept := map[netip.Prefix]netip.Prefix{} // pods by what they are mapped to
 	for _, pods := range lockfile.SortedPrefixes(from.Mappings) {
@@ -252,7 +252,7 @@ func (o *overlay) keepMappings(name string) {
 		if has && mine.Prefix == m.Prefix {
 			c.Mappings[pods] = mine
 		} else if has && c.Holds(mine.Prefix) && slices.Contains(live, pods) {
-			path := paths.At(paths.At("clusters", name)+".mappings", pods.String())
+			path := paths.Key(paths.Key("clusters", name)+".mappings", pods.String())
 			o.refuse(path, mine.Pos, m.Pos, m.Prefix.String(), mine.Prefix.String())
 		}
 	}
@@ -268,19 +268,19 @@ func (o *overlay) keepMappings(name string) {
 
 // mapsAway reports, and notes, that a mapping which is not published lies where
 // something published does.
-func (o *overlay) mapsAway(name string, pods netip.Prefix, m lockfile.HeldPrefix, kept map[netip.Prefix]netip.Prefix) bool {
-	path := paths.At("clusters", name) + ".mappings"
+func (o *merger) mapsAway(name string, pods netip.Prefix, m lockfile.PrefixAllocation, kept map[netip.Prefix]netip.Prefix) bool {
+	path := paths.Key("clusters", name) + ".mappings"
 	for q, owner := range kept {
 		if q.Overlaps(m.Prefix) {
 			from := o.published.Clusters[name].Mappings[owner]
 			there, both := o.committed.Mapping(name, owner)
-			o.taken(paths.At(path, pods.String()), m.Pos, m.Prefix.String(), paths.At(path, owner.String()), from.Pos, both && there == q)
+			o.reportTaken(paths.Key(path, pods.String()), m.Pos, m.Prefix.String(), paths.Key(path, owner.String()), from.Pos, both && there == q)
 			return true
 		}
 	}
 	for addr, s := range o.holders {
-		if s.Area() == name && m.Prefix.Contains(addr) {
-			o.taken(paths.At(path, pods.String()), m.Pos, addr.String(), s.Path(), o.published.Addrs[s].Pos,
+		if s.Pool() == name && m.Prefix.Contains(addr) {
+			o.reportTaken(paths.Key(path, pods.String()), m.Pos, addr.String(), s.Path(), o.published.Addrs[s].Pos,
 				slices.Contains(o.committed.Addrs[s].Addrs, addr))
 			return true
 		}
@@ -288,8 +288,8 @@ func (o *overlay) mapsAway(name string, pods netip.Prefix, m lockfile.HeldPrefix
 	return false
 }
 
-// keepSlots leaves every published address with its holder.
-func (o *overlay) keepSlots() {
+// mergeClaims leaves every published address with its holder.
+func (o *merger) mergeClaims() {
 	for _, s := range o.out.Sorted() {
 		h := o.out.Addrs[s]
 		_, live := o.counts[s]
@@ -299,19 +299,19 @@ func (o *overlay) keepSlots() {
 				return false
 			}
 			inside := func(p netip.Prefix) bool { return p.Contains(addr) }
-			if slices.ContainsFunc(o.lost[s.Area()], inside) || !is && live && o.mappedOver(s, addr) {
+			if slices.ContainsFunc(o.lost[s.Pool()], inside) || !is && live && o.mappedOver(s, addr) {
 				return true
 			}
 			if !is {
 				return false
 			}
 			if live {
-				o.taken(s.Path(), h.Pos, addr.String(), owner.Path(), o.published.Addrs[owner].Pos,
+				o.reportTaken(s.Path(), h.Pos, addr.String(), owner.Path(), o.published.Addrs[owner].Pos,
 					slices.Contains(o.committed.Addrs[owner].Addrs, addr))
 			}
 			return true
 		})
-		o.out.Addrs[s] = lockfile.Held{Addrs: mine, Pos: h.Pos}
+		o.out.Addrs[s] = lockfile.Allocation{Addrs: mine, Pos: h.Pos}
 		if len(mine) == 0 {
 			delete(o.out.Addrs, s)
 		}
@@ -323,23 +323,23 @@ func (o *overlay) keepSlots() {
 
 // mappedOver reports, and notes, that an address which is not published lies in a
 // published mapping.
-func (o *overlay) mappedOver(s lockfile.Slot, addr netip.Addr) bool {
-	from := o.published.Clusters[s.Area()]
+func (o *merger) mappedOver(s lockfile.Claim, addr netip.Addr) bool {
+	from := o.published.Clusters[s.Pool()]
 	if from == nil {
 		return false
 	}
 	for pods, m := range from.Mappings {
 		if m.Prefix.Contains(addr) && o.out.Clusters[s.Cluster].Mappings[pods].Prefix == m.Prefix {
-			path := paths.At(paths.At("clusters", s.Cluster)+".mappings", pods.String())
+			path := paths.Key(paths.Key("clusters", s.Cluster)+".mappings", pods.String())
 			there, both := o.committed.Mapping(s.Cluster, pods)
-			o.taken(s.Path(), o.out.Addrs[s].Pos, addr.String(), path, m.Pos, both && there == m.Prefix)
+			o.reportTaken(s.Path(), o.out.Addrs[s].Pos, addr.String(), path, m.Pos, both && there == m.Prefix)
 			return true
 		}
 	}
 	return false
 }
 
-func (o *overlay) keepSlot(s lockfile.Slot) {
+func (o *merger) keepSlot(s lockfile.Claim) {
 	from, mine := o.published.Addrs[s], o.out.Addrs[s]
 	if len(mine.Addrs) == 0 {
 		o.out.Addrs[s] = from
@@ -359,7 +359,7 @@ func (o *overlay) keepSlot(s lockfile.Slot) {
 			}
 			if moved = slices.Contains(given, was[i]) && slices.Contains(mine.Addrs, was[i]); !moved {
 				o.refuse(s.Path(), mine.Pos, from.Pos, was[i].String(), will[i].String())
-				o.out.Addrs[s] = lockfile.Held{Addrs: from.Addrs, Pos: mine.Pos}
+				o.out.Addrs[s] = lockfile.Allocation{Addrs: from.Addrs, Pos: mine.Pos}
 				return
 			}
 		}
@@ -374,54 +374,54 @@ func (o *overlay) keepSlot(s lockfile.Slot) {
 			addrs = append(addrs, addr)
 		}
 	}
-	o.out.Addrs[s] = lockfile.Held{Addrs: addrs, Pos: mine.Pos}
+	o.out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: mine.Pos}
 }
 
 // inForce gives the addresses of one family that a slot has in force, of those
 // that the lock holds for it.
-func (o *overlay) inForce(s lockfile.Slot, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
+func (o *merger) inForce(s lockfile.Claim, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
 	var blocks []netip.Prefix
 	switch s.Kind {
 	case lockfile.SlotGateway:
 		blocks = o.top.TunnelPools()
-	case lockfile.SlotVIP:
+	case lockfile.ClaimClusterSetIP:
 		blocks = o.top.ServicePools()
 	default:
 		blocks = o.out.Blocks(s.Cluster)
 	}
 	blocks = slices.DeleteFunc(blocks, func(p netip.Prefix) bool { return p.Addr().Is4() != is4 })
-	return lockfile.Take(addrs, count, blocks)
+	return lockfile.FirstPerFamily(addrs, count, blocks)
 }
 
-// keepLanes leaves every published lane with its gateway.
-func (o *overlay) keepLanes() {
+// mergeOrdinals leaves every published lane with its gateway.
+func (o *merger) mergeOrdinals() {
 	type place struct {
 		cluster string
 		lane    int
 	}
-	holder := map[place]lockfile.Slot{}
-	for s, h := range o.published.Lanes {
-		holder[place{s.Cluster, h.Lane}] = s
+	holder := map[place]lockfile.Claim{}
+	for s, h := range o.published.Ordinals {
+		holder[place{s.Cluster, h.Ordinal}] = s
 	}
 	for _, s := range o.out.SortedLanes() {
-		h := o.out.Lanes[s]
-		owner, is := holder[place{s.Cluster, h.Lane}]
+		h := o.out.Ordinals[s]
+		owner, is := holder[place{s.Cluster, h.Ordinal}]
 		if !is || owner == s {
 			continue
 		}
-		delete(o.out.Lanes, s)
+		delete(o.out.Ordinals, s)
 		if _, live := o.counts[s]; live {
-			there, both := o.committed.Lanes[owner]
-			o.taken(s.LanePath(), h.Pos, fmt.Sprintf("lane %d", h.Lane), owner.Path(), o.published.Lanes[owner].Pos,
-				both && there.Lane == h.Lane)
+			there, both := o.committed.Ordinals[owner]
+			o.reportTaken(s.LanePath(), h.Pos, fmt.Sprintf("lane %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
+				both && there.Ordinal == h.Ordinal)
 		}
 	}
 	for _, s := range o.published.SortedLanes() {
-		from := o.published.Lanes[s]
-		mine, has := o.out.Lanes[s]
-		o.out.Lanes[s] = lockfile.HeldLane{Lane: from.Lane, Pos: mine.Pos}
-		if _, live := o.counts[s]; live && has && mine.Lane != from.Lane {
-			o.refuse(s.LanePath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Lane), fmt.Sprintf("lane %d", mine.Lane))
+		from := o.published.Ordinals[s]
+		mine, has := o.out.Ordinals[s]
+		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: from.Ordinal, Pos: mine.Pos}
+		if _, live := o.counts[s]; live && has && mine.Ordinal != from.Ordinal {
+			o.refuse(s.LanePath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Ordinal), fmt.Sprintf("lane %d", mine.Ordinal))
 		}
 	}
 }
@@ -429,7 +429,7 @@ func (o *overlay) keepLanes() {
 // unreleased gives the published lock less what the committed one has released. A
 // line under released counts for what neither the topology nor the committed lock
 // has: a branch that needs the thing again may have been merged since.
-func (o *overlay) unreleased(published *lockfile.Lock) *lockfile.Lock {
+func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
 	released := o.committed.Released
 	if released == nil {
 		return published
@@ -441,20 +441,20 @@ func (o *overlay) unreleased(published *lockfile.Lock) *lockfile.Lock {
 		addrs := slices.DeleteFunc(slices.Clone(from.Addrs), func(a netip.Addr) bool {
 			return slices.Contains(h.Addrs, a) && !slices.Contains(o.committed.Addrs[s].Addrs, a) && !slices.Contains(inForce, a)
 		})
-		out.Addrs[s] = lockfile.Held{Addrs: addrs, Pos: from.Pos}
+		out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: from.Pos}
 		if len(addrs) == 0 {
 			delete(out.Addrs, s)
 		}
 	}
-	for s := range released.Lanes {
+	for s := range released.Ordinals {
 		_, live := o.counts[s]
-		if _, has := o.committed.Lanes[s]; !live && !has {
-			delete(out.Lanes, s)
+		if _, has := o.committed.Ordinals[s]; !live && !has {
+			delete(out.Ordinals, s)
 		}
 	}
 	inUse := map[string]bool{}
 	for s := range out.Addrs {
-		inUse[s.Area()] = true
+		inUse[s.Pool()] = true
 	}
 	for name, c := range released.Clusters {
 		if entry := out.Clusters[name]; entry != nil {
@@ -466,21 +466,21 @@ func (o *overlay) unreleased(published *lockfile.Lock) *lockfile.Lock {
 
 // releaseCluster takes what was released out of a cluster's published entry. A
 // block goes when nothing that was published later is left in it (inUse).
-func (o *overlay) releaseCluster(name string, released, entry *lockfile.Cluster, inUse bool) {
+func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, inUse bool) {
 	member, mine := o.members[name], o.committed.Clusters[name]
 	if mine == nil {
 		mine = &lockfile.Cluster{}
 	}
 	var live []netip.Prefix
 	if member != nil {
-		live = o.top.Mappable(member)
+		live = o.top.MappablePodCIDRs(member)
 	}
-	maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m lockfile.HeldPrefix) bool {
+	maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m lockfile.PrefixAllocation) bool {
 		return released.Mappings[pods].Prefix == m.Prefix && mine.Mappings[pods].Prefix != m.Prefix &&
 			!slices.Contains(live, pods)
 	})
-	gone := func(list, released []lockfile.HeldPrefix, inUse func(netip.Prefix) bool) []lockfile.HeldPrefix {
-		return slices.DeleteFunc(list, func(h lockfile.HeldPrefix) bool {
+	gone := func(list, released []lockfile.PrefixAllocation, inUse func(netip.Prefix) bool) []lockfile.PrefixAllocation {
+		return slices.DeleteFunc(list, func(h lockfile.PrefixAllocation) bool {
 			return lockfile.HasPrefix(released, h.Prefix) && !lockfile.HasPrefix(mine.Prefixes(), h.Prefix) && !inUse(h.Prefix)
 		})
 	}
@@ -496,5 +496,5 @@ func (o *overlay) releaseCluster(name string, released, entry *lockfile.Cluster,
 		return member != nil || inUse || mapped(p)
 	})
 	entry.Former = gone(entry.Former, released.Former, func(netip.Prefix) bool { return false })
-	entry.Annexes = gone(entry.Annexes, released.Annexes, mapped)
+	entry.Extensions = gone(entry.Extensions, released.Extensions, mapped)
 }

@@ -124,7 +124,7 @@ func TestOver(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			have, list := overlay.Keep(readLock(t, lockOf(tt.committed)), overTopology(t, tt.alter, "a", "x"), readLock(t, lockOf(tt.pub)))
+			have, list := overlay.OntoPublished(readLock(t, lockOf(tt.committed)), overTopology(t, tt.alter, "a", "x"), readLock(t, lockOf(tt.pub)))
 			if diff := cmp.Diff(marshalLock(t, readLock(t, lockOf(tt.want))), marshalLock(t, have)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

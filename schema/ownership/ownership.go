@@ -26,21 +26,21 @@ type Version struct {
 	Source *document.Source
 }
 
-// Difference is one thing in which two versions of a topology differ.
-type Difference struct {
-	Did  string   // what was done to it: adds, changes, removes
-	Item string   // what it is, in words: export shop/web: allow
-	Path string   // the same as a topology path
-	Pos  diag.Pos // where it stands; what was removed stands in the former version
+// Change is one thing in which two versions of a topology differ.
+type Change struct {
+	Action string   // what was done to it: adds, changes, removes
+	Item   string   // what it is, in words: export shop/web: allow
+	Path   string   // the same as a topology path
+	Pos    diag.Pos // where it stands; what was removed stands in the former version
 	// Owners are the patterns of principals that may do so, by the former version, besides
 	// its trust.owners.
 	Owners []string
 }
 
-// Differences gives everything in which two versions mean something else, defaults
+// Diff gives everything in which two versions mean something else, defaults
 // included, by path. What a file looks like, and the order of its items, means nothing. It
 // fails where names are none or occur twice, so that nobody could say what differs.
-func Differences(have, want Version) ([]Difference, error) {
+func Diff(have, want Version) ([]Change, error) {
 	former, err := leavesOf(have.Set, have.Set)
 	if err != nil {
 		return nil, fmt.Errorf("read what %s means: %w", have.Source.File, err)
@@ -53,7 +53,7 @@ func Differences(have, want Version) ([]Difference, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with %s: %w", want.Source.File, have.Source.File, err)
 	}
-	var out []Difference
+	var out []Change
 	whole := "\x00" // what came or went with all that is in it
 	for _, c := range changes {
 		l, from := c.Want, want.Source
@@ -69,7 +69,7 @@ func Differences(have, want Version) ([]Difference, error) {
 		} else if l.item {
 			did, whole = "removes", l.key
 		}
-		out = append(out, Difference{Did: did, Item: l.text(), Path: l.path, Pos: from.Pos(l.path), Owners: l.owners})
+		out = append(out, Change{Action: did, Item: l.text(), Path: l.path, Pos: from.Pos(l.path), Owners: l.owners})
 	}
 	return out, nil
 }
@@ -101,7 +101,7 @@ func (l leaf) text() string {
 
 // leavesOf gives all values of a topology. Who owns each of them the former version says.
 func leavesOf(s, former *schema.ClusterSet) ([]leaf, error) {
-	w := &leafWalk{former: former, book: tags.Book{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
+	w := &leafWalk{former: former, book: tags.Cache{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
 	for i := range former.Spec.Clusters {
 		w.clusters[former.Spec.Clusters[i].Name] = former.Spec.Clusters[i].Owners
 	}
@@ -112,7 +112,7 @@ func leavesOf(s, former *schema.ClusterSet) ([]leaf, error) {
 
 type leafWalk struct {
 	former *schema.ClusterSet
-	book   tags.Book
+	book   tags.Cache
 	leaves []leaf
 	err    error
 	// Owners by the former version; those of namespaces as they are asked for.
@@ -147,7 +147,7 @@ func (w *leafWalk) add(at spot, value string, item bool) {
 func (w *leafWalk) object(v reflect.Value, at spot) {
 	for _, f := range w.book.Of(v.Type()) {
 		below := at
-		below.path, below.granted = paths.Field(at.path, f.Name), at.granted || f.Owner != ""
+		below.path, below.granted = paths.Child(at.path, f.Name), at.granted || f.Owner != ""
 		w.value(v.Field(f.Index), below)
 	}
 }
@@ -211,11 +211,11 @@ func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
 	for i, rule := range d.Rules {
 		path := at.path
 		if !d.Alone {
-			path = paths.Nth(path, i)
+			path = paths.Index(path, i)
 		}
 		for j, pattern := range rule.Namespaces {
 			have := byPattern[pattern]
-			have.path = cmp.Or(have.path, paths.Nth(path+".namespaces", j))
+			have.path = cmp.Or(have.path, paths.Index(path+".namespaces", j))
 			have.any = have.any || len(rule.Clusters) == 0
 			have.keepers = append(have.keepers, rule.Clusters...)
 			byPattern[pattern] = have
@@ -243,7 +243,7 @@ func (w *leafWalk) sharedEndpoints(s *schema.ClusterSet) {
 					if e, err := fabric.ParseEndpoint(text); err == nil {
 						host = e.Host()
 					}
-					do(c, paths.Nth(fmt.Sprintf("clusters[%s].gateways[%s].endpoints", c.Name, g.Name), k), host)
+					do(c, paths.Index(fmt.Sprintf("clusters[%s].gateways[%s].endpoints", c.Name, g.Name), k), host)
 				}
 			}
 		}

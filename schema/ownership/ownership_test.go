@@ -116,13 +116,13 @@ func TestDifferences(t *testing.T) {
 				at := strings.LastIndex(text, tt.edit[i])
 				text = text[:at] + tt.edit[i+1] + text[at+len(tt.edit[i]):]
 			}
-			found, err := Differences(versionOf(t, owned), versionOf(t, text))
+			found, err := Diff(versionOf(t, owned), versionOf(t, text))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, d := range found {
-				got = append(got, fmt.Sprintf("%d %s %s: %s", d.Pos.Line, d.Did, d.Item, strings.Join(d.Owners, " ")))
+				got = append(got, fmt.Sprintf("%d %s %s: %s", d.Pos.Line, d.Action, d.Item, strings.Join(d.Owners, " ")))
 			}
 			if d := gocmp.Diff(tt.want, got); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
@@ -136,7 +136,7 @@ func TestDifferencesFollowVersions(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(owned, "  - name: g2\n", "  - name: g2\n    owners: [eve@example.org]\n", 1)
 	text = strings.Replace(text, "endpoints: [192.0.2.2]", "endpoints: [192.0.2.3]", 1)
-	found, err := Differences(versionOf(t, owned), versionOf(t, text))
+	found, err := Diff(versionOf(t, owned), versionOf(t, text))
 	if err != nil || len(found) != 2 {
 		t.Fatalf("got %v, %v", found, err)
 	}
@@ -157,7 +157,7 @@ func TestDifferencesOfNames(t *testing.T) {
 		"a namespace with a name": {"{name: db, namespace: bank", "{name: web, namespace: shop/x"},
 		"a cluster without":       {"- name: g2", "- name: ''"},
 	} {
-		if _, err := Differences(versionOf(t, owned), versionOf(t, strings.Replace(owned, edit[0], edit[1], 1))); err == nil {
+		if _, err := Diff(versionOf(t, owned), versionOf(t, strings.Replace(owned, edit[0], edit[1], 1))); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -218,11 +218,11 @@ func TestDifferencesSeeEverything(t *testing.T) {
 	}
 	for path := range paths {
 		want, changes := full()
-		if found, err := Differences(Version{have, src}, Version{want, src}); err != nil || len(found) > 0 {
+		if found, err := Diff(Version{have, src}, Version{want, src}); err != nil || len(found) > 0 {
 			t.Fatalf("equal ones differ: %v, %v", found, err)
 		}
 		changes[path]()
-		if found, err := Differences(Version{have, src}, Version{want, src}); err != nil || len(found) == 0 {
+		if found, err := Diff(Version{have, src}, Version{want, src}); err != nil || len(found) == 0 {
 			t.Errorf("%s: no difference, %v", path, err)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Of gives the path of each item of the list at path. In its brackets stands its name, or its
+// Items gives the path of each item of the list at path. In its brackets stands its name, or its
 // index when it has none or an earlier item has the same.
-func Of[T any](path string, items []T, name func(*T) string) []string {
+func Items[T any](path string, items []T, name func(*T) string) []string {
 	out := make([]string, len(items))
 	seen := make(map[string]bool, len(items))
 	for i := range items {
-		out[i] = At(path, Label(seen, name(&items[i]), i))
+		out[i] = Key(path, Label(seen, name(&items[i]), i))
 	}
 	return out
 }
@@ -28,11 +28,11 @@ func Label(seen map[string]bool, name string, index int) string {
 	return name
 }
 
-// At appends a bracketed label to a path.
-func At(path, label string) string { return path + "[" + label + "]" }
+// Key appends a bracketed label to a path.
+func Key(path, label string) string { return path + "[" + label + "]" }
 
-// Nth appends an index to a path.
-func Nth(path string, index int) string { return At(path, strconv.Itoa(index)) }
+// Index appends an index to a path.
+func Index(path string, index int) string { return Key(path, strconv.Itoa(index)) }
 
 // Name makes one name of the fields that name an item; it is empty when one
 // of them is.
@@ -51,9 +51,9 @@ func Parent(path string) string {
 	return path[:max(strings.LastIndexByte(path, '.'), 0)]
 }
 
-// Field appends a field's name to a path. The body of the document is the
+// Child appends a field's name to a path. The body of the document is the
 // top of all paths: spec.domain is domain.
-func Field(path, name string) string {
+func Child(path, name string) string {
 	if path == "" || path == "spec" {
 		return name
 	}

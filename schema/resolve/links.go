@@ -40,8 +40,8 @@ func Graph(s *schema.ClusterSet) *fabric.Graph {
 	return fabric.NewGraph(Shape(s), names)
 }
 
-// Links knows what each link is made with.
-type Links struct {
+// Set knows what each link is made with.
+type Set struct {
 	Graph    *fabric.Graph
 	set      *schema.ClusterSet
 	clusters map[string]*schema.Cluster
@@ -52,10 +52,10 @@ type Links struct {
 	Kinds    []Tunnel            // what links are made with anywhere, each once; the usual ones first
 }
 
-// LinksOf resolves what spec.tunnel, clusters and links say. The topology must have its
+// Resolve resolves what spec.tunnel, clusters and links say. The topology must have its
 // defaults.
-func LinksOf(s *schema.ClusterSet) *Links {
-	l := &Links{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
+func Resolve(s *schema.ClusterSet) *Set {
+	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
 		tunnels: map[string][]Tunnel{}}
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
@@ -96,7 +96,7 @@ func LinksOf(s *schema.ClusterSet) *Links {
 			break
 		}
 		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
-			for _, other := range l.Graph.Neighbours(name) {
+			for _, other := range l.Graph.Neighbors(name) {
 				note(name, other)
 			}
 		}
@@ -108,9 +108,9 @@ func LinksOf(s *schema.ClusterSet) *Links {
 // MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
 const MaxSpecial = 500_000
 
-// Special gives the links that differ from spec.tunnel, in order; not all of them
+// NonDefault gives the links that differ from spec.tunnel, in order; not all of them
 // where there are more than maxSpecial.
-func (l *Links) Special() []fabric.LinkSettings { return l.special }
+func (l *Set) NonDefault() []fabric.LinkSettings { return l.special }
 
 func once(list []Tunnel, k Tunnel) []Tunnel {
 	if slices.Contains(list, k) {
@@ -120,7 +120,7 @@ func once(list []Tunnel, k Tunnel) []Tunnel {
 }
 
 // usual is a link of which nobody says anything.
-func (l *Links) usual(pair [2]string) fabric.LinkSettings {
+func (l *Set) usual(pair [2]string) fabric.LinkSettings {
 	t := &l.set.Spec.Tunnel
 	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
 	if t.Keepalive != nil {
@@ -131,7 +131,7 @@ func (l *Links) usual(pair [2]string) fabric.LinkSettings {
 
 // Of gives what the link between two clusters is made with: what links says,
 // otherwise what the clusters say, otherwise spec.tunnel.
-func (l *Links) Of(a, b string) fabric.LinkSettings {
+func (l *Set) Of(a, b string) fabric.LinkSettings {
 	pair := fabric.SortedPair(a, b)
 	out, own := l.usual(pair), l.Pairs[pair]
 	var one, two schema.TunnelOverride
@@ -172,7 +172,7 @@ type Tunnel struct {
 func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
 
 // Tunnels gives what the gateways of a cluster must have, in no order.
-func (l *Links) Tunnels(cluster string) []Tunnel {
+func (l *Set) Tunnels(cluster string) []Tunnel {
 	out := slices.Clone(l.tunnels[cluster])
 	if l.Graph.Degree(cluster) > l.degree[cluster] {
 		out = append(out, l.Kinds[0])
@@ -181,7 +181,7 @@ func (l *Links) Tunnels(cluster string) []Tunnel {
 }
 
 // Drivers gives the drivers of a cluster's links, sorted.
-func (l *Links) Drivers(cluster string) []string {
+func (l *Set) Drivers(cluster string) []string {
 	var out []string
 	for _, k := range l.Tunnels(cluster) {
 		out = append(out, k.Driver)
@@ -191,4 +191,4 @@ func (l *Links) Drivers(cluster string) []string {
 }
 
 // Uses reports whether a cluster has a link with the driver.
-func (l *Links) Uses(cluster, driver string) bool { return slices.Contains(l.Drivers(cluster), driver) }
+func (l *Set) Uses(cluster, driver string) bool { return slices.Contains(l.Drivers(cluster), driver) }

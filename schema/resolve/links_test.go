@@ -34,7 +34,7 @@ spec:
 	if !list.HasErrors() { // the clusters lack what does not matter here
 		t.Fatal("want errors")
 	}
-	l := resolve.LinksOf(set)
+	l := resolve.Resolve(set)
 	for pair, want := range map[[2]string]string{
 		{"a", "b"}: "vxlan 0 1300 5s", {"a", "c"}: "wireguard 0 1400 9s", {"a", "d"}: "ipsec 0 1400 0s",
 		{"b", "c"}: "vxlan 53000 1500 5s", {"b", "d"}: "vxlan 0 1300 5s", {"c", "d"}: "wireguard 0 1400 9s",
@@ -61,17 +61,17 @@ func TestLinksHold(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		set := randomLinks(r)
-		one := resolve.LinksOf(set)
+		one := resolve.Resolve(set)
 		r.Shuffle(len(set.Spec.Clusters), func(i, j int) { c := set.Spec.Clusters; c[i], c[j] = c[j], c[i] })
 		r.Shuffle(len(set.Spec.Links), func(i, j int) { c := set.Spec.Links; c[i], c[j] = c[j], c[i] })
 		for i := range set.Spec.Links {
 			slices.Reverse(set.Spec.Links[i].Between)
 		}
-		two := resolve.LinksOf(set)
-		if d := cmp.Diff(one.Special(), two.Special()); d != "" {
+		two := resolve.Resolve(set)
+		if d := cmp.Diff(one.NonDefault(), two.NonDefault()); d != "" {
 			t.Fatalf("seed %d: order matters\n%s", seed, d)
 		}
-		f := &fabric.Fabric{Links: one.Special(), Shape: resolve.Shape(set), Tunnel: fabric.TunnelDefaults{Driver: set.Spec.Tunnel.Driver,
+		f := &fabric.Fabric{Links: one.NonDefault(), Shape: resolve.Shape(set), Tunnel: fabric.TunnelDefaults{Driver: set.Spec.Tunnel.Driver,
 			MTU: set.Spec.Tunnel.MTU, Keepalive: *set.Spec.Tunnel.Keepalive}}
 		for _, c := range set.Spec.Clusters {
 			f.Clusters = append(f.Clusters, fabric.Cluster{Name: c.Name})
@@ -80,7 +80,7 @@ func TestLinksHold(t *testing.T) {
 			if d := cmp.Diff(two.Drivers(a.Name), f.Drivers(a.Name)); d != "" {
 				t.Fatalf("seed %d: drivers of %s\n%s", seed, a.Name, d)
 			}
-			for _, b := range f.Graph().Neighbours(a.Name) {
+			for _, b := range f.Graph().Neighbors(a.Name) {
 				if d := cmp.Diff(two.Of(a.Name, b), f.Link(b, a.Name)); d != "" {
 					t.Fatalf("seed %d: %s to %s\n%s", seed, a.Name, b, d)
 				}

@@ -63,8 +63,8 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// MendLabel makes the label that a name most likely should be.
-func MendLabel(text string) string {
+// SuggestLabel makes the label that a name most likely should be.
+func SuggestLabel(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
 		case fabric.IsLabelRune(r):

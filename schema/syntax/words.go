@@ -16,10 +16,10 @@ func IsQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// BooleanWord reports whether YAML 1.1 reads a plain word as true or false
+// YAML11Bool reports whether YAML 1.1 reads a plain word as true or false
 // although YAML 1.2 does not (yaml.org/type/bool.html), and as which. The tools
 // of Kubernetes read YAML 1.1, the single letters included.
-func BooleanWord(text string) (meaning, is bool) {
+func YAML11Bool(text string) (meaning, is bool) {
 	switch strings.ToLower(text) {
 	case "y", "yes", "on":
 		return true, true
@@ -34,7 +34,7 @@ func PlainText(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || n.Anchor != "" {
 		return "", false
 	}
-	if _, word := BooleanWord(n.Value); word && !IsQuoted(n) {
+	if _, word := YAML11Bool(n.Value); word && !IsQuoted(n) {
 		return "", false
 	}
 	return n.Value, true

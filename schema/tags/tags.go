@@ -27,11 +27,11 @@ type Field struct {
 	Owner            string // whose owners may change it besides those of everything: cluster, namespace
 }
 
-// Book remembers the fields of each type, as a file has thousands of items of one type.
-type Book map[reflect.Type][]Field
+// Cache remembers the fields of each type, as a file has thousands of items of one type.
+type Cache map[reflect.Type][]Field
 
 // Of gives the fields of a struct in order.
-func (r Book) Of(t reflect.Type) []Field {
+func (r Cache) Of(t reflect.Type) []Field {
 	fields, ok := r[t]
 	if !ok {
 		fields = Fields(t)

@@ -18,13 +18,13 @@ func (c *checker) agent() {
 	c.image("agent.image", a.Image)
 	seen := uniqueness{}
 	for i, name := range a.ImagePullSecrets {
-		path := paths.Nth("agent.imagePullSecrets", i)
+		path := paths.Index("agent.imagePullSecrets", i)
 		c.domain(path, name)
 		c.unique(seen, name, path, "Secret "+name+" is listed twice")
 	}
 	c.domain("agent.priorityClassName", a.PriorityClassName)
 	for i := range a.Tolerations {
-		c.toleration(&a.Tolerations[i], paths.Nth("agent.tolerations", i))
+		c.toleration(&a.Tolerations[i], paths.Index("agent.tolerations", i))
 	}
 	// PreferNoSchedule keeps no pod from a node.
 	everywhere := func(effect string) bool {

@@ -17,7 +17,7 @@ func (c *checker) dynamicExports() {
 	for i, rule := range d.Rules {
 		path := "dynamicExports"
 		if !d.Alone {
-			path = paths.Nth(path, i)
+			path = paths.Index(path, i)
 		}
 		c.patterns(path+".namespaces", rule.Namespaces)
 		c.known(path+".clusters", rule.Clusters)
@@ -31,7 +31,7 @@ func (c *checker) dynamicExports() {
 func (c *checker) patterns(path string, patterns []string) {
 	seen := uniqueness{}
 	for i, pattern := range patterns {
-		item := paths.Nth(path, i)
+		item := paths.Index(path, i)
 		if c.pattern(item, pattern) {
 			c.unique(seen, pattern, item, pattern+" is listed twice")
 		}

@@ -30,7 +30,7 @@ func (c *checker) families() {
 // split holds the clusters that have one family alone, by index.
 type split struct{ four, six []int }
 
-func (s *split) add(cluster int, h overlap.Hidden) {
+func (s *split) add(cluster int, h overlap.Families) {
 	switch {
 	case h.IPv4 && !h.IPv6:
 		s.four = append(s.four, cluster)
@@ -39,7 +39,7 @@ func (s *split) add(cluster int, h overlap.Hidden) {
 	}
 }
 
-func familiesOf(prefixes []netip.Prefix) (h overlap.Hidden) {
+func familiesOf(prefixes []netip.Prefix) (h overlap.Families) {
 	for _, p := range prefixes {
 		if p.IsValid() {
 			h = h.With(p.Addr().Is6())
@@ -50,12 +50,12 @@ func familiesOf(prefixes []netip.Prefix) (h overlap.Hidden) {
 
 // endpointFamilies gives nothing for a cluster with a name or a source among its
 // endpoints, which may have addresses of both.
-func endpointFamilies(cluster *schema.Cluster) (h overlap.Hidden) {
+func endpointFamilies(cluster *schema.Cluster) (h overlap.Families) {
 	for i := range cluster.Gateways {
 		for _, text := range cluster.Gateways[i].Endpoints {
 			e, err := fabric.ParseEndpoint(text)
 			if err != nil || e.Name != "" {
-				return overlap.Hidden{}
+				return overlap.Families{}
 			}
 			h = h.With(e.Addr.Is6())
 		}
@@ -73,7 +73,7 @@ func (c *checker) apartBy(report func(code, path, summary, hint string, others .
 		names = append(names, c.set.Spec.Clusters[i].Name)
 		paths = append(paths, c.clusterPaths[i]+"."+field)
 	}
-	others := listing.Some(names, overlap.MaxOthers)
+	others := listing.FirstN(names, overlap.MaxOthers)
 	for _, i := range s.six {
 		report(code, c.clusterPaths[i]+"."+field, fmt.Sprintf(summary, others), hint,
 			paths[:min(len(paths), overlap.MaxOthers)]...)
@@ -105,15 +105,15 @@ func (c *checker) endpointsApart(s split) {
 // allowFamilies finds clusters that an export names as its callers and that have
 // no family in common with any cluster that exports it.
 func (c *checker) allowFamilies() {
-	of := func(name string) overlap.Hidden {
+	of := func(name string) overlap.Families {
 		i, known := c.clusters[name]
 		if !known {
-			return overlap.Hidden{IPv4: true, IPv6: true}
+			return overlap.Families{IPv4: true, IPv6: true}
 		}
-		if h := familiesOf(c.set.Spec.Clusters[i].CIDRs()); h != (overlap.Hidden{}) {
+		if h := familiesOf(c.set.Spec.Clusters[i].CIDRs()); h != (overlap.Families{}) {
 			return h
 		}
-		return overlap.Hidden{IPv4: true, IPv6: true}
+		return overlap.Families{IPv4: true, IPv6: true}
 	}
 	for i, path := range c.exportPaths {
 		e := &c.set.Spec.Exports[i]
@@ -127,8 +127,8 @@ func (c *checker) allowFamilies() {
 				return name == caller || h.IPv4 && o.IPv4 || h.IPv6 && o.IPv6
 			})
 			if !common && len(e.Clusters) > 0 {
-				c.Warn("no-common-family", paths.Nth(path+".allow.clusters", j),
-					fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
+				c.Warn("no-common-family", paths.Index(path+".allow.clusters", j),
+					fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.FirstN(e.Clusters, overlap.MaxOthers)),
 					"its names have no addresses there; export it from a cluster with both families")
 			}
 		}

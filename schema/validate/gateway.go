@@ -26,20 +26,20 @@ func (c *checker) endpoints() {
 		cluster := &c.set.Spec.Clusters[i]
 		for j, p := range cluster.GatewayPaths(path) {
 			g := &cluster.Gateways[j]
-			finds = finds || g.Finds()
+			finds = finds || g.HasDiscoveredEndpoint()
 			c.dialOut(cluster, g, p)
 			c.sources(cluster, g, p)
 			for k, text := range g.Endpoints {
-				at := paths.Nth(p+".endpoints", k)
+				at := paths.Index(p+".endpoints", k)
 				if fabric.IsEndpointSource(text) {
 					continue
 				}
 				if e, ok := c.endpoint(at, text, pools); ok {
-					c.apart(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
+					c.checkPortsDisjoint(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
 				}
 			}
 		}
-		if called := writes(cluster); !called && len(cluster.Gateways) > 0 {
+		if called := hasStaticEndpoint(cluster); !called && len(cluster.Gateways) > 0 {
 			silent = append(silent, i)
 		} else {
 			heard = heard || called
@@ -58,21 +58,21 @@ func (c *checker) endpoints() {
 		return
 	}
 	for n, i := range silent {
-		c.unheard(silent[:n], i)
+		c.warnUnreachablePair(silent[:n], i)
 	}
 }
 
-// writes reports whether a cluster has a gateway with an endpoint that is written.
-func writes(c *schema.Cluster) bool {
-	return slices.ContainsFunc(c.Gateways, func(g schema.Gateway) bool { return g.Written() })
+// hasStaticEndpoint reports whether a cluster has a gateway with an endpoint that is written.
+func hasStaticEndpoint(c *schema.Cluster) bool {
+	return slices.ContainsFunc(c.Gateways, func(g schema.Gateway) bool { return g.HasStaticEndpoint() })
 }
 
-// unheard warns of a link between two clusters neither of which can be called. What one
+// warnUnreachablePair warns of a link between two clusters neither of which can be called. What one
 // of them finds the other hears through others alone.
-func (c *checker) unheard(silent []int, i int) {
+func (c *checker) warnUnreachablePair(silent []int, i int) {
 	own := &c.set.Spec.Clusters[i]
 	finds := func(k *schema.Cluster) bool {
-		return slices.ContainsFunc(k.Gateways, func(g schema.Gateway) bool { return g.Finds() })
+		return slices.ContainsFunc(k.Gateways, func(g schema.Gateway) bool { return g.HasDiscoveredEndpoint() })
 	}
 	var around map[string][]string
 	for _, j := range silent {
@@ -85,7 +85,9 @@ func (c *checker) unheard(silent []int, i int) {
 			" (connectivity: {mode: hub, hubs: [...]})"
 		if finds(own) || finds(other) {
 			if around == nil {
-				around = c.links.Graph.Paths(own.Name, func(a, b string) bool { return writes(c.set.Cluster(a)) || writes(c.set.Cluster(b)) })
+				around = c.links.Graph.Paths(own.Name, func(a, b string) bool {
+					return hasStaticEndpoint(c.set.Cluster(a)) || hasStaticEndpoint(c.set.Cluster(b))
+				})
 			}
 			if around[other.Name] != nil {
 				continue
@@ -102,14 +104,14 @@ func (c *checker) unheard(silent []int, i int) {
 
 // dialOut says what a gateway cannot have that nobody can call before he heard of it.
 func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path string) {
-	if g.Written() {
+	if g.HasStaticEndpoint() {
 		return
 	}
 	tunnels := c.links.Tunnels(cluster.Name)
 	uses := func(is func(resolve.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
 	if uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
-		if g.Finds() {
+		if g.HasDiscoveredEndpoint() {
 			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
 		}
 		c.Fail("no-endpoint", path, summary,
@@ -133,12 +135,12 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	names, first := uniqueness{}, ""
 	for k, text := range g.Endpoints {
-		at := paths.Nth(path+".endpoints", k)
+		at := paths.Index(path+".endpoints", k)
 		switch {
 		case fabric.IsEndpointSource(text):
 			first = cmp.Or(first, at)
 			c.unique(names, text, at, text+" is there already")
-			c.front(cluster, g, text, at)
+			c.checkServiceSource(cluster, g, text, at)
 		case first != "":
 			c.Fail("misplaced", at, text+" stands behind an endpoint that is found",
 				"put it before that one: what is written is always preferred to what is found", first)
@@ -147,8 +149,8 @@ func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path strin
 	}
 }
 
-// front checks a source that is a Service.
-func (c *checker) front(cluster *schema.Cluster, g *schema.Gateway, text, path string) {
+// checkServiceSource checks a source that is a Service.
+func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway, text, path string) {
 	if text != fabric.SourceNodePort {
 		return
 	}

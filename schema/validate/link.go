@@ -25,11 +25,11 @@ func (c *checker) connectivity() {
 	c.known("connectivity.hubs", conn.Hubs)
 	seen, sound := uniqueness{}, true
 	for i, pair := range conn.Links {
-		path := paths.Nth("connectivity.links", i)
+		path := paths.Index("connectivity.links", i)
 		sound = c.pair(path, pair, seen, "a link joins 2 clusters", "write [a, b]") && sound
 	}
 	if conn.Mode == schema.ModeLinks && len(conn.Links) > 0 && sound {
-		c.groupsApart()
+		c.checkConnected()
 	}
 }
 
@@ -40,7 +40,7 @@ func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint s
 		return false
 	}
 	for j, name := range pair {
-		c.knownCluster(paths.Nth(path, j), name)
+		c.knownCluster(paths.Index(path, j), name)
 	}
 	if pair[0] == pair[1] {
 		c.Fail("bad-link", path, "the link joins "+pair[0]+" to itself", "")
@@ -51,8 +51,8 @@ func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint s
 	return true
 }
 
-// groupsApart finds clusters that the links leave without a way to the others.
-func (c *checker) groupsApart() {
+// checkConnected finds clusters that the links leave without a way to the others.
+func (c *checker) checkConnected() {
 	if c.set.Spec.Connectivity.Partial {
 		return
 	}
@@ -64,7 +64,7 @@ func (c *checker) groupsApart() {
 		}
 		first := slices.MinFunc(group, func(a, b string) int { return c.clusters[a] - c.clusters[b] })
 		c.Fail("no-way", c.clusterPaths[c.clusters[first]],
-			fmt.Sprintf("no links lead from %s to %s", listing.Some(group, overlap.MaxOthers), listing.Some(largest, overlap.MaxOthers)),
+			fmt.Sprintf("no links lead from %s to %s", listing.FirstN(group, overlap.MaxOthers), listing.FirstN(largest, overlap.MaxOthers)),
 			"add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
 			"connectivity.links")
 	}
@@ -74,7 +74,7 @@ func (c *checker) groupsApart() {
 func (c *checker) linkSettings() {
 	seen := uniqueness{}
 	for i := range c.set.Spec.Links {
-		l, path := &c.set.Spec.Links[i], paths.Nth("links", i)
+		l, path := &c.set.Spec.Links[i], paths.Index("links", i)
 		if len(l.Between) == 0 || !c.pair(path+".between", l.Between, seen, "a link is between 2 clusters", "write between: [a, b]") {
 			continue
 		}
@@ -121,7 +121,7 @@ func (c *checker) linkPort(a, b, path string) {
 				if e, err := fabric.ParseEndpoint(text); err == nil && e.Port != 0 {
 					c.Fail("bad-port", path,
 						fmt.Sprintf("a router forwards from %s to the gateway's own port, not to this one", e),
-						"remove port here", paths.Nth(p+".endpoints", k))
+						"remove port here", paths.Index(p+".endpoints", k))
 					return
 				}
 			}
@@ -132,7 +132,7 @@ func (c *checker) linkPort(a, b, path string) {
 // tunnels checks drivers, MTUs and what IPsec needs.
 func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
-	if len(c.links.Special()) > resolve.MaxSpecial {
+	if len(c.links.NonDefault()) > resolve.MaxSpecial {
 		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
 			"say here what most links have, and in clusters and links what the others have")
 	}
@@ -140,11 +140,11 @@ func (c *checker) tunnels() {
 	for i, path := range c.clusterPaths {
 		o := &c.set.Spec.Clusters[i].Tunnel
 		c.tunnel(path+".tunnel", o.Driver, o.MTU)
-		c.driverClash(i)
+		c.checkDriverConflict(i)
 		c.ownKeys(i)
 	}
 	for i := range c.set.Spec.Links {
-		c.tunnel(paths.Nth("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
+		c.tunnel(paths.Index("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
 	}
 	c.ipsec()
 }
@@ -163,9 +163,9 @@ func (c *checker) tunnel(path, driver string, mtu int) {
 	}
 }
 
-// driverClash finds a cluster that wants another driver for a link than the
+// checkDriverConflict finds a cluster that wants another driver for a link than the
 // cluster at the other end, where nothing decides.
-func (c *checker) driverClash(i int) {
+func (c *checker) checkDriverConflict(i int) {
 	own := &c.set.Spec.Clusters[i]
 	if own.Tunnel.Driver == "" {
 		return
@@ -211,7 +211,7 @@ func (c *checker) ipsec() {
 	}
 	names, seen := []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, uniqueness{}
 	for i, p := range s.Proposals {
-		path := paths.Nth("tunnel.ipsec.proposals", i)
+		path := paths.Index("tunnel.ipsec.proposals", i)
 		c.enum(tags.Field{Enum: names}, p, path)
 		c.unique(seen, p, path, p+" is listed twice")
 	}
@@ -237,8 +237,8 @@ func (c *checker) allowPaths() {
 		for j, caller := range e.Allow.Clusters {
 			own, known := group[caller]
 			if known && len(e.Clusters) > 0 && !slices.ContainsFunc(e.Clusters, func(name string) bool { g, ok := group[name]; return !ok || g == own }) {
-				c.Warn("no-way", paths.Nth(path+".allow.clusters", j),
-					fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
+				c.Warn("no-way", paths.Index(path+".allow.clusters", j),
+					fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.FirstN(e.Clusters, overlap.MaxOthers)),
 					"add one to connectivity.links")
 			}
 		}

@@ -18,7 +18,7 @@ func (c *checker) label(path, text string) {
 	}
 	summary := fmt.Sprintf("%q is not a DNS label", text)
 	hint := "use lower-case letters, digits and hyphens, with no hyphen at either end"
-	mended := syntax.MendLabel(text)
+	mended := syntax.SuggestLabel(text)
 	switch {
 	case len(text) > fabric.MaxLabel:
 		summary, hint = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxLabel), ""
@@ -73,8 +73,8 @@ func (c *checker) unique(u uniqueness, name, path, summary string) {
 func (c *checker) known(path string, names []string) {
 	seen := uniqueness{}
 	for i, name := range names {
-		c.knownCluster(paths.Nth(path, i), name)
-		c.unique(seen, name, paths.Nth(path, i), "cluster "+name+" is listed twice")
+		c.knownCluster(paths.Index(path, i), name)
+		c.unique(seen, name, paths.Index(path, i), "cluster "+name+" is listed twice")
 	}
 }
 

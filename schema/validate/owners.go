@@ -16,7 +16,7 @@ func (c *checker) owners() {
 		first = "trust.owners"
 	}
 	for i, n := range trust.Namespaces {
-		path := paths.Nth("trust.namespaces", i)
+		path := paths.Index("trust.namespaces", i)
 		c.patterns(path+".names", n.Names)
 		c.principals(path+".owners", n.Owners)
 		if first == "" {
@@ -46,7 +46,7 @@ func (c *checker) owners() {
 func (c *checker) principals(path string, patterns []string) {
 	seen := uniqueness{}
 	for i, p := range patterns {
-		at := paths.Nth(path, i)
+		at := paths.Index(path, i)
 		switch {
 		case p == "":
 			c.Fail("required", at, "is missing", "")

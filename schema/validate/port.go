@@ -127,8 +127,8 @@ func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.End
 // are of one block of as many ports as a gateway has, or of the next one.
 type listeners map[string]map[int][]listener
 
-// apart checks that gateways behind one address have ports of their own.
-func (c *checker) apart(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
+// checkPortsDisjoint checks that gateways behind one address have ports of their own.
+func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
 	host, width := e.Host(), c.width()
 	blocks := taken[host]
 	if blocks == nil {

@@ -48,7 +48,7 @@ func (c *checker) prefixes() {
 // cidrs checks prefixes of a cluster, of either family.
 func (c *checker) cidrs(path string, prefixes []netip.Prefix, ranges, pools []overlap.Use) {
 	for i, p := range prefixes {
-		u := overlap.Use{Path: paths.Nth(path, i), Prefix: p}
+		u := overlap.Use{Path: paths.Index(path, i), Prefix: p}
 		if !p.IsValid() || !c.prefix(u.Path, p, ranges) {
 			continue
 		}

@@ -44,7 +44,7 @@ func (c *checker) domains(list []string) {
 	for i, d := range list {
 		path := "domain"
 		if i > 0 {
-			path = paths.Nth("extraDomains", i-1)
+			path = paths.Index("extraDomains", i-1)
 			if d == "" {
 				c.Fail("required", path, "is missing", "")
 			}
@@ -69,13 +69,13 @@ const maxEpochs = 2
 func (c *checker) epochs() {
 	epochs := c.set.Spec.Keys.Epochs
 	for i, e := range epochs {
-		path := paths.Nth("keys.epochs", i)
+		path := paths.Index("keys.epochs", i)
 		switch {
 		case e < 1:
 			c.Fail("out-of-range", path, fmt.Sprintf("epoch %d is less than 1", e), "")
 		case i > 0 && e <= epochs[i-1]:
 			c.Fail("epoch-order", path, fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
-				"list each epoch once, in ascending order", paths.Nth("keys.epochs", i-1))
+				"list each epoch once, in ascending order", paths.Index("keys.epochs", i-1))
 		case i >= maxEpochs:
 			c.Fail("too-many-epochs", path,
 				fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
@@ -83,7 +83,7 @@ func (c *checker) epochs() {
 		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
 			c.Fail("epoch-gap", path,
 				fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
-				fmt.Sprintf("write %d", epochs[i-1]+1), paths.Nth("keys.epochs", i-1))
+				fmt.Sprintf("write %d", epochs[i-1]+1), paths.Index("keys.epochs", i-1))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (c *checker) members() {
 
 func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	names, nodes := uniqueness{}, uniqueness{}
-	if n := waysToLack(cluster); n > maxWaysToLack {
+	if n := placementTerms(cluster); n > maxWaysToLack {
 		c.Fail("too-many", path+".gateways",
 			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
 			"let each nodeSelector be one label, such as "+gatewayLabel)
@@ -151,8 +151,8 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 // off those that may be gateways.
 const maxWaysToLack = 64
 
-// waysToLack counts those terms: one for each way to lack one label of each selector.
-func waysToLack(c *schema.Cluster) int {
+// placementTerms counts those terms: one for each way to lack one label of each selector.
+func placementTerms(c *schema.Cluster) int {
 	n, seen := 1, map[string]bool{}
 	for _, g := range c.Gateways {
 		if text := fmt.Sprint(g.NodeSelector); len(g.NodeSelector) > 0 && !seen[text] {
@@ -212,7 +212,7 @@ func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
 				path+".nodeSelector")
 		}
 	}
-	if g.Written() && g.Size() > 1 {
+	if g.HasStaticEndpoint() && g.Size() > 1 {
 		c.Fail("misplaced", path+".endpoints", fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
 			"leave endpoints out, and they dial out, let them be found, as in endpoints: [node:ExternalIP], or set count: 1",
 			path+".count")
@@ -245,7 +245,7 @@ func (c *checker) egress(cluster *schema.Cluster, path string) {
 func (c *checker) labels(labels map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if value := labels[key]; !fabric.IsQualified(key) || value != "" && !fabric.IsLabelText(value) {
-			c.Fail("bad-label", paths.At(path, key), fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
+			c.Fail("bad-label", paths.Key(path, key), fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
 				"a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}
@@ -260,7 +260,7 @@ func (c *checker) annotations(annotations map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		size += len(key) + len(annotations[key])
 		if !fabric.IsQualified(key) {
-			c.Fail("bad-label", paths.At(path, key), fmt.Sprintf("%q is not the key of an annotation", key),
+			c.Fail("bad-label", paths.Key(path, key), fmt.Sprintf("%q is not the key of an annotation", key),
 				"a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}

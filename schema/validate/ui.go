@@ -29,7 +29,7 @@ func (c *checker) ui() {
 	}
 	seen := uniqueness{}
 	for i, host := range u.Hosts {
-		path := paths.Nth("ui.hosts", i)
+		path := paths.Index("ui.hosts", i)
 		c.host(path, host)
 		c.unique(seen, host, path, host+" is listed twice")
 	}

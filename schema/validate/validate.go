@@ -27,7 +27,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	}
 	c := &checker{
 		set: s, clusterPaths: s.ClusterPaths(), exportPaths: s.ExportPaths(), clusters: map[string]int{},
-		groups: overlap.GroupsOf(s), book: tags.Book{}, links: resolve.LinksOf(s),
+		groups: overlap.GroupsOf(s), book: tags.Cache{}, links: resolve.Resolve(s),
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -67,14 +67,14 @@ type checker struct {
 	exportPaths  []string
 	clusters     map[string]int  // index by name
 	groups       []overlap.Group // the clusters' prefixes
-	book         tags.Book
-	links        *resolve.Links
+	book         tags.Cache
+	links        *resolve.Set
 }
 
 // rules checks what the tags of the types say.
 func (c *checker) rules(v reflect.Value, path string) {
 	for _, f := range c.book.Of(v.Type()) {
-		c.rule(f, v.Field(f.Index), paths.Field(path, f.Name))
+		c.rule(f, v.Field(f.Index), paths.Child(path, f.Name))
 	}
 }
 
@@ -109,7 +109,7 @@ func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 		}
 	case v.Kind() == reflect.Map && f.MaxText != "":
 		for _, key := range v.MapKeys() {
-			c.bounds(f, v.MapIndex(key), paths.At(path, key.String()))
+			c.bounds(f, v.MapIndex(key), paths.Key(path, key.String()))
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		c.items(v, path)
@@ -133,7 +133,7 @@ func (c *checker) items(v reflect.Value, path string) {
 				parts[at] = v.Index(i).Field(f.Index).String()
 			}
 		}
-		c.rules(v.Index(i), paths.At(path, paths.Label(seen, paths.Name(parts...), i)))
+		c.rules(v.Index(i), paths.Key(path, paths.Label(seen, paths.Name(parts...), i)))
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
 }
 
 // Tags checks what the tags of a struct say.
-func Tags(v reflect.Value, book tags.Book) diag.List {
+func Tags(v reflect.Value, book tags.Cache) diag.List {
 	c := checker{book: book}
 	c.rules(v, "")
 	return append(c.List, c.Tally.Rest()...)

@@ -22,10 +22,10 @@ const (
 
 // States of a gateway, link or cluster, as agents report them. Empty: nobody was asked.
 const (
-	Up      = "up"
-	Partly  = "partly" // something of it is down, and traffic passes
-	Down    = "down"
-	Unknown = "unknown" // nobody who would know has answered
+	Up       = "up"
+	Degraded = "partly" // something of it is down, and traffic passes
+	Down     = "down"
+	Unknown  = "unknown" // nobody who would know has answered
 )
 
 // MaxListed is how many clusters of a mesh have all their links listed. A larger mesh has
@@ -38,11 +38,11 @@ type Map struct {
 	Shape      string    `json:"shape"` // mesh, hub or links
 	Clusters   []Cluster `json:"clusters"`
 	Links      []Link    `json:"links"`
-	// Implied says that every two clusters are linked, and Links has only those that
+	// MeshImplied says that every two clusters are linked, and Links has only those that
 	// differ from the others or have something to report.
-	Implied bool `json:"implied,omitempty"`
-	// More is how many clusters were left out.
-	More int `json:"more,omitempty"`
+	MeshImplied bool `json:"implied,omitempty"`
+	// Omitted is how many clusters were left out.
+	Omitted int `json:"more,omitempty"`
 }
 
 // Cluster is one member.
@@ -86,10 +86,10 @@ func New(f *fabric.Fabric) *Map { return build(f, nil) }
 // on the map, too.
 func Compare(before, after *fabric.Fabric) *Map { return build(after, before) }
 
-// Only makes the map of some clusters of a fabric, in the order given. The others are
+// Subset makes the map of some clusters of a fabric, in the order given. The others are
 // counted in Map.More.
-func Only(f *fabric.Fabric, names []string) *Map {
-	m := &Map{Clusterset: f.Name, Shape: shape(f), More: len(f.Clusters) - len(names)}
+func Subset(f *fabric.Fabric, names []string) *Map {
+	m := &Map{Clusterset: f.Name, Shape: shape(f), Omitted: len(f.Clusters) - len(names)}
 	graph := f.Graph()
 	for i, a := range names {
 		m.Clusters = append(m.Clusters, cluster(f, graph, f.Cluster(a)))
@@ -103,18 +103,18 @@ func Only(f *fabric.Fabric, names []string) *Map {
 	return m
 }
 
-// Focus gives the part of a map that is one cluster, and those to which it has a link.
+// Neighborhood gives the part of a map that is one cluster, and those to which it has a link.
 // The error says that there is no such cluster.
-func Focus(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
+func Neighborhood(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 	if f.Cluster(name) == nil {
 		return nil, fmt.Errorf("there is no cluster %s in the topology", name)
 	}
-	near := f.Graph().Neighbours(name)
+	near := f.Graph().Neighbors(name)
 	out := *f
 	out.Clusters = slices.DeleteFunc(slices.Clone(f.Clusters), func(c fabric.Cluster) bool {
 		return c.Name != name && !slices.Contains(near, c.Name)
 	})
-	out.Shape = fabric.Shape{Mode: fabric.ModeLinks}
+	out.Shape = fabric.Shape{Mode: fabric.ModeExplicit}
 	for _, other := range near {
 		out.Shape.Edges = append(out.Shape.Edges, fabric.SortedPair(name, other))
 	}
@@ -126,7 +126,7 @@ func build(f, before *fabric.Fabric) *Map {
 	graph := f.Graph()
 	names := f.ClusterNames()
 	slices.Sort(names)
-	m.Implied = m.Shape == fabric.ModeMesh && len(names) > MaxListed
+	m.MeshImplied = m.Shape == fabric.ModeMesh && len(names) > MaxListed
 	for _, name := range names {
 		m.Clusters = append(m.Clusters, cluster(f, graph, f.Cluster(name)))
 	}
@@ -134,7 +134,7 @@ func build(f, before *fabric.Fabric) *Map {
 	if before != nil {
 		m.compareClusters(f, before)
 	}
-	if m.Implied && before == nil { // few differ of half a million
+	if m.MeshImplied && before == nil { // few differ of half a million
 		for _, l := range f.Links {
 			if l.Driver != f.Tunnel.Driver && graph.Linked(l.Between[0], l.Between[1]) {
 				m.Links = append(m.Links, Link{Between: l.Between, Driver: l.Driver})
@@ -165,7 +165,7 @@ func build(f, before *fabric.Fabric) *Map {
 				continue
 			}
 			l.Driver = have.Driver
-			if m.Implied && l.Change == "" && have.Driver == f.Tunnel.Driver {
+			if m.MeshImplied && l.Change == "" && have.Driver == f.Tunnel.Driver {
 				continue
 			}
 			m.Links = append(m.Links, l)
@@ -178,11 +178,11 @@ func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMes
 
 func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
 	out := Cluster{
-		Name: c.Name, PodCIDRs: listing.Texts(c.PodCIDRs), Gateways: []Gateway{},
+		Name: c.Name, PodCIDRs: listing.Strings(c.PodCIDRs), Gateways: []Gateway{},
 		Hub: f.Shape.Mode == fabric.ModeHub && graph.ForwardsTransit(c.Name),
 	}
 	if c.Globalnet {
-		out.GlobalCIDRs = listing.Texts(c.GlobalCIDRs)
+		out.GlobalCIDRs = listing.Strings(c.GlobalCIDRs)
 	}
 	for i := range c.Gateways {
 		out.Gateways = append(out.Gateways, gateway(&c.Gateways[i]))

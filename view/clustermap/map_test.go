@@ -88,7 +88,7 @@ func TestNothingJumps(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	var places []svg.Box
 	for _, edges := range [][][2]string{{{"a", "b"}}, {{"a", "b"}, {"c", "e"}}, {{"b", "c"}, {"d", "e"}, {"a", "e"}}} {
-		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).Drawing()
+		s := New(world(fabric.Shape{Mode: fabric.ModeExplicit, Edges: edges}, names...)).Drawing()
 		if len(s.Lines) != len(edges) {
 			t.Errorf("%d lines for %d links", len(s.Lines), len(edges))
 		}
@@ -204,8 +204,8 @@ func TestLargeMesh(t *testing.T) {
 	f := world(fabric.Shape{}, names...)
 	f.Links = []fabric.LinkSettings{{Between: [2]string{"c0001", "c0500"}, Driver: fabric.DriverVXLAN}}
 	m := New(f)
-	if !m.Implied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
-		t.Errorf("implied %t, links %v", m.Implied, m.Links)
+	if !m.MeshImplied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
+		t.Errorf("implied %t, links %v", m.MeshImplied, m.Links)
 	}
 	if text := m.Markdown("map.svg"); strings.Contains(text, "mermaid") || !strings.Contains(text, "every two of them linked") || len(text) > 1<<18 {
 		t.Errorf("%d bytes of Markdown, which begin with %.200s", len(text), text)
@@ -213,14 +213,14 @@ func TestLargeMesh(t *testing.T) {
 	if n := len(m.SVG()); n > 1<<20 {
 		t.Errorf("%d bytes of SVG", n)
 	}
-	near, err := Focus(f, "c0500")
+	near, err := Neighborhood(f, "c0500")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := New(near); m.Implied || len(m.Links) != 999 {
-		t.Errorf("around c0500: implied %t, %d links", m.Implied, len(m.Links))
+	if m := New(near); m.MeshImplied || len(m.Links) != 999 {
+		t.Errorf("around c0500: implied %t, %d links", m.MeshImplied, len(m.Links))
 	}
-	if _, err := Focus(f, "nobody"); err == nil || err.Error() != "there is no cluster nobody in the topology" {
+	if _, err := Neighborhood(f, "nobody"); err == nil || err.Error() != "there is no cluster nobody in the topology" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -19,11 +19,11 @@ const (
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))
-	linked := listing.Count(len(m.Links), "link")
-	if m.Implied {
+	linked := listing.Plural(len(m.Links), "link")
+	if m.MeshImplied {
 		linked = "every two of them linked"
 	}
-	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Count(len(m.Clusters), "cluster"), linked)
+	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Plural(len(m.Clusters), "cluster"), linked)
 	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
 		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
 	} else {

@@ -42,10 +42,10 @@ func (m *Map) Mermaid() string {
 			fmt.Fprintf(&styles, "  style n%d %s\n", i, style)
 		}
 	}
-	if m.More > 0 {
-		fmt.Fprintf(&out, "  more[\"and %d more\"]\n", m.More)
+	if m.Omitted > 0 {
+		fmt.Fprintf(&out, "  more[\"and %d more\"]\n", m.Omitted)
 	}
-	if m.Implied {
+	if m.MeshImplied {
 		out.WriteString("  rest[\"every two clusters are linked; drawn are the links that differ\"]\n")
 	}
 	for i, l := range m.Links {
@@ -87,15 +87,15 @@ func (l *Link) measured() string {
 func (m *Map) DOT() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "graph \"%s\" {\n  node [shape=box, style=rounded];\n", Identifier(m.Clusterset))
-	if m.Implied {
+	if m.MeshImplied {
 		out.WriteString("  label=\"every two clusters are linked; drawn are the links that differ\";\n")
 	}
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		fmt.Fprintf(&out, "  \"%s\"%s;\n", Identifier(c.Name), dotAttributes(c.Change, c.State, strings.Join(c.lines(), `\n`)))
 	}
-	if m.More > 0 {
-		fmt.Fprintf(&out, "  \"and %d more\" [shape=plaintext];\n", m.More)
+	if m.Omitted > 0 {
+		fmt.Fprintf(&out, "  \"and %d more\" [shape=plaintext];\n", m.Omitted)
 	}
 	for _, l := range m.Links {
 		fmt.Fprintf(&out, "  \"%s\" -- \"%s\"%s;\n", Identifier(l.Between[0]), Identifier(l.Between[1]),
@@ -168,7 +168,7 @@ func tone(change, state string) svg.Tone {
 		return svg.Good
 	case change == Removed || change == "" && state == Down:
 		return svg.Bad
-	case change == Changed || state == Partly:
+	case change == Changed || state == Degraded:
 		return svg.Fair
 	case state == Unknown:
 		return svg.Dim

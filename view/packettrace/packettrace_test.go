@@ -77,12 +77,12 @@ func told(traces []Trace) string {
 }
 
 const (
-	pod    = "10.7.2.5>243.0.0.1:80"
-	tunnel = "242.1.2.5>242.2.0.9:80"
-	server = "242.1.2.5>10.7.1.9:8080"
-	answer = "10.7.1.9:8080>242.1.2.5"
-	back   = "242.2.0.9:80>242.1.2.5"
-	home   = "243.0.0.1:80>10.7.2.5"
+	pod       = "10.7.2.5>243.0.0.1:80"
+	tunnel    = "242.1.2.5>242.2.0.9:80"
+	server    = "242.1.2.5>10.7.1.9:8080"
+	answer    = "10.7.1.9:8080>242.1.2.5"
+	repliesTo = "242.2.0.9:80>242.1.2.5"
+	home      = "243.0.0.1:80>10.7.2.5"
 )
 
 // request is the way of a request from a worker of g1 to one of g2.
@@ -94,7 +94,7 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	client, a, b, last := request()
 	reply := []status.FlowTrace{
-		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, back), way("hw-wg1", "hw-vx0", back, home), way("hw-vx0", "cni0", home, ""),
+		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, repliesTo), way("hw-wg1", "hw-vx0", repliesTo, home), way("hw-vx0", "cni0", home, ""),
 	}
 	full := func(s NodeTrace) NodeTrace { s.Sampled = true; return s }
 	only := func(s NodeTrace, prefix string) NodeTrace {
@@ -107,7 +107,7 @@ func TestJoin(t *testing.T) {
 		return j
 	}
 	asks, handed := way("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), way("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
-	strays := way("hw-wg1", "ovn0", back, "242.2.0.9:80>10.7.2.5")
+	strays := way("hw-wg1", "ovn0", repliesTo, "242.2.0.9:80>10.7.2.5")
 	edges := func(j status.FlowTrace, middle float64) status.FlowTrace {
 		j.First, j.Middle, j.Last = 0, middle, 9.5
 		return j
@@ -135,7 +135,7 @@ func TestJoin(t *testing.T) {
 			route + "dropped: g1-w g1-a g2-a!(dropped)"},
 		{"some dropped, some not", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
-		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, ended("hw-wg1", repliesTo)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
 		{"the tunnel does not carry", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
 			route + "vanished: g1-w g1-a(vanished)"},
@@ -162,7 +162,7 @@ func TestJoin(t *testing.T) {
 			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)\n" +
 				"tcp 10.7.2.6 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)"},
-		{"passed on by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
+		{"passed on by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", repliesTo, "")),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
 		{"round in circles", []NodeTrace{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-w g1-a g2-a g1-a(circling)"},

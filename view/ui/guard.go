@@ -37,14 +37,14 @@ func CheckToken(text string) error {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// guard refuses requests that other sites cause.
+// requireAuth refuses requests that other sites cause.
 //
 // Host must name the loopback address or one of Config.Hosts: a page elsewhere whose name was
 // changed to point here (DNS rebinding) has another name. The port is not checked, as ssh -L may
 // use another port. Origin and Sec-Fetch-Site expose other sites and other ports of this machine;
 // they may navigate a browser here, and nothing else. The same holds for requests with the token,
 // as an ingress may add it to every request of a browser.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *Server) requireAuth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

@@ -141,7 +141,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	}
 	p := &Snapshot{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
-		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
+		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.MeshImplied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
 			Version: in.Version, Sources: append([]string{}, set.Sources...), HiddenViews: in.HiddenViews,
 			Live: r.Asked, Of: in.Of, Unreachable: append([]status.Unreachable{}, r.Unreachable...), At: at.UTC()},
 		verified: in.Verification, traces: in.Traces,

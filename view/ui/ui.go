@@ -166,7 +166,7 @@ func (s *Server) Handler() http.Handler {
 		return source.Explain(ctx, q.Get("from"), q.Get("to"))
 	}))
 	api.HandleFunc("POST /api/diagnose", s.serveDiagnosis)
-	return s.guard(mux)
+	return s.requireAuth(mux)
 }
 
 // answer makes a handler of what gives JSON or a reason why not.

@@ -599,7 +599,7 @@ func TestManyLive(t *testing.T) {
 					if len(e.Links) != 1 || e.Links[0].Between != [2]string{"c000", "c007"} || e.Links[0].State != clustermap.Down || len(e.Links[0].Pairs) != 1 || len(data) > 10_000 {
 						t.Errorf("%d links, %d bytes, the first is %+v", len(e.Links), len(data), e.Links[0])
 					}
-					if len(e.Clusters) != 2 || e.Clusters[0].State != clustermap.Partly {
+					if len(e.Clusters) != 2 || e.Clusters[0].State != clustermap.Degraded {
 						t.Errorf("%d clusters changed", len(e.Clusters))
 					}
 					step = 2

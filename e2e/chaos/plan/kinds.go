@@ -77,8 +77,8 @@ func KindOf(name string) (Kind, bool) {
 
 func any(Node) bool       { return true }
 func gateway(n Node) bool { return n.Gateway }
-func mortal(n Node) bool  { return !n.Witness }
-func powered(n Node) bool { return !n.Holds && !n.Witness }
+func mortal(n Node) bool  { return !n.NeverKilled }
+func powered(n Node) bool { return !n.Holds && !n.NeverKilled }
 
 func both(a, b func(Node) bool) func(Node) bool {
 	return func(n Node) bool { return a(n) && b(n) }

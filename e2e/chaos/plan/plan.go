@@ -16,9 +16,9 @@ type Node struct {
 	Gateway bool
 	// Holds says that the ends of watched connections live here: power stays on.
 	Holds bool
-	// Witness says that the agent's process stays, so that its memory can be
+	// NeverKilled says that the agent's process stays, so that its memory can be
 	// compared from the first round to the last.
-	Witness bool
+	NeverKilled bool
 }
 
 // Topology is what a schedule is made for; the order of the nodes counts.

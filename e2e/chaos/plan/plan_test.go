@@ -22,7 +22,7 @@ func topology() Topology {
 	for _, c := range t.Clusters {
 		for _, name := range []string{"a", "b", "c", "w1", "w2"} {
 			t.Nodes = append(t.Nodes, Node{
-				ID: c + "/" + name, Cluster: c, Gateway: name < "d", Holds: name == "w1", Witness: name == "c",
+				ID: c + "/" + name, Cluster: c, Gateway: name < "d", Holds: name == "w1", NeverKilled: name == "c",
 			})
 		}
 	}
@@ -104,10 +104,10 @@ func TestRoundSpares(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("unknown kind: %v", e)
-			case isNode && TakesPower(e.Kind) && (n.Holds || n.Witness):
+			case isNode && TakesPower(e.Kind) && (n.Holds || n.NeverKilled):
 				t.Errorf("power taken from a node with watched connections: %v", e)
-			case isNode && n.Witness && strings.HasSuffix(k.Begin, "-agent") && k.Begin != "freeze-agent",
-				isNode && n.Witness && k.Begin == "kill-gateway":
+			case isNode && n.NeverKilled && strings.HasSuffix(k.Begin, "-agent") && k.Begin != "freeze-agent",
+				isNode && n.NeverKilled && k.Begin == "kill-gateway":
 				t.Errorf("a witness dies: %v", e)
 			case isNode && k.Side == "wan" && !n.Gateway:
 				t.Errorf("a worker has no wan: %v", e)

@@ -33,7 +33,7 @@ func Tree(t testing.TB, topology string) string {
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	lock, list := allocate.Addresses(top, nil)
+	lock, list := allocate.Allocate(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}

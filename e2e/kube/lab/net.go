@@ -92,17 +92,17 @@ func (l *Lab) inside(n Node) string {
 		lines += fmt.Sprintf("address add %s/%d dev eth0%s\nroute replace default via %s\n",
 			n.Addrs[i], router.Bits(), atOnce(n.Addrs[i]), router.Addr())
 	}
-	for _, other := range l.mates(n) {
+	for _, other := range l.peers(n) {
 		if other.Number > 0 {
-			lines += l.way(other)
+			lines += l.podRoutes(other)
 		}
 	}
 	return lines
 }
 
-// way gives the lines that lead a node's pods to it, or with a node without addresses
+// podRoutes gives the lines that lead a node's pods to it, or with a node without addresses
 // nowhere. There are none where the network of the pods sees to that.
-func (l *Lab) way(n Node) string {
+func (l *Lab) podRoutes(n Node) string {
 	lines := ""
 	if !l.CNI.Routed {
 		return lines
@@ -117,8 +117,8 @@ func (l *Lab) way(n Node) string {
 	return lines
 }
 
-// mates gives the other machines of a machine's cluster.
-func (l *Lab) mates(n Node) []Node {
+// peers gives the other machines of a machine's cluster.
+func (l *Lab) peers(n Node) []Node {
 	return slices.DeleteFunc(slices.Clone(l.Machines), func(other Node) bool {
 		return other.Cluster != n.Cluster || other.Name == n.Name
 	})
@@ -127,11 +127,11 @@ func (l *Lab) mates(n Node) []Node {
 // lead has the mates that run lead the node's pods to it, or with a node without
 // addresses nowhere.
 func (l *Lab) lead(n Node) error {
-	for _, other := range l.mates(n) {
+	for _, other := range l.peers(n) {
 		if _, err := l.record(other.Name); err != nil {
 			continue // it learns them when it starts
 		}
-		if err := l.run(other.Name, l.way(n), "ip", "-batch", "-"); err != nil {
+		if err := l.run(other.Name, l.podRoutes(n), "ip", "-batch", "-"); err != nil {
 			return err
 		}
 	}

@@ -149,7 +149,7 @@ func (l *Lab) certify(control Node) (*authority, error) {
 		a.kubeconfig("scheduler", server, "system:kube-scheduler"),
 		a.kubeconfig("proxy", server, "system:kube-proxy"),
 	}
-	for _, n := range l.mates(control) {
+	for _, n := range l.peers(control) {
 		errs = append(errs, a.member(l, n))
 	}
 	return a, errors.Join(errs...)

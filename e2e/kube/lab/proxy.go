@@ -16,8 +16,8 @@ import (
 // The API servers are inside the lab's namespaces. The gate is a process outside
 // that takes connections on the loopback, one port a cluster, and passes them in.
 
-// openGate starts the gate, which lives until down ends it, and writes the kubeconfig that goes through it.
-func (l *Lab) openGate(authorities map[string]*authority) error {
+// startProxy starts the gate, which lives until down ends it, and writes the kubeconfig that goes through it.
+func (l *Lab) startProxy(authorities map[string]*authority) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find own program: %w", err)

@@ -60,7 +60,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 			return err
 		}
 	}
-	if err := l.openGate(authorities); err != nil {
+	if err := l.startProxy(authorities); err != nil {
 		return err
 	}
 	say("machines started")
@@ -134,7 +134,7 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	if _, err := l.kubectl(ctx, c, text, "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}
-	for _, n := range l.mates(control) {
+	for _, n := range l.peers(control) {
 		if err := l.admit(ctx, n); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
 			if control != "" {
-				b := traffic.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}
+				b := traffic.Paired{Changed: u, Control: u, Margin: margin, Ready: s.tell}
 				var err error
 				if b.Control.Target, err = resolveOne(ctx, control); err != nil {
 					return err

@@ -40,8 +40,8 @@ type Rule struct {
 	Protocol string `json:"protocol"`
 	First    int    `json:"first_port,omitempty"`
 	Last     int    `json:"last_port,omitempty"`
-	// At is where others come to: the gateway's endpoints, in their order.
-	At []Destination `json:"at,omitempty"`
+	// Destination is where others come to: the gateway's endpoints, in their order.
+	Destination []Destination `json:"at,omitempty"`
 	// From names the clusters whose gateways come, sorted.
 	From []string `json:"from"`
 	// Sources are the addresses that they come from, as far as the topology knows; none
@@ -133,7 +133,7 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 	var out []*group
 	var near *group // neighbours mostly need what the one before does
 	var last key
-	for _, name := range s.graph.Neighbours(c.Name) {
+	for _, name := range s.graph.Neighbors(c.Name) {
 		if only != nil && !only(name) {
 			continue
 		}
@@ -151,9 +151,9 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 	return out
 }
 
-// Of gives all openings of a cluster: those of Links, ports in a row as one, and those
+// RulesFor gives all openings of a cluster: those of Links, ports in a row as one, and those
 // between its nodes; with Sources.
-func (s *Calculator) Of(cluster string) []Rule {
+func (s *Calculator) RulesFor(cluster string) []Rule {
 	if s.clusters[cluster] == nil {
 		return nil
 	}
@@ -183,9 +183,9 @@ func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*gro
 	for n, from := range needs {
 		o := Rule{
 			Cluster: c.Name, Gateway: g.Name, Node: g.Node, Purpose: n.purpose, Driver: n.driver, Protocol: n.protocol,
-			First: n.port, Last: n.port, At: endpointsFor(g, n), From: from,
+			First: n.port, Last: n.port, Destination: endpointsFor(g, n), From: from,
 		}
-		if len(o.At) > 0 {
+		if len(o.Destination) > 0 {
 			out = append(out, o)
 		}
 	}
@@ -290,7 +290,7 @@ func follows(a, b *Rule) bool {
 		a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
 		return false
 	}
-	return slices.EqualFunc(a.At, b.At, func(x, y Destination) bool {
+	return slices.EqualFunc(a.Destination, b.Destination, func(x, y Destination) bool {
 		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 ||
 			x.First+b.First-a.First == y.First)
 	})

@@ -121,7 +121,7 @@ func (s *gatewayView) sourceCluster(neighbor string, a netip.Addr) string {
 		if !graph.ForwardsTransit(c.Name) {
 			continue
 		}
-		for _, next := range graph.Neighbours(c.Name) {
+		for _, next := range graph.Neighbors(c.Name) {
 			if next != s.own.Name && !slices.Contains(from, next) {
 				from = append(from, next)
 			}

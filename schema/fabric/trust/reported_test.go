@@ -54,7 +54,7 @@ func TestReported(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := pinned(t, trust.State{}, tt.pin).Check(tt.kind, "a", tt.proofs)
+			s := pinned(t, trust.Remembered{}, tt.pin).Check(tt.kind, "a", tt.proofs)
 			have := map[trust.Kind]int64{trust.Fabric: s.Fabric, trust.Keys: s.Keys}
 			if have[tt.kind] != tt.want || have[trust.Fabric]+have[trust.Keys] != tt.want {
 				t.Errorf("revisions %v, want %d", have, tt.want)
@@ -62,7 +62,7 @@ func TestReported(t *testing.T) {
 		})
 	}
 
-	s := pinned(t, trust.State{}, own).Check(trust.Fabric, "a", []string{fabricProof})
+	s := pinned(t, trust.Remembered{}, own).Check(trust.Fabric, "a", []string{fabricProof})
 	_, err := s.Admit(trust.Fabric, "a", document, proof(t, nil, sign(t, trust.Fabric, fabricAt(10), own)))
 	var refusal *trust.Refusal
 	const want = "is revision 10, but other nodes of the cluster had revision 1000: deliver the published revision"
@@ -81,7 +81,7 @@ func TestReported(t *testing.T) {
 func TestReportedProof(t *testing.T) {
 	t.Parallel()
 	own, evil := signer(t, 'o'), signer(t, 'x')
-	node := pinned(t, trust.State{}, own)
+	node := pinned(t, trust.Remembered{}, own)
 	padding := strings.Repeat("x", 2*trust.MaxReported)
 	signed := sign(t, trust.Fabric, fabricAt(1000), own)
 	junk := sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(own), padding}}, evil)
@@ -105,7 +105,7 @@ func TestReportedProof(t *testing.T) {
 		if len(report) > trust.MaxReported {
 			t.Errorf("%s: the report has %d bytes", name, len(report))
 		}
-		if fresh := pinned(t, trust.State{}, own).Check(trust.Fabric, "a", []string{report}); fresh.Fabric != 1000 {
+		if fresh := pinned(t, trust.Remembered{}, own).Check(trust.Fabric, "a", []string{report}); fresh.Fabric != 1000 {
 			t.Errorf("%s: a new node begins at %d with the report %s", name, fresh.Fabric, report)
 		}
 		if node.Proofs != nil {
@@ -122,7 +122,7 @@ func TestReportedProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, err := json.Marshal(after.Check(trust.Keys, "a", nil))
-	var restored trust.State
+	var restored trust.Remembered
 	if err = errors.Join(err, json.Unmarshal(raw, &restored)); err != nil {
 		t.Fatal(err)
 	}

@@ -35,9 +35,9 @@ func Refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// State is what an agent knows about signers and has to remember: without it, a
+// Remembered is what an agent knows about signers and has to remember: without it, a
 // restart would take an older document, or one of signers who are signers no more.
-type State struct {
+type Remembered struct {
 	Pins       []string `json:"pins"` // from which the rest began
 	Clusterset string   `json:"clusterset"`
 	Signers    []string `json:"signers"`
@@ -51,7 +51,7 @@ type State struct {
 }
 
 // Equal reports whether two states are the same.
-func (s State) Equal(o State) bool {
+func (s Remembered) Equal(o Remembered) bool {
 	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
 		s.Revisions == o.Revisions && maps.Equal(s.Proofs, o.Proofs) && slices.Equal(s.Checked, o.Checked) && s.Reported == o.Reported
 }
@@ -62,7 +62,7 @@ const MaxReported = 8 << 10
 // Check returns the state with the highest revision of a kind that proofs of other nodes show. A
 // proof counts if a signer of the clusterset signed it for this clusterset, and keys for this
 // cluster. The others are ignored, so a node can raise the revision to a signed one only.
-func (s State) Check(kind Kind, cluster string, proofs []string) State {
+func (s Remembered) Check(kind Kind, cluster string, proofs []string) Remembered {
 	s.Checked = append(slices.Clone(s.Checked), kind)
 	highest := s.Reported.of(kind)
 	for _, raw := range proofs {
@@ -70,7 +70,7 @@ func (s State) Check(kind Kind, cluster string, proofs []string) State {
 		if len(raw) > MaxReported || json.Unmarshal([]byte(raw), &p) != nil {
 			continue
 		}
-		said, ok := p.By(kind, Follow(s.Clusterset, s.Signers, p.Chain))
+		said, ok := p.By(kind, ResolveSigners(s.Clusterset, s.Signers, p.Chain))
 		if ok && said.Clusterset == s.Clusterset && (kind != Keys || said.Cluster == cluster) {
 			*highest = max(*highest, said.Revision)
 		}
@@ -83,16 +83,16 @@ func (s State) Check(kind Kind, cluster string, proofs []string) State {
 // remembered where it began from the same ones, otherwise a new one. So new pins
 // are the way out when a signing key is lost. The floors of the pins hold in both cases.
 // It fails where no pin is for the cluster.
-func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
+func Pinned(pins []Pin, cluster string, remembered Remembered) (Remembered, error) {
 	var lines []string
-	begin := State{}
+	begin := Remembered{}
 	for _, p := range pins {
 		lines = append(lines, p.String())
 		if !p.forCluster(cluster) {
 			continue
 		}
 		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
-			return State{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
+			return Remembered{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
 		}
 		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
 		begin.Revisions = begin.Revisions.Max(p.Floors)
@@ -106,7 +106,7 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 				others = append(others, name)
 			}
 		}
-		return State{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(others, ", "))
+		return Remembered{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(others, ", "))
 	}
 	begin.Pins = lines
 	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
@@ -118,7 +118,7 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 
 // Admit decides whether an agent of a cluster acts on a document, and gives the
 // state from then on. The error is a *Refusal; the state stays as it was then.
-func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, error) {
+func (s Remembered) Admit(kind Kind, cluster string, document, proof []byte) (Remembered, error) {
 	if len(proof) == 0 {
 		return s, Refuse(Unsigned, "is not signed")
 	}
@@ -130,7 +130,7 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 		return s, Refuse(Unsigned, "its signature cannot be read")
 	}
 	next := s
-	next.Signers = Follow(s.Clusterset, s.Signers, p.Chain)
+	next.Signers = ResolveSigners(s.Clusterset, s.Signers, p.Chain)
 	said, signature, ok := p.by(kind, next.Signers)
 	if !ok {
 		return s, Refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))

@@ -116,10 +116,10 @@ func (s Signed) by(kind Kind, signers []string) (Statement, string, bool) {
 	return Statement{}, "", false
 }
 
-// Follow gives the signers at the end of a chain, for who trusts the given ones of
+// ResolveSigners gives the signers at the end of a chain, for who trusts the given ones of
 // a clusterset. Changes that none of those signed who are trusted at that point
 // change nothing.
-func Follow(clusterset string, signers []string, chain []Signed) []string {
+func ResolveSigners(clusterset string, signers []string, chain []Signed) []string {
 	for _, link := range chain {
 		if s, ok := link.By(Signers, signers); ok && s.Clusterset == clusterset && len(s.Signers) > 0 {
 			signers = s.Signers
@@ -128,10 +128,10 @@ func Follow(clusterset string, signers []string, chain []Signed) []string {
 	return signers
 }
 
-// Extend gives the chain that ends with the signers of today, made from the
+// ExtendChain gives the chain that ends with the signers of today, made from the
 // published one. Links that lead to none of them are left out; where the rest does
 // not end with today's signers, a link is added, signed by all that are at hand.
-func Extend(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Signed, error) {
+func ExtendChain(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Signed, error) {
 	var lines []string
 	for _, signer := range today {
 		lines = append(lines, Line(signer.PublicKey()))

@@ -45,7 +45,7 @@ func proof(t testing.TB, chain []trust.Signed, s trust.Signed) []byte {
 	return out
 }
 
-func pinned(t testing.TB, remembered trust.State, signers ...ssh.Signer) trust.State {
+func pinned(t testing.TB, remembered trust.Remembered, signers ...ssh.Signer) trust.Remembered {
 	t.Helper()
 	var text string
 	for _, s := range signers {
@@ -112,7 +112,7 @@ func TestAdmit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			before := pinned(t, trust.State{}, own)
+			before := pinned(t, trust.Remembered{}, own)
 			before.Fabric, before.Keys = 5, 3
 			after, err := before.Admit(tt.kind, "a", document, tt.proof)
 			var refusal *trust.Refusal
@@ -139,14 +139,14 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	one, two, three, foreign := signer(t, '1'), signer(t, '2'), signer(t, '3'), signer(t, 'f')
 	var chain []trust.Signed
-	var states []trust.State // of agents that read everything up to some time
-	agent := pinned(t, trust.State{}, one)
+	var states []trust.Remembered // of agents that read everything up to some time
+	agent := pinned(t, trust.Remembered{}, one)
 	for i, today := range [][]ssh.Signer{{one}, {one, two}, {two}, {two, three}, {three}} {
 		var err error
-		if chain, err = trust.Extend("set", chain, today, today); err != nil {
+		if chain, err = trust.ExtendChain("set", chain, today, today); err != nil {
 			t.Fatal(err)
 		}
-		again, err := trust.Extend("set", chain, today, today)
+		again, err := trust.ExtendChain("set", chain, today, today)
 		if err != nil || !reflect.DeepEqual(again, chain) {
 			t.Errorf("step %d: the chain changed though the signers did not: %v", i, err)
 		}
@@ -156,7 +156,7 @@ func TestRotation(t *testing.T) {
 		states = append(states, agent)
 	}
 	last := proof(t, chain, sign(t, trust.Fabric, fabricAt(9), three))
-	for i, state := range append(states, pinned(t, trust.State{}, one), pinned(t, trust.State{}, two), pinned(t, trust.State{}, three)) {
+	for i, state := range append(states, pinned(t, trust.Remembered{}, one), pinned(t, trust.Remembered{}, two), pinned(t, trust.Remembered{}, three)) {
 		after, err := state.Admit(trust.Fabric, "a", document, last)
 		if err != nil || len(after.Signers) != 1 || after.Signers[0] != line(three) {
 			t.Errorf("agent %d: %v, signers %v", i, err, after.Signers)
@@ -175,11 +175,11 @@ func TestRotation(t *testing.T) {
 	littered := []trust.Signed{{Statement: "{"}, sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(three), line(foreign)}}, foreign)}
 	littered = append(littered, chain...)
 	littered = append(littered, sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(foreign)}}, foreign))
-	mended, err := trust.Extend("set", littered, []ssh.Signer{three}, []ssh.Signer{three})
+	mended, err := trust.ExtendChain("set", littered, []ssh.Signer{three}, []ssh.Signer{three})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pinned(t, trust.State{}, one).Admit(trust.Fabric, "a", document, proof(t, mended, sign(t, trust.Fabric, fabricAt(9), three))); err != nil {
+	if _, err := pinned(t, trust.Remembered{}, one).Admit(trust.Fabric, "a", document, proof(t, mended, sign(t, trust.Fabric, fabricAt(9), three))); err != nil {
 		t.Errorf("after links of others: %v", err)
 	}
 }
@@ -188,7 +188,7 @@ func TestRotation(t *testing.T) {
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	one, two := signer(t, '1'), signer(t, '2')
-	remembered := pinned(t, trust.State{}, one)
+	remembered := pinned(t, trust.Remembered{}, one)
 	remembered.Signers, remembered.Fabric = []string{line(two)}, 9
 	if got := pinned(t, remembered, one); !reflect.DeepEqual(got, remembered) {
 		t.Errorf("forgotten: %+v", got)
@@ -204,7 +204,7 @@ func TestPinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := trust.Pinned(pins, "a", trust.State{}); err == nil || err.Error() != want {
+		if _, err := trust.Pinned(pins, "a", trust.Remembered{}); err == nil || err.Error() != want {
 			t.Errorf("err %v, want %s", err, want)
 		}
 	}
@@ -261,7 +261,7 @@ func FuzzAdmit(f *testing.F) {
 	good := proof(f, nil, sign(f, trust.Fabric, fabricAt(7), own))
 	f.Add(good)
 	f.Add(proof(f, []trust.Signed{sign(f, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(other)}}, other)}, sign(f, trust.Fabric, fabricAt(8), other)))
-	state := pinned(f, trust.State{}, own)
+	state := pinned(f, trust.Remembered{}, own)
 	state.Fabric = 7
 	f.Fuzz(func(t *testing.T, proof []byte) {
 		after, err := state.Admit(trust.Fabric, "a", document, proof)
@@ -277,7 +277,7 @@ func FuzzAdmit(f *testing.F) {
 func BenchmarkAdmit(b *testing.B) {
 	own := signer(b, 'o')
 	p := proof(b, nil, sign(b, trust.Fabric, fabricAt(7), own))
-	state := pinned(b, trust.State{}, own)
+	state := pinned(b, trust.Remembered{}, own)
 	for b.Loop() {
 		if _, err := state.Admit(trust.Fabric, "a", document, p); err != nil {
 			b.Fatal(err)
@@ -291,7 +291,7 @@ func TestNewNode(t *testing.T) {
 	t.Parallel()
 	own := signer(t, 'o')
 	pins := []byte("# by hand\nset/a " + line(own) + "\n")
-	begin := func(raw []byte, remembered trust.State) trust.State {
+	begin := func(raw []byte, remembered trust.Remembered) trust.Remembered {
 		t.Helper()
 		list, err := trust.ParsePins(raw)
 		if err != nil {
@@ -303,11 +303,11 @@ func TestNewNode(t *testing.T) {
 		}
 		return out
 	}
-	at := func(s trust.State, revision int64) error {
+	at := func(s trust.Remembered, revision int64) error {
 		_, err := s.Admit(trust.Fabric, "a", document, proof(t, nil, sign(t, trust.Fabric, fabricAt(revision), own)))
 		return err
 	}
-	keysAt := func(s trust.State, revision int64) error {
+	keysAt := func(s trust.Remembered, revision int64) error {
 		statement := fabricAt(revision)
 		statement.Cluster = "a"
 		_, err := s.Admit(trust.Keys, "a", document, proof(t, nil, sign(t, trust.Keys, statement, own)))
@@ -320,7 +320,7 @@ func TestNewNode(t *testing.T) {
 	if want := "# revision: 1000\n# keys revision: 7\n" + string(pins); string(raised) != want {
 		t.Errorf("got %s, want %s", raised, want)
 	}
-	fresh := begin(raised, trust.State{})
+	fresh := begin(raised, trust.Remembered{})
 	if at(fresh, 10) == nil || at(fresh, 999) == nil || at(fresh, 1000) != nil || at(fresh, 1001) != nil {
 		t.Error("a new node does not begin at the floor of the fabric")
 	}
@@ -333,7 +333,7 @@ func TestNewNode(t *testing.T) {
 	}
 
 	// Floors do not replace what a node remembers, nor make it forget.
-	veteran := begin(pins, trust.State{})
+	veteran := begin(pins, trust.Remembered{})
 	veteran.Fabric = 2000
 	if got := begin(raised, veteran); got.Fabric != 2000 || got.Keys != 7 {
 		t.Errorf("remembers %+v", got.Revisions)

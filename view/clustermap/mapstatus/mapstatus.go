@@ -81,7 +81,7 @@ func gateway(s *status.Status) string {
 	case connected == 0 && broken > 0:
 		return clustermap.Down
 	case broken > 0 || !s.Ready:
-		return clustermap.Partly
+		return clustermap.Degraded
 	}
 	return clustermap.Up
 }
@@ -141,7 +141,7 @@ func linked(m *clustermap.Map, agents []status.Status) {
 	}
 	for between, of := range pairs {
 		l := clustermap.Link{Between: between, Driver: drivers[between]}
-		if describe(&l, of); m.Implied && l.State != clustermap.Up {
+		if describe(&l, of); m.MeshImplied && l.State != clustermap.Up {
 			m.Links = append(m.Links, l)
 		}
 	}
@@ -158,7 +158,7 @@ func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	}
 	for i := range agents {
 		for j := range agents[i].Connections {
-			if c := &agents[i].Connections[j]; m.Implied && c.Status != status.Connected {
+			if c := &agents[i].Connections[j]; m.MeshImplied && c.Status != status.Connected {
 				out[fabric.SortedPair(agents[i].Cluster, c.RemoteCluster)] = true
 			}
 		}
@@ -173,7 +173,7 @@ func describe(l *clustermap.Link, of map[string]*pair) {
 		case p.connected && !p.broken:
 			states = append(states, clustermap.Up)
 		case p.connected:
-			states = append(states, clustermap.Partly)
+			states = append(states, clustermap.Degraded)
 		default:
 			states = append(states, clustermap.Down)
 		}
@@ -200,5 +200,5 @@ func together(states []string) string {
 	case count[clustermap.Down]+count[clustermap.Unknown] == all:
 		return clustermap.Down
 	}
-	return clustermap.Partly
+	return clustermap.Degraded
 }
