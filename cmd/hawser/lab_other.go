@@ -26,4 +26,4 @@ func newLabCommand() *cobra.Command {
 // labFolder gives a folder of agents' sockets; none is there unless somebody brought it.
 func labFolder(flag string) (string, error) { return cmp.Or(flag, "/run/hawser/lab"), nil }
 
-func (g *gatherer) lab(context.Context, string) map[string]labNode { return nil }
+func (g *collector) lab(context.Context, string) map[string]labNode { return nil }
