@@ -18,7 +18,7 @@ demo: setup build ## the tour of the README on this machine: a lab comes up, is 
 	@hack/demo.sh
 
 picture: setup build ## docs/demo.svg: make demo, recorded; on an idle machine
-	$(GO) run ./hack/picture
+	$(GO) run ./hack/demosvg
 
 drawings: ## docs/drawings/*.svg from the texts beside them
 	$(GO) test ./view/swimlane -run '^TestDrawings$$' -update
@@ -123,7 +123,7 @@ lint: ## formatting, vet, staticcheck, import arrows, generated files
 
 generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the goldens
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
-	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./view/clustermap -update
+	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/projection ./view/clustermap -update
 	$(GO) test ./view/matrix ./view/swimlane -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 

@@ -15,6 +15,6 @@ go tool staticcheck ./...
 (cd e2e/ui && go vet ./...) # a module of its own
 # The command line runs on macOS, too.
 GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/hawser
-go test -count=1 ./internal/arrows
+go test -count=1 ./internal/importcheck
 go test -count=1 ./schema/internal/gen ./e2e/kube/cni/record -run '^TestCurrent$'
 echo "lint: clean"

@@ -19,5 +19,5 @@ for tool in "${tools[@]}"; do
   GOBIN=$dir CGO_ENABLED=0 nice -n 10 go install -trimpath -ldflags '-s -w' "$tool"
 done
 command -v kubectl >/dev/null || [ -e "$dir/kubectl" ] || ln -s "$(hack/setup-kube.sh)/kubectl" "$dir/kubectl"
-go build -o "$dir/objects" ./hack/objects
+go build -o "$dir/objects" ./hack/jsonlines
 echo "$dir"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/workload"
 )
 
@@ -191,12 +191,12 @@ const Underlay = "underlay"
 
 // find says how a program gets into a pod (CLUSTER/NAMESPACE/POD), onto a node
 // (CLUSTER/NODE) or between the nodes (Underlay).
-func (d *daemon) find(target string) (netspace.Exec, error) {
+func (d *daemon) find(target string) (netnsexec.Exec, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out netspace.Exec
+	var out netnsexec.Exec
 	if target == Underlay {
-		return netspace.Exec{Net: d.underlay.path}, nil
+		return netnsexec.Exec{Net: d.underlay.path}, nil
 	}
 	if strings.Count(target, "/") == 1 {
 		n, err := d.findNode(target)

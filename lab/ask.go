@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/unixsocket"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 )
@@ -66,7 +66,7 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 	}
 	var s reconciler.Status
 	dial := func(context.Context, string, string) (conn net.Conn, err error) {
-		err = netspace.Do(d.control.path, func() (err error) {
+		err = netnsexec.Do(d.control.path, func() (err error) {
 			conn, err = net.DialTimeout("tcp", reconcilerListen, time.Second)
 			return err
 		})

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"hawser.dev/hawser/internal/unixsocket"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // Client talks to the daemon of a running lab.
@@ -49,8 +49,8 @@ func (c *Client) Fault(ctx context.Context, f Fault) error {
 
 // Place gives how to run a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
 // (CLUSTER/NODE); the program itself is not named yet.
-func (c *Client) Place(ctx context.Context, target string) (netspace.Exec, error) {
-	var at netspace.Exec
+func (c *Client) Place(ctx context.Context, target string) (netnsexec.Exec, error) {
+	var at netnsexec.Exec
 	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
 }
 

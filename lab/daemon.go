@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/workload"
 )
 
@@ -100,7 +100,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 		return nil, err
 	}
 	s.Overlay = config.Overlay
-	self, err := netspace.Find(os.Getpid())
+	self, err := netnsexec.Find(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (d *daemon) readObjects() error {
 func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := netspace.Prepare(d.layout.namespaces()); err != nil {
+	if err := netnsexec.Prepare(d.layout.namespaces()); err != nil {
 		return err
 	}
 	var err error

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // delayLink holds every frame of one link back for a while, in both directions. It stands
@@ -97,7 +97,7 @@ func rawSocket(s *netNS, name string) (*os.File, error) {
 	}
 	index := link.Attrs().Index
 	var file *os.File
-	err = netspace.Do(s.path, func() error {
+	err = netnsexec.Do(s.path, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // Down removes a lab without a trace: processes, namespaces with their links,
@@ -78,7 +78,7 @@ func (l Layout) sweep(ctx context.Context, c Config) error {
 	if err := l.killAll(ctx, c); err != nil {
 		return err
 	}
-	if err := netspace.RemoveAll(l.namespaces()); err != nil {
+	if err := netnsexec.RemoveAll(l.namespaces()); err != nil {
 		return err
 	}
 	if err := os.Remove(l.Socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -91,20 +91,20 @@ func (l Layout) sweep(ctx context.Context, c Config) error {
 // others: those in the lab's namespaces and those that carry its mark.
 func (l Layout) killAll(ctx context.Context, c Config) error {
 	if raw, err := os.ReadFile(l.daemon()); err == nil {
-		var daemon netspace.Process
+		var daemon netnsexec.Process
 		if json.Unmarshal(raw, &daemon) == nil && daemon.Alive() && daemon.PID != os.Getpid() {
-			if err := netspace.Kill(ctx, []netspace.Process{daemon}); err != nil {
+			if err := netnsexec.Kill(ctx, []netnsexec.Process{daemon}); err != nil {
 				return err
 			}
 		}
 	}
-	inodes := netspace.Inodes(l.namespaces())
+	inodes := netnsexec.Inodes(l.namespaces())
 	for {
-		left := netspace.Processes(inodes, markEnv+"="+c.ID)
+		left := netnsexec.Processes(inodes, markEnv+"="+c.ID)
 		if len(left) == 0 {
 			return nil
 		}
-		if err := netspace.Kill(ctx, left); err != nil {
+		if err := netnsexec.Kill(ctx, left); err != nil {
 			return err
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // endWithin is how long an agent has to end after SIGTERM.
@@ -181,20 +181,20 @@ func (d *daemon) corruptFabric(n *node, _ Fault) error {
 	return errors.Join(errs...)
 }
 
-func kill(processes []netspace.Process) error {
+func kill(processes []netnsexec.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return netspace.Kill(ctx, processes)
+	return netnsexec.Kill(ctx, processes)
 }
 
 // tunnels are the node's tunnel processes: `hawser-agent wireguard DEVICE`.
-func (m *runningNode) tunnels() ([]netspace.Process, error) {
-	inode, err := netspace.Inode(m.space.path)
+func (m *runningNode) tunnels() ([]netnsexec.Process, error) {
+	inode, err := netnsexec.Inode(m.space.path)
 	if err != nil {
 		return nil, err
 	}
-	var out []netspace.Process
-	for _, p := range netspace.Processes(map[uint64]bool{inode: true}, "") {
+	var out []netnsexec.Process
+	for _, p := range netnsexec.Processes(map[uint64]bool{inode: true}, "") {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 		if args := bytes.Split(raw, []byte{0}); err == nil && len(args) > 1 && string(args[1]) == "wireguard" {
 			out = append(out, p)

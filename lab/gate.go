@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/lab/router"
+	"hawser.dev/hawser/lab/underlayspec"
 )
 
 // runningRouter is a router that runs.
@@ -41,15 +41,15 @@ func openGate(t *routerSpec, path string, u *underlay) (*runningRouter, error) {
 	g := &runningRouter{space: s, number: t.number, routes: map[route]bool{}}
 	err = errors.Join(
 		u.bridge(innerBridge(t.number)),
-		pair(u.netNS, outerPort(t.number), s, router.Out),
-		pair(u.netNS, innerPort(t.number), s, router.In),
+		pair(u.netNS, outerPort(t.number), s, underlayspec.Out),
+		pair(u.netNS, innerPort(t.number), s, underlayspec.In),
 	)
 	if err == nil {
 		err = errors.Join(u.enslave(outerPort(t.number), "wan"), u.enslave(innerPort(t.number), innerBridge(t.number)))
 	}
 	for _, a := range t.inner {
 		if err == nil {
-			err = s.address(router.In, cidr.Single(a))
+			err = s.address(underlayspec.In, cidr.Single(a))
 		}
 	}
 	if err != nil {
@@ -67,11 +67,11 @@ func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 	var errs []error
 	for _, a := range g.addrs {
 		if !slices.Contains(t.Addresses, a) {
-			errs = append(errs, g.space.unaddress(router.Out, cidr.Single(a)))
+			errs = append(errs, g.space.unaddress(underlayspec.Out, cidr.Single(a)))
 		}
 	}
 	for _, a := range t.Addresses {
-		errs = append(errs, g.space.address(router.Out, cidr.Single(a)))
+		errs = append(errs, g.space.address(underlayspec.Out, cidr.Single(a)))
 	}
 	errs = append(errs, setRoutes(g.space, g.routes, t.routes(w)))
 	if text := t.Rules(t.inside); text != g.rules {

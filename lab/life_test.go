@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/whereami"
 )
 
@@ -67,7 +67,7 @@ func TestNothingIsLeft(t *testing.T) {
 	r.up()
 	r.want("a/default/client", address, func(_ whereami.Answer, err error) bool { return err == nil })
 	r.up() // once more on a lab that runs
-	inodes := netspace.Inodes(r.layout.namespaces())
+	inodes := netnsexec.Inodes(r.layout.namespaces())
 	if len(inodes) < 8 {
 		t.Fatalf("%d namespaces", len(inodes))
 	}
@@ -75,7 +75,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if was, err := Down(context.Background(), r.layout); err != nil || !was {
 		t.Fatalf("down: %t, %v", was, err)
 	}
-	if left := netspace.Processes(inodes, markEnv+"="+config.ID); len(left) > 0 {
+	if left := netnsexec.Processes(inodes, markEnv+"="+config.ID); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -92,13 +92,13 @@ func TestNothingIsLeft(t *testing.T) {
 
 func killDaemon(t *testing.T, l Layout) {
 	t.Helper()
-	var daemon netspace.Process
+	var daemon netnsexec.Process
 	raw, err := os.ReadFile(l.daemon())
 	if err == nil {
 		err = json.Unmarshal(raw, &daemon)
 	}
 	if err == nil {
-		err = netspace.Kill(context.Background(), []netspace.Process{daemon})
+		err = netnsexec.Kill(context.Background(), []netnsexec.Process{daemon})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/whereami"
 )
 
@@ -106,18 +106,18 @@ func (m *runningNode) halt(u *underlay) error {
 
 // killIn ends every process in a namespace; new ones may appear meanwhile.
 func killIn(path string) error {
-	inode, err := netspace.Inode(path)
+	inode, err := netnsexec.Inode(path)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for {
-		left := netspace.Processes(map[uint64]bool{inode: true}, "")
+		left := netnsexec.Processes(map[uint64]bool{inode: true}, "")
 		if len(left) == 0 {
 			return nil
 		}
-		if err := netspace.Kill(ctx, left); err != nil {
+		if err := netnsexec.Kill(ctx, left); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (m *runningNode) setRules(text string) error {
 
 // loadRules loads nftables rules in a namespace, in one transaction.
 func loadRules(path, text string) error {
-	return netspace.Do(path, func() error {
+	return netnsexec.Do(path, func() error {
 		cmd := exec.Command("nft", "-f", "-")
 		cmd.Stdin = bytes.NewBufferString(text)
 		cmd.Env = append(os.Environ(), "LC_ALL=C")

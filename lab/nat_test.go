@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 const natTopology = `apiVersion: hawser.dev/v1alpha1
@@ -53,7 +53,7 @@ type station struct {
 func (r *rig) at(node string, addr string) station {
 	r.t.Helper()
 	var conn *net.UDPConn
-	err := netspace.Do(r.ns(node), func() (err error) {
+	err := netnsexec.Do(r.ns(node), func() (err error) {
 		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(addr)))
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/whereami"
 )
 
@@ -55,7 +55,7 @@ func TestPacketsArrive(t *testing.T) {
 
 func (r *rig) udp(from, to, wantPod string) {
 	r.t.Helper()
-	err := netspace.Do(r.ns(from), func() error {
+	err := netnsexec.Do(r.ns(from), func() error {
 		conn, err := net.DialTimeout("udp", to, time.Second)
 		if err != nil {
 			return err
@@ -137,17 +137,17 @@ func TestPodRunsProgram(t *testing.T) {
 	r.want("a/default/client", "http://"+own.IP+":8080", func(_ whereami.Answer, err error) bool {
 		return err != nil && strings.Contains(err.Error(), "refused")
 	})
-	inode, err := netspace.Inode(r.ns("a/default/own"))
+	inode, err := netnsexec.Inode(r.ns("a/default/own"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(netspace.Processes(map[uint64]bool{inode: true}, "")); n != 1 {
+	if n := len(netnsexec.Processes(map[uint64]bool{inode: true}, "")); n != 1 {
 		t.Errorf("%d processes in the pod, want its program", n)
 	}
 	if err := r.client.Change(ctx, Change{Cluster: "a", Object: "default/Pod/own"}); err != nil {
 		t.Fatal(err)
 	}
-	if left := netspace.Processes(map[uint64]bool{inode: true}, ""); len(left) > 0 {
+	if left := netnsexec.Processes(map[uint64]bool{inode: true}, ""); len(left) > 0 {
 		t.Errorf("processes of a pod that is gone: %v", left)
 	}
 }
@@ -200,7 +200,7 @@ func TestOneWay(t *testing.T) {
 	r := newRig(t)
 	listeners := map[string]net.PacketConn{}
 	for node, address := range map[string]string{"a/a-gw": "203.0.113.1:9000", "b/b-gw": "203.0.113.2:9000"} {
-		err := netspace.Do(r.ns(node), func() (err error) { listeners[node], err = net.ListenPacket("udp", address); return err })
+		err := netnsexec.Do(r.ns(node), func() (err error) { listeners[node], err = net.ListenPacket("udp", address); return err })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,8 +263,8 @@ func TestLengthOfStreams(t *testing.T) {
 	var listener net.Listener
 	var conn net.Conn
 	err := errors.Join(
-		netspace.Do(r.ns("b/b-gw"), func() (err error) { listener, err = net.Listen("tcp", "203.0.113.2:9000"); return err }),
-		netspace.Do(r.ns("a/a-gw"), func() (err error) { conn, err = net.Dial("tcp", "203.0.113.2:9000"); return err }),
+		netnsexec.Do(r.ns("b/b-gw"), func() (err error) { listener, err = net.Listen("tcp", "203.0.113.2:9000"); return err }),
+		netnsexec.Do(r.ns("a/a-gw"), func() (err error) { conn, err = net.Dial("tcp", "203.0.113.2:9000"); return err }),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestPowerCutIsSilent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var conn net.Conn
-	err := netspace.Do(r.ns("a/a-gw"), func() (err error) {
+	err := netnsexec.Do(r.ns("a/a-gw"), func() (err error) {
 		conn, err = net.Dial("tcp", "203.0.113.2:8080")
 		return err
 	})
@@ -357,8 +357,8 @@ func TestDelayKeepsBulk(t *testing.T) {
 	var listener net.Listener
 	var conn net.Conn
 	err := errors.Join(
-		netspace.Do(r.ns("b/b-gw"), func() (err error) { listener, err = net.Listen("tcp", "203.0.113.2:9000"); return err }),
-		netspace.Do(r.ns("a/a-gw"), func() (err error) { conn, err = net.Dial("tcp", "203.0.113.2:9000"); return err }),
+		netnsexec.Do(r.ns("b/b-gw"), func() (err error) { listener, err = net.Listen("tcp", "203.0.113.2:9000"); return err }),
+		netnsexec.Do(r.ns("a/a-gw"), func() (err error) { conn, err = net.Dial("tcp", "203.0.113.2:9000"); return err }),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -43,7 +43,7 @@ type child struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	process  netspace.Process // zero while it does not run
+	process  netnsexec.Process // zero while it does not run
 	restarts int
 	lastEnd  string
 	ending   bool // was told to end
@@ -114,10 +114,10 @@ func (c *child) crash() error {
 	process, _, _ := c.state()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return netspace.Kill(ctx, []netspace.Process{process})
+	return netnsexec.Kill(ctx, []netnsexec.Process{process})
 }
 
-func (c *child) state() (process netspace.Process, restarts int, lastEnd string) {
+func (c *child) state() (process netnsexec.Process, restarts int, lastEnd string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.process, c.restarts, c.lastEnd
@@ -136,13 +136,13 @@ func (c *child) run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
-	process, err := netspace.Find(cmd.Process.Pid)
+	process, err := netnsexec.Find(cmd.Process.Pid)
 	c.mu.Lock()
 	c.process = process
 	c.mu.Unlock()
 	err = errors.Join(err, cmd.Wait())
 	c.mu.Lock()
-	c.process = netspace.Process{}
+	c.process = netnsexec.Process{}
 	c.mu.Unlock()
 	if err == nil {
 		return errors.New("it ended without an error")

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // runAgents starts the agents that should run: those of nodes that have received
@@ -73,7 +73,7 @@ func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("haws
 func (d *daemon) bootID(n *node) string { return filepath.Join(d.nodeDir(n), "boot_id") }
 
 // inside is a program that is started in namespaces.
-func (d *daemon) inside(name, log string, e netspace.Exec) program {
+func (d *daemon) inside(name, log string, e netnsexec.Exec) program {
 	return program{
 		name: name, argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
 		env: environment(d.layout, d.config), log: log,
@@ -81,8 +81,8 @@ func (d *daemon) inside(name, log string, e netspace.Exec) program {
 }
 
 // nodeExec is a program's view on a node.
-func (d *daemon) nodeExec(n *node, path string, argv []string) netspace.Exec {
-	return netspace.Exec{
+func (d *daemon) nodeExec(n *node, path string, argv []string) netnsexec.Exec {
+	return netnsexec.Exec{
 		Net: path, Resolv: d.layout.resolv(n.cluster, "default"), Hosts: d.layout.hosts(),
 		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, BootID: d.bootID(n), Hostname: n.name, Argv: argv,
 	}
@@ -124,8 +124,8 @@ func (d *daemon) podProgram(m *runningNode, c *runningPod) (program, error) {
 }
 
 // podExec is a program's view in a pod.
-func (d *daemon) podExec(m *runningNode, c *runningPod) netspace.Exec {
-	e := netspace.Exec{
+func (d *daemon) podExec(m *runningNode, c *runningPod) netnsexec.Exec {
+	e := netnsexec.Exec{
 		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),
 	}
 	if c.space != nil {

@@ -16,7 +16,7 @@ import (
 
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -149,7 +149,7 @@ func (d *daemon) startReconciler() {
 		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,
 		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s", "--state", d.layout.reconcilerState(),
 	}
-	e := netspace.Exec{Net: d.control.path, Argv: argv}
+	e := netnsexec.Exec{Net: d.control.path, Argv: argv}
 	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)
 }
 

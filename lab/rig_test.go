@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/lab/whereami"
 )
 
@@ -36,7 +36,7 @@ func standInForHawser(command string, args []string) error {
 	case "daemon":
 		return Serve(context.Background(), Layout{Dir: args[1]}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	case "nsexec":
-		e, err := netspace.ParseExec(args)
+		e, err := netnsexec.ParseExec(args)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (r *rig) up() {
 // ns is the namespace of a pod or node.
 func (r *rig) ns(target string) string {
 	r.t.Helper()
-	var at netspace.Exec
+	var at netnsexec.Exec
 	if err := r.client.call(context.Background(), http.MethodGet, "/place?target="+target, nil, &at); err != nil {
 		r.t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func (r *rig) get(target, url string) (whereami.Answer, error) {
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
 			var conn net.Conn
-			err := netspace.Do(ns, func() (err error) {
+			err := netnsexec.Do(ns, func() (err error) {
 				conn, err = net.DialTimeout(network, address, 3*time.Second)
 				return err
 			})

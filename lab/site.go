@@ -6,15 +6,15 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/lab/router"
+	"hawser.dev/hawser/lab/underlayspec"
 )
 
 // routerSpec is a router of the underlay file as it should be now.
 type routerSpec struct {
-	router.Router                         // with the addresses that it has now
-	number        int                     // names its links in the underlay
-	inner         []netip.Addr            // its own, inside, one a family
-	inside        map[string][]netip.Addr // of the nodes behind it, by ID
+	underlayspec.Router                         // with the addresses that it has now
+	number              int                     // names its links in the underlay
+	inner               []netip.Addr            // its own, inside, one a family
+	inside              map[string][]netip.Addr // of the nodes behind it, by ID
 }
 
 // addSites places the routers of the underlay file, and puts the nodes behind
@@ -70,7 +70,7 @@ func (s *state) now(addrs []netip.Addr) []netip.Addr {
 
 // behind gives a node that is behind a router what it holds of the endpoints: not
 // those of the router, and one address of each family of the router at least.
-func (s *state) behind(r *router.Router, id string, endpoints []netip.Addr) ([]netip.Addr, error) {
+func (s *state) behind(r *underlayspec.Router, id string, endpoints []netip.Addr) ([]netip.Addr, error) {
 	out := slices.DeleteFunc(endpoints, func(a netip.Addr) bool { return slices.Contains(r.Addresses, a) })
 	for _, a := range r.Addresses {
 		if slices.ContainsFunc(out, sameFamily(a)) {
@@ -145,7 +145,7 @@ func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) 
 }
 
 // source picks the address to send from: one of the same network if there is any.
-func source(own []netip.Addr, remote netip.Addr, file *router.File) (netip.Addr, bool) {
+func source(own []netip.Addr, remote netip.Addr, file *underlayspec.File) (netip.Addr, bool) {
 	for _, a := range own {
 		if a.Is6() == remote.Is6() && file.Segment(a) == file.Segment(remote) {
 			return a, true
@@ -167,7 +167,7 @@ func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
 func (t *routerSpec) routes(w *desiredLab) []route {
 	var out []route
 	for _, a := range t.Addresses {
-		out = append(out, route{dst: everything(a), dev: router.Out, src: a})
+		out = append(out, route{dst: everything(a), dev: underlayspec.Out, src: a})
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -176,9 +176,9 @@ func (t *routerSpec) routes(w *desiredLab) []route {
 			switch {
 			case behind == nil || !n.hasWAN:
 			case behind.Name == t.Name:
-				out = append(out, route{dst: cidr.Single(a), dev: router.In})
+				out = append(out, route{dst: cidr.Single(a), dev: underlayspec.In})
 			case behind.NAT == "" && behind.Outside(a.Is6()).IsValid():
-				out = append(out, route{dst: cidr.Single(a), dev: router.Out, via: behind.Outside(a.Is6()), onnet: true})
+				out = append(out, route{dst: cidr.Single(a), dev: underlayspec.Out, via: behind.Outside(a.Is6()), onnet: true})
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/lab/router"
+	"hawser.dev/hawser/lab/underlayspec"
 )
 
 // state is what the lab remembers so that nothing moves: who has which number
@@ -35,7 +35,7 @@ type state struct {
 
 	// Moved says what addresses of the wide area became by renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
-	Underlay router.File               `json:"-"` // of the lab's folder
+	Underlay underlayspec.File         `json:"-"` // of the lab's folder
 	Overlay  bool                      `json:"-"` // of the lab's configuration
 
 	Shares map[string][]netip.Prefix `json:"shares"` // cluster/node: its part of the cluster's pod prefixes

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 )
 
 // Status is a lab as it is now.
@@ -138,7 +138,7 @@ func (d *daemon) snapshot() Status {
 	}
 	for _, p := range d.world.pods() {
 		s := PodStatus{
-			Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Strings(p.addrs), Owner: p.Owner,
+			Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: humanize.Strings(p.addrs), Owner: p.Owner,
 		}
 		if len(s.IPs) > 0 {
 			s.IP = s.IPs[0]
@@ -151,7 +151,7 @@ func (d *daemon) snapshot() Status {
 	}
 	for _, c := range d.world.clusters {
 		for _, svc := range c.services {
-			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Strings(svc.addrs), Endpoints: len(svc.backends)}
+			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: humanize.Strings(svc.addrs), Endpoints: len(svc.backends)}
 			for _, b := range svc.backends {
 				if b.ready {
 					s.Ready++
@@ -166,7 +166,7 @@ func (d *daemon) snapshot() Status {
 func (d *daemon) nodeStatus(n *node) NodeStatus {
 	out := NodeStatus{
 		Cluster: n.cluster, Name: n.name, Gateway: n.gateway, State: "starting", Dir: d.nodeDir(n),
-		LAN: listing.Strings(n.lan), WAN: listing.Strings(n.wan), PodCIDRs: listing.Strings(n.podCIDRs),
+		LAN: humanize.Strings(n.lan), WAN: humanize.Strings(n.wan), PodCIDRs: humanize.Strings(n.podCIDRs),
 		Agent: Agent{Stopped: d.state.Stopped[n.id()]},
 	}
 	for _, side := range []string{SideWAN, SideLAN} {

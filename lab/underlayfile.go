@@ -9,24 +9,24 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/checkout"
-	"hawser.dev/hawser/lab/router"
+	"hawser.dev/hawser/lab/underlayspec"
 )
 
 // readUnderlay reads the lab's underlay file; one without is a wire. known is as
 // in router.Parse.
-func (l Layout) readUnderlay(known func(string) bool) (router.File, error) {
+func (l Layout) readUnderlay(known func(string) bool) (underlayspec.File, error) {
 	raw, err := os.ReadFile(l.underlay())
 	if errors.Is(err, os.ErrNotExist) {
-		return router.File{}, nil
+		return underlayspec.File{}, nil
 	}
 	if err != nil {
-		return router.File{}, fmt.Errorf("read underlay of the lab: %w", err)
+		return underlayspec.File{}, fmt.Errorf("read underlay of the lab: %w", err)
 	}
 	return parseUnderlay(l.underlay(), raw, known)
 }
 
-func parseUnderlay(path string, raw []byte, known func(string) bool) (router.File, error) {
-	f, list := router.Parse(path, raw, known)
+func parseUnderlay(path string, raw []byte, known func(string) bool) (underlayspec.File, error) {
+	f, list := underlayspec.Parse(path, raw, known)
 	if list.HasErrors() {
 		return f, &InvalidError{File: path, Raw: raw, List: list}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 const (
@@ -31,20 +31,20 @@ type netNS struct {
 
 // newSpace makes a namespace and applies kernel settings before any link exists.
 func newSpace(path string, settings map[string]string) (*netNS, error) {
-	if err := netspace.Create(path); err != nil {
+	if err := netnsexec.Create(path); err != nil {
 		return nil, err
 	}
-	err := netspace.Do(path, func() error { return netspace.Sysctls(settings) })
+	err := netnsexec.Do(path, func() error { return netnsexec.Sysctls(settings) })
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set up namespace %s: %w", path, err), netspace.Remove(path))
+		return nil, errors.Join(fmt.Errorf("set up namespace %s: %w", path, err), netnsexec.Remove(path))
 	}
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open namespace %s: %w", path, err), netspace.Remove(path))
+		return nil, errors.Join(fmt.Errorf("open namespace %s: %w", path, err), netnsexec.Remove(path))
 	}
 	link, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close(), netspace.Remove(path))
+		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close(), netnsexec.Remove(path))
 	}
 	return &netNS{path: path, ns: ns, link: link}, nil
 }
@@ -65,7 +65,7 @@ func settings(forward bool) map[string]string {
 // close lets go of the namespace; the kernel takes it down with all its links.
 func (s *netNS) close() error {
 	s.link.Close()
-	return errors.Join(s.ns.Close(), netspace.Remove(s.path))
+	return errors.Join(s.ns.Close(), netnsexec.Remove(s.path))
 }
 
 // pair makes a veth link between two namespaces and brings both ends up.

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"hawser.dev/hawser/lab/router"
+	"hawser.dev/hawser/lab/underlayspec"
 	"hawser.dev/hawser/lab/workload"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
@@ -23,7 +23,7 @@ type desiredLab struct {
 	clusters []clusterPlan
 	nodes    []node
 	sites    []routerSpec
-	file     *router.File
+	file     *underlayspec.File
 	problems []string // pods and services that cannot be placed; all others are
 }
 

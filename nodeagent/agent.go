@@ -8,17 +8,17 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/nodeagent/cluster/election"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/publisher"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/dns"
-	"hawser.dev/hawser/nodeagent/election"
-	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
-	"hawser.dev/hawser/nodeagent/kube"
-	"hawser.dev/hawser/nodeagent/metrics"
-	"hawser.dev/hawser/nodeagent/peers"
-	"hawser.dev/hawser/nodeagent/publication"
-	"hawser.dev/hawser/nodeagent/report"
+	"hawser.dev/hawser/nodeagent/kernel/host"
+	"hawser.dev/hawser/nodeagent/observe/control"
+	"hawser.dev/hawser/nodeagent/observe/metrics"
+	"hawser.dev/hawser/nodeagent/observe/report"
+	"hawser.dev/hawser/nodeagent/peer"
 	"hawser.dev/hawser/nodeagent/round"
 )
 
@@ -66,13 +66,13 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	elector := newElector(config, inputs, machine, now, drain, wake, log)
-	others := peers.New(peers.Config{
+	others := peer.New(peer.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
 		TriggerRound: wake.trigger.Fire, Urgent: wake.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
 	})
 	api, client := inputs.API()
-	published, err := publication.New(config.Kube, api, config.Node, func() publication.Observed {
-		return publication.Observed{Outcome: now.Outcome(), Links: others.Links(), Leaving: now.ownGatewayRemoved.Load() || drain.Active()}
+	published, err := publisher.New(config.Kube, api, config.Node, func() publisher.Observed {
+		return publisher.Observed{Outcome: now.Outcome(), Links: others.Links(), Leaving: now.ownGatewayRemoved.Load() || drain.Active()}
 	}, log)
 	if err != nil {
 		return nil, errors.Join(err, machine.Close())

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
 // Config is what an agent is started with.

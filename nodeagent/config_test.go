@@ -3,7 +3,7 @@ package nodeagent
 import (
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
 func TestConfigOfTheAPI(t *testing.T) {

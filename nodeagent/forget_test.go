@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -51,7 +51,7 @@ func TestForget(t *testing.T) {
 			}
 			f := &fabric.Fabric{Clusters: tt.clusters, Decommission: tt.decommission}
 			a.loop.outcome.Store(&round.Outcome{Report: tt.report, Projection: round.Projection{
-				Input: project.Input{Fabric: f, Cluster: "g1"}, Node: &round.DesiredNode{Decommission: tt.decommission},
+				Input: projection.Input{Fabric: f, Cluster: "g1"}, Node: &round.DesiredNode{Decommission: tt.decommission},
 			}})
 			if err := a.wipeStateDir(); err != nil {
 				t.Fatal(err)

@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/cluster/election"
+	"hawser.dev/hawser/nodeagent/cluster/publisher"
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/election"
-	"hawser.dev/hawser/nodeagent/found"
-	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
-	"hawser.dev/hawser/nodeagent/metrics"
-	"hawser.dev/hawser/nodeagent/peers"
-	"hawser.dev/hawser/nodeagent/publication"
+	"hawser.dev/hawser/nodeagent/kernel/host"
+	"hawser.dev/hawser/nodeagent/observe/control"
+	"hawser.dev/hawser/nodeagent/observe/metrics"
+	"hawser.dev/hawser/nodeagent/peer"
+	"hawser.dev/hawser/nodeagent/peer/endpointdiscovery"
 	"hawser.dev/hawser/nodeagent/round"
 )
 
@@ -34,8 +34,8 @@ type loop struct {
 	inputs      *input.Inputs
 	elector     *election.Elector
 	host        *host.Host
-	peers       *peers.Peers
-	publication *publication.Publisher // nil without a Kubernetes API
+	peers       *peer.Peers
+	publication *publisher.Publisher // nil without a Kubernetes API
 	metrics     *metrics.Metrics
 
 	completedOnce bool            // a round came to its end since the start
@@ -44,15 +44,15 @@ type loop struct {
 
 // triggers wake the engine.
 type triggers struct {
-	trigger bell.Trigger // "look again"
-	drift   bell.Trigger // "the kernel's state changed"
-	urgent  bell.Trigger // "a link may have changed"
+	trigger trigger.Trigger // "look again"
+	drift   trigger.Trigger // "the kernel's state changed"
+	urgent  trigger.Trigger // "a link may have changed"
 
-	election bell.Trigger // wakes the Elector: "the view of the election changed"
+	election trigger.Trigger // wakes the Elector: "the view of the election changed"
 }
 
 func newBells() triggers {
-	return triggers{trigger: bell.New(), drift: bell.New(), urgent: bell.New(), election: bell.New()}
+	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New()}
 }
 
 // sharedState are what the engine's goroutine leaves for all others to read.
@@ -91,7 +91,7 @@ func (l *loop) observe(in input.Current) round.Observed {
 		l.closeStaleAPIConns()
 	}
 	if own != nil {
-		l.inputs.ResolveNames(found.LoadBalancerNames(own, in.Facts))
+		l.inputs.ResolveNames(endpointdiscovery.LoadBalancerNames(own, in.Facts))
 	}
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 
 	"hawser.dev/hawser/nodeagent/dns"
-	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/kernel/host"
 )
 
 const dnsPort = 53

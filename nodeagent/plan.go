@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/kernel/host"
+	"hawser.dev/hawser/nodeagent/observe/control"
 	"hawser.dev/hawser/nodeagent/round"
 )
 

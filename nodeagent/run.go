@@ -10,11 +10,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hawser.dev/hawser/nodeagent/control"
-	"hawser.dev/hawser/nodeagent/election"
-	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/cluster/election"
 	"hawser.dev/hawser/nodeagent/input"
-	"hawser.dev/hawser/nodeagent/peers"
+	"hawser.dev/hawser/nodeagent/kernel/host"
+	"hawser.dev/hawser/nodeagent/observe/control"
+	"hawser.dev/hawser/nodeagent/peer"
 )
 
 // leaseReleaseTimeout bounds the release of a gateway when the agent stops.
@@ -75,7 +75,7 @@ func (a *Agent) wipeStateDir() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, liveFile, foundFile}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peer.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, liveFile, foundFile}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/statefile"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/nodeagent/statefile"
 )
 
 // saveLiveInterval is the minimum time between two writes of the exports of other clusters, which

@@ -4,11 +4,11 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/overlay"
+	"hawser.dev/hawser/schema/lockmerge"
 )
 
 // LockInput is what decides which addresses are in force.
@@ -46,7 +46,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	}
 	base, found := committed, diag.List(nil)
 	if len(in.Published) > 0 {
-		base, found = overlay.OntoPublished(committed, in.Set, published)
+		base, found = lockmerge.OntoPublished(committed, in.Set, published)
 	}
 	if found.HasErrors() && !in.FixMoves {
 		return Allocation{}, found
@@ -68,7 +68,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if len(stale) == 0 {
 		if lost := committed.MissingFrom(lock); len(lost) > 0 {
 			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-				Summary: "the lock is stale: it lacks what is published of " + listing.FirstN(lost, 3),
+				Summary: "the lock is stale: it lacks what is published of " + humanize.FirstN(lost, 3),
 				Hint:    "run hawser allocate, and commit the lock"}}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -42,7 +42,7 @@ const (
 const maxClockSkew = 5 * time.Minute
 
 // readSigners reads the allowed_signers file of a commit.
-func readSigners(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
+func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]signer, error) {
 	raw, err := source.File(commit, file)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/atomicfile"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // anchor is what a reconciler knows of the last published commit. It is kept outside of the
@@ -130,7 +130,7 @@ func (r *Reconciler) accepted(in inputs) (bool, error) {
 // of the publish branch if the anchor is in its history, otherwise the anchor. found is that
 // newest signed commit, or zero. lost is why the publish branch does not
 // contain the anchor, or has no signed commit.
-func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (own PublishedCommit, found repo.Hash, lost error, err error) {
+func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (own PublishedCommit, found gitrepo.Hash, lost error, err error) {
 	last := r.anchor.commit()
 	newest, skipped, err := NewestPublished(r.publish, clusterset, signers, in.published, last.Commit)
 	none := errors.Is(err, ErrNotPublished)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render/keys"
 )
 
@@ -83,7 +83,7 @@ func newRig(t testing.TB, bare bool, alter ...func(*Config)) *rig {
 	root := filepath.Join(t.TempDir(), "root.key")
 	writeRootKey(t, root)
 	g.cfg = Config{
-		Source: repo.Config{URL: g.repo}, SourceBranch: "main", PublishBranch: DefaultPublishBranch,
+		Source: gitrepo.Config{URL: g.repo}, SourceBranch: "main", PublishBranch: DefaultPublishBranch,
 		RootKeyFile: root, StateFile: filepath.Join(t.TempDir(), "state.json"), Interval: time.Hour, WriteLock: true,
 		AuthorName: "hawser", AuthorEmail: "h@h", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // TestFsck: after each kind of publication git clones the repository and finds no fault in the
@@ -59,7 +59,7 @@ func publishKinds(t *testing.T, g *rig) {
 			git(t, t.TempDir(), "-c", "transfer.fsckObjects=true", "clone", "-q", "--mirror", "file://"+from, clone)
 			folders = append(folders, clone)
 		}
-		for _, c := range []repo.Config{g.cfg.Source, g.cfg.Publish} {
+		for _, c := range []gitrepo.Config{g.cfg.Source, g.cfg.Publish} {
 			if c.Cache != "" && c.URL != "" {
 				folders = append(folders, c.Cache)
 			}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
@@ -68,5 +68,5 @@ func MassDelete(did, what string, have int, gone []string) error {
 	}
 	const most = 5
 	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, listing.FirstN(gone, most))
+		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, humanize.FirstN(gone, most))
 }

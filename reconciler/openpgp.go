@@ -14,7 +14,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/hiddeco/sshsig"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // TrailerSignature holds, in a published commit whose own signature is of OpenPGP, the
@@ -86,7 +86,7 @@ func (p *openPGP) sign(raw []byte) (string, error) {
 }
 
 // signed reports whether a commit has a signature of the key.
-func (p *openPGP) signed(s *repo.Store, commit repo.Hash) (bool, error) {
+func (p *openPGP) signed(s *gitrepo.Store, commit gitrepo.Hash) (bool, error) {
 	raw, signature, _, err := s.Signature(commit)
 	if err != nil {
 		return false, err

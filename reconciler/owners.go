@@ -10,23 +10,23 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/load"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/overlay"
+	"hawser.dev/hawser/schema/lockmerge"
 	"hawser.dev/hawser/schema/ownership"
 )
 
 // ownerWalk follows the history of a topology and says who owns what each commit changes.
 type ownerWalk struct {
-	source    *repo.Store
-	folder    string    // of the topology
-	signers   string    // path of the allowed_signers file by which commits are judged
-	published []byte    // lock that is in force
-	tip       repo.Hash // newest commit: messages name its topology by path alone
+	source    *gitrepo.Store
+	folder    string       // of the topology
+	signers   string       // path of the allowed_signers file by which commits are judged
+	published []byte       // lock that is in force
+	tip       gitrepo.Hash // newest commit: messages name its topology by path alone
 	// last is the topology of the newest commit that could be read. A commit that cannot
 	// be read changes nothing: the next one that can is compared with the one before.
 	last  ownership.Version
@@ -34,7 +34,7 @@ type ownerWalk struct {
 }
 
 // newRights begins at a commit whose topology is taken as it is.
-func newRights(source *repo.Store, folder, signers string, at repo.Hash, published []byte, tip repo.Hash) (*ownerWalk, error) {
+func newRights(source *gitrepo.Store, folder, signers string, at gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerWalk, error) {
 	out := &ownerWalk{source: source, folder: folder, signers: signers, published: published, tip: tip,
 		texts: map[string][]byte{}}
 	v, list, err := out.version(at)
@@ -51,7 +51,7 @@ func newRights(source *repo.Store, folder, signers string, at repo.Hash, publish
 
 // version reads the topology of a commit. Its name for messages is what git takes for it,
 // or the file's own where that is the same.
-func (r *ownerWalk) version(at repo.Hash) (ownership.Version, diag.List, error) {
+func (r *ownerWalk) version(at gitrepo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
 		return ownership.Version{}, nil, err
@@ -72,7 +72,7 @@ func (r *ownerWalk) version(at repo.Hash) (ownership.Version, diag.List, error) 
 func (r *ownerWalk) path(name string) string { return path.Join(r.folder, name) }
 
 // next gives what a commit changes of what has owners, and goes on to it.
-func (r *ownerWalk) next(parent, commit repo.Hash) ([]ownership.Change, error) {
+func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *ownerWalk) next(parent, commit repo.Hash) ([]ownership.Change, error) {
 	var out []ownership.Change
 	if slices.Contains(files, r.path(TopologyFile)) {
 		v, list, err := r.version(commit)
-		if err != nil && !errors.Is(err, repo.ErrNoFile) {
+		if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 			return nil, err
 		}
 		if err == nil && !list.HasErrors() {
@@ -107,7 +107,7 @@ func (r *ownerWalk) next(parent, commit repo.Hash) ([]ownership.Change, error) {
 
 // file says whether somebody owns a change of a file, and who besides the owners of
 // everything. What the reconciler does not read nobody owns.
-func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (
+func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
 	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(PatchesDir)+"/clusters/"), "/")
@@ -125,11 +125,11 @@ func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit repo.Hash, name 
 
 // allocated reports whether the lock of a commit is what hawser allocate makes of the one
 // before, so that nobody's address was moved or taken.
-func (r *ownerWalk) allocated(parent, commit repo.Hash) (bool, error) {
+func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
 	var locks [2]*lockfile.Lock
-	for i, at := range []repo.Hash{parent, commit} {
+	for i, at := range []gitrepo.Hash{parent, commit} {
 		raw, err := r.source.File(at, r.path(LockFile))
-		if err != nil && !errors.Is(err, repo.ErrNoFile) {
+		if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 			return false, err
 		}
 		var list diag.List
@@ -149,7 +149,7 @@ func (r *ownerWalk) allocated(parent, commit repo.Hash) (bool, error) {
 		return false, nil
 	}
 	// What it says against locks[0], hawser allocate mends.
-	inForce, _ := overlay.OntoPublished(locks[0], set, published)
+	inForce, _ := lockmerge.OntoPublished(locks[0], set, published)
 	return allocate.IsAppendOnly(locks[1], inForce, set), nil
 }
 
@@ -163,7 +163,7 @@ func covers(everything []string, d ownership.Change, principals []string) bool {
 
 // signedCommit is a commit with its signer.
 type signedCommit struct {
-	commit, parent repo.Hash
+	commit, parent gitrepo.Hash
 	signers        []signer // who could have signed it
 	principals     []string // of its signer
 }

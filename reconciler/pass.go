@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/document"
@@ -46,12 +46,12 @@ type lastResult struct {
 
 // inputs is all that decides a pass, besides the configuration.
 type inputs struct {
-	source, published repo.Hash
+	source, published gitrepo.Hash
 	keys, openPGP     [32]byte // digests of the key files
 }
 
 // errMoved begins a pass anew.
-var errMoved = repo.ErrRefChanged
+var errMoved = gitrepo.ErrRefChanged
 
 // reconcile makes the source commit and the publish branch agree.
 func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
@@ -108,7 +108,7 @@ func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 	r.metrics.fetch.Observe(r.cfg.Now().Sub(began).Seconds())
 	var err error
 	in.source, err = r.source.Head(r.cfg.SourceBranch)
-	if errors.Is(err, repo.ErrNoBranch) {
+	if errors.Is(err, gitrepo.ErrNoBranch) {
 		return in, fail(ReasonNoBranch, "", fmt.Errorf("%w: commit a %s there, or name the branch that has it with --ref", err, r.topologyPath()))
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 	}
 	r.see(in.source)
 	in.published, err = r.publish.Head(r.cfg.PublishBranch)
-	if err != nil && !errors.Is(err, repo.ErrNoBranch) {
+	if err != nil && !errors.Is(err, gitrepo.ErrNoBranch) {
 		return in, fail(ReasonPublish, in.source.String(), err)
 	}
 	if in.published.IsZero() {
@@ -150,7 +150,7 @@ func (r *Reconciler) notSynced(reason Reason, err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	var bad *repo.UnusableBranch
+	var bad *gitrepo.UnusableBranch
 	if !errors.As(err, &bad) {
 		return fail(reason, "", err)
 	}
@@ -171,7 +171,7 @@ func (r *Reconciler) putBack(err error) error {
 
 // see notes the newest source commit, and says so when it does not follow from
 // the one before.
-func (r *Reconciler) see(commit repo.Hash) {
+func (r *Reconciler) see(commit gitrepo.Hash) {
 	before := r.board.load().Latest
 	if before != nil && before.Commit == commit.String() {
 		return
@@ -191,7 +191,7 @@ func (r *Reconciler) see(commit repo.Hash) {
 }
 
 // revision describes a source commit.
-func (r *Reconciler) revision(commit repo.Hash) Revision {
+func (r *Reconciler) revision(commit gitrepo.Hash) Revision {
 	if seen := r.board.load().Latest; seen != nil && seen.Commit == commit.String() {
 		return *seen
 	}
@@ -294,7 +294,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 			"name a state file of its own (--state), or revert the commit if it renames the clusterset", set.Metadata.Name, clusterset))
 	}
 	lock, err := r.source.File(in.source, r.lockPath())
-	if err != nil && !errors.Is(err, repo.ErrNoFile) {
+	if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 		return nil, fail(ReasonFetch, revision, err)
 	}
 	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, PatchesDir))
@@ -335,7 +335,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 // readTopology reads the topology file of the source commit into the files of the work.
 func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 	raw, err := r.source.File(in.source, r.topologyPath())
-	if errors.Is(err, repo.ErrNoFile) {
+	if errors.Is(err, gitrepo.ErrNoFile) {
 		return fail(ReasonNoFile, in.source.String(), err)
 	}
 	if err != nil {
@@ -354,7 +354,7 @@ func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, cl
 		return nil
 	}
 	var err error
-	var found repo.Hash
+	var found gitrepo.Hash
 	w.keys, err = newPublicKeys(root, clusterset)
 	if err == nil {
 		w.lastOwnCommit, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
@@ -365,14 +365,14 @@ func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, cl
 	}
 	if err == nil && !w.lastOwnCommit.Commit.IsZero() {
 		w.have, err = r.publish.Tree(w.lastOwnCommit.Commit)
-		if w.gone = errors.Is(err, repo.ErrNoCommit); w.gone {
+		if w.gone = errors.Is(err, gitrepo.ErrNoCommit); w.gone {
 			w.have, err = render.Tree{}, nil
 			if !found.IsZero() {
 				w.have, err = r.publish.Tree(found)
 			}
 		}
 	}
-	if errors.Is(err, repo.ErrUnusable) {
+	if errors.Is(err, gitrepo.ErrUnusable) {
 		err = r.putBack(err)
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // publishBuild brings what was built to the publish branch, and a new lock to the
@@ -76,7 +76,7 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 // because a work tree is on the branch or the repository may not be written,
 // the addresses stay in force through the lock on the publish branch, which
 // every later pass begins with. It gives the new head of the source branch.
-func (r *Reconciler) commitLock(ctx context.Context, source repo.Hash, w *buildState) (repo.Hash, bool, *Failure) {
+func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *buildState) (gitrepo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
 		return source, false, fail(ReasonFetch, source.String(), err)
@@ -86,7 +86,7 @@ func (r *Reconciler) commitLock(ctx context.Context, source repo.Hash, w *buildS
 			"commit", source.String(), "next", "hawser allocate")
 		return source, true, nil
 	}
-	c := repo.Commit{
+	c := gitrepo.Commit{
 		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: "allocate addresses\n\n" + signedTrailers(kindLock, w.revision, source.String()),
@@ -99,7 +99,7 @@ func (r *Reconciler) commitLock(ctx context.Context, source repo.Hash, w *buildS
 		err = r.source.FastForward(ctx, r.cfg.SourceBranch, source, commit)
 	}
 	switch {
-	case errors.Is(err, repo.ErrRefChanged):
+	case errors.Is(err, gitrepo.ErrRefChanged):
 		return source, false, fail(ReasonFetch, source.String(), err)
 	case err != nil:
 		r.cfg.Log.Warn("the source branch may not be written, the lock stays on the publish branch",
@@ -110,8 +110,8 @@ func (r *Reconciler) commitLock(ctx context.Context, source repo.Hash, w *buildS
 }
 
 // publishTree commits the built tree to the publish branch.
-func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) (repo.Hash, *Failure) {
-	c := repo.Commit{
+func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) (gitrepo.Hash, *Failure) {
+	c := gitrepo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: r.message(in.source, w),
@@ -127,7 +127,7 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 		err = r.publish.FastForward(ctx, r.cfg.PublishBranch, in.published, commit)
 	}
 	if err != nil {
-		return repo.Hash{}, fail(ReasonPublish, in.source.String(), err)
+		return gitrepo.Hash{}, fail(ReasonPublish, in.source.String(), err)
 	}
 	// git refuses a push to such a branch. Whoever looks at it in a work tree must
 	// not stop the clusterset; a commit from there is set right by the next pass.
@@ -138,7 +138,7 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 	return commit, nil
 }
 
-func (r *Reconciler) message(source repo.Hash, w *buildState) string {
+func (r *Reconciler) message(source gitrepo.Hash, w *buildState) string {
 	subject, err := r.source.Subject(source)
 	if err != nil {
 		subject = ""
@@ -154,7 +154,7 @@ func (r *Reconciler) message(source repo.Hash, w *buildState) string {
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }
 
-func hash(commit string) repo.Hash { return plumbing.NewHash(commit) }
+func hash(commit string) gitrepo.Hash { return plumbing.NewHash(commit) }
 
 // fileDigest reports whether a file changed. No file at all has the zero digest.
 func fileDigest(path string) ([32]byte, error) {

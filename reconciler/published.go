@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 )
 
@@ -45,7 +45,7 @@ var ErrNotPublished = errors.New("not a published commit")
 
 // PublishedCommit is what the signed text of a published commit states.
 type PublishedCommit struct {
-	Commit   repo.Hash
+	Commit   gitrepo.Hash
 	Revision int64
 	Source   string // commit of the topology branch
 	Digest   string // of the fabric
@@ -58,7 +58,7 @@ type PublishedCommit struct {
 // them), or with a key to which the chain of signers in that commit leads from them. It
 // reads the commit and at most one file of it. Other errors come from the repository;
 // repo.ErrNoCommit means that the commit is missing.
-func VerifyPublished(store *repo.Store, clusterset string, signers []string, commit repo.Hash) (PublishedCommit, error) {
+func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, commit gitrepo.Hash) (PublishedCommit, error) {
 	raw, armored, _, err := store.Signature(commit)
 	if err != nil {
 		return PublishedCommit{}, err
@@ -98,7 +98,7 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 // and the commits that it passed over, newest first. It fails with ErrNotPublished if it
 // finds none. at, which may be zero, ends the search without a check, because the caller
 // knows that commit; the result then has the hash alone.
-func NewestPublished(store *repo.Store, clusterset string, signers []string, from, at repo.Hash) (found PublishedCommit, skipped []repo.Hash, err error) {
+func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, from, at gitrepo.Hash) (found PublishedCommit, skipped []gitrepo.Hash, err error) {
 	first := fmt.Errorf("%w: the branch has no commit", ErrNotPublished)
 	for commit := from; !commit.IsZero(); {
 		if commit == at {
@@ -108,7 +108,7 @@ func NewestPublished(store *repo.Store, clusterset string, signers []string, fro
 		switch {
 		case err == nil:
 			return found, skipped, nil
-		case errors.Is(err, repo.ErrNoCommit) && len(skipped) > 0:
+		case errors.Is(err, gitrepo.ErrNoCommit) && len(skipped) > 0:
 			return found, skipped, first // the history is not here as a whole
 		case !errors.Is(err, ErrNotPublished):
 			return found, skipped, err

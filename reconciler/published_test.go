@@ -10,7 +10,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -125,7 +125,7 @@ func TestVerifyPublished(t *testing.T) {
 		if !errors.Is(err, ErrNotPublished) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
-		if found, skipped, err := NewestPublished(g.publish, "demo", signers, hash(c.commit), repo.Hash{}); err != nil ||
+		if found, skipped, err := NewestPublished(g.publish, "demo", signers, hash(c.commit), gitrepo.Hash{}); err != nil ||
 			found.Commit.String() != published || len(skipped) != 1 || skipped[0].String() != c.commit {
 			t.Errorf("%s: the newest published commit: %+v, skipped %v, %v", c.name, found, skipped, err)
 		}
@@ -134,10 +134,10 @@ func TestVerifyPublished(t *testing.T) {
 		t.Errorf("with another signer: %v", err)
 	}
 	keys, _ := other.publishedKeys()
-	if _, _, err := NewestPublished(g.publish, "demo", keys, hash(published), repo.Hash{}); !errors.Is(err, ErrNotPublished) {
+	if _, _, err := NewestPublished(g.publish, "demo", keys, hash(published), gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) {
 		t.Errorf("with the keys of another clusterset: %v", err)
 	}
-	if _, _, err := NewestPublished(g.publish, "demo", signers, repo.Hash{}, repo.Hash{}); !errors.Is(err, ErrNotPublished) {
+	if _, _, err := NewestPublished(g.publish, "demo", signers, gitrepo.Hash{}, gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) {
 		t.Errorf("without a branch: %v", err)
 	}
 }
@@ -214,14 +214,14 @@ func TestManyUnsignedCommits(t *testing.T) {
 	tip := hash(published)
 	var err error
 	for range maxSkipped + 1 {
-		tip, err = g.publish.Write(repo.Commit{Parent: tip, Files: map[string][]byte{"x": nil}, Name: "x", Email: "x", When: g.cfg.Now()})
+		tip, err = g.publish.Write(gitrepo.Commit{Parent: tip, Files: map[string][]byte{"x": nil}, Name: "x", Email: "x", When: g.cfg.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, tip.String())
 	signers, _ := g.publishedKeys()
-	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, repo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkipped+1 {
+	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkipped+1 {
 		t.Errorf("%d commits, %v", len(skipped), err)
 	}
 	g.good()

@@ -11,7 +11,7 @@ import (
 	"path"
 	"time"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // Names of the files in the source folder. The publish branch holds the lock
@@ -27,10 +27,10 @@ const DefaultPublishBranch = "rendered"
 
 // Config configures a reconciler.
 type Config struct {
-	Source        repo.Config
+	Source        gitrepo.Config
 	SourceBranch  string
-	Path          string      // folder of the topology file; empty is the top
-	Publish       repo.Config // an empty URL means the source repository
+	Path          string         // folder of the topology file; empty is the top
+	Publish       gitrepo.Config // an empty URL means the source repository
 	PublishBranch string
 
 	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
@@ -65,8 +65,8 @@ type Config struct {
 // Reconciler is one source and what is published from it.
 type Reconciler struct {
 	cfg     Config
-	source  *repo.Store
-	publish *repo.Store // the same as source when both are one repository
+	source  *gitrepo.Store
+	publish *gitrepo.Store // the same as source when both are one repository
 	board   board
 	metrics *metrics
 	trigger chan struct{}
@@ -77,28 +77,28 @@ type Reconciler struct {
 // New prepares a reconciler. Repositories are not touched before the first pass.
 func New(cfg Config) (*Reconciler, error) {
 	var err error
-	if cfg.SourceBranch, err = repo.Branch(cfg.SourceBranch); err != nil {
+	if cfg.SourceBranch, err = gitrepo.Branch(cfg.SourceBranch); err != nil {
 		return nil, fmt.Errorf("source branch: %w", err)
 	}
-	if cfg.PublishBranch, err = repo.Branch(cfg.PublishBranch); err != nil {
+	if cfg.PublishBranch, err = gitrepo.Branch(cfg.PublishBranch); err != nil {
 		return nil, fmt.Errorf("publish branch: %w", err)
 	}
 	if c := cfg.AcceptCommit; c != "" && hash(c).String() != c {
 		return nil, fmt.Errorf("--accept-commit %s: it is not the whole hash of a commit (git rev-parse prints it)", c)
 	}
 	cfg.Path = path.Clean("/" + cfg.Path)[1:]
-	same := cfg.Publish.URL == "" || repo.Same(cfg.Publish.URL, cfg.Source.URL)
+	same := cfg.Publish.URL == "" || gitrepo.Same(cfg.Publish.URL, cfg.Source.URL)
 	if same && cfg.PublishBranch == cfg.SourceBranch {
 		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
 	}
 	r := &Reconciler{cfg: cfg, metrics: newMetrics(), trigger: make(chan struct{}, 1)}
 	cfg.Source.Named, cfg.Publish.Named = true, true
-	if r.source, err = repo.Open(cfg.Source); err != nil {
+	if r.source, err = gitrepo.Open(cfg.Source); err != nil {
 		return nil, err
 	}
 	r.publish = r.source
 	if !same {
-		if r.publish, err = repo.Open(cfg.Publish); err != nil {
+		if r.publish, err = gitrepo.Open(cfg.Publish); err != nil {
 			return nil, err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/internal/tlstest"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // TestMain has the process trust httptest's servers: a login is sent over https only.
@@ -71,7 +71,7 @@ func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *rig {
 	}
 	login := func(c *Config) {
 		c.Source.URL, c.Source.Auth.PasswordFile = h.URL+"/"+name, file
-		c.Source.Auth.Host = repo.HostOf(h.URL)
+		c.Source.Auth.Host = gitrepo.HostOf(h.URL)
 		c.Publish.Auth = c.Source.Auth
 	}
 	g := newRig(t, true, append([]func(*Config){login}, alter...)...)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 const (
@@ -37,7 +37,7 @@ func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-func (r *Reconciler) watch(ctx context.Context, store *repo.Store) {
+func (r *Reconciler) watch(ctx context.Context, store *gitrepo.Store) {
 	polls := func(err error) { r.cfg.Log.Warn("repository is polled", "repo", store.Name(), "err", err) }
 	store.Watch(ctx, r.Trigger, polls)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -26,7 +26,7 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 			return nil
 		}
 		older, err := r.source.IsAncestor(hash(r.cfg.AcceptCommit), hash(text))
-		if err != nil && !errors.Is(err, repo.ErrNoCommit) {
+		if err != nil && !errors.Is(err, gitrepo.ErrNoCommit) {
 			return fail(ReasonFetch, revision, err)
 		}
 		if err != nil || !older {
@@ -51,10 +51,10 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	if !follows {
 		return refuse("commit %s does not follow from %s, which is published", short(revision), short(text))
 	}
-	var commits []repo.Hash // newest first
+	var commits []gitrepo.Hash // newest first
 	for at := in.source; at.String() != text; {
 		_, _, parent, err := r.source.Signature(at)
-		if errors.Is(err, repo.ErrNoCommit) || err == nil && parent.IsZero() {
+		if errors.Is(err, gitrepo.ErrNoCommit) || err == nil && parent.IsZero() {
 			return refuse("commit %s does not follow from %s, which is published, along first parents", short(revision), short(text))
 		}
 		if err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 
 // signersNamed returns the path of the allowed_signers file that the topology of a commit
 // names; empty if it names none.
-func (r *Reconciler) signersNamed(commit repo.Hash) (string, error) {
+func (r *Reconciler) signersNamed(commit gitrepo.Hash) (string, error) {
 	raw, err := r.source.File(commit, r.topologyPath())
 	if err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func (r *Reconciler) signersNamed(commit repo.Hash) (string, error) {
 
 // lockCommit returns why a commit that has a signature of the reconciler is not a commit of
 // the lock: it may change that file alone.
-func (r *Reconciler) lockCommit(raw []byte, parent, at repo.Hash) error {
+func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
 	_, fields, err := readSigned(raw, kindLock)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // sshHost serves bare repositories as a code host does over SSH, by OpenSSH's server: one
@@ -116,7 +116,7 @@ func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *rig {
 	login := func(c *Config) {
 		c.Source.URL = h.url + "/set.git"
 		c.Source.Auth.SSHKeyFile, c.Source.Auth.SSHKnownHosts = filepath.Join(h.dir, key), h.knownHosts
-		c.Source.Auth.Host = repo.HostOf(h.url)
+		c.Source.Auth.Host = gitrepo.HostOf(h.url)
 		c.Publish.Auth = c.Source.Auth
 	}
 	g := newRig(t, true, append([]func(*Config){login}, alter...)...)

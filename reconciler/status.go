@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/reconciler/repo"
-	"hawser.dev/hawser/schema/overlay"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/schema/lockmerge"
 )
 
 // Reason is a stable word for why a pass failed; a label of the metrics.
@@ -158,7 +158,7 @@ func reasonOf(list diag.List) Reason {
 	for _, d := range list {
 		switch {
 		case d.Severity != diag.Error || d.Code == "no-root-key" || d.Code == "root-break":
-		case d.Code == overlay.CodeWouldMove:
+		case d.Code == lockmerge.CodeWouldMove:
 			reason = ReasonMoves
 		default:
 			return ReasonInvalid
@@ -169,7 +169,7 @@ func reasonOf(list diag.List) Reason {
 
 func fail(reason Reason, revision string, err error) *Failure {
 	// Another try reads the same commit: it is refused.
-	if reason == ReasonFetch && revision != "" && errors.Is(err, repo.ErrUnusable) {
+	if reason == ReasonFetch && revision != "" && errors.Is(err, gitrepo.ErrUnusable) {
 		reason = ReasonInvalid
 	}
 	return &Failure{Reason: reason, Revision: revision, Message: err.Error(), cause: err}

@@ -20,7 +20,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/randtest"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/load"
@@ -79,7 +79,7 @@ type story struct {
 	seed     uint64
 	r        *rand.Rand
 	dir      string
-	store    *repo.Store
+	store    *gitrepo.Store
 	objects  *gogit.Repository
 	pending  bool // locks are not committed to the source branch
 	whole    *rig // publishes by a whole reconciler; nil = by Allocate, as it does
@@ -97,7 +97,7 @@ type story struct {
 
 // version is a commit and its two files.
 type version struct {
-	commit         repo.Hash
+	commit         gitrepo.Hash
 	topology, lock string
 }
 
@@ -111,7 +111,7 @@ type branch struct {
 
 func newStory(t *testing.T, dir string, seed uint64, whole *rig) *story {
 	t.Helper()
-	store, err := repo.Open(repo.Config{URL: dir, Named: true})
+	store, err := gitrepo.Open(gitrepo.Config{URL: dir, Named: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +177,9 @@ func (s *story) load(topology string) *schema.ClusterSet {
 }
 
 // write makes a commit of both files.
-func (s *story) write(parent repo.Hash, topology, lock string) repo.Hash {
+func (s *story) write(parent gitrepo.Hash, topology, lock string) gitrepo.Hash {
 	files := map[string][]byte{TopologyFile: []byte(topology), LockFile: []byte(lock)}
-	commit, err := s.store.Write(repo.Commit{Parent: parent, Files: files,
+	commit, err := s.store.Write(gitrepo.Commit{Parent: parent, Files: files,
 		Name: "t", Email: "t@t", When: time.Unix(1, 0), Message: "x"})
 	if err != nil {
 		s.t.Fatal(err)

@@ -33,7 +33,7 @@ type front struct {
 	Ports   string // as a list in CEL
 }
 
-// Lines of the text that agents write into a cluster's DNS (nodeagent/objects/corefile).
+// Lines of the text that agents write into a cluster's DNS (nodeagent/cluster/apiobjects/corefile).
 func (clusterPolicy) Begin() string {
 	return "# hawser: begin (kept by Hawser, which puts back what is changed up to its end)"
 }

@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/linkconfig"
 	"hawser.dev/hawser/schema/lockfile"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/resolve"
 )
 
 // KeySource gives the public halves of a gateway's keys of an epoch; one is empty when
@@ -26,7 +26,7 @@ type KeySource func(cluster, gateway string, epoch int) (fabric.Key, error)
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: overlap.MappedClusters(top), hidden: overlap.MappedFamilies(top), links: resolve.Resolve(top),
+	b := &builder{top: top, lock: lock, public: public, on: overlap.MappedClusters(top), hidden: overlap.MappedFamilies(top), links: linkconfig.Resolve(top),
 		blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
@@ -36,7 +36,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
 				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
 		Links:          b.links.NonDefault(),
-		Shape:          resolve.Shape(top),
+		Shape:          linkconfig.Shape(top),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
 		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
 		DNS:            fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
@@ -80,7 +80,7 @@ type builder struct {
 	public KeySource
 	on     map[string]bool             // clusters with globalnet
 	hidden map[string]overlap.Families // the same by family
-	links  *resolve.Set
+	links  *linkconfig.Set
 	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
 	list   diag.List
 }

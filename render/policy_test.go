@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 	"hawser.dev/hawser/render"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // Cluster finds a cluster by name; nil when there is none.
@@ -165,22 +165,22 @@ func (g *Gateway) HasDiscoveredEndpoint() bool {
 
 // ClusterPaths gives the path of each cluster.
 func (s *ClusterSet) ClusterPaths() []string {
-	return paths.Items("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
+	return fieldpath.Items("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
 }
 
 // ExportPaths gives the path of each export.
 func (s *ClusterSet) ExportPaths() []string {
-	return paths.Items("exports", s.Spec.Exports, func(e *Export) string { return paths.Name(e.Namespace, e.Name) })
+	return fieldpath.Items("exports", s.Spec.Exports, func(e *Export) string { return fieldpath.Name(e.Namespace, e.Name) })
 }
 
 // GatewayPaths gives the path of each gateway of the cluster at path.
 func (c *Cluster) GatewayPaths(path string) []string {
-	return paths.Items(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
+	return fieldpath.Items(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
 }
 
 // EgressPaths gives the path of each egress rule of the cluster at path.
 func (c *Cluster) EgressPaths(path string) []string {
-	return paths.Items(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
+	return fieldpath.Items(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
 }
 
 // MappablePodCIDRs gives the pod prefixes of a cluster in the families that have a

@@ -3,13 +3,13 @@ package main
 import (
 	"testing"
 
-	"hawser.dev/hawser/internal/cited"
+	"hawser.dev/hawser/internal/doccheck"
 )
 
 // TestDocuments: what they cite of this program is there.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	wrong, err := cited.CheckAllDocs(newRoot(), "../..")
+	wrong, err := doccheck.CheckAllDocs(newRoot(), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}

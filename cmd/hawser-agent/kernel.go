@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
 // kernelTimeout is the longest time to read the kernel of a node with ten thousands of rules.

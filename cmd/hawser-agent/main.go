@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/manual"
-	"hawser.dev/hawser/internal/private"
+	"hawser.dev/hawser/internal/hardening"
+	"hawser.dev/hawser/internal/manpage"
 )
 
 // version is set by the linker.
@@ -30,7 +30,7 @@ var errNegative = errors.New("no")
 
 func main() {
 	// Before anything is read: what this program holds is nobody else's.
-	if err := private.HardenProcess(); err != nil {
+	if err := hardening.HardenProcess(); err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
 		os.Exit(exitError)
 	}
@@ -52,7 +52,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manual.Command())
+		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manpage.Command())
 	return root
 }
 

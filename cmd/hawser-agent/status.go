@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/unixsocket"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/userspacewg"
 )
 
 // statusTimeout is for the answer of the agent on this node.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/nodeagent/observe/verify"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/verify"
 )
 
 func verifyCommand() *cobra.Command {

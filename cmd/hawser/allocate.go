@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/lockfile"
@@ -129,7 +129,7 @@ func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (p
 		file: t.file, address: f.repo, branch: f.branch, flag: "--publish-branch", asked: f.branch != reconciler.DefaultPublishBranch, verify: verify,
 	})
 	// A remote that is gone is no repository, either.
-	if f.repo == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch) {
+	if f.repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {
 		_, err = fmt.Fprintf(a.err, "what is published is not known: %s\n", err)
 		return publishedLock{outside: true}, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 )
@@ -169,7 +169,7 @@ func (g *confirmation) ask(ctx context.Context, a *app, planned []apply.Result) 
 		g.refused = true
 		return false
 	}
-	g.refused = !a.askYesNo(ctx, fmt.Sprintf("Apply this to %s?", listing.Plural(changes, "cluster")))
+	g.refused = !a.askYesNo(ctx, fmt.Sprintf("Apply this to %s?", humanize.Plural(changes, "cluster")))
 	return !g.refused
 }
 

@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema"
@@ -29,7 +29,7 @@ import (
 type bootstrapFlags struct {
 	buildFlags
 	clusterFlags
-	auth                      repo.Auth
+	auth                      gitrepo.Auth
 	repo, branch, deliveryURL string
 	delivery, keys            string
 	ignoreFindings            []string
@@ -122,14 +122,14 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 		f.root = file
 	}
 	r, err := a.newReconciler(&reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
-		Source: repo.Config{URL: at.url, Auth: withEnvironment(f.auth, f.repo)}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
+		Source: gitrepo.Config{URL: at.url, Auth: withEnvironment(f.auth, f.repo)}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
 		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.allowRootKeyChange, Interval: time.Minute,
 		AuthorName: authorName, AuthorEmail: authorEmail,
 	}})
 	if err != nil {
 		return err
 	}
-	b := bootstrapResult{Repository: repo.Redact(at.url), Branch: at.branch}
+	b := bootstrapResult{Repository: gitrepo.Redact(at.url), Branch: at.branch}
 	if b.Preflight, err = a.runPreflight(ctx, clusters, set, src); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (a *app) publishAndApply(ctx context.Context, b bootstrapResult, f bootstra
 		return a.failureError(failure)
 	}
 	b.Published = out.Published
-	store, err := openRepo(ctx, repo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)}, f.branch)
+	store, err := openRepo(ctx, gitrepo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)}, f.branch)
 	if err != nil {
 		return err
 	}
@@ -252,12 +252,12 @@ func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (g
 	if filepath.Base(t.file) != reconciler.TopologyFile {
 		return at, fmt.Errorf("%s: what is published is %s of a repository: call it that", t.file, reconciler.TopologyFile)
 	}
-	store, err := repo.Open(repo.Config{URL: dir})
+	store, err := gitrepo.Open(gitrepo.Config{URL: dir})
 	if err != nil {
 		return at, err
 	}
 	err = store.Fetch(ctx)
-	if errors.Is(err, repo.ErrNoRepository) {
+	if errors.Is(err, gitrepo.ErrNoRepository) {
 		return at, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.file)
 	}
 	if err != nil {
@@ -288,7 +288,7 @@ func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (g
 		if err != nil {
 			return at, err
 		}
-		i := slices.IndexFunc(remotes, func(r repo.Remote) bool { return r.Name == "origin" })
+		i := slices.IndexFunc(remotes, func(r gitrepo.Remote) bool { return r.Name == "origin" })
 		switch {
 		case len(remotes) == 0:
 			at.url = w.Top
@@ -298,7 +298,7 @@ func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (g
 		}
 		at.url = remotes[max(i, 0)].URL
 	}
-	remote, err := repo.Open(repo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)})
+	remote, err := gitrepo.Open(gitrepo.Config{URL: at.url, Named: true, Auth: withEnvironment(f.auth, f.repo)})
 	if err != nil {
 		return at, err
 	}
@@ -308,7 +308,7 @@ func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (g
 	}
 	if head != w.Head {
 		return at, answer{fmt.Sprintf("error: branch %s of %s is not at the commit that is checked out here, %.12s: git push (or git pull, if it is ahead)",
-			at.branch, repo.Redact(at.url), w.Head)}
+			at.branch, gitrepo.Redact(at.url), w.Head)}
 	}
 	return at, nil
 }

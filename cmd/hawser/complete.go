@@ -12,7 +12,7 @@ import (
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
 )
@@ -274,12 +274,12 @@ func branchNames(cmd *cobra.Command, args []string, _ string) []string {
 		return nil
 	}
 	return slices.DeleteFunc(all, func(name string) bool {
-		return slices.ContainsFunc(remotes, func(r repo.Remote) bool { return strings.HasPrefix(name, r.Name+"/") })
+		return slices.ContainsFunc(remotes, func(r gitrepo.Remote) bool { return strings.HasPrefix(name, r.Name+"/") })
 	})
 }
 
 // references gives the branches of a repository, with those that it knows of remotes.
-func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
+func references(cmd *cobra.Command, args []string) (*gitrepo.Store, []string) {
 	file, address := topologyFor(cmd, args), ""
 	if f := cmd.Flag("file"); f != nil && f.Value.String() == "." {
 		file = ""
@@ -289,7 +289,7 @@ func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
 			address = f.Value.String()
 		}
 	}
-	s, err := repo.Open(repoOf(address, file))
+	s, err := gitrepo.Open(repoOf(address, file))
 	if err != nil {
 		return nil, nil
 	}

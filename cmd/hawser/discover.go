@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/discover"
 )
 
 type discoverFlags struct {
@@ -97,7 +97,7 @@ func (a *app) showFound(list []discover.Cluster) error {
 	for i, c := range list {
 		text := foundTable(&c).String()
 		if more := len(c.Gateways) - maxGatewaysShown; more > 0 {
-			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", listing.Plural(more, "more node"))
+			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", humanize.Plural(more, "more node"))
 		}
 		if i > 0 {
 			text = "\n" + text
@@ -129,8 +129,8 @@ func foundTable(c *discover.Cluster) table {
 	add("Kubernetes", c.Version, discover.Certain, "API server")
 	add("network", c.CNI.Value, c.CNI.Sure, c.CNI.From)
 	add("kube-proxy", c.KubeProxy.Value, c.KubeProxy.Sure, c.KubeProxy.From)
-	add("podCIDRs", listing.Join(c.PodCIDRs.CIDRs, ","), c.PodCIDRs.Sure, c.PodCIDRs.From)
-	add("serviceCIDRs", listing.Join(c.ServiceCIDRs.CIDRs, ","), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
+	add("podCIDRs", humanize.Join(c.PodCIDRs.CIDRs, ","), c.PodCIDRs.Sure, c.PodCIDRs.From)
+	add("serviceCIDRs", humanize.Join(c.ServiceCIDRs.CIDRs, ","), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
 	add("dns", c.DNS.Value, c.DNS.Sure, c.DNS.From)
 	for i, g := range c.Gateways {
 		if i == maxGatewaysShown {

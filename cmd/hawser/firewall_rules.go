@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
@@ -177,7 +177,7 @@ func ruleName(o *firewall.Rule, more ...string) string {
 	if len(name) <= fabric.MaxLabel {
 		return name
 	}
-	mark := fmt.Sprintf("-%016x", spread.Sum64(name))
+	mark := fmt.Sprintf("-%016x", stablehash.Sum64(name))
 	return strings.TrimRight(name[:fabric.MaxLabel-len(mark)], "-") + mark
 }
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/bundle"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/internal/supportbundle"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
@@ -61,7 +61,7 @@ Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is n
 
 // collector is what is gathered so far.
 type collector struct {
-	*bundle.Bundle
+	*supportbundle.Bundle
 	at time.Time
 
 	mu     sync.Mutex
@@ -83,7 +83,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 		return fmt.Errorf("--since %s: a time of the past is written without a sign, such as 1h", f.since)
 	}
 	if out != "-" {
-		if err := bundle.CheckNew(out); err != nil {
+		if err := supportbundle.CheckNew(out); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := bundle.New()
+	b, err := supportbundle.New()
 	if err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func (a *app) finish(g *collector, what, folder, out string) error {
 		return errors.New("nothing could be gathered, so no file was written")
 	}
 	summary := g.summary(what, missing)
-	g.Add(bundle.Summary, []byte(summary))
+	g.Add(supportbundle.Summary, []byte(summary))
 	if len(missing) > 0 {
-		g.Add(bundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
+		g.Add(supportbundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
 	}
 	if len(g.states) > 0 {
 		g.Add("status.txt", []byte(statusTables(g.states, findProblems(g.states), true)))
@@ -136,7 +136,7 @@ func (a *app) finish(g *collector, what, folder, out string) error {
 		if err := write(a.out); err != nil {
 			return err
 		}
-	} else if err := bundle.Create(out, write); err != nil {
+	} else if err := supportbundle.Create(out, write); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(told, summary); err != nil {
@@ -162,7 +162,7 @@ func (f gatherFlags) sources() (work func(context.Context, *collector), what str
 		if len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
 			at = "" // they belong to no lab
 		}
-		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, listing.Plural(len(sockets), "agent") + " on this machine", err
+		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, humanize.Plural(len(sockets), "agent") + " on this machine", err
 	}
 	clusters, err := f.chosen()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/internal/supportbundle"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
@@ -184,6 +184,6 @@ func tailOf(from string) ([]byte, error) {
 	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
 		return nil, err
 	}
-	text, left, err := bundle.Tail(file, apply.MostLog)
+	text, left, err := supportbundle.Tail(file, apply.MostLog)
 	return apply.NewestLog(text, left+skipped, err)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -22,7 +22,7 @@ func (g *collector) summary(what string, missing []string) string {
 		line("%s", api)
 	}
 	agents := ordered(g.agents)
-	line("%s answered, versions: %s", listing.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
+	line("%s answered, versions: %s", humanize.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
 	wrong := slices.Concat(findProblems(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
 	list := func(title string, texts []string) {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 )
@@ -128,18 +128,18 @@ func (p publication) signed() string {
 }
 
 // publications walks a branch back along first parents.
-func (a *app) publications(ctx context.Context, store *repo.Store, at repo.Hash, most int, verify []verifier) ([]publication, error) {
+func (a *app) publications(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most int, verify []verifier) ([]publication, error) {
 	list := []publication{}
 	tree, err := treeOf(store, at)
 	for err == nil && !at.IsZero() && (most == 0 || len(list) < most) && ctx.Err() == nil {
-		var parent repo.Hash
+		var parent gitrepo.Hash
 		var before render.Tree
 		var p publication
 		if _, _, parent, err = store.Signature(at); err != nil {
 			break
 		}
 		before, err = treeOf(store, parent)
-		cut := errors.Is(err, repo.ErrNoCommit)
+		cut := errors.Is(err, gitrepo.ErrNoCommit)
 		if err != nil && !cut {
 			break
 		}
@@ -167,14 +167,14 @@ func (a *app) publications(ctx context.Context, store *repo.Store, at repo.Hash,
 
 // treeOf reads what a commit published; nothing of the zero hash, and ErrNoCommit where a
 // clone does not go back so far.
-func treeOf(store *repo.Store, commit repo.Hash) (render.Tree, error) {
+func treeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	if commit.IsZero() {
 		return render.Tree{}, nil
 	}
 	return store.Tree(commit)
 }
 
-func publicationOf(store *repo.Store, commit repo.Hash) (publication, error) {
+func publicationOf(store *gitrepo.Store, commit gitrepo.Hash) (publication, error) {
 	p := publication{Commit: commit.String()}
 	when, err := store.When(commit)
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *publication) count(want, have render.Tree) error {
 	}
 	var parts []string
 	for _, c := range order {
-		parts = append(parts, fmt.Sprintf("%s%s", c.op, listing.Plural(counts[c], strings.TrimSuffix(c.kind, "s"))))
+		parts = append(parts, fmt.Sprintf("%s%s", c.op, humanize.Plural(counts[c], strings.TrimSuffix(c.kind, "s"))))
 	}
 	if p.Changes = strings.Join(parts, ", "); p.Changes == "" {
 		p.Changes = "nothing"

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser"
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
 )

@@ -10,10 +10,10 @@ import (
 	"regexp"
 	"strings"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/load"

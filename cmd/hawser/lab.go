@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/lab"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/reconciler"
 )
 
@@ -198,7 +198,7 @@ func newLabNsexecCommand() *cobra.Command {
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			e, err := netspace.ParseExec(args)
+			e, err := netnsexec.ParseExec(args)
 			if err != nil {
 				return err
 			}

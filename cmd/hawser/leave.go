@@ -13,9 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
 )

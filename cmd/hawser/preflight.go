@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
@@ -166,8 +166,8 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, listing.Plural(errs, "error"),
-			listing.Plural(len(r.Findings)-errs, "warning")); err != nil {
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, humanize.Plural(errs, "error"),
+			humanize.Plural(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
 		if err := diag.Print(w, r.Findings, t.files(), a.colored(w)); err != nil {

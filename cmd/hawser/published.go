@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 )
@@ -27,7 +27,7 @@ const remoteTimeout = 10 * time.Second
 // and named againstNone.
 type published struct {
 	tree  render.Tree
-	store *repo.Store // holds the commit; nil without one
+	store *gitrepo.Store // holds the commit; nil without one
 	plan.Baseline
 	none string // why it is empty, where nobody asked for that
 	what string // it is, for people
@@ -78,7 +78,7 @@ func (in publishedInput) read(ctx context.Context) (published, error) {
 		p := published{tree: dir.tree, Baseline: plan.Baseline{Name: in.branch}, what: "compared with the folder " + in.branch}
 		return p, p.check(in.flag)
 	}
-	store, err := repo.Open(repoOf(in.address, in.file))
+	store, err := gitrepo.Open(repoOf(in.address, in.file))
 	if err != nil {
 		return published{}, err
 	}
@@ -92,14 +92,14 @@ func (in publishedInput) read(ctx context.Context) (published, error) {
 	if err == nil {
 		return in.current(ctx, store, found)
 	}
-	if !errors.Is(err, repo.ErrNoBranch) {
+	if !errors.Is(err, gitrepo.ErrNoBranch) {
 		return published{}, fmt.Errorf("read published branch: %w", err)
 	}
 	return in.elsewhere(ctx, store, err)
 }
 
 // current reads the branch that was found, or what its remote has by now.
-func (in publishedInput) current(ctx context.Context, store *repo.Store, found repo.Found) (published, error) {
+func (in publishedInput) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Found) (published, error) {
 	p, err := in.commit(store, in.branch, found.Commit)
 	if err != nil {
 		return p, err
@@ -159,10 +159,10 @@ func (in publishedInput) depth() int {
 
 // moved asks a remote for a branch, and gives the remote with it; nil where it is at the
 // commit still.
-func (in publishedInput) moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
+func (in publishedInput) moved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
-	if store, err = repo.Open(repo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}); err != nil {
+	if store, err = gitrepo.Open(gitrepo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}); err != nil {
 		return nil, at, err
 	}
 	if at, err = store.RemoteHead(ctx, branch); err != nil || at == have {
@@ -180,7 +180,7 @@ func (in publishedInput) moved(ctx context.Context, r repo.Remote, branch string
 
 // elsewhere looks for a branch that the repository lacks in those that it was cloned
 // from, as a shallow clone or one of a single branch lacks it.
-func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missing error) (published, error) {
+func (in publishedInput) elsewhere(ctx context.Context, store *gitrepo.Store, missing error) (published, error) {
 	names, err := store.Names()
 	if err != nil {
 		return published{}, err
@@ -193,7 +193,7 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 	var asked []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.branch, r.Name+"/")
-		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}, branch)
+		remote, err := openRepo(ctx, gitrepo.Config{URL: r.URL, Named: true, Auth: gitAuth(), Depth: in.depth()}, branch)
 		if err != nil {
 			if unreached != nil {
 				err = fmt.Errorf("%w; %w", unreached, err)
@@ -241,10 +241,10 @@ func listed(names []string, what, none string) string {
 	if len(out) == 0 {
 		return none
 	}
-	return what + " " + listing.FirstN(out, most)
+	return what + " " + humanize.FirstN(out, most)
 }
 
-func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {
+func (in publishedInput) commit(store *gitrepo.Store, name string, commit gitrepo.Hash) (published, error) {
 	p := published{store: store, Baseline: plan.Baseline{Name: name}}
 	switch {
 	case len(in.verify) > 0:
@@ -305,15 +305,15 @@ func ago(d time.Duration) string {
 		size time.Duration
 	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
 		if d >= unit.size {
-			return listing.Plural(int(d/unit.size), unit.name) + " ago"
+			return humanize.Plural(int(d/unit.size), unit.name) + " ago"
 		}
 	}
-	return listing.Plural(max(int(d/time.Second), 0), "second") + " ago"
+	return humanize.Plural(max(int(d/time.Second), 0), "second") + " ago"
 }
 
 // openRepo opens a repository, and gets what it now holds on the branches.
-func openRepo(ctx context.Context, c repo.Config, branches ...string) (*repo.Store, error) {
-	store, err := repo.Open(c)
+func openRepo(ctx context.Context, c gitrepo.Config, branches ...string) (*gitrepo.Store, error) {
+	store, err := gitrepo.Open(c)
 	if err == nil {
 		err = store.Fetch(ctx, branches...)
 	}
@@ -321,20 +321,20 @@ func openRepo(ctx context.Context, c repo.Config, branches ...string) (*repo.Sto
 }
 
 // repoOf returns the repository that a user named, or else the repository of a file.
-func repoOf(address, file string) repo.Config {
+func repoOf(address, file string) gitrepo.Config {
 	if address == "" {
-		return repo.Config{URL: filepath.Dir(file), Auth: gitAuth()}
+		return gitrepo.Config{URL: filepath.Dir(file), Auth: gitAuth()}
 	}
-	return repo.Config{URL: address, Named: true, Auth: gitAuthFor(address)}
+	return gitrepo.Config{URL: address, Named: true, Auth: gitAuthFor(address)}
 }
 
 // gitAuthFor returns the login of the environment for the repositories that a user named. It is for one
 // host: HAWSER_GIT_HOST, or else the host of the first address on a server.
-func gitAuthFor(addresses ...string) repo.Auth {
+func gitAuthFor(addresses ...string) gitrepo.Auth {
 	auth := gitAuth()
 	for _, address := range addresses {
 		if auth.Host == "" {
-			auth.Host = repo.HostOf(address)
+			auth.Host = gitrepo.HostOf(address)
 		}
 	}
 	return auth
@@ -342,8 +342,8 @@ func gitAuthFor(addresses ...string) repo.Auth {
 
 // gitAuth returns the login of the environment, which is for HAWSER_GIT_HOST alone. The
 // remotes of a clone come from its config.
-func gitAuth() repo.Auth {
-	return repo.Auth{
+func gitAuth() gitrepo.Auth {
+	return gitrepo.Auth{
 		Host:     os.Getenv("HAWSER_GIT_HOST"),
 		Username: os.Getenv("HAWSER_GIT_USERNAME"), Password: os.Getenv("HAWSER_GIT_TOKEN"),
 		SSHKeyPassword: os.Getenv("HAWSER_SSH_KEY_PASSWORD"),

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/yamlsize"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -108,7 +108,7 @@ func verifiers(flag, topology string, f buildFlags) ([]verifier, error) {
 }
 
 // why returns why a commit does not count; empty if it does.
-func (v verifier) why(store *repo.Store, commit repo.Hash) (string, error) {
+func (v verifier) why(store *gitrepo.Store, commit gitrepo.Hash) (string, error) {
 	_, err := reconciler.VerifyPublished(store, v.clusterset, v.signers, commit)
 	if errors.Is(err, reconciler.ErrNotPublished) {
 		_, text, _ := strings.Cut(err.Error(), ": commit ")
@@ -124,11 +124,11 @@ const maxReasons = 20
 // newestVerified returns the newest commit, from one back along first parents, that all
 // verifiers accept, and the commits that it skipped, newest first. It fails with
 // reconciler.ErrNotPublished if no commit counts.
-func newestVerified(store *repo.Store, by []verifier, from repo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
+func newestVerified(store *gitrepo.Store, by []verifier, from gitrepo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
 	at, skipped := reconciler.PublishedCommit{Commit: from}, []plan.Skipped{}
 	for i, agreed := 0, 0; agreed < len(by); i++ {
 		v := by[i%len(by)]
-		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, repo.Hash{})
+		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, gitrepo.Hash{})
 		for _, commit := range passed {
 			s := plan.Skipped{Commit: commit.String(), Why: "see the commits above"}
 			if len(skipped) < maxReasons {

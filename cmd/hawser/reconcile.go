@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 type reconcileFlags struct {
@@ -96,14 +96,14 @@ const (
 
 // withEnvironment returns the login of the flags, with the passwords and the host of the
 // environment.
-func withEnvironment(flags repo.Auth, addresses ...string) repo.Auth {
+func withEnvironment(flags gitrepo.Auth, addresses ...string) gitrepo.Auth {
 	env := gitAuthFor(addresses...)
 	flags.Host, flags.Password, flags.SSHKeyPassword = env.Host, env.Password, env.SSHKeyPassword
 	return flags
 }
 
 // authFlags are for commands that write to repositories.
-func authFlags(cmd *cobra.Command, into *repo.Auth) {
+func authFlags(cmd *cobra.Command, into *gitrepo.Auth) {
 	flags := cmd.Flags()
 	flags.StringVar(&into.Username, "git-username", gitAuth().Username, "user name for HTTP")
 	flags.StringVar(&into.PasswordFile, "git-token-file", "", "file of the password or token for HTTP")
@@ -114,7 +114,7 @@ func authFlags(cmd *cobra.Command, into *repo.Auth) {
 func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	f.cfg.Source.Auth = withEnvironment(f.cfg.Source.Auth, f.cfg.Source.URL, f.publishRepo)
 	if f.once || f.dryRun {
-		defer a.progress("reading repository " + repo.Redact(f.cfg.Source.URL))()
+		defer a.progress("reading repository " + gitrepo.Redact(f.cfg.Source.URL))()
 	}
 	r, err := a.newReconciler(f)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
 	default:
 		return nil, fmt.Errorf("--log-format %q: it is text or json", f.logFormat)
 	}
-	c.Publish = repo.Config{URL: f.publishRepo, Auth: c.Source.Auth}
+	c.Publish = gitrepo.Config{URL: f.publishRepo, Auth: c.Source.Auth}
 	if c.Source.Cache != "" {
 		c.Publish.Cache = c.Source.Cache + "-publish"
 	}

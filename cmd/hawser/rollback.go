@@ -19,7 +19,7 @@ import (
 
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 )
 
@@ -70,7 +70,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 		return err
 	}
 	dir := filepath.Dir(t.file)
-	store, err := openRepo(ctx, repo.Config{URL: dir}, f.branch)
+	store, err := openRepo(ctx, gitrepo.Config{URL: dir}, f.branch)
 	if err != nil {
 		return err
 	}
@@ -195,13 +195,13 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 
 // rollbackTarget is a publication to go back to.
 type rollbackTarget struct {
-	published, source repo.Hash
+	published, source gitrepo.Hash
 	subject           string // of source
 }
 
 // findPublication returns the publication COMMIT, or the one before the newest. Commits that a
 // verifier refuses are no publications.
-func findPublication(store *repo.Store, branch string, args []string, verify []verifier) (rollbackTarget, error) {
+func findPublication(store *gitrepo.Store, branch string, args []string, verify []verifier) (rollbackTarget, error) {
 	var to rollbackTarget
 	head, err := store.Resolve(branch)
 	if err != nil {
@@ -263,7 +263,7 @@ func findPublication(store *repo.Store, branch string, args []string, verify []v
 }
 
 // readSourceFiles gives the topology and the patches of a commit, by their paths in the repository.
-func readSourceFiles(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, error) {
+func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map[string][]byte, error) {
 	name := path.Join(dir, reconciler.TopologyFile)
 	raw, err := store.File(commit, name)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
-	"hawser.dev/hawser/internal/manual"
-	"hawser.dev/hawser/internal/private"
+	"hawser.dev/hawser/internal/hardening"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/internal/manpage"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -42,7 +42,7 @@ type found struct {
 	sources map[string][]byte // text of the files, by name
 }
 
-func (f found) Error() string { return listing.Plural(len(f.list), "finding") + " in the topology" }
+func (f found) Error() string { return humanize.Plural(len(f.list), "finding") + " in the topology" }
 
 // app is what every command shares.
 type app struct {
@@ -121,7 +121,7 @@ refused commit), 2 the command could not do its work.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// The lab runs other people's programs, which may want core dumps, and its keys are worth nothing.
 		if !strings.HasPrefix(cmd.CommandPath(), "hawser lab") {
-			if err := private.HardenProcess(); err != nil {
+			if err := hardening.HardenProcess(); err != nil {
 				return err
 			}
 		}
@@ -142,7 +142,7 @@ refused commit), 2 the command could not do its work.`,
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
 		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a), newReportCommand(a), newUICommand(a),
-		newReconcileCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
+		newReconcileCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manpage.Command(),
 	)
 	addCompletions(root)
 	return root

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "rewrite expected output in the scripts")

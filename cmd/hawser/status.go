@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
 )
@@ -106,7 +106,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 	}
 	p, err := g.from.read(ctx)
 	switch {
-	case g.from.address == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch):
+	case g.from.address == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch):
 		return
 	case err != nil:
 		g.blockedBy = "what is published is not known: " + err.Error()

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/input"
-	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"

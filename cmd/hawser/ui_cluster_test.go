@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/nodeagent/kube"
-	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // describeTopology returns what a page of a topology shows, for users: the file, its commit if it
@@ -48,15 +48,15 @@ func describeTopology(ctx context.Context, file, repository, branch string) []st
 	return append(out, published)
 }
 
-func openQuiet(ctx context.Context, dir string) (*repo.Store, error) {
-	store, err := repo.Open(repo.Config{URL: dir})
+func openQuiet(ctx context.Context, dir string) (*gitrepo.Store, error) {
+	store, err := gitrepo.Open(gitrepo.Config{URL: dir})
 	if err == nil {
 		err = store.Fetch(ctx)
 	}
 	return store, err
 }
 
-func shortHash(h repo.Hash) string { return h.String()[:min(7, len(h.String()))] }
+func shortHash(h gitrepo.Hash) string { return h.String()[:min(7, len(h.String()))] }
 
 // askedText names the agents that the flags select, for users.
 func (f showFlags) askedText() string {

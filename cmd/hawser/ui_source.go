@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/load"
@@ -160,29 +160,29 @@ const historyLength = 30
 
 // published opens the repository with the publish branch, and finds its head and who
 // verifies it.
-func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, []verifier, error) {
+func (s *uiSource) published(ctx context.Context) (*gitrepo.Store, gitrepo.Hash, []verifier, error) {
 	file := ""
 	if s.flags.repo == "" {
 		set, err := s.Clusterset(ctx)
 		if set == nil {
-			return nil, repo.Hash{}, nil, err
+			return nil, gitrepo.Hash{}, nil, err
 		}
 		file = set.File
 	}
 	verify, err := verifiers(s.flags.signers, file, buildFlags{})
 	if err != nil {
-		return nil, repo.Hash{}, nil, err
+		return nil, gitrepo.Hash{}, nil, err
 	}
 	store, err := openRepo(ctx, repoOf(s.flags.repo, file), s.flags.branch)
 	if err != nil {
-		return nil, repo.Hash{}, nil, err
+		return nil, gitrepo.Hash{}, nil, err
 	}
 	head, err := store.Resolve(s.flags.branch)
-	if errors.Is(err, repo.ErrNoBranch) {
-		return nil, repo.Hash{}, nil, ui.UserError(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+	if errors.Is(err, gitrepo.ErrNoBranch) {
+		return nil, gitrepo.Hash{}, nil, ui.UserError(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
 	}
 	if err != nil {
-		return nil, repo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
+		return nil, gitrepo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
 	}
 	return store, head.Commit, verify, nil
 }
@@ -208,7 +208,7 @@ func (s *uiSource) History(ctx context.Context) (any, error) {
 	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list, "warnings": warnings}, nil
 }
 
-func (s *uiSource) publications(ctx context.Context, store *repo.Store, head repo.Hash, verify []verifier) ([]publication, error) {
+func (s *uiSource) publications(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, verify []verifier) ([]publication, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := fmt.Sprint(head, verify)
@@ -269,7 +269,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 }
 
 // compare makes a plan of two publications, or of one and the topology.
-func (s *uiSource) compare(ctx context.Context, store *repo.Store, head repo.Hash, from, to string) (*plan.Plan, error) {
+func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, from, to string) (*plan.Plan, error) {
 	tree := func(name string) (render.Tree, error) {
 		switch name {
 		case "":

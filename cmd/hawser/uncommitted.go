@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
 // warnUncommitted warns of a topology and lock that somebody edits in the work tree of a
@@ -16,7 +16,7 @@ import (
 // a branch it is what HEAD is at. dir is the folder of the topology in the repository,
 // empty to take it from the address. What cannot be read is told by what needs it.
 func (a *app) warnUncommitted(ctx context.Context, address, branch, dir string) {
-	store, err := repo.Open(repo.Config{URL: address, Named: branch != ""})
+	store, err := gitrepo.Open(gitrepo.Config{URL: address, Named: branch != ""})
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (a *app) warnUncommitted(ctx context.Context, address, branch, dir string) 
 	}
 	commit, where := w.Head, "the last commit"
 	if branch != "" {
-		if branch, err = repo.Branch(branch); err != nil {
+		if branch, err = gitrepo.Branch(branch); err != nil {
 			return
 		}
 		if commit, err = store.Head(branch); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
@@ -78,7 +78,7 @@ func (a *app) validate(args []string, f validateFlags) error {
 	}
 	if f.verbose {
 		_, err = fmt.Fprintf(a.err, "%s: clusterset %s is valid: %s, %s, %s\n", t.file, set.Metadata.Name,
-			listing.Plural(len(set.Spec.Clusters), "cluster"), listing.Plural(len(set.Spec.Exports), "export"), listing.Plural(len(list), "warning"))
+			humanize.Plural(len(set.Spec.Clusters), "cluster"), humanize.Plural(len(set.Spec.Exports), "export"), humanize.Plural(len(list), "warning"))
 	}
 	return err
 }

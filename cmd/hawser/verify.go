@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -104,7 +104,7 @@ func verifiedText(nodes []status.Verification) (text string, failed bool) {
 			}
 			all++
 		}
-		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, listing.Plural(all, "name"))
+		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, humanize.Plural(all, "name"))
 	}
 	for _, what := range order {
 		_, _ = fmt.Fprintf(&out, "\n%s\n  from %s\n", what, strings.Join(where[what], ", "))

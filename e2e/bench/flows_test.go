@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"hawser.dev/hawser/e2e/traffic"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // pod is a namespace of its own, gone with the test.
@@ -25,23 +25,23 @@ func pod(t *testing.T) traffic.Socket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := netspace.Prepare(dir); err != nil {
+	if err := netnsexec.Prepare(dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := netspace.RemoveAll(dir); err != nil {
+		if err := netnsexec.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
 	path := filepath.Join(dir, "pod")
-	if err := netspace.Create(path); err != nil {
+	if err := netnsexec.Create(path); err != nil {
 		t.Fatal(err)
 	}
 	return traffic.Socket{Net: path}
 }
 
 func loopback(at traffic.Socket, up bool) error {
-	return netspace.Do(at.Net, func() error {
+	return netnsexec.Do(at.Net, func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // config is the command line.

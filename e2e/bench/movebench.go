@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -23,7 +23,7 @@ const moveRounds = 50
 type moveBed struct {
 	space *space
 	ns    *kernel.Namespace
-	input project.Input
+	input projection.Input
 }
 
 // moveTimes is what one size gave.
@@ -69,7 +69,7 @@ after that computes. Of %d moves.`, moveRounds),
 func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
 	b := &moveBed{input: moveInput(clusters)}
 	t.clusters = clusters
-	wanted := project.Routes(b.input)
+	wanted := projection.Routes(b.input)
 	if t.routes = len(wanted); t.routes < clusters {
 		return t, fmt.Errorf("%d routes for %d clusters", t.routes, clusters)
 	}
@@ -87,13 +87,13 @@ func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
 	for i := range moveRounds / 5 {
 		b.flip(i)
 		begin := time.Now()
-		_, _ = project.Desired(b.input)
+		_, _ = projection.Desired(b.input)
 		t.all = append(t.all, time.Since(begin))
 	}
 	for i := range moveRounds {
 		b.flip(i)
 		begin := time.Now()
-		_ = project.Routes(b.input)
+		_ = projection.Routes(b.input)
 		t.computed = append(t.computed, time.Since(begin))
 	}
 	t.written, err = b.run(ctx)
@@ -165,7 +165,7 @@ func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
 		},
 		Resync: time.Hour,
 	}
-	source := func(context.Context) ([]desired.Route, string, bool) { return project.Routes(b.input), "", true }
+	source := func(context.Context) ([]desired.Route, string, bool) { return projection.Routes(b.input), "", true }
 	written := make(chan time.Time, 1)
 	engine.Urgent = &converge.UrgentConfig[[]desired.Route]{Source: source, Trigger: urgent, Done: func() { written <- time.Now() }}
 	ended := make(chan struct{})
@@ -201,13 +201,13 @@ func awaitPass(done chan struct{}) error {
 }
 
 // moveInput is a gateway of the first of many clusters with three gateways each.
-func moveInput(clusters int) project.Input {
+func moveInput(clusters int) projection.Input {
 	prefix := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 	f := &fabric.Fabric{
 		Domain: "clusterset.local", Epochs: []int{1}, DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
 		GlobalPools: prefix("242.0.0.0/8"), ServicePools: prefix("243.0.0.0/16"), TunnelPools: prefix("241.0.0.0/16"),
 	}
-	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]model.Path{}, GatewayPaths: map[string]model.Path{}}
+	in := projection.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]model.Path{}, GatewayPaths: map[string]model.Path{}}
 	for i := range clusters {
 		name := fmt.Sprintf("c%d", i)
 		block := nth("242.0.0.0/8", i<<10)

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/nodeagent/observe/control"
 	"hawser.dev/hawser/nodeagent/status"
 )
 

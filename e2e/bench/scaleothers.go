@@ -13,13 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/feed"
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/pathmtu"
-	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/peer/feed"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/pathmtu"
+	"hawser.dev/hawser/nodeagent/peer/transport"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -74,7 +74,7 @@ func scaleStandIns(ctx context.Context, in io.Reader) error {
 
 // play makes all parts of one stand-in.
 func (c scaleCast) play(one fakeGateway) []func(context.Context) error {
-	log, wake := slog.New(slog.DiscardHandler), bell.New()
+	log, wake := slog.New(slog.DiscardHandler), trigger.New()
 	p := health.New(health.Config{
 		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,
 		Settings: health.Settings{Interval: scaleInterval, Misses: 3},

@@ -13,7 +13,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/feed"
+	"hawser.dev/hawser/nodeagent/peer/feed"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"

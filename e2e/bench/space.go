@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // space is a network namespace without a name: it goes with its last file
@@ -68,7 +68,7 @@ func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid()
 
 // inside runs f on a thread that is in the namespace.
 func (s *space) inside(f func() error) error {
-	return netspace.Do(s.path(), f)
+	return netnsexec.Do(s.path(), f)
 }
 
 // run starts a program in the namespace and waits for it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/lab"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // faultCase is something bad that happens to a gateway in use.
@@ -86,7 +86,7 @@ func (f *labAgents) rules(node, text string) error {
 
 // inside runs a program on a node and waits for it.
 func (f *labAgents) inside(node, input, name string, args ...string) error {
-	return netspace.Do(f.spaces[node], func() error {
+	return netnsexec.Do(f.spaces[node], func() error {
 		cmd := exec.Command(name, args...)
 		cmd.Stdin = strings.NewReader(input)
 		if out, err := cmd.CombinedOutput(); err != nil {

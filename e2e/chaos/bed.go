@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/e2e/chaos/schedule"
 	"hawser.dev/hawser/lab"
 )
 
@@ -23,7 +23,7 @@ type chaosLab struct {
 	dir      string // holds the lab's folder, and the files that it began with
 	client   *lab.Client
 	status   lab.Status
-	topology plan.Topology
+	topology schedule.Topology
 	text     []byte // of the topology file, as every round begins with it
 }
 
@@ -67,8 +67,8 @@ func (b *chaosLab) close() error {
 
 // topologyOf says what may be done to which node. Watched pods stand on the
 // first worker of each cluster; a gateway and a worker keep their agents.
-func topologyOf(s lab.Status, seed uint64) plan.Topology {
-	var t plan.Topology
+func topologyOf(s lab.Status, seed uint64) schedule.Topology {
+	var t schedule.Topology
 	var gateways, workers []int
 	for _, n := range s.Nodes {
 		if !slices.Contains(t.Clusters, n.Cluster) {
@@ -79,7 +79,7 @@ func topologyOf(s lab.Status, seed uint64) plan.Topology {
 		} else {
 			workers = append(workers, len(t.Nodes))
 		}
-		t.Nodes = append(t.Nodes, plan.Node{
+		t.Nodes = append(t.Nodes, schedule.Node{
 			ID: n.Cluster + "/" + n.Name, Cluster: n.Cluster, Gateway: n.Gateway, Holds: n.Name == n.Cluster+"-w1",
 		})
 	}

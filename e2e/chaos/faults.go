@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/e2e/chaos/schedule"
 	"hawser.dev/hawser/lab"
 )
 
@@ -35,7 +35,7 @@ func (d action) String() string {
 
 // play carries a schedule out and gives what was done, in the order of its end.
 // Every fault is mended when it returns.
-func (b *chaosLab) play(ctx context.Context, events []plan.Event) []action {
+func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	began := time.Now()
 	var mu sync.Mutex
 	var history []action
@@ -49,7 +49,7 @@ func (b *chaosLab) play(ctx context.Context, events []plan.Event) []action {
 	taken := &holds{taken: map[string]bool{}}
 	taken.freed = sync.NewCond(&taken.mu)
 	var group sync.WaitGroup
-	lanes := map[int][]plan.Event{}
+	lanes := map[int][]schedule.Event{}
 	for _, e := range events {
 		lanes[e.Lane] = append(lanes[e.Lane], e)
 	}
@@ -97,17 +97,17 @@ func (h *holds) release(names []string) {
 	h.freed.Broadcast()
 }
 
-func (b *chaosLab) begin(ctx context.Context, e plan.Event) error {
-	k, known := plan.KindOf(e.Kind)
+func (b *chaosLab) begin(ctx context.Context, e schedule.Event) error {
+	k, known := schedule.KindOf(e.Kind)
 	if !known {
 		return fmt.Errorf("unknown kind %q", e.Kind)
 	}
 	switch k.Begin {
-	case plan.Export:
+	case schedule.Export:
 		return b.commit(ctx, "an export comes", string(b.text)+extraExport)
-	case plan.Join:
+	case schedule.Join:
 		return b.commit(ctx, "a gateway comes", b.withGateway())
-	case plan.Drain:
+	case schedule.Drain:
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
 		return b.insist(ctx, func(ctx context.Context) error {
@@ -132,14 +132,14 @@ func (b *chaosLab) insist(ctx context.Context, do func(context.Context) error) e
 	}
 }
 
-func (b *chaosLab) end(ctx context.Context, e plan.Event) error {
-	k, _ := plan.KindOf(e.Kind) // known: it began
+func (b *chaosLab) end(ctx context.Context, e schedule.Event) error {
+	k, _ := schedule.KindOf(e.Kind) // known: it began
 	switch k.End {
 	case "":
 		return nil
-	case plan.Revert:
+	case schedule.Revert:
 		return b.commit(ctx, "and goes", string(b.text))
-	case plan.Undrain:
+	case schedule.Undrain:
 		return b.drain(ctx, k.End, e.Target)
 	case "start-sync":
 		cluster, _, _ := strings.Cut(e.Target, "/")
@@ -173,7 +173,7 @@ func (b *chaosLab) withGateway() string {
 // still in use goes on: the next thing that happens to it is part of the test.
 func (b *chaosLab) drain(ctx context.Context, command, node string) error {
 	args := []string{command, "--socket", b.socket(node)}
-	if command == plan.Drain {
+	if command == schedule.Drain {
 		args = append(args, "--wait", "0")
 	}
 	return b.insist(ctx, func(ctx context.Context) error {

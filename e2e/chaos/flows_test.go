@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/e2e/traffic"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // newPod makes a namespace of its own with a server in it.
@@ -21,15 +21,15 @@ func newPod(t *testing.T, seen func(traffic.Seen)) (pod, *traffic.Server) {
 	}
 	dir := t.TempDir()
 	p := pod{name: "g1/pod", net: filepath.Join(dir, "pod")}
-	if err := netspace.Prepare(dir); err != nil {
+	if err := netnsexec.Prepare(dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := netspace.RemoveAll(dir); err != nil {
+		if err := netnsexec.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := netspace.Create(p.net); err != nil {
+	if err := netnsexec.Create(p.net); err != nil {
 		t.Fatal(err)
 	}
 	s, err := traffic.Serve(p.socket(), p.name, seen, tcpPort, udpPort)

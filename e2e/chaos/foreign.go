@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // plantScript puts one of every kind of kernel object that is not ours onto a
@@ -115,7 +115,7 @@ func (f *foreign) onNode(ctx context.Context, id, script string) (string, error)
 		return "", err
 	}
 	var out []byte
-	err = netspace.Do(at.Net, func() error {
+	err = netnsexec.Do(at.Net, func() error {
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
 		var complaint bytes.Buffer
 		cmd.Stderr = &complaint

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // usage is what one process holds.
@@ -20,8 +20,8 @@ type usage struct {
 
 // witnesses measures the processes of the nodes whose agents are never killed: by
 // process, so that one that was started anew is not compared with an old one.
-func (b *chaosLab) witnesses(ctx context.Context) (map[netspace.Process]usage, error) {
-	out := map[netspace.Process]usage{}
+func (b *chaosLab) witnesses(ctx context.Context) (map[netnsexec.Process]usage, error) {
+	out := map[netnsexec.Process]usage{}
 	for _, n := range b.topology.Nodes {
 		if !n.NeverKilled {
 			continue
@@ -30,11 +30,11 @@ func (b *chaosLab) witnesses(ctx context.Context) (map[netspace.Process]usage, e
 		if err != nil {
 			return nil, err
 		}
-		inode, err := netspace.Inode(at.Net)
+		inode, err := netnsexec.Inode(at.Net)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range netspace.Processes(map[uint64]bool{inode: true}, "") {
+		for _, p := range netnsexec.Processes(map[uint64]bool{inode: true}, "") {
 			if u, err := measure(p.PID); err == nil && strings.HasPrefix(u.name, "hawser-agent") {
 				u.name = n.ID + " " + u.name
 				out[p] = u
@@ -89,7 +89,7 @@ const (
 )
 
 // grown names the processes that hold more than at the beginning.
-func grown(before, after map[netspace.Process]usage) []string {
+func grown(before, after map[netnsexec.Process]usage) []string {
 	var out []string
 	for p, a := range before {
 		b, alive := after[p]

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // summary is what a run amounts to.
@@ -23,7 +23,7 @@ type summary struct {
 	broken     time.Duration
 	recoveries []time.Duration
 	violations map[string]int // by sort
-	memory     map[netspace.Process]usage
+	memory     map[netnsexec.Process]usage
 }
 
 func newSummary() summary { return summary{faults: map[string]int{}, violations: map[string]int{}} }

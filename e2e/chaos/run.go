@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/e2e/chaos/schedule"
 	"hawser.dev/hawser/e2e/traffic"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/nodeagent/round/roundtest"
 )
 
@@ -41,7 +41,7 @@ type chaos struct {
 	captures captures
 	foreign  *foreign
 	answers  answers
-	first    map[netspace.Process]usage // of the witnesses after the first round
+	first    map[netnsexec.Process]usage // of the witnesses after the first round
 	sum      summary
 }
 
@@ -164,7 +164,7 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 			logs[path] = info.Size()
 		}
 	}
-	events := plan.Round(c.seed, round, c.size(round), c.topology)
+	events := schedule.Round(c.seed, round, c.size(round), c.topology)
 	began := time.Now()
 	history := c.play(ctx, events)
 	healed := time.Now()
@@ -197,7 +197,7 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 }
 
 // check waits for everything to be back and compares it with the begin.
-func (c *chaos) check(ctx context.Context, healed time.Time, events []plan.Event) []recovery {
+func (c *chaos) check(ctx context.Context, healed time.Time, events []schedule.Event) []recovery {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * c.slow) }
 	soon, cancel := context.WithDeadline(ctx, healed.Add(slow(back)))
 	defer cancel()
@@ -245,10 +245,10 @@ func (c *chaos) awaitReady(ctx context.Context) error {
 
 // checkForeign compares what was planted; a node that lost its power has none of
 // it and gets it again.
-func (c *chaos) checkForeign(ctx context.Context, events []plan.Event) {
+func (c *chaos) checkForeign(ctx context.Context, events []schedule.Event) {
 	var kept, lost []string
 	for _, n := range c.topology.Nodes {
-		off := slices.ContainsFunc(events, func(e plan.Event) bool { return e.Target == n.ID && plan.TakesPower(e.Kind) })
+		off := slices.ContainsFunc(events, func(e schedule.Event) bool { return e.Target == n.ID && schedule.TakesPower(e.Kind) })
 		if off {
 			lost = append(lost, n.ID)
 		} else {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/e2e/chaos/wire"
+	"hawser.dev/hawser/e2e/chaos/sniff"
 	"hawser.dev/hawser/e2e/traffic"
 )
 
@@ -22,13 +22,13 @@ func (s *trafficSet) watch(ctx context.Context) (captures, error) {
 	}
 	path := found[0]
 	rules := s.rules()
-	c, err := wire.Start(path, func(link string, frame []byte) string {
-		if inner := wire.Inner(frame, rules.VXLAN); inner != nil && wire.Resets(inner) {
-			s.ledger.add(note, "a reset between nodes, from %s: %s", link, wire.Describe(inner))
+	c, err := sniff.Start(path, func(link string, frame []byte) string {
+		if inner := sniff.Inner(frame, rules.VXLAN); inner != nil && sniff.Resets(inner) {
+			s.ledger.add(note, "a reset between nodes, from %s: %s", link, sniff.Describe(inner))
 		}
 		return onUnderlay(rules, link, frame)
 	},
-		func(f wire.Finding) { s.ledger.add(safety, "on the underlay, from %s: %s", f.Link, f.Text) })
+		func(f sniff.Finding) { s.ledger.add(safety, "on the underlay, from %s: %s", f.Link, f.Text) })
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *trafficSet) watch(ctx context.Context) (captures, error) {
 		at, err := s.bed.pod(ctx, "g2", pod)
 		if err == nil {
 			check, found := s.guard(pod)
-			c, err = wire.Start(at.net, check, found)
+			c, err = sniff.Start(at.net, check, found)
 		}
 		if err != nil {
 			return nil, errors.Join(err, all.close())
@@ -48,9 +48,9 @@ func (s *trafficSet) watch(ctx context.Context) (captures, error) {
 }
 
 // rules says what the underlay of this lab may carry.
-func (s *trafficSet) rules() wire.Rules {
+func (s *trafficSet) rules() sniff.Rules {
 	v := s.bed.variant
-	r := wire.Rules{
+	r := sniff.Rules{
 		Endpoints: map[netip.Addr]bool{}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
 		Nodes: s.nodes, Inside: slices.Concat(s.nodes, v.prefixes(pods4, pods6), v.prefixes(services4, services6)),
 	}
@@ -70,10 +70,10 @@ func (s *trafficSet) rules() wire.Rules {
 // onUnderlay applies the rules of the side that a link is of, as the lab names
 // them: w... is the wide area, l... a cluster's own network. A link that was gone
 // before it could be named passes what one of both sides passes.
-func onUnderlay(r wire.Rules, link string, frame []byte) string {
+func onUnderlay(r sniff.Rules, link string, frame []byte) string {
 	switch {
 	case link == "lo":
-		return "the underlay talks to itself: " + wire.Describe(frame)
+		return "the underlay talks to itself: " + sniff.Describe(frame)
 	case strings.HasPrefix(link, "w"):
 		return r.WAN(frame)
 	case strings.HasPrefix(link, "l"):
@@ -87,7 +87,7 @@ func onUnderlay(r wire.Rules, link string, frame []byte) string {
 
 // guard checks what arrives at a pod of g2: from g1's pods where the export
 // allows that, and from the pod's own node.
-func (s *trafficSet) guard(pod string) (check func(string, []byte) string, found func(wire.Finding)) {
+func (s *trafficSet) guard(pod string) (check func(string, []byte) string, found func(sniff.Finding)) {
 	allowed := map[netip.Addr]bool{}
 	for _, family := range s.bed.variant.families() {
 		if pod != "private" {
@@ -96,17 +96,17 @@ func (s *trafficSet) guard(pod string) (check func(string, []byte) string, found
 		allowed[answering(s.bed.address("g2", pod, family))] = true
 	}
 	check = func(link string, frame []byte) string {
-		source := wire.Source(frame)
+		source := sniff.Source(frame)
 		if link == "lo" || !source.IsValid() || allowed[source] {
 			return ""
 		}
-		if s.isNode(source) && wire.Refuses(frame) {
-			s.ledger.add(note, "pod g2/%s was refused: %s", pod, wire.Describe(frame))
+		if s.isNode(source) && sniff.Refuses(frame) {
+			s.ledger.add(note, "pod g2/%s was refused: %s", pod, sniff.Describe(frame))
 			return ""
 		}
-		return wire.Describe(frame)
+		return sniff.Describe(frame)
 	}
-	return check, func(f wire.Finding) { s.ledger.add(safety, "pod g2/%s got what it must not: %s", pod, f.Text) }
+	return check, func(f sniff.Finding) { s.ledger.add(safety, "pod g2/%s got what it must not: %s", pod, f.Text) }
 }
 
 // answering is the address at which a pod's node answers it: the first one of the
@@ -128,7 +128,7 @@ func (s *trafficSet) isNode(a netip.Addr) bool {
 }
 
 // captures are those of a run.
-type captures []*wire.Capture
+type captures []*sniff.Capture
 
 func (c captures) close() error {
 	var errs []error

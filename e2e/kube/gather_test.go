@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
 // TestGather: one command writes what tells of both clusters, with each node's kernel as

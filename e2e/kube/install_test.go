@@ -28,7 +28,7 @@ import (
 
 	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/e2e/kube/gitops"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 	"hawser.dev/hawser/render"
 )
 
@@ -155,7 +155,7 @@ func (in *installation) forge(t *testing.T) {
 	}
 	if err == nil {
 		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
-		err = netspace.Do(filepath.Join(in.dir, "net", "internet"), func() error {
+		err = netnsexec.Do(filepath.Join(in.dir, "net", "internet"), func() error {
 			l, err := net.Listen("tcp", forgeAt)
 			if err == nil {
 				go func() { _ = server.ServeTLS(l, "", "") }() // until Close

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/internal/ociimage"
 	"hawser.dev/hawser/view/clustermap"
 )
 
@@ -171,8 +171,8 @@ func (s *set) pageImage(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "hawser.tar")
 	file, err := os.Create(path)
 	if err == nil {
-		err = image.Write(file, image.Image{Arch: runtime.GOARCH, Names: []string{"hawser.dev/hawser:lab"}, Entrypoint: []string{"/hawser"},
-			Files: []image.File{{Path: "hawser", Mode: 0o755, Data: program}}})
+		err = ociimage.Write(file, ociimage.Image{Arch: runtime.GOARCH, Names: []string{"hawser.dev/hawser:lab"}, Entrypoint: []string{"/hawser"},
+			Files: []ociimage.File{{Path: "hawser", Mode: 0o755, Data: program}}})
 	}
 	if err == nil {
 		err = file.Close()

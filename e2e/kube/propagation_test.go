@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgo "k8s.io/client-go/dynamic"
 
-	"hawser.dev/hawser/lab/netspace"
-	api "hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/lab/netnsexec"
+	api "hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
 // turns is how often the endpoint goes and comes.
@@ -136,7 +136,7 @@ func (s *set) begin(t *testing.T, cluster, pod, addr string) *asking {
 	argv := s.podNetwork(t, cluster, pod)
 	space := strings.TrimPrefix(argv[len(argv)-1], "--net=")
 	machine := argv[slices.Index(argv, "node")+1]
-	var record struct{ Process netspace.Process }
+	var record struct{ Process netnsexec.Process }
 	raw, err := os.ReadFile(filepath.Join(s.rig.dir, "machines", machine+".json"))
 	if err == nil {
 		err = json.Unmarshal(raw, &record)
@@ -147,7 +147,7 @@ func (s *set) begin(t *testing.T, cluster, pod, addr string) *asking {
 	a, end, done := &asking{}, make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		err := netspace.Do(fmt.Sprintf("/proc/%d/root%s", record.Process.PID, space), func() error {
+		err := netnsexec.Do(fmt.Sprintf("/proc/%d/root%s", record.Process.PID, space), func() error {
 			for {
 				select {
 				case <-end:

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/allocate"
@@ -219,7 +219,7 @@ func (w *world) inhabit(rng *rand.Rand) {
 }
 
 func (w *world) project() {
-	in := project.Input{
+	in := projection.Input{
 		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]model.Path{}, GatewayPaths: map[string]model.Path{},
 		Keys: &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own, Epochs: []fabric.EpochKeys{{
 			Epoch: w.fabric.Epochs[0], PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{"gw": {1}}, Ed25519: map[string]fabric.Secret{"gw": {1}},
@@ -234,10 +234,10 @@ func (w *world) project() {
 		}
 		in.Paths[name], in.GatewayPaths[name] = path, path
 	}
-	effective, decision := project.EffectiveFabric(in)
+	effective, decision := projection.EffectiveFabric(in)
 	in.Fabric, in.MCSDecision = effective, decision
 	w.fabric = effective
-	w.state, _ = project.Desired(in)
+	w.state, _ = projection.Desired(in)
 }
 
 // facing gives the tunnel addresses of a neighbour's gateway and of this one between which
@@ -274,7 +274,7 @@ func (w *world) next(dst netip.Addr, others bool) netip.Addr {
 // neighbour, mostly the one on the way.
 func (w *world) via(rng *rand.Rand, p *Packet) {
 	graph := w.fabric.Graph()
-	if project.IsMesh(w.fabric.Shape) {
+	if projection.IsMesh(w.fabric.Shape) {
 		return
 	}
 	if graph.Linked(own, p.Cluster) && rng.IntN(2) == 0 {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // Dialer makes one connection to an address of a network, which is tcp or udp; the
@@ -44,7 +44,7 @@ func (s Socket) inside(do func() error) error {
 	if s.Net == "" {
 		return do()
 	}
-	return netspace.Do(s.Net, do)
+	return netnsexec.Do(s.Net, do)
 }
 
 // Dial is a Dialer. Only the making of the socket happens on a thread in the namespace,

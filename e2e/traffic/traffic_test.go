@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // space is a namespace of this test's own with a server in it.
@@ -38,16 +38,16 @@ func newSpace(t *testing.T) *space {
 		t.Skip("needs root")
 	}
 	dir := filepath.Join(t.TempDir(), "ns")
-	if err := netspace.Prepare(dir); err != nil {
+	if err := netnsexec.Prepare(dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := netspace.RemoveAll(dir); err != nil {
+		if err := netnsexec.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
 	s := &space{t: t, path: filepath.Join(dir, "one")}
-	if err := netspace.Create(s.path); err != nil {
+	if err := netnsexec.Create(s.path); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -217,7 +217,7 @@ func TestTCPSilence(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	var listener net.Listener
-	err := netspace.Do(s.path, func() (err error) {
+	err := netnsexec.Do(s.path, func() (err error) {
 		listener, err = net.Listen("tcp", "127.0.0.1:7000")
 		return err
 	})

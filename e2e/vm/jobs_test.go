@@ -126,8 +126,8 @@ cd nodeagent/driver/drivertest && drivertest.test -test.v -test.run "$inside" -t
 // TestIPsec runs what the agent does with strongSwan, with the kernel's ESP.
 func TestIPsec(t *testing.T) {
 	m := machine(t)
-	bin := build(t, "ipsec.test=nodeagent/ipsec")
-	job(t, m, bin, `cd nodeagent/ipsec && ipsec.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m`)
+	bin := build(t, "ipsec.test=nodeagent/kernel/ipsec")
+	job(t, m, bin, `cd nodeagent/kernel/ipsec && ipsec.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m`)
 }
 
 // TestSpeed compares WireGuard in the kernel with wireguard-go, each between two

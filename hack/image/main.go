@@ -19,8 +19,8 @@ import (
 	"runtime"
 	"strings"
 
-	"hawser.dev/hawser/internal/image"
-	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/internal/ociimage"
+	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 }
 
 func run(args []string) error {
-	img := image.Image{Labels: map[string]string{}}
+	img := ociimage.Image{Labels: map[string]string{}}
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	out := flags.String("o", "", "the archive")
 	sbom := flags.String("sbom", "", "what the image is made of, as SPDX 2.3")
@@ -61,7 +61,7 @@ func run(args []string) error {
 	if *entrypoint != "" {
 		img.Entrypoint = []string{*entrypoint}
 	}
-	var images []image.Image
+	var images []ociimage.Image
 	for _, arch := range strings.Split(*arches, ",") {
 		of, err := imageFor(img, arch, flags.Args(), *charon, *pin)
 		if err != nil {
@@ -80,12 +80,12 @@ func run(args []string) error {
 	}
 	var archive bytes.Buffer
 	if len(images) > 1 || *index {
-		digest, err := image.WriteIndex(&archive, images)
+		digest, err := ociimage.WriteIndex(&archive, images)
 		if err != nil {
 			return err
 		}
 		fmt.Println(digest)
-	} else if err := image.Write(&archive, images[0]); err != nil {
+	} else if err := ociimage.Write(&archive, images[0]); err != nil {
 		return err
 	}
 	return os.WriteFile(*out, archive.Bytes(), 0o644)
@@ -93,7 +93,7 @@ func run(args []string) error {
 
 // imageFor gives the image of one architecture, with files as they are named on the
 // command line.
-func imageFor(img image.Image, arch string, args []string, charon bool, pin string) (image.Image, error) {
+func imageFor(img ociimage.Image, arch string, args []string, charon bool, pin string) (ociimage.Image, error) {
 	img.Arch, img.Labels = arch, maps.Clone(img.Labels)
 	for _, arg := range args {
 		path, source, ok := strings.Cut(arg, "=")
@@ -104,7 +104,7 @@ func imageFor(img image.Image, arch string, args []string, charon bool, pin stri
 		if err != nil {
 			return img, fmt.Errorf("read %s: %w", path, err)
 		}
-		img.Files = append(img.Files, image.File{Path: path, Mode: 0o755, Data: data})
+		img.Files = append(img.Files, ociimage.File{Path: path, Mode: 0o755, Data: data})
 	}
 	if !charon {
 		return img, nil
@@ -116,7 +116,7 @@ func imageFor(img image.Image, arch string, args []string, charon bool, pin stri
 }
 
 // addCharon adds strongSwan's charon as it is installed here.
-func addCharon(img *image.Image) error {
+func addCharon(img *ociimage.Image) error {
 	if img.Arch != runtime.GOARCH {
 		return fmt.Errorf("an image for %s with this machine's charon: that is for %s", img.Arch, runtime.GOARCH)
 	}
@@ -128,7 +128,7 @@ func addCharon(img *image.Image) error {
 	for _, path := range paths {
 		same[path] = path
 	}
-	files, err := image.Programs(same)
+	files, err := ociimage.Programs(same)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/internal/ociimage"
 )
 
 // spdxPackage is one part of an image, as SPDX 2.3 has it.
@@ -32,7 +32,7 @@ type spdxRef struct {
 // bill writes what the images of one name are made of in the format of SPDX 2.3: Go itself
 // and the modules of each Go program, and the Debian packages of packagesLabel. The same
 // images give the same bytes, so the time in it says nothing.
-func bill(images ...image.Image) ([]byte, error) {
+func bill(images ...ociimage.Image) ([]byte, error) {
 	seen := map[string]bool{}
 	parts := []spdxPackage{}
 	add := func(name, version, purl string) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/internal/ociimage"
 )
 
 // TestBill: the bill of an image names the modules of its programs and the packages of
@@ -22,10 +22,10 @@ func TestBill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := image.Image{
+	img := ociimage.Image{
 		Names: []string{"example.org/agent:v1"}, Arch: "amd64",
 		Labels: map[string]string{packagesLabel: "libc6=2.36-9 /own/file", "org.opencontainers.image.version": "v1"},
-		Files:  []image.File{{Path: "a", Data: program}, {Path: "b", Data: program}, {Path: "c", Data: []byte("text")}},
+		Files:  []ociimage.File{{Path: "a", Data: program}, {Path: "b", Data: program}, {Path: "c", Data: []byte("text")}},
 	}
 	raw, err := bill(img)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestBill(t *testing.T) {
 	if again, err := bill(img); err != nil || !bytes.Equal(raw, again) {
 		t.Errorf("another bill the second time (%v)", err)
 	}
-	if _, err := bill(image.Image{Names: []string{"a"}}); err == nil {
+	if _, err := bill(ociimage.Image{Names: []string{"a"}}); err == nil {
 		t.Error("a bill of nothing")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // Identity is what a pod says of itself.
@@ -55,7 +55,7 @@ func Start(ns string, id Identity, ports []Port) (*Server, error) {
 	var listeners []net.Listener
 	inside := func(fn func() error) error { return fn() }
 	if ns != "" {
-		inside = func(fn func() error) error { return netspace.Do(ns, fn) }
+		inside = func(fn func() error) error { return netnsexec.Do(ns, fn) }
 	}
 	err := inside(func() error {
 		for _, port := range ports {

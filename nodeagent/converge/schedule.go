@@ -3,7 +3,7 @@ package converge
 import (
 	"time"
 
-	"hawser.dev/hawser/internal/due"
+	"hawser.dev/hawser/internal/timerqueue"
 )
 
 // reason is why Run runs a pass. Lower ones go first if several are due.
@@ -55,14 +55,14 @@ func (s *schedule) request(r reason) { s.requested[r] = true }
 
 // next returns the reason that is due first, and when: now if it is due already.
 func (s *schedule) next(now time.Time) (first reason, at time.Time) {
-	fullPass := due.Later(s.restEnd, s.fullPassDue)
+	fullPass := timerqueue.Later(s.restEnd, s.fullPassDue)
 	earliest := [reasons]time.Time{
 		urgentToken: s.urgentEnd, triggerToken: s.restEnd,
-		driftToken: due.Later(fullPass, s.driftEnd), followUp: fullPass, resync: s.resyncAt,
+		driftToken: timerqueue.Later(fullPass, s.driftEnd), followUp: fullPass, resync: s.resyncAt,
 	}
-	first, at = resync, due.Later(now, s.resyncAt)
+	first, at = resync, timerqueue.Later(now, s.resyncAt)
 	for r := resync - 1; r >= 0; r-- {
-		if t := due.Later(now, earliest[r]); s.requested[r] && !t.After(at) {
+		if t := timerqueue.Later(now, earliest[r]); s.requested[r] && !t.After(at) {
 			first, at = r, t
 		}
 	}

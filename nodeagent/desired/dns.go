@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -94,9 +94,9 @@ func (s Service) Fields() []diff.Field {
 		ports.WriteString(p.Name + "/" + p.Protocol + "/" + strconv.Itoa(p.Port) + " ")
 	}
 	for _, c := range s.Clusters {
-		clusters.WriteString(c.Name + "[" + listing.Join(c.IPs, ","))
+		clusters.WriteString(c.Name + "[" + humanize.Join(c.IPs, ","))
 		for _, h := range c.Hosts {
-			clusters.WriteString(" " + h.Name + "=" + listing.Join(h.IPs, ","))
+			clusters.WriteString(" " + h.Name + "=" + humanize.Join(h.IPs, ","))
 			for _, port := range slices.Sorted(maps.Keys(h.Ports)) {
 				clusters.WriteString(":" + port + "=" + strconv.Itoa(h.Ports[port]))
 			}
@@ -105,7 +105,7 @@ func (s Service) Fields() []diff.Field {
 	}
 	return []diff.Field{
 		{Name: "headless", Value: strconv.FormatBool(s.Headless)},
-		{Name: "vips", Value: listing.Join(s.VIPs, ",")},
+		{Name: "vips", Value: humanize.Join(s.VIPs, ",")},
 		{Name: "ports", Value: strings.TrimSuffix(ports.String(), " ")},
 		{Name: "clusters", Value: strings.TrimSuffix(clusters.String(), " ")},
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -56,7 +56,7 @@ func (p Peer) Fields() []diff.Field {
 	fields := []diff.Field{
 		{Name: "psk", Value: secret(p.PSK), Secret: true},
 		{Name: "endpoint", Value: endpoint},
-		{Name: "allowedIPs", Value: listing.Join(p.AllowedIPs, ",")},
+		{Name: "allowedIPs", Value: humanize.Join(p.AllowedIPs, ",")},
 		{Name: "keepalive", Value: strconv.Itoa(p.Keepalive)},
 	}
 	if p.DialCount > 0 {

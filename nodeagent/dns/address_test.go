@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"hawser.dev/hawser/nodeagent/socket/nodepair"
+	"hawser.dev/hawser/internal/socket/nodepair"
 )
 
 func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beServer)) }

@@ -14,7 +14,7 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/net/netutil"
 
-	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/internal/socket"
 )
 
 const (

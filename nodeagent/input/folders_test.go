@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/nodeagent/watch"
+	"hawser.dev/hawser/internal/dirwatch"
 )
 
 // TestFolders: each folder is watched once, and of one that may hold other things only the files
@@ -15,14 +15,14 @@ func TestFolders(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		config Config
-		want   []watch.Dir
+		want   []dirwatch.Dir
 	}{
 		{"an agent of a host", Config{FabricDir: "/n/fabric", KeysDir: "/n/keys", Trust: "/n/trust/signers", Identity: "/n/identity"},
-			[]watch.Dir{{Path: "/n/fabric"}, {Path: "/n/keys"}, {Path: "/n/trust", Files: []string{"signers"}}, {Path: "/n", Files: []string{"identity"}}}},
+			[]dirwatch.Dir{{Path: "/n/fabric"}, {Path: "/n/keys"}, {Path: "/n/trust", Files: []string{"signers"}}, {Path: "/n", Files: []string{"identity"}}}},
 		{"files side by side", Config{FabricDir: "/n/fabric/", Trust: "/n/signers", Identity: "/n/identity"},
-			[]watch.Dir{{Path: "/n/fabric"}, {Path: "/n", Files: []string{"signers", "identity"}}}},
-		{"all in one folder", Config{FabricDir: "/n", KeysDir: "/n", Trust: "/n/signers", Identity: "/n/identity"}, []watch.Dir{{Path: "/n"}}},
-		{"the fabric alone", Config{FabricDir: "/n/fabric"}, []watch.Dir{{Path: "/n/fabric"}}},
+			[]dirwatch.Dir{{Path: "/n/fabric"}, {Path: "/n", Files: []string{"signers", "identity"}}}},
+		{"all in one folder", Config{FabricDir: "/n", KeysDir: "/n", Trust: "/n/signers", Identity: "/n/identity"}, []dirwatch.Dir{{Path: "/n"}}},
+		{"the fabric alone", Config{FabricDir: "/n/fabric"}, []dirwatch.Dir{{Path: "/n/fabric"}}},
 	} {
 		if d := cmp.Diff(tt.want, folders(tt.config, nil)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)

@@ -17,12 +17,12 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/election"
-	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/internal/statefile"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/cluster/election"
+	"hawser.dev/hawser/nodeagent/cluster/facts"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/trust"
@@ -69,7 +69,7 @@ type Inputs struct {
 	log     *slog.Logger
 	changed func()
 	copy    *statefile.File[*model.Facts]
-	unsaved bell.Trigger // facts of the API are new
+	unsaved trigger.Trigger // facts of the API are new
 
 	folder *facts.Folder // one of the two is nil
 	api    *kube.Source
@@ -93,9 +93,9 @@ func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed,
 		resolver: &resolver{
-			lookup: net.DefaultResolver.LookupNetIP, changed: config.Changed, known: map[string][]netip.Addr{}, wake: bell.New(),
+			lookup: net.DefaultResolver.LookupNetIP, changed: config.Changed, known: map[string][]netip.Addr{}, wake: trigger.New(),
 		},
-		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: bell.New(),
+		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: trigger.New(),
 		signers: newSigners(config),
 		refused: map[string]string{},
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/kube"
-	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/cluster/facts"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"

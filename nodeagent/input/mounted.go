@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"hawser.dev/hawser/nodeagent/watch"
+	"hawser.dev/hawser/internal/dirwatch"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -59,7 +59,7 @@ func OpenMounted(config Config) *FabricWatcher {
 // Run reads the fabric again whenever it changes, until ctx ends.
 func (m *FabricWatcher) Run(ctx context.Context) {
 	m.reread()
-	watch.Watch(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)
+	dirwatch.Watch(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)
 }
 
 func (m *FabricWatcher) reread() {

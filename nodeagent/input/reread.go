@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/watch"
+	"hawser.dev/hawser/internal/dirwatch"
 )
 
 // Run watches all folders, and the API, until ctx ends.
@@ -22,7 +22,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 		dirs = append(dirs, in.folder.WatchDir(reread)...)
 	}
 	var wait sync.WaitGroup
-	wait.Go(func() { watch.Watch(ctx, in.logPolling, dirs...) })
+	wait.Go(func() { dirwatch.Watch(ctx, in.logPolling, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
 	wait.Go(func() {
 		for {
@@ -67,13 +67,13 @@ func (in *Inputs) Run(ctx context.Context) error {
 
 // folders gives the folders whose files a config names; changed follows each change of them. Other
 // files beside Trust and Identity do not count: they may be logs, which grow all the time.
-func folders(config Config, changed func()) (dirs []watch.Dir) {
+func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	add := func(folder string, files ...string) {
 		folder = filepath.Clean(folder)
-		at := slices.IndexFunc(dirs, func(d watch.Dir) bool { return d.Path == folder })
+		at := slices.IndexFunc(dirs, func(d dirwatch.Dir) bool { return d.Path == folder })
 		switch {
 		case at < 0:
-			dirs = append(dirs, watch.Dir{Path: folder, Files: files, Changed: changed})
+			dirs = append(dirs, dirwatch.Dir{Path: folder, Files: files, Changed: changed})
 		case len(dirs[at].Files) > 0: // otherwise all of them count
 			dirs[at].Files = append(dirs[at].Files, files...)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -33,7 +33,7 @@ type resolver struct {
 	names []string // of endpoints
 	more  []string // besides
 	known map[string][]netip.Addr
-	wake  bell.Trigger
+	wake  trigger.Trigger
 }
 
 // setEndpointNames sets the names to look up; new ones are looked up at once.

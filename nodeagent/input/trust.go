@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/statefile"
+	"hawser.dev/hawser/internal/statefile"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/cluster/facts"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -35,7 +35,7 @@ type signers struct {
 	list    func(context.Context, trust.Kind) ([]string, error)
 	listed  map[trust.Kind][]string
 	wanted  map[trust.Kind]bool
-	unread  bell.Trigger // rings if some are wanted
+	unread  trigger.Trigger // rings if some are wanted
 	listErr error
 }
 
@@ -48,7 +48,7 @@ const (
 func newSigners(config Config) signers {
 	return signers{
 		pins: config.Trust, file: statefile.New[trust.Remembered](config.StateDir, trustFile), cluster: config.Cluster,
-		listed: map[trust.Kind][]string{}, wanted: map[trust.Kind]bool{}, unread: bell.New(),
+		listed: map[trust.Kind][]string{}, wanted: map[trust.Kind]bool{}, unread: trigger.New(),
 	}
 }
 

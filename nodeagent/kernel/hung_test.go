@@ -13,7 +13,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // TestHungTunnel stops the process of one of two devices, as a deadlock would.

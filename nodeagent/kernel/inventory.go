@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"hawser.dev/hawser/internal/listing"
-	"hawser.dev/hawser/nodeagent/inventory"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // Inventory returns what the kernel has, of Hawser and of other programs, with some sysctls
@@ -93,7 +93,7 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 			told := readPeer(d.Name, p)
 			peer := inventory.Peer{
 				PublicKey: told.PublicKey, HasPSK: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
-				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Strings(told.AllowedIPs),
+				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: humanize.Strings(told.AllowedIPs),
 			}
 			if told.Endpoint.IsValid() {
 				peer.Endpoint = told.Endpoint.String()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
 // familyName is the name of an address family that ip(8) uses in JSON.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/kernel/inventory"
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 	"hawser.dev/hawser/schema/fabric"
 )

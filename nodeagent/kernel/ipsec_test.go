@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
 // newCharon gives a charon of a test, which does ESP itself where the kernel cannot.

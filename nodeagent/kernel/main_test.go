@@ -16,7 +16,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // TestMain is the agent's main for `wireguard NAME`, as the tunnel processes

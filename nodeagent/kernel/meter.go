@@ -12,7 +12,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // TunnelCounters is what the kernel, or a tunnel's process, knows of a tunnel now.

@@ -10,7 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/trigger"
 )
 
 // resubscribe is the pause before a failed subscription is tried again.
@@ -19,7 +19,7 @@ const resubscribe = time.Second
 // Monitor rings on each event of links, addresses, neighbours, routes and rules in
 // the current network namespace, and whenever events may have been lost. It returns
 // ctx's error when ctx ends.
-func Monitor(ctx context.Context, trigger bell.Trigger) error {
+func Monitor(ctx context.Context, trigger trigger.Trigger) error {
 	for {
 		// A socket that fails is replaced by a new one; what it missed is covered by a ring.
 		_ = listen(ctx, trigger)
@@ -33,7 +33,7 @@ func Monitor(ctx context.Context, trigger bell.Trigger) error {
 }
 
 // listen rings on events until ctx ends or the socket fails.
-func listen(ctx context.Context, trigger bell.Trigger) error {
+func listen(ctx context.Context, trigger trigger.Trigger) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return fmt.Errorf("subscribe to kernel events: %w", err)

@@ -20,7 +20,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
 // Namespace is an open handle on one network namespace. The kinds made from it

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
@@ -18,7 +18,7 @@ type Ruleset struct {
 }
 
 // NewRuleset returns a Ruleset, without a socket yet. Monitor rings changed.
-func NewRuleset(opts NFTOptions, changed bell.Trigger) *Ruleset {
+func NewRuleset(opts NFTOptions, changed trigger.Trigger) *Ruleset {
 	return &Ruleset{opts: opts, track: &nftChangeTracker{opts: opts, changed: changed}}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
@@ -16,7 +16,7 @@ import (
 // read yet are recent.
 type nftChangeTracker struct {
 	opts    NFTOptions
-	changed bell.Trigger // rung if others changed our table, or may have
+	changed trigger.Trigger // rung if others changed our table, or may have
 
 	mu       sync.Mutex
 	listener *nftables.Listener // nil = not subscribed

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/statefile"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/statefile"
 )
 
 // DefaultSysctls is where the kernel shows its settings.

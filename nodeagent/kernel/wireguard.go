@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/userspacewg"
+	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 	"hawser.dev/hawser/schema/fabric"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -152,7 +152,7 @@ func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	count := 1 << min(pool.Addr().BitLen()-pool.Bits(), maxBits)
-	start := int(spread.Mix64(spread.Sum64(key)) % uint64(count))
+	start := int(stablehash.Mix64(stablehash.Sum64(key)) % uint64(count))
 	for i := range count {
 		if addr := offset(pool, (start+i)%count); a.usable(addr) {
 			a.used[addr] = true

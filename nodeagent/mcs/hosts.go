@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -151,7 +151,7 @@ func (v *ExportResult) readyHosts(own *fabric.Cluster) Condition {
 	case v.Full:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
 			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less%s",
-			listing.Join(own.Dynamic, ", "), own.Name, podsAt(v.RecordedHosts))}
+			humanize.Join(own.Dynamic, ", "), own.Name, podsAt(v.RecordedHosts))}
 	case len(v.RecordedHosts) < len(v.Hosts):
 		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet" + podsAt(v.RecordedHosts)}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -212,12 +212,12 @@ func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []All
 func readyOf(v *ExportResult, own *fabric.Cluster, g AllocationResult) Condition {
 	switch {
 	case len(v.Offer.Addrs) > 0:
-		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + listing.Join(v.Offer.Addrs, ", ")}
+		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + humanize.Join(v.Offer.Addrs, ", ")}
 	case len(g.Addrs) > 0:
 		return Condition{Ready, isFalse, reasonPending, "no address is recorded yet"}
 	case len(g.Full) > 0:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
-			"no address is left in %s of cluster %s: give the cluster a larger globalCIDR, or export less", listing.Join(own.Dynamic, ", "), own.Name)}
+			"no address is left in %s of cluster %s: give the cluster a larger globalCIDR, or export less", humanize.Join(own.Dynamic, ", "), own.Name)}
 	}
 	return Condition{Ready, isFalse, reasonFailed, "the topology has no addresses for dynamic exports in a family of the Service"}
 }

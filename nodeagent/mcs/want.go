@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -174,7 +174,7 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 		addr := endpoint.Addr
 		fam := fabric.Family(addr)
 		// The name does not depend on the endpoints, so that a slice stays while they change.
-		sum := spread.Mix64(spread.Sum64(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
+		sum := stablehash.Mix64(stablehash.Sum64(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
 		name := r.Name + "-hw-" + hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 		s := byName[name]
 		if s == nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/health"
 )
 
 // TestBack: a cluster whose path was lost counts as down until the path has lived for a while

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/feed"
 	"hawser.dev/hawser/schema/fabric"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -69,7 +69,7 @@ func TestExportsOutliveARestart(t *testing.T) {
 func TestEffectiveFabricStays(t *testing.T) {
 	t.Parallel()
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}
-	in := project.Input{Fabric: plain, Cluster: "g1"}
+	in := projection.Input{Fabric: plain, Cluster: "g1"}
 	var e effective
 	if have, _ := e.follow(in); have != plain {
 		t.Error("without dynamic exports the fabric is another one")

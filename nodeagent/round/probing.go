@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -31,7 +31,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 	}
 	if gateway := own.GatewayOn(node); gateway != nil {
 		p.Gateway = gateway.Name
-		p.tunnels(f, project.NewNet(f, before), cluster, gateway.Addresses)
+		p.tunnels(f, projection.NewNet(f, before), cluster, gateway.Addresses)
 	}
 	for _, n := range nodes {
 		if n.Name != node {
@@ -42,7 +42,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 	return p
 }
 
-func (p *ProbeSpec) tunnels(f *fabric.Fabric, net project.Topology, cluster string, own []netip.Addr) {
+func (p *ProbeSpec) tunnels(f *fabric.Fabric, net projection.Topology, cluster string, own []netip.Addr) {
 	for _, a := range own {
 		p.Listen = append(p.Listen, health.Listen{Addr: a})
 	}

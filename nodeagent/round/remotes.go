@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/driver"
-	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/endpoint"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -32,14 +32,14 @@ type remotesInput struct {
 
 // remotesOf gives the remote gateways of an input; the same ones as long as nothing
 // that decides them changed.
-func (c *cache) remotesOf(in project.Input) []Remote {
+func (c *cache) remotesOf(in projection.Input) []Remote {
 	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Discovered, nodes: in.Facts.Nodes}
 	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
 		return c.remotes
 	}
 	c.asked, c.remotes = next, nil
 	own, held := in.Fabric.Cluster(in.Cluster), tunnelAddresses(in.Fabric)
-	for _, r := range project.Reaches(in) {
+	for _, r := range projection.Reaches(in) {
 		c.remotes = append(c.remotes, Remote{
 			Remote: endpoint.Remote{
 				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, CanProbe: r.Driver != fabric.DriverVXLAN,
@@ -55,7 +55,7 @@ func (c *cache) remotesOf(in project.Input) []Remote {
 // not written, or the first by name. With VXLAN each end
 // chooses for what it sends itself, with IPsec the one that opens connections, as
 // long as there are addresses for a second one: none of held.
-func leads(in project.Input, own *fabric.Gateway, r project.EndpointCandidates, held map[netip.Addr]bool) bool {
+func leads(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
 		return true

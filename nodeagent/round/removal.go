@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/schema/fabric"
 )
 

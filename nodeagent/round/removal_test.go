@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/schema/fabric"
 )
 

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/internal/spread"
-	"hawser.dev/hawser/nodeagent/change"
-	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/migration"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/round/roundtest"
 	"hawser.dev/hawser/nodeagent/status"
@@ -328,7 +328,7 @@ func TestRunsAgain(t *testing.T) {
 func invented(t *testing.T, seed uint64) roundtest.Recording {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
-	archive, err := txtar.ParseFile("../project/testdata/lanes.txtar")
+	archive, err := txtar.ParseFile("../projection/testdata/lanes.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func (w *weather) facts(f model.Facts) model.Facts {
 // peers gives links to all gateways that there ever are, most of which stay as they are,
 // and what other clusters say once they are heard.
 func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
-	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]change.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
+	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]migration.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
 	if g := own.GatewayOn(w.node); g != nil {
@@ -469,7 +469,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
 				for k := range whole.Clusters {
 					for _, far := range whole.Clusters[k].Gateways {
 						if name := whole.Clusters[k].Name; name != w.own {
-							reach[spread.Sum64(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
+							reach[stablehash.Sum64(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
 						}
 					}
 				}
@@ -489,7 +489,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
 		if c.Name == w.own || !heard || w.rand.IntN(8) == 0 {
 			continue
 		}
-		live := model.ClusterState{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Transit: &model.TransitAdvert{}}
+		live := model.ClusterState{Cluster: c.Name, Shape: projection.ShapeDigest(f.Shape), Transit: &model.TransitAdvert{}}
 		if w.rand.IntN(4) == 0 {
 			live.Shape = ""
 		}

@@ -21,13 +21,13 @@ import (
 	"strconv"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/found"
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/endpointdiscovery"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/migration"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -54,18 +54,18 @@ type PeerStatus struct {
 	Live     map[string]model.ClusterState `json:"Live"`   // by remote cluster, as in project.Input
 	PathMTUs map[string]int                `json:"Narrow"` // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
-	Tunnels map[string][]change.TunnelID `json:"Tunnels"`
+	Tunnels map[string][]migration.TunnelID `json:"Tunnels"`
 	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
 	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
 	// Observed is from where what those of them sends arrives that want to know.
-	Observed found.ObservedAddrs `json:"Seen"`
+	Observed endpointdiscovery.ObservedAddrs `json:"Seen"`
 }
 
 // PeerSpec is what the parts that talk to other agents should look at.
 type PeerSpec struct {
-	Probing ProbeSpec           `json:"Probing"`
-	Pairs   []change.PairConfig `json:"Pairs"` // each with the tunnel that it should have
-	Remotes []Remote            `json:"Remotes"`
+	Probing ProbeSpec              `json:"Probing"`
+	Pairs   []migration.PairConfig `json:"Pairs"` // each with the tunnel that it should have
+	Remotes []Remote               `json:"Remotes"`
 }
 
 // OwnGateway names this node's gateway as cluster/gateway; empty when it is none.
@@ -83,8 +83,8 @@ func (a *PeerSpec) equal(o *PeerSpec) bool {
 	return samePairs(a.Pairs, o.Pairs) && slices.EqualFunc(a.Remotes, o.Remotes, Remote.equal) && reflect.DeepEqual(a.Probing, o.Probing)
 }
 
-func samePairs(a, b []change.PairConfig) bool {
-	return slices.EqualFunc(a, b, func(a, b change.PairConfig) bool {
+func samePairs(a, b []migration.PairConfig) bool {
+	return slices.EqualFunc(a, b, func(a, b migration.PairConfig) bool {
 		return a.Name == b.Name && a.Want == b.Want && a.Secondary == b.Secondary && a.Source == b.Source && a.Addr == b.Addr &&
 			(a.Keys == nil) == (b.Keys == nil) && maps.EqualFunc(a.Keys, b.Keys, slices.Equal[[]int])
 	})
@@ -104,9 +104,9 @@ type DesiredNode struct {
 
 // Projection is a desired state and what it was made from.
 type Projection struct {
-	Input    project.Input
+	Input    projection.Input
 	Node     *DesiredNode
-	Problems []project.Problem
+	Problems []projection.Problem
 }
 
 // Outcome is what a round came to, once it was carried out; Node is nil before the first.
@@ -120,25 +120,25 @@ type Outcome struct {
 // from one another share caches, so that all steps from it are made in one goroutine.
 // Its JSON has all that a dry run beside the agent has to know, and no secret.
 type State struct {
-	Choice       *pathSelector      `json:"choice"`
-	Transition   transition         `json:"transition"`
-	Removals     retiringGateways   `json:"removals"`
-	Heard        restoredLive       `json:"heard"`
-	Announcement exportAnnouncement `json:"announcement"`
-	Found        found.Registry     `json:"found,omitzero"`
-	HoldDown     holdDown           `json:"back,omitempty"`
+	Choice       *pathSelector              `json:"choice"`
+	Transition   transition                 `json:"transition"`
+	Removals     retiringGateways           `json:"removals"`
+	Heard        restoredLive               `json:"heard"`
+	Announcement exportAnnouncement         `json:"announcement"`
+	Found        endpointdiscovery.Registry `json:"found,omitzero"`
+	HoldDown     holdDown                   `json:"back,omitempty"`
 
 	last       Projection
 	generation int
-	rerouted   bool          // routes of something else than last are in force
-	routed     project.Input // what the routes were made from last
-	applied    *DesiredNode  // of the last round that came to its end; nil = none did yet
+	rerouted   bool             // routes of something else than last are in force
+	routed     projection.Input // what the routes were made from last
+	applied    *DesiredNode     // of the last round that came to its end; nil = none did yet
 	cache      *cache
 }
 
 // cache spares doing again what would come to the same.
 type cache struct {
-	slots   project.Memo
+	slots   projection.Memo
 	exports effective
 	asked   remotesInput
 	remotes []Remote
@@ -164,7 +164,7 @@ func NewState(cluster string, kept Saved, now time.Time) State {
 		Transition:   restoreTransition(kept.Shape, now),
 		Heard:        restoredLive{Began: now, Kept: kept.Live},
 		Announcement: exportAnnouncement{Carries: kept.Carries},
-		Found:        found.Restore(kept.Found),
+		Found:        endpointdiscovery.Restore(kept.Found),
 	}
 }
 
@@ -253,11 +253,11 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	f := next.Removals.merged
 	next.Found, do.Requeue = next.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
 	in.Local.Discovered = next.Found.Endpoints()
-	do.PublishEndpoints = found.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
+	do.PublishEndpoints = endpointdiscovery.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
 
 	aim := PeerSpec{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
 	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.RemoteEndpoints)
-	aim.Remotes = next.cache.remotesOf(project.Input{
+	aim.Remotes = next.cache.remotesOf(projection.Input{
 		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: next.Transition.Before,
 	})
 	if !aim.equal(in.Peers.Spec) {
@@ -272,7 +272,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
 	do.Sizes = sizesOf(aim.OwnGateway(in.Cluster), aim.Probing, next.last.Node, w.links)
 
-	input := project.Input{
+	input := projection.Input{
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
 		Paths: w.remote, GatewayPaths: w.own, FormerShape: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
 	}
@@ -286,11 +286,11 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	input.Tunnels = tunnelsOf(in, aim.Probing, in.Peers.Tunnels)
 	input.Fabric, input.MCSDecision = next.cache.exports.follow(input)
 	if next.last.Node == nil || next.rerouted || !SameInput(next.last.Input, input) {
-		state, problems := project.Desired(input)
+		state, problems := projection.Desired(input)
 		next.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: in.Fabric.Decommission}, Problems: problems}
 		next.generation++
 		next.rerouted, next.routed = false, input
-		next.Announcement, do.Publish = next.Announcement.begin(project.ClusterState(input))
+		next.Announcement, do.Publish = next.Announcement.begin(projection.ClusterState(input))
 		do.Changed = true
 	}
 	do.Node, do.Digest = next.last.Node, in.Digest+"-"+strconv.Itoa(next.generation)
@@ -318,7 +318,7 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 // the last projection is not in force, they have those that it has no more, too: a whole
 // round ends what comes in from others first, which would leave unencrypted otherwise.
 func (s State) Routes() *DesiredNode {
-	routes := project.Routes(s.routed)
+	routes := projection.Routes(s.routed)
 	if s.applied != nil && s.applied != s.last.Node {
 		wanted := make(map[string]bool, len(s.last.Node.Routes))
 		for _, r := range slices.Concat(s.last.Node.Routes, routes) {
@@ -353,7 +353,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 	s.Choice, s.Transition.Former = next, w.former
 	do.Moves, do.Links, do.Advertise = next.newMoves, w.links, w.advertise
 	if !w.former {
-		do.Shape = project.ShapeDigest(f.Shape)
+		do.Shape = projection.ShapeDigest(f.Shape)
 	}
 	w.limit(v.gateway, v.narrow)
 	return w
@@ -372,7 +372,7 @@ func (s State) Last() Projection { return s.last }
 
 // RoutedInput gives what the routes that are in force were made from; its Fabric is nil
 // before the first projection.
-func (s State) RoutedInput() project.Input { return s.routed }
+func (s State) RoutedInput() projection.Input { return s.routed }
 
 // RetiringGateways names the gateways that left the fabric and are kept.
 func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Leaving }
@@ -396,20 +396,20 @@ func (s State) KeptFound() map[string][]model.DiscoveredEndpoint { return s.Foun
 
 // Paths gives the links in use, as the last projection or reroute has them, and the last
 // moves. links is what the prober says now.
-func (s State) Paths(in project.Input, links health.Snapshot) ([]status.Path, []status.Move) {
+func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path, []status.Move) {
 	return s.Choice.state(s.snapshot(in.Cluster, in.Node, in.Fabric, links))
 }
 
 // Users names the clusters whose traffic this node's gateway carries, each with how that
 // is known, and needed those of them that have no other way.
-func (s State) Users(in project.Input, links health.Snapshot) (users []User, needed []string) {
+func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.snapshot(in.Cluster, in.Node, in.Fabric, links)
 	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
 }
 
 // SameInput compares by identity first, as most inputs are shared and only
 // replaced as a whole.
-func SameInput(a, b project.Input) bool {
+func SameInput(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
 		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
 		reflect.DeepEqual(a.Local, b.Local) &&

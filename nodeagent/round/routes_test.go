@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -19,7 +19,7 @@ func TestRoutesUntilApplied(t *testing.T) {
 	node := func(routes ...desired.Route) *DesiredNode { return &DesiredNode{State: desired.State{Routes: routes}} }
 	gone, moved := route("10.1.0.0/16"), route("10.2.0.0/16")
 	s := State{
-		last: Projection{Node: node(moved)}, applied: node(gone, moved), routed: project.Input{Fabric: &fabric.Fabric{}},
+		last: Projection{Node: node(moved)}, applied: node(gone, moved), routed: projection.Input{Fabric: &fabric.Fabric{}},
 	}
 	if got := s.Routes().Routes; len(got) != 1 || got[0] != gone {
 		t.Errorf("before the round has ended: %v, want %v", got, gone)

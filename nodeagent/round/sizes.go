@@ -3,9 +3,9 @@ package round
 import (
 	"net/netip"
 
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/pathmtu"
 )
 
 // PathMTUSpec is what is probed with packets as large as the tunnels should carry.

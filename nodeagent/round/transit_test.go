@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -28,7 +28,7 @@ func TestTransition(t *testing.T) {
 		l = l.follow(f, live, now)
 		return l.Before != nil
 	}
-	there, gone := project.ShapeDigest(fabric.Shape{}), project.ShapeDigest(hub)
+	there, gone := projection.ShapeDigest(fabric.Shape{}), projection.ShapeDigest(hub)
 	steps := []struct {
 		what   string
 		fabric *fabric.Fabric

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -40,7 +40,7 @@ func (l transition) kept() KeptShape {
 
 // follow takes over what was published.
 func (l transition) follow(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
-	if l.Shape == nil || !project.SameShape(*l.Shape, next.Shape) {
+	if l.Shape == nil || !projection.SameShape(*l.Shape, next.Shape) {
 		if l.Shape != nil {
 			l.Before, l.Since, l.Awaited = l.Shape, now, now
 		}
@@ -50,7 +50,7 @@ func (l transition) follow(next *fabric.Fabric, live map[string]model.ClusterSta
 	if l.Before == nil {
 		return l
 	}
-	former, want := l.Former, project.ShapeDigest(next.Shape)
+	former, want := l.Former, projection.ShapeDigest(next.Shape)
 	for i := range next.Clusters {
 		said, heard := live[next.Clusters[i].Name]
 		former = former || heard && said.Shape != want

@@ -1,12 +1,12 @@
 package round
 
 import (
-	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/migration"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 	"slices"
 	"strings"
@@ -14,14 +14,14 @@ import (
 
 // pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
 // tunnel that the fabric says. Those of secondary go over a second one for now.
-func pairsOf(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []change.PairConfig {
-	var out []change.PairConfig
+func pairsOf(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []migration.PairConfig {
+	var out []migration.PairConfig
 	for _, t := range p.Targets {
 		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
 		if t.Device != "" || !ok {
 			continue
 		}
-		out = append(out, change.PairConfig{
+		out = append(out, migration.PairConfig{
 			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
 			Secondary: secondary[t.Peer.String()].Pending.IsValid(), Source: t.Source, Addr: t.Addr,
 		})
@@ -30,26 +30,26 @@ func pairsOf(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]mo
 }
 
 // tunnelOf is the tunnel of a pair that the fabric says.
-func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.TunnelID, bool) {
+func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (migration.TunnelID, bool) {
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
-		return change.TunnelID{}, false
+		return migration.TunnelID{}, false
 	}
-	is := project.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
+	is := projection.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
 	if d := driver.ByName(is.Driver); d != nil && d.Traits().FixedPorts {
-		return change.TunnelID{Driver: is.Driver, Epoch: is.Epoch}, true
+		return migration.TunnelID{Driver: is.Driver, Epoch: is.Epoch}, true
 	}
 	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
 }
 
 // keysOf gives the epochs in which a pair can have tunnels. An agent to which no keys
 // came yet gives up none of those that the run before had.
-func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) change.Keys {
+func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) migration.Keys {
 	if keys == nil {
 		return nil
 	}
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
-	out := change.Keys{}
+	out := migration.Keys{}
 	for _, d := range driver.Drivers() {
 		name := d.Traits().Name
 		out[name] = driver.Epochs(name, f.Epochs, keys, a, b)
@@ -58,7 +58,7 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 }
 
 // ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c change.TunnelID) model.TunnelParams {
+func ofGateway(self, peer string, c migration.TunnelID) model.TunnelParams {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
@@ -66,8 +66,8 @@ func ofGateway(self, peer string, c change.TunnelID) model.TunnelParams {
 }
 
 // ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p model.TunnelParams) change.TunnelID {
-	out := change.TunnelID{Driver: p.Driver, Ports: [2]int{p.LocalPort, p.RemotePort}, Alternate: p.Alternate, Epoch: p.Epoch}
+func ofPair(self, peer string, p model.TunnelParams) migration.TunnelID {
+	out := migration.TunnelID{Driver: p.Driver, Ports: [2]int{p.LocalPort, p.RemotePort}, Alternate: p.Alternate, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
 	}
@@ -75,7 +75,7 @@ func ofPair(self, peer string, p model.TunnelParams) change.TunnelID {
 }
 
 // tunnelsOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func tunnelsOf(in Observed, p ProbeSpec, tunnels map[string][]change.TunnelID) map[string][]model.TunnelParams {
+func tunnelsOf(in Observed, p ProbeSpec, tunnels map[string][]migration.TunnelID) map[string][]model.TunnelParams {
 	out := map[string][]model.TunnelParams{}
 	for peer, all := range tunnels {
 		for _, one := range all {
@@ -88,7 +88,7 @@ func tunnelsOf(in Observed, p ProbeSpec, tunnels map[string][]change.TunnelID) m
 // InstalledTunnels gives, by remote gateway, the tunnels that a round left in the kernel. One of
 // which anything failed does not stand. It is nil where this node is no gateway, or the
 // round did not come to its end.
-func (p *Projection) InstalledTunnels(r converge.Report) map[string]change.Installed {
+func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.Installed {
 	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]change.Insta
 	if gateway == nil {
 		return nil
 	}
-	all := map[string]change.Installed{}
+	all := map[string]migration.Installed{}
 	for _, made := range p.Node.Tunnels {
 		peer := made.Cluster + "/" + made.Gateway
 		one, ok := tunnelMade(p.Input, gateway.Name, made)
@@ -112,7 +112,7 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]change.Insta
 			if held := p.Input.Tunnels[peer]; len(held) > 0 {
 				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
 			}
-			all[peer] = change.Installed{Active: use, Devices: map[change.TunnelID][]string{}}
+			all[peer] = migration.Installed{Active: use, Devices: map[migration.TunnelID][]string{}}
 		}
 		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
 			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
@@ -122,11 +122,11 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]change.Insta
 }
 
 // tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
-func tunnelMade(in project.Input, gateway string, made desired.Tunnel) (change.TunnelID, bool) {
+func tunnelMade(in projection.Input, gateway string, made desired.Tunnel) (migration.TunnelID, bool) {
 	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
 	if held := in.Tunnels[peer]; len(held) > 0 {
 		if made.Preference >= len(held) {
-			return change.TunnelID{}, false
+			return migration.TunnelID{}, false
 		}
 		return ofPair(self, peer, held[made.Preference]), true
 	}

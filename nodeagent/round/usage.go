@@ -1,9 +1,9 @@
 package round
 
 import (
-	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -11,7 +11,7 @@ import (
 // say is live.
 func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
 	know := transitRanks{choice: c, snapshot: v, live: live}
-	routes := health.ClusterPaths(project.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Own: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
+	routes := health.ClusterPaths(projection.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Own: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:
 			return v.rankWithoutThis(b)

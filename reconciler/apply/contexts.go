@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/discover"
 )
 
 // Kubeconfig says where the clusters' APIs are.

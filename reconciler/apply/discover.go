@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 )

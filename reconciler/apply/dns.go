@@ -10,7 +10,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 )

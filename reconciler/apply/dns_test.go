@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 	"hawser.dev/hawser/schema/fabric"
 )
 

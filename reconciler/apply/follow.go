@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 )
 
@@ -50,7 +50,7 @@ func (s Source) checkURL() error {
 	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
 		return nil
 	}
-	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", repo.Redact(s.URL))
+	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", gitrepo.Redact(s.URL))
 }
 
 // Detect reports who can bring a cluster what is published: Flux, Argo CD in this cluster,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/internal/supportbundle"
 	"hawser.dev/hawser/render"
 )
 
@@ -88,7 +88,7 @@ func (c *Client) log(ctx context.Context, pod string, since time.Duration, previ
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	return NewestLog(bundle.Tail(body, MostLog))
+	return NewestLog(supportbundle.Tail(body, MostLog))
 }
 
 // NewestLog says in the first line of a log how much was left out before it.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/render"
 )
 
@@ -105,5 +105,5 @@ func within(p netip.Prefix, others []netip.Prefix) bool {
 
 func few(names []string) string {
 	slices.Sort(names)
-	return listing.FirstN(names, maxShown)
+	return humanize.FirstN(names, maxShown)
 }

@@ -7,7 +7,7 @@ import (
 
 	"filippo.io/age"
 
-	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/schema"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/render"
 )
 
@@ -155,9 +155,9 @@ func restarts(e *Entry, want, have *snapshot) string {
 		}
 	}
 	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
-		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, listing.Plural(len(clusters), "cluster"))
+		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, humanize.Plural(len(clusters), "cluster"))
 	if len(single) > 0 {
-		text += "; with one gateway (" + listing.FirstN(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
+		text += "; with one gateway (" + humanize.FirstN(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
 	}
 	return text
 }

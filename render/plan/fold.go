@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 )
 
 // Group is entries that say the same of several things: one edit often does that to many.
@@ -84,7 +84,7 @@ func (g *Group) Title() string {
 	case kindKeys, kindAgents:
 		plural = first.Kind
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), plural, listing.FirstN(names, maxNames))
+	return fmt.Sprintf("%d %s: %s", len(names), plural, humanize.FirstN(names, maxNames))
 }
 
 // heading is the title of the section that the group stands in.
@@ -95,5 +95,5 @@ func (g *Group) heading(clusterset string) string {
 	case 1:
 		return "cluster " + g.Clusters[0]
 	}
-	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), listing.FirstN(g.Clusters, maxNames))
+	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), humanize.FirstN(g.Clusters, maxNames))
 }

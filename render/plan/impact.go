@@ -11,7 +11,7 @@ import (
 
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -220,13 +220,13 @@ func (l *Load) Text() string {
 	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, listing.Plural(l.Pairs, "other cluster"))
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, humanize.Plural(l.Pairs, "other cluster"))
 		if l.TransitPairs == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, listing.Plural(l.TransitPairs, "pair"))
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, humanize.Plural(l.TransitPairs, "pair"))
 	if l.PassedBefore == 0 {
 		return text + ", none before"
 	}

@@ -9,8 +9,8 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // Allocate gives every cluster, gateway, egress rule, export and host of a valid
@@ -169,7 +169,7 @@ func (a *allocator) reportMoves() {
 	report(lockfile.VIPArea, "services.cidr", "clusterset IPs")
 	for name := range a.areas {
 		if name != lockfile.TunnelArea && name != lockfile.VIPArea && !a.moving[name] {
-			report(name, paths.Key("clusters", name), "addresses")
+			report(name, fieldpath.Key("clusters", name), "addresses")
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // An annex is a part of the global pool beside a cluster's block: a pod prefix
@@ -37,8 +37,8 @@ func (b *blockAllocator) keepsAnnex(name string, h lockfile.PrefixAllocation, li
 	}
 	if clash && live && b.owner[t].cluster != name {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
-			Path: paths.Key("clusters", name) + ".annexes", Pos: h.Pos,
-			Related: []diag.Related{{Path: paths.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
+			Path: fieldpath.Key("clusters", name) + ".annexes", Pos: h.Pos,
+			Related: []diag.Related{{Path: fieldpath.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
 			Summary: fmt.Sprintf("has %s beside its block, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
 			Hint:    "both were allocated on different branches; the pods that are mapped there change their global addresses"})
 	}
@@ -77,8 +77,8 @@ func (a *allocator) reportAnnexes(c *schema.Cluster, missing, found []netip.Pref
 		if live := a.top.MappablePodCIDRs(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
 			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
 		}
-		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: paths.Key("clusters", c.Name) + ".podCIDRs",
-			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", listing.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
+			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", humanize.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
 			Hint:    hint})
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/overlay"
+	"hawser.dev/hawser/schema/lockmerge"
 )
 
 // annexed is a lock whose only cluster has pods mapped beside its block.
@@ -59,13 +59,13 @@ func TestAnnexPublished(t *testing.T) {
 	for _, p := range c.PodCIDRs[len(c.PodCIDRs)-2:] {
 		delete(committed.Clusters[c.Name].Mappings, p)
 	}
-	have, list := overlay.OntoPublished(committed, top, lock)
+	have, list := lockmerge.OntoPublished(committed, top, lock)
 	if len(list) > 0 || marshal(t, have) != marshal(t, lock) {
 		t.Errorf("carried on: %v\n%s", list, marshal(t, have))
 	}
 	other := committed.Clone()
 	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Extensions
-	if have, _ := overlay.OntoPublished(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
+	if have, _ := lockmerge.OntoPublished(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
 		t.Errorf("taken:\n%s", marshal(t, have))
 	}
 }

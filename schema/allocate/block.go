@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // minHostBits is the size of the smallest block that is chosen automatically:
@@ -136,8 +136,8 @@ func (b *blockAllocator) retainBlocks() {
 func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, owner heldBlock) {
 	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
-		Path: paths.Key("clusters", name) + ".blocks", Pos: block.Pos,
-		Related: []diag.Related{{Path: paths.Key("clusters", owner.cluster) + ".blocks", Pos: owner.Pos}},
+		Path: fieldpath.Key("clusters", name) + ".blocks", Pos: block.Pos,
+		Related: []diag.Related{{Path: fieldpath.Key("clusters", owner.cluster) + ".blocks", Pos: owner.Pos}},
 		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.Prefix, owner.Prefix, owner.cluster),
 		Hint:    "both were allocated on different branches; every address of the cluster changes"})
 }
@@ -201,7 +201,7 @@ func (b *blockAllocator) create() {
 		block := lockfile.PrefixAllocation{Prefix: blocks[i]}
 		b.set(o.cluster.Name, block)
 		b.owner[block.Prefix] = heldBlock{block, o.cluster.Name, true}
-		b.added = append(b.added, paths.Key("clusters", o.cluster.Name)+".blocks")
+		b.added = append(b.added, fieldpath.Key("clusters", o.cluster.Name)+".blocks")
 	}
 }
 
@@ -289,7 +289,7 @@ func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	if gone > 0 {
 		hint += "; hawser allocate --gc frees what was removed"
 	}
-	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: paths.Key("clusters", c.Name),
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: fieldpath.Key("clusters", c.Name),
 		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for what was removed",
 			b.pool, fits(sizes[0]), live, gone),
 		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})

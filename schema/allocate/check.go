@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/lockfile"
 )
@@ -36,7 +36,7 @@ func (a *allocator) stale() diag.List {
 	}
 	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
-			Summary: "the lock is stale: nothing allocated yet for " + listing.FirstN(missing, 3), Hint: "run hawser allocate, and commit the lock"})
+			Summary: "the lock is stale: nothing allocated yet for " + humanize.FirstN(missing, 3), Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
 }

@@ -8,11 +8,11 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // allocateMappings gives each pod prefix its part of the upper half of the
@@ -57,9 +57,9 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 		if i := slices.IndexFunc(kept, func(k netip.Prefix) bool { return c.Mappings[k].Prefix.Overlaps(m.Prefix) }); i >= 0 {
 			other := c.Mappings[kept[i]]
 			delete(c.Mappings, pods)
-			path := paths.Key("clusters", name) + ".mappings"
-			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: paths.Key(path, pods.String()), Pos: m.Pos,
-				Related: []diag.Related{{Path: paths.Key(path, kept[i].String()), Pos: other.Pos}},
+			path := fieldpath.Key("clusters", name) + ".mappings"
+			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: fieldpath.Key(path, pods.String()), Pos: m.Pos,
+				Related: []diag.Related{{Path: fieldpath.Key(path, kept[i].String()), Pos: other.Pos}},
 				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.Prefix, kept[i])})
 			continue
 		}
@@ -87,7 +87,7 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	}
 	for i, p := range missing {
 		entry.Mappings[p] = lockfile.PrefixAllocation{Prefix: found[i]}
-		a.added = append(a.added, paths.Key(paths.Key("clusters", c.Name)+".mappings", p.String()))
+		a.added = append(a.added, fieldpath.Key(fieldpath.Key("clusters", c.Name)+".mappings", p.String()))
 	}
 	a.reportAnnexes(c, missing, found)
 	entry.SortAnnexes()
@@ -151,7 +151,7 @@ func (a *allocator) reportUnmappable(c *schema.Cluster) {
 	if !must && !was || len(a.lock.Clusters[c.Name].Blocks) == 0 {
 		return
 	}
-	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: paths.Key("clusters", c.Name) + ".podCIDRs",
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
 		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"}
 	if must {
 		d.Severity, d.Code = diag.Error, "block-too-small"
@@ -159,7 +159,7 @@ func (a *allocator) reportUnmappable(c *schema.Cluster) {
 		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
 	}
 	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
-		listing.Join(a.lock.Blocks(c.Name), ", "), listing.Join(pods, ", "), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
+		humanize.Join(a.lock.Blocks(c.Name), ", "), humanize.Join(pods, ", "), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
 	a.list = append(a.list, d)
 }
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // Move gives the lock in which one thing of the topology has other addresses than
@@ -20,7 +20,7 @@ import (
 // pinned, and what has no room.
 func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
 	for i := range top.Spec.Clusters {
-		if c := &top.Spec.Clusters[i]; item == paths.Key("clusters", c.Name)+".blocks" {
+		if c := &top.Spec.Clusters[i]; item == fieldpath.Key("clusters", c.Name)+".blocks" {
 			return moveBlocks(l, top, c, item)
 		}
 	}
@@ -54,7 +54,7 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, item string) (*lockfile.Lock, diag.List) {
 	if pins := c.Pins(); len(pins) > 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item,
-			Summary: fmt.Sprintf("is pinned to %s", listing.Join(pins, ", ")),
+			Summary: fmt.Sprintf("is pinned to %s", humanize.Join(pins, ", ")),
 			Hint:    "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
 	}
 	out, moved := l.Clone(), lockfile.New()

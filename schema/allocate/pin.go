@@ -9,16 +9,16 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // pinPath is the topology path of a cluster's pin in this family.
 func (b *blockAllocator) pinPath(name string) string {
 	if b.pool.Addr().Is4() {
-		return paths.Key("clusters", name) + ".globalCIDR"
+		return fieldpath.Key("clusters", name) + ".globalCIDR"
 	}
-	return paths.Key("clusters", name) + ".globalIPv6CIDR"
+	return fieldpath.Key("clusters", name) + ".globalIPv6CIDR"
 }
 
 // pins puts every pinned block where the topology says.
@@ -43,7 +43,7 @@ func (b *blockAllocator) pins() {
 				b.vacate(c.Name, have, pin)
 			}
 			have = lockfile.PrefixAllocation{Prefix: pin}
-			b.added = append(b.added, paths.Key("clusters", c.Name)+".blocks")
+			b.added = append(b.added, fieldpath.Key("clusters", c.Name)+".blocks")
 		}
 		b.set(c.Name, have)
 		b.own(c.Name, have, true)
@@ -69,7 +69,7 @@ func (b *blockAllocator) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
 			}
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
 				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.Prefix, other), Hint: hint,
-				Related: []diag.Related{{Path: paths.Key("clusters", other) + ".blocks", Pos: block.Pos}}})
+				Related: []diag.Related{{Path: fieldpath.Key("clusters", other) + ".blocks", Pos: block.Pos}}})
 			return true
 		}
 	}

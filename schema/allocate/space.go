@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/schema/lockfile"
 )
 
@@ -78,7 +78,7 @@ func (s *prefixPool) choose(host int, key string) (netip.Prefix, bool) {
 	if bits < 2 {
 		return s.find(host)
 	}
-	start := spread.Mix64(spread.Sum64(key)) >> (64 - bits)
+	start := stablehash.Mix64(stablehash.Sum64(key)) >> (64 - bits)
 	region, begun := s.region[host]
 	if !begun {
 		region = netip.PrefixFrom(s.pool.Addr(), s.pool.Addr().BitLen()-host-bits)
@@ -172,7 +172,7 @@ func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 			bits++
 		}
 		if bits = min(bits, 16); bits >= minSpreadBits {
-			start := spread.Mix64(spread.Sum64(key))>>(64-bits) + offset
+			start := stablehash.Mix64(stablehash.Sum64(key))>>(64-bits) + offset
 			for i := range uint64(maxProbes) {
 				addr := nthAddr(a.block.Addr(), uint16((start+i)&(1<<bits-1)))
 				if _, used := a.used[addr]; !used && a.usable(addr) && !(a.spare.IsValid() && a.spare.Contains(addr)) {

@@ -14,7 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/syntax"
 	"hawser.dev/hawser/schema/tags"
 )
@@ -60,12 +60,12 @@ func (s *Source) Pos(path string) diag.Pos {
 	if s.Root == nil {
 		return diag.Pos{File: s.File}
 	}
-	for ; path != ""; path = paths.Parent(path) {
+	for ; path != ""; path = fieldpath.Parent(path) {
 		if n, ok := s.index()[path]; ok {
 			return s.NodePos(n)
 		}
 		inBody := path != "apiVersion" && path != "kind" && path != "metadata"
-		if n, ok := s.index()["spec"]; ok && paths.Parent(path) == "" && inBody {
+		if n, ok := s.index()["spec"]; ok && fieldpath.Parent(path) == "" && inBody {
 			return s.NodePos(n)
 		}
 	}
@@ -99,7 +99,7 @@ func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
 		x.items(n, t, path)
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Map:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			x.add(paths.Key(path, n.Content[i].Value), n.Content[i])
+			x.add(fieldpath.Key(path, n.Content[i].Value), n.Content[i])
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
 		x.fields(n, t, path)
@@ -113,13 +113,13 @@ func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
 	}
 	seen, naming := map[string]bool{}, tags.Naming(item)
 	for i, child := range n.Content {
-		p := paths.Key(path, paths.Label(seen, NodeName(child, naming), i))
+		p := fieldpath.Key(path, fieldpath.Label(seen, NodeName(child, naming), i))
 		x.add(p, child)
 		x.walk(child, item, p)
 	}
 	for _, child := range n.Content { // behind all places, which come first where a text looks like one
 		if text, ok := syntax.PlainText(child); ok {
-			x.add(paths.Key(path, text), child)
+			x.add(fieldpath.Key(path, text), child)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
 			if f.Name != n.Content[i].Value {
 				continue
 			}
-			p, value := paths.Child(path, f.Name), n.Content[i+1]
+			p, value := fieldpath.Child(path, f.Name), n.Content[i+1]
 			if syntax.IsNull(value) {
 				value = n.Content[i] // an empty value has no place of its own
 			}
@@ -241,7 +241,7 @@ func NodeName(n *yaml.Node, naming []string) string {
 			parts[at], _ = syntax.PlainText(n.Content[i+1])
 		}
 	}
-	return paths.Name(parts...)
+	return fieldpath.Name(parts...)
 }
 
 // ClipValues returns findings whose texts hold no more than diag.MaxQuoted characters of any value

@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 )
 
 var (
@@ -218,7 +218,7 @@ func (s *Source) indentation(number int) (summary, hint string) {
 	if best < 0 || best == have {
 		return "", ""
 	}
-	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", listing.Plural(have, "space"), best),
+	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", humanize.Plural(have, "space"), best),
 		fmt.Sprintf("indent it as what stands on line %d; a key stands exactly below the keys beside it", from)
 }
 

@@ -3,7 +3,7 @@ package fabric
 import (
 	"slices"
 
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/stablehash"
 )
 
 // Modes of a shape.
@@ -223,7 +223,7 @@ func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b 
 // LinkHash is the hash of the link between two clusters, below 2^48 so that
 // those of a way can be added up.
 func LinkHash(a, b string) uint64 {
-	return spread.Mix64(spread.Sum64(min(a, b)+" "+max(a, b))) >> 16
+	return stablehash.Mix64(stablehash.Sum64(min(a, b)+" "+max(a, b))) >> 16
 }
 
 // Components parts the clusters into those that have a way to each other when all

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/syntax"
 	"hawser.dev/hawser/schema/tags"
 )
@@ -44,9 +44,9 @@ func (t *breadcrumb) String() string {
 		return ""
 	}
 	if t.item {
-		return paths.Key(t.parent.String(), t.label)
+		return fieldpath.Key(t.parent.String(), t.label)
 	}
-	return paths.Child(t.parent.String(), t.label)
+	return fieldpath.Child(t.parent.String(), t.label)
 }
 
 // report notes that a value cannot be read.
@@ -200,7 +200,7 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	seen, naming := map[string]bool{}, tags.Naming(v.Type().Elem())
 	for i, item := range n.Content {
-		at := t.index(paths.Label(seen, document.NodeName(item, naming), i))
+		at := t.index(fieldpath.Label(seen, document.NodeName(item, naming), i))
 		if syntax.IsNull(item) {
 			d.report(item, at, "empty-value", "the item is empty", "remove it, or give it a value")
 			continue

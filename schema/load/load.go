@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/tags"
 	"hawser.dev/hawser/schema/validate"
 )
@@ -99,7 +99,7 @@ func (d *decoder) mergeFindings(found diag.List) {
 	for _, f := range found {
 		path := f.Path
 		for path != "" && !d.bad[path] {
-			path = paths.Parent(path)
+			path = fieldpath.Parent(path)
 		}
 		if path == "" {
 			d.list = append(d.list, d.src.WithPos(f))

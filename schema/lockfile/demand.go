@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // Request is a slot of the topology and how many addresses a family it needs.
@@ -36,24 +36,24 @@ func Requests(top *schema.ClusterSet) []Request {
 	var out []Request
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		path := paths.Key("clusters", c.Name)
+		path := fieldpath.Key("clusters", c.Name)
 		out = append(out, Request{Claim{Kind: SlotEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
 		for _, g := range c.AllGateways() {
-			out = append(out, Request{Claim{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, paths.Key(path+".gateways", g.Name)})
+			out = append(out, Request{Claim{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, fieldpath.Key(path+".gateways", g.Name)})
 		}
 		for _, r := range c.Egress {
-			out = append(out, Request{Claim{Kind: SlotRule, Cluster: c.Name, Name: r.Name}, r.IPs, paths.Key(path+".egress", r.Name)})
+			out = append(out, Request{Claim{Kind: SlotRule, Cluster: c.Name, Name: r.Name}, r.IPs, fieldpath.Key(path+".egress", r.Name)})
 		}
 	}
 	for i := range top.Spec.Exports {
 		e := &top.Spec.Exports[i]
-		path, id := paths.Key("exports", e.ID()), e.ID()
+		path, id := fieldpath.Key("exports", e.ID()), e.ID()
 		if !e.Headless() {
 			out = append(out, Request{Claim{Kind: ClaimClusterSetIP, Export: id}, 1, path})
 		}
 		for _, c := range e.Clusters {
 			if !e.Headless() {
-				out = append(out, Request{Claim{Kind: SlotExport, Export: id, Cluster: c}, 1, paths.Key(path+".clusters", c)})
+				out = append(out, Request{Claim{Kind: SlotExport, Export: id, Cluster: c}, 1, fieldpath.Key(path+".clusters", c)})
 				continue
 			}
 			for _, h := range e.Hostnames.Hosts() {

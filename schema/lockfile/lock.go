@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // Kind is the kind of the lock file's document; its apiVersion is APIVersion.
@@ -92,20 +92,20 @@ func (s Claim) compare(o Claim) int {
 
 // Path names the slot as the lock file does.
 func (s Claim) Path() string {
-	cluster := paths.Key("clusters", s.Cluster)
+	cluster := fieldpath.Key("clusters", s.Cluster)
 	switch s.Kind {
 	case SlotGateway:
-		return paths.Key(cluster+".gateways", s.Name)
+		return fieldpath.Key(cluster+".gateways", s.Name)
 	case ClaimClusterSetIP:
-		return paths.Key("exports", s.Export) + ".vips"
+		return fieldpath.Key("exports", s.Export) + ".vips"
 	case SlotEgress:
 		return cluster + ".egressIPs"
 	case SlotRule:
-		return paths.Key(cluster+".egress", s.Name)
+		return fieldpath.Key(cluster+".egress", s.Name)
 	case SlotExport:
-		return paths.Key("exports", s.Export) + "." + cluster + ".ips"
+		return fieldpath.Key("exports", s.Export) + "." + cluster + ".ips"
 	}
-	return paths.Key(paths.Key("exports", s.Export)+"."+cluster+".hosts", s.Name)
+	return fieldpath.Key(fieldpath.Key("exports", s.Export)+"."+cluster+".hosts", s.Name)
 }
 
 // LanePath names a gateway's lane as the lock file does.

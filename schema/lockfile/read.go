@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -147,7 +147,7 @@ func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	c := r.lock.Cluster(name)
 	switch {
 	case sub == segment{word: "blocks"}:
-		r.blocks(c, paths.Key("clusters", name), value)
+		r.blocks(c, fieldpath.Key("clusters", name), value)
 	case sub == segment{word: "annexes"}:
 		c.Extensions = append(c.Extensions, r.prefixes(value)...)
 	case sub == segment{word: "former"}:

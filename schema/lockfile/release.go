@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // GC gives the lock without what the topology no longer asks for: those
@@ -92,7 +92,7 @@ func (l *Lock) MissingFrom(other *Lock) []string {
 	clusters, exports := more.tree()
 	for _, n := range slices.Concat(clusters, exports) {
 		if more.Clusters[n.name] != nil && len(n.slots) == 0 {
-			out = append(out, paths.Key("clusters", n.name))
+			out = append(out, fieldpath.Key("clusters", n.name))
 		}
 		for _, s := range n.slots {
 			out = append(out, s.Path())

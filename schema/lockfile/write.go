@@ -11,7 +11,7 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // Header is the comment above each lock.
@@ -40,12 +40,12 @@ func (w *writer) section(key string, l *Lock) {
 		w.out.WriteString(key + ":\n")
 	}
 	for _, n := range clusters {
-		if c, path := l.Clusters[n.name], paths.Key("clusters", n.name); c != nil {
+		if c, path := l.Clusters[n.name], fieldpath.Key("clusters", n.name); c != nil {
 			w.prefixes(path+".blocks", c.Blocks)
 			w.prefixes(path+".annexes", c.Extensions)
 			w.prefixes(path+".former", c.Former)
 			for _, pods := range SortedPrefixes(c.Mappings) {
-				w.prefixes(paths.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})
+				w.prefixes(fieldpath.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})
 			}
 		}
 		w.slots(l, n.slots)

@@ -6,7 +6,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // MaxOthers is how many places a finding about overlapping clusters shows.
@@ -61,7 +61,7 @@ func (c *checker) insideClusters(inner, outer int) {
 			m, other = other, m
 		}
 		hint := "list the larger prefix only"
-		if paths.Parent(m.Path) != paths.Parent(other.Path) {
+		if fieldpath.Parent(m.Path) != fieldpath.Parent(other.Path) {
 			hint = "pods and Services of a cluster need different ranges"
 		}
 		Report(c.Findings, Use{Path: m.Path, Prefix: m.Prefix}, Use{Path: other.Path, Prefix: other.Prefix}, hint)

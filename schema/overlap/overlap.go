@@ -8,7 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // MappedClusters says which clusters hide addresses behind global ones, of whatever family.
@@ -140,7 +140,7 @@ func GroupsOf(s *schema.ClusterSet) []Group {
 func appendMembers(members []Member, cluster int, never bool, path string, prefixes []netip.Prefix) []Member {
 	for i, p := range prefixes {
 		if p.IsValid() {
-			members = append(members, Member{Cluster: cluster, Path: paths.Index(path, i), Prefix: p.Masked(), Order: len(members), never: never})
+			members = append(members, Member{Cluster: cluster, Path: fieldpath.Index(path, i), Prefix: p.Masked(), Order: len(members), never: never})
 		}
 	}
 	return members

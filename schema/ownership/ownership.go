@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/tags"
 )
 
@@ -147,7 +147,7 @@ func (w *leafWalk) add(at spot, value string, item bool) {
 func (w *leafWalk) object(v reflect.Value, at spot) {
 	for _, f := range w.book.Of(v.Type()) {
 		below := at
-		below.path, below.granted = paths.Child(at.path, f.Name), at.granted || f.Owner != ""
+		below.path, below.granted = fieldpath.Child(at.path, f.Name), at.granted || f.Owner != ""
 		w.value(v.Field(f.Index), below)
 	}
 }
@@ -211,11 +211,11 @@ func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
 	for i, rule := range d.Rules {
 		path := at.path
 		if !d.Alone {
-			path = paths.Index(path, i)
+			path = fieldpath.Index(path, i)
 		}
 		for j, pattern := range rule.Namespaces {
 			have := byPattern[pattern]
-			have.path = cmp.Or(have.path, paths.Index(path+".namespaces", j))
+			have.path = cmp.Or(have.path, fieldpath.Index(path+".namespaces", j))
 			have.any = have.any || len(rule.Clusters) == 0
 			have.keepers = append(have.keepers, rule.Clusters...)
 			byPattern[pattern] = have
@@ -243,7 +243,7 @@ func (w *leafWalk) sharedEndpoints(s *schema.ClusterSet) {
 					if e, err := fabric.ParseEndpoint(text); err == nil {
 						host = e.Host()
 					}
-					do(c, paths.Index(fmt.Sprintf("clusters[%s].gateways[%s].endpoints", c.Name, g.Name), k), host)
+					do(c, fieldpath.Index(fmt.Sprintf("clusters[%s].gateways[%s].endpoints", c.Name, g.Name), k), host)
 				}
 			}
 		}

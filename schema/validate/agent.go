@@ -8,7 +8,7 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -18,13 +18,13 @@ func (c *checker) agent() {
 	c.image("agent.image", a.Image)
 	seen := uniqueness{}
 	for i, name := range a.ImagePullSecrets {
-		path := paths.Index("agent.imagePullSecrets", i)
+		path := fieldpath.Index("agent.imagePullSecrets", i)
 		c.domain(path, name)
 		c.unique(seen, name, path, "Secret "+name+" is listed twice")
 	}
 	c.domain("agent.priorityClassName", a.PriorityClassName)
 	for i := range a.Tolerations {
-		c.toleration(&a.Tolerations[i], paths.Index("agent.tolerations", i))
+		c.toleration(&a.Tolerations[i], fieldpath.Index("agent.tolerations", i))
 	}
 	// PreferNoSchedule keeps no pod from a node.
 	everywhere := func(effect string) bool {

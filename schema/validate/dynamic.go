@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // dynamicExports checks the patterns.
@@ -17,7 +17,7 @@ func (c *checker) dynamicExports() {
 	for i, rule := range d.Rules {
 		path := "dynamicExports"
 		if !d.Alone {
-			path = paths.Index(path, i)
+			path = fieldpath.Index(path, i)
 		}
 		c.patterns(path+".namespaces", rule.Namespaces)
 		c.known(path+".clusters", rule.Clusters)
@@ -31,7 +31,7 @@ func (c *checker) dynamicExports() {
 func (c *checker) patterns(path string, patterns []string) {
 	seen := uniqueness{}
 	for i, pattern := range patterns {
-		item := paths.Index(path, i)
+		item := fieldpath.Index(path, i)
 		if c.pattern(item, pattern) {
 			c.unique(seen, pattern, item, pattern+" is listed twice")
 		}

@@ -8,8 +8,8 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // exports checks the services.
@@ -19,7 +19,7 @@ func (c *checker) exports() {
 		e := &c.set.Spec.Exports[i]
 		c.exportName(path+".name", e.Name)
 		c.label(path+".namespace", e.Namespace)
-		c.unique(seen, paths.Name(e.Namespace, e.Name), path, e.ID()+" is exported already; one entry lists all its clusters")
+		c.unique(seen, fieldpath.Name(e.Namespace, e.Name), path, e.ID()+" is exported already; one entry lists all its clusters")
 		c.known(path+".clusters", e.Clusters)
 		if e.Allow != nil {
 			c.allow(e, path+".allow.clusters")
@@ -60,7 +60,7 @@ func (c *checker) longNames(e *schema.Export, path string) {
 		}
 		for i, host := range e.Hostnames.Names {
 			if name := fabric.LongestName(domains, e.Namespace, e.Name, host, cluster); len(name) > fabric.MaxName {
-				c.Warn("name-too-long", paths.Index(path+".hostnames", i), fmt.Sprintf(
+				c.Warn("name-too-long", fieldpath.Index(path+".hostnames", i), fmt.Sprintf(
 					"pod %s of cluster %s has no DNS name: %q would have %d octets, %d are allowed",
 					host, cluster, name, len(name), fabric.MaxName), hint)
 			}
@@ -93,7 +93,7 @@ func (c *checker) allow(e *schema.Export, path string) {
 func (c *checker) ports(e *schema.Export, path string) {
 	names, numbers := uniqueness{}, uniqueness{}
 	for i := range e.Ports {
-		p, at := &e.Ports[i], paths.Index(path+".ports", i)
+		p, at := &e.Ports[i], fieldpath.Index(path+".ports", i)
 		c.label(at+".name", p.Name)
 		if p.Name == "" && len(e.Ports) > 1 {
 			c.Fail("required", at+".name", "is missing: with more than one port each needs a name", "")
@@ -117,11 +117,11 @@ func (c *checker) balance(e *schema.Export, path string) {
 	c.onlyWith(path+".order", len(b.Order) > 0, b.Policy == fabric.Failover, "policy: failover")
 	seen := uniqueness{}
 	for i, name := range b.Order {
-		c.exporting(e, paths.Index(path+".order", i), name)
-		c.unique(seen, name, paths.Index(path+".order", i), "cluster "+name+" is listed twice")
+		c.exporting(e, fieldpath.Index(path+".order", i), name)
+		c.unique(seen, name, fieldpath.Index(path+".order", i), "cluster "+name+" is listed twice")
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Weights)) {
-		c.exporting(e, paths.Key(path+".weights", name), name)
+		c.exporting(e, fieldpath.Key(path+".weights", name), name)
 	}
 	if b.Policy == fabric.Weighted && len(b.Weights) > 0 {
 		c.leftOut(e, path+".weights", slices.Sorted(maps.Keys(b.Weights)))
@@ -184,7 +184,7 @@ func (c *checker) hostnames(e *schema.Export, path string) {
 	}
 	seen := uniqueness{}
 	for i, name := range e.Hostnames.Names {
-		at := paths.Index(path, i)
+		at := fieldpath.Index(path, i)
 		if name == "" {
 			c.Fail("required", at, "is missing", "")
 		}

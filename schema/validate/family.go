@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // families says where both ends of something lack a common address family, so
@@ -73,7 +73,7 @@ func (c *checker) apartBy(report func(code, path, summary, hint string, others .
 		names = append(names, c.set.Spec.Clusters[i].Name)
 		paths = append(paths, c.clusterPaths[i]+"."+field)
 	}
-	others := listing.FirstN(names, overlap.MaxOthers)
+	others := humanize.FirstN(names, overlap.MaxOthers)
 	for _, i := range s.six {
 		report(code, c.clusterPaths[i]+"."+field, fmt.Sprintf(summary, others), hint,
 			paths[:min(len(paths), overlap.MaxOthers)]...)
@@ -127,8 +127,8 @@ func (c *checker) allowFamilies() {
 				return name == caller || h.IPv4 && o.IPv4 || h.IPv6 && o.IPv6
 			})
 			if !common && len(e.Clusters) > 0 {
-				c.Warn("no-common-family", paths.Index(path+".allow.clusters", j),
-					fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.FirstN(e.Clusters, overlap.MaxOthers)),
+				c.Warn("no-common-family", fieldpath.Index(path+".allow.clusters", j),
+					fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, humanize.FirstN(e.Clusters, overlap.MaxOthers)),
 					"its names have no addresses there; export it from a cluster with both families")
 			}
 		}

@@ -11,9 +11,9 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
+	"hawser.dev/hawser/schema/linkconfig"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
-	"hawser.dev/hawser/schema/resolve"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -30,7 +30,7 @@ func (c *checker) endpoints() {
 			c.dialOut(cluster, g, p)
 			c.sources(cluster, g, p)
 			for k, text := range g.Endpoints {
-				at := paths.Index(p+".endpoints", k)
+				at := fieldpath.Index(p+".endpoints", k)
 				if fabric.IsEndpointSource(text) {
 					continue
 				}
@@ -108,8 +108,8 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 		return
 	}
 	tunnels := c.links.Tunnels(cluster.Name)
-	uses := func(is func(resolve.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
-	if uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
+	uses := func(is func(linkconfig.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
+	if uses(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
 		if g.HasDiscoveredEndpoint() {
 			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
@@ -120,12 +120,12 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceObserved }) {
 		return
 	}
-	if uses(func(k resolve.Tunnel) bool { return k.Quiet }) {
+	if uses(func(k linkconfig.Tunnel) bool { return k.Quiet }) {
 		c.Warn("no-keepalive", path,
 			"the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			"set tunnel: {keepalive: 25s}")
 	}
-	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
 		c.Warn("no-encapsulation", path, "the gateway only dials out, and native ESP does not pass address translation",
 			"set tunnel: {ipsec: {encapsulation: auto}}", "tunnel.ipsec.encapsulation")
 	}
@@ -135,7 +135,7 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	names, first := uniqueness{}, ""
 	for k, text := range g.Endpoints {
-		at := paths.Index(path+".endpoints", k)
+		at := fieldpath.Index(path+".endpoints", k)
 		switch {
 		case fabric.IsEndpointSource(text):
 			first = cmp.Or(first, at)

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fieldpath"
+	"hawser.dev/hawser/schema/linkconfig"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
-	"hawser.dev/hawser/schema/resolve"
 	"hawser.dev/hawser/schema/tags"
 )
 
@@ -25,7 +25,7 @@ func (c *checker) connectivity() {
 	c.known("connectivity.hubs", conn.Hubs)
 	seen, sound := uniqueness{}, true
 	for i, pair := range conn.Links {
-		path := paths.Index("connectivity.links", i)
+		path := fieldpath.Index("connectivity.links", i)
 		sound = c.pair(path, pair, seen, "a link joins 2 clusters", "write [a, b]") && sound
 	}
 	if conn.Mode == schema.ModeLinks && len(conn.Links) > 0 && sound {
@@ -40,7 +40,7 @@ func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint s
 		return false
 	}
 	for j, name := range pair {
-		c.knownCluster(paths.Index(path, j), name)
+		c.knownCluster(fieldpath.Index(path, j), name)
 	}
 	if pair[0] == pair[1] {
 		c.Fail("bad-link", path, "the link joins "+pair[0]+" to itself", "")
@@ -64,7 +64,7 @@ func (c *checker) checkConnected() {
 		}
 		first := slices.MinFunc(group, func(a, b string) int { return c.clusters[a] - c.clusters[b] })
 		c.Fail("no-way", c.clusterPaths[c.clusters[first]],
-			fmt.Sprintf("no links lead from %s to %s", listing.FirstN(group, overlap.MaxOthers), listing.FirstN(largest, overlap.MaxOthers)),
+			fmt.Sprintf("no links lead from %s to %s", humanize.FirstN(group, overlap.MaxOthers), humanize.FirstN(largest, overlap.MaxOthers)),
 			"add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
 			"connectivity.links")
 	}
@@ -74,7 +74,7 @@ func (c *checker) checkConnected() {
 func (c *checker) linkSettings() {
 	seen := uniqueness{}
 	for i := range c.set.Spec.Links {
-		l, path := &c.set.Spec.Links[i], paths.Index("links", i)
+		l, path := &c.set.Spec.Links[i], fieldpath.Index("links", i)
 		if len(l.Between) == 0 || !c.pair(path+".between", l.Between, seen, "a link is between 2 clusters", "write between: [a, b]") {
 			continue
 		}
@@ -121,7 +121,7 @@ func (c *checker) linkPort(a, b, path string) {
 				if e, err := fabric.ParseEndpoint(text); err == nil && e.Port != 0 {
 					c.Fail("bad-port", path,
 						fmt.Sprintf("a router forwards from %s to the gateway's own port, not to this one", e),
-						"remove port here", paths.Index(p+".endpoints", k))
+						"remove port here", fieldpath.Index(p+".endpoints", k))
 					return
 				}
 			}
@@ -132,8 +132,8 @@ func (c *checker) linkPort(a, b, path string) {
 // tunnels checks drivers, MTUs and what IPsec needs.
 func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
-	if len(c.links.NonDefault()) > resolve.MaxSpecial {
-		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
+	if len(c.links.NonDefault()) > linkconfig.MaxSpecial {
+		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", linkconfig.MaxSpecial),
 			"say here what most links have, and in clusters and links what the others have")
 	}
 	c.tunnel("tunnel", t.Driver, t.MTU)
@@ -144,7 +144,7 @@ func (c *checker) tunnels() {
 		c.ownKeys(i)
 	}
 	for i := range c.set.Spec.Links {
-		c.tunnel(paths.Index("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
+		c.tunnel(fieldpath.Index("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
 	}
 	c.ipsec()
 }
@@ -211,7 +211,7 @@ func (c *checker) ipsec() {
 	}
 	names, seen := []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, uniqueness{}
 	for i, p := range s.Proposals {
-		path := paths.Index("tunnel.ipsec.proposals", i)
+		path := fieldpath.Index("tunnel.ipsec.proposals", i)
 		c.enum(tags.Field{Enum: names}, p, path)
 		c.unique(seen, p, path, p+" is listed twice")
 	}
@@ -237,8 +237,8 @@ func (c *checker) allowPaths() {
 		for j, caller := range e.Allow.Clusters {
 			own, known := group[caller]
 			if known && len(e.Clusters) > 0 && !slices.ContainsFunc(e.Clusters, func(name string) bool { g, ok := group[name]; return !ok || g == own }) {
-				c.Warn("no-way", paths.Index(path+".allow.clusters", j),
-					fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.FirstN(e.Clusters, overlap.MaxOthers)),
+				c.Warn("no-way", fieldpath.Index(path+".allow.clusters", j),
+					fmt.Sprintf("no links lead from %s to %s, where the export is", caller, humanize.FirstN(e.Clusters, overlap.MaxOthers)),
 					"add one to connectivity.links")
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/syntax"
 )
 
@@ -73,8 +73,8 @@ func (c *checker) unique(u uniqueness, name, path, summary string) {
 func (c *checker) known(path string, names []string) {
 	seen := uniqueness{}
 	for i, name := range names {
-		c.knownCluster(paths.Index(path, i), name)
-		c.unique(seen, name, paths.Index(path, i), "cluster "+name+" is listed twice")
+		c.knownCluster(fieldpath.Index(path, i), name)
+		c.unique(seen, name, fieldpath.Index(path, i), "cluster "+name+" is listed twice")
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // maxOpenPGPKeys bounds trust.openPGPKeys.
@@ -23,7 +23,7 @@ func (c *checker) openPGPKeys() {
 	}
 	seen := uniqueness{}
 	for i, key := range keys {
-		path := paths.Index("trust.openPGPKeys", i)
+		path := fieldpath.Index("trust.openPGPKeys", i)
 		if !fingerprint.MatchString(key) {
 			c.Fail("bad-key", path, "is not the fingerprint of an OpenPGP key, which has 40 hex digits",
 				"gpg --list-keys --with-colons KEYID has it in the line fpr")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // owners checks the owners of the clusterset, of clusters and of namespaces.
@@ -16,7 +16,7 @@ func (c *checker) owners() {
 		first = "trust.owners"
 	}
 	for i, n := range trust.Namespaces {
-		path := paths.Index("trust.namespaces", i)
+		path := fieldpath.Index("trust.namespaces", i)
 		c.patterns(path+".names", n.Names)
 		c.principals(path+".owners", n.Owners)
 		if first == "" {
@@ -46,7 +46,7 @@ func (c *checker) owners() {
 func (c *checker) principals(path string, patterns []string) {
 	seen := uniqueness{}
 	for i, p := range patterns {
-		at := paths.Index(path, i)
+		at := fieldpath.Index(path, i)
 		switch {
 		case p == "":
 			c.Fail("required", at, "is missing", "")

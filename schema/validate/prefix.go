@@ -7,8 +7,8 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
 )
 
 // prefixes checks every prefix by itself and against the pools.
@@ -48,7 +48,7 @@ func (c *checker) prefixes() {
 // cidrs checks prefixes of a cluster, of either family.
 func (c *checker) cidrs(path string, prefixes []netip.Prefix, ranges, pools []overlap.Use) {
 	for i, p := range prefixes {
-		u := overlap.Use{Path: paths.Index(path, i), Prefix: p}
+		u := overlap.Use{Path: fieldpath.Index(path, i), Prefix: p}
 		if !p.IsValid() || !c.prefix(u.Path, p, ranges) {
 			continue
 		}

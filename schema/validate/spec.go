@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // plainPath is what the name of a file beside the topology consists of.
@@ -44,7 +44,7 @@ func (c *checker) domains(list []string) {
 	for i, d := range list {
 		path := "domain"
 		if i > 0 {
-			path = paths.Index("extraDomains", i-1)
+			path = fieldpath.Index("extraDomains", i-1)
 			if d == "" {
 				c.Fail("required", path, "is missing", "")
 			}
@@ -69,13 +69,13 @@ const maxEpochs = 2
 func (c *checker) epochs() {
 	epochs := c.set.Spec.Keys.Epochs
 	for i, e := range epochs {
-		path := paths.Index("keys.epochs", i)
+		path := fieldpath.Index("keys.epochs", i)
 		switch {
 		case e < 1:
 			c.Fail("out-of-range", path, fmt.Sprintf("epoch %d is less than 1", e), "")
 		case i > 0 && e <= epochs[i-1]:
 			c.Fail("epoch-order", path, fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
-				"list each epoch once, in ascending order", paths.Index("keys.epochs", i-1))
+				"list each epoch once, in ascending order", fieldpath.Index("keys.epochs", i-1))
 		case i >= maxEpochs:
 			c.Fail("too-many-epochs", path,
 				fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
@@ -83,7 +83,7 @@ func (c *checker) epochs() {
 		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
 			c.Fail("epoch-gap", path,
 				fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
-				fmt.Sprintf("write %d", epochs[i-1]+1), paths.Index("keys.epochs", i-1))
+				fmt.Sprintf("write %d", epochs[i-1]+1), fieldpath.Index("keys.epochs", i-1))
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (c *checker) egress(cluster *schema.Cluster, path string) {
 func (c *checker) labels(labels map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if value := labels[key]; !fabric.IsQualified(key) || value != "" && !fabric.IsLabelText(value) {
-			c.Fail("bad-label", paths.Key(path, key), fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
+			c.Fail("bad-label", fieldpath.Key(path, key), fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
 				"a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}
@@ -260,7 +260,7 @@ func (c *checker) annotations(annotations map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		size += len(key) + len(annotations[key])
 		if !fabric.IsQualified(key) {
-			c.Fail("bad-label", paths.Key(path, key), fmt.Sprintf("%q is not the key of an annotation", key),
+			c.Fail("bad-label", fieldpath.Key(path, key), fmt.Sprintf("%q is not the key of an annotation", key),
 				"a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}

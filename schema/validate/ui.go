@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/fieldpath"
 )
 
 // maxHosts bounds the names of the page.
@@ -29,7 +29,7 @@ func (c *checker) ui() {
 	}
 	seen := uniqueness{}
 	for i, host := range u.Hosts {
-		path := paths.Index("ui.hosts", i)
+		path := fieldpath.Index("ui.hosts", i)
 		c.host(path, host)
 		c.unique(seen, host, path, host+" is listed twice")
 	}

@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/capacity"
+	"hawser.dev/hawser/schema/fieldpath"
+	"hawser.dev/hawser/schema/linkconfig"
 	"hawser.dev/hawser/schema/overlap"
-	"hawser.dev/hawser/schema/paths"
-	"hawser.dev/hawser/schema/resolve"
 	"hawser.dev/hawser/schema/syntax"
 	"hawser.dev/hawser/schema/tags"
 )
@@ -27,7 +27,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	}
 	c := &checker{
 		set: s, clusterPaths: s.ClusterPaths(), exportPaths: s.ExportPaths(), clusters: map[string]int{},
-		groups: overlap.GroupsOf(s), book: tags.Cache{}, links: resolve.Resolve(s),
+		groups: overlap.GroupsOf(s), book: tags.Cache{}, links: linkconfig.Resolve(s),
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -68,13 +68,13 @@ type checker struct {
 	clusters     map[string]int  // index by name
 	groups       []overlap.Group // the clusters' prefixes
 	book         tags.Cache
-	links        *resolve.Set
+	links        *linkconfig.Set
 }
 
 // rules checks what the tags of the types say.
 func (c *checker) rules(v reflect.Value, path string) {
 	for _, f := range c.book.Of(v.Type()) {
-		c.rule(f, v.Field(f.Index), paths.Child(path, f.Name))
+		c.rule(f, v.Field(f.Index), fieldpath.Child(path, f.Name))
 	}
 }
 
@@ -109,7 +109,7 @@ func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 		}
 	case v.Kind() == reflect.Map && f.MaxText != "":
 		for _, key := range v.MapKeys() {
-			c.bounds(f, v.MapIndex(key), paths.Key(path, key.String()))
+			c.bounds(f, v.MapIndex(key), fieldpath.Key(path, key.String()))
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		c.items(v, path)
@@ -133,7 +133,7 @@ func (c *checker) items(v reflect.Value, path string) {
 				parts[at] = v.Index(i).Field(f.Index).String()
 			}
 		}
-		c.rules(v.Index(i), paths.Key(path, paths.Label(seen, paths.Name(parts...), i)))
+		c.rules(v.Index(i), fieldpath.Key(path, fieldpath.Label(seen, fieldpath.Name(parts...), i)))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"slices"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -178,11 +178,11 @@ func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMes
 
 func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
 	out := Cluster{
-		Name: c.Name, PodCIDRs: listing.Strings(c.PodCIDRs), Gateways: []Gateway{},
+		Name: c.Name, PodCIDRs: humanize.Strings(c.PodCIDRs), Gateways: []Gateway{},
 		Hub: f.Shape.Mode == fabric.ModeHub && graph.ForwardsTransit(c.Name),
 	}
 	if c.Globalnet {
-		out.GlobalCIDRs = listing.Strings(c.GlobalCIDRs)
+		out.GlobalCIDRs = humanize.Strings(c.GlobalCIDRs)
 	}
 	for i := range c.Gateways {
 		out.Gateways = append(out.Gateways, gateway(&c.Gateways[i]))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 )
 
 // What forges draw of Mermaid at most; beyond it they show an error in place of the map.
@@ -19,11 +19,11 @@ const (
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))
-	linked := listing.Plural(len(m.Links), "link")
+	linked := humanize.Plural(len(m.Links), "link")
 	if m.MeshImplied {
 		linked = "every two of them linked"
 	}
-	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Plural(len(m.Clusters), "cluster"), linked)
+	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", humanize.Plural(len(m.Clusters), "cluster"), linked)
 	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
 		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
 	} else {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/internal/svg"
 )
 
@@ -103,7 +103,7 @@ func (m *Map) Drawing() *svg.Drawing {
 	places, cards := l.Places, l.Cards
 	title := "Clusterset " + m.Clusterset
 	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards,
-		About: fmt.Sprintf("%s: %s, %s", title, listing.Plural(len(m.Clusters), "cluster"), listing.Plural(len(m.Links), "link"))}}
+		About: fmt.Sprintf("%s: %s, %s", title, humanize.Plural(len(m.Clusters), "cluster"), humanize.Plural(len(m.Links), "link"))}}
 	s.Texts = append(s.Texts, svg.Text{X: margin, Y: margin, Size: 18, Bold: true, Anchor: "start", Text: title})
 	at := make(map[string]int, len(m.Clusters))
 	for i := range m.Clusters {
@@ -171,7 +171,7 @@ func (s *scene) card(c *Cluster, at Place) {
 	for i, l := range lines[1:] {
 		s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22 + float64(i+1)*cardLine, Size: 12, Faint: true, Anchor: "start", Text: cut(l, 32)})
 	}
-	s.Texts = append(s.Texts, svg.Text{X: x + cardWidth - 12, Y: y + 22, Size: 12, Faint: true, Anchor: "end", Text: listing.Plural(c.Exports, "export")})
+	s.Texts = append(s.Texts, svg.Text{X: x + cardWidth - 12, Y: y + 22, Size: 12, Faint: true, Anchor: "end", Text: humanize.Plural(c.Exports, "export")})
 	const pitch = 46.0
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
@@ -238,7 +238,7 @@ func (s *scene) legend(m *Map) {
 		s.legendText("every two clusters are linked; drawn are the links that differ", margin)
 	}
 	if m.Omitted > 0 {
-		s.legendText(fmt.Sprintf("and %s more", listing.Plural(m.Omitted, "cluster")), margin)
+		s.legendText(fmt.Sprintf("and %s more", humanize.Plural(m.Omitted, "cluster")), margin)
 	}
 	s.Height += margin / 2
 }
@@ -249,7 +249,7 @@ func (s *scene) legendText(what string, x float64) {
 }
 
 func (c *Cluster) about() string {
-	lines := append(c.lines(), listing.Plural(c.Exports, "export"))
+	lines := append(c.lines(), humanize.Plural(c.Exports, "export"))
 	return strings.Join(appendSome(lines, c.Change, c.State), ", ")
 }
 

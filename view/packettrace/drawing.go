@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/view/swimlane"
 )
@@ -12,7 +12,7 @@ import (
 // Paths returns the swimlanes of a trace: one path for each node where packets ended, and for
 // the reply.
 func (t Trace) Paths() []swimlane.Path {
-	title := fmt.Sprintf("%s, %s: %s", t.First.Flow.Ingress, listing.Plural(t.First.Flow.Packets, "packet"), t.Outcome)
+	title := fmt.Sprintf("%s, %s: %s", t.First.Flow.Ingress, humanize.Plural(t.First.Flow.Packets, "packet"), t.Outcome)
 	tone := svg.Bad
 	switch t.Outcome {
 	case Arrived:
@@ -29,14 +29,14 @@ func (t Trace) Paths() []swimlane.Path {
 		}
 	}
 	if t.Answer != nil {
-		out = append(out, hopPaths(swimlane.Path{Title: "the answer, " + listing.Plural(t.Answer.Flow.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+		out = append(out, hopPaths(swimlane.Path{Title: "the answer, " + humanize.Plural(t.Answer.Flow.Packets, "packet"), Tone: tone}, t.Answer, "")...)
 	}
 	return out
 }
 
 // hopPaths extends a path from a hop to each of its ends. Via is the device that packets came by.
 func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
-	texts := []string{listing.Plural(s.Flow.Packets, "packet")}
+	texts := []string{humanize.Plural(s.Flow.Packets, "packet")}
 	if via == "" {
 		texts = append(texts, s.Flow.Ingress.String())
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -23,7 +23,7 @@ func (r *Report) Text() string {
 		}
 	}
 	var out strings.Builder
-	nodes := listing.Plural(len(r.Nodes), "node")
+	nodes := humanize.Plural(len(r.Nodes), "node")
 	problems := func() {
 		for _, s := range r.Nodes {
 			for _, text := range s.Problems {
@@ -36,7 +36,7 @@ func (r *Report) Text() string {
 		problems()
 		return out.String()
 	}
-	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", listing.Plural(packets, "packet"), nodes, longest)
+	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", humanize.Plural(packets, "packet"), nodes, longest)
 	if len(full) > 0 {
 		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
 	}
@@ -68,22 +68,22 @@ func (r *Report) Text() string {
 				if t.Answered {
 					text += ", answered"
 				}
-				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Flow.Ingress, listing.Plural(t.First.Flow.Packets, "packet"), text)
+				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Flow.Ingress, humanize.Plural(t.First.Flow.Packets, "packet"), text)
 			}
 			continue
 		}
-		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Flow.Ingress, listing.Plural(t.First.Flow.Packets, "packet"), t.Outcome)
+		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Flow.Ingress, humanize.Plural(t.First.Flow.Packets, "packet"), t.Outcome)
 		writeHop(&out, t.First, "  ")
 		if t.Outcome == Unanswered {
 			out.WriteString("    nothing came back from there\n    to do: see that something listens there, and that the pod's policies admit the client; " +
 				"what nftables does not show, such as eBPF programs of the CNI, may drop it too\n")
 		}
 		if t.Answer != nil {
-			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", listing.Plural(t.Answer.Flow.Packets, "packet"))
+			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", humanize.Plural(t.Answer.Flow.Packets, "packet"))
 			writeHop(&out, t.Answer, "  ")
 		}
 		if t.Resets > 0 {
-			_, _ = fmt.Fprintf(&out, "    the client refused it with %s (TCP resets)\n", listing.Plural(t.Resets, "packet"))
+			_, _ = fmt.Fprintf(&out, "    the client refused it with %s (TCP resets)\n", humanize.Plural(t.Resets, "packet"))
 		}
 	}
 	if arrived > maxArrived {
@@ -105,7 +105,7 @@ func writeHop(out *strings.Builder, s *Hop, margin string) {
 	if j.Egress != j.Ingress {
 		parts = append(parts, "as "+j.Egress.String())
 	}
-	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, listing.Plural(j.Packets, "packet"), strings.Join(parts, ", "))
+	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, humanize.Plural(j.Packets, "packet"), strings.Join(parts, ", "))
 	if why, do := endText(s); why != "" {
 		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, why)
 		if do != "" {

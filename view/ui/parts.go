@@ -12,7 +12,7 @@ import (
 
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/view/matrix"
 	"hawser.dev/hawser/view/packettrace"

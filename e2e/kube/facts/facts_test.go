@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hawser.dev/hawser/e2e/kube/api"
-	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/cluster/facts"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/trust"

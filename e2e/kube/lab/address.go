@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/humanize"
 )
 
 // Addresses. Each cluster's machines are in a network of their own behind the
@@ -87,5 +87,5 @@ func (l *Lab) server(index int) string {
 
 // list joins addresses or prefixes as the options of Kubernetes' programs want them.
 func list[T fmt.Stringer](of []T) string {
-	return listing.Join(of, ",")
+	return humanize.Join(of, ",")
 }

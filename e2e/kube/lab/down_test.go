@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // needMachine skips, by name, what a lab's machines need and this one lacks.
@@ -37,20 +37,22 @@ func needMachine(t *testing.T) []hierarchy {
 func TestDown(t *testing.T) {
 	all := needMachine(t)
 	for name, spoil := range map[string]func(t *testing.T, l *Lab){
-		"as it was":             func(*testing.T, *Lab) {},
-		"record without start":  func(t *testing.T, l *Lab) { l.mustNote(t, record{}) },
-		"record of a thread":    func(t *testing.T, l *Lab) { l.mustNote(t, record{Process: netspace.Process{PID: thread(t), Start: 1}}) },
+		"as it was":            func(*testing.T, *Lab) {},
+		"record without start": func(t *testing.T, l *Lab) { l.mustNote(t, record{}) },
+		"record of a thread": func(t *testing.T, l *Lab) {
+			l.mustNote(t, record{Process: netnsexec.Process{PID: thread(t), Start: 1}})
+		},
 		"record empty":          func(t *testing.T, l *Lab) { overwrite(t, l.path("machines", "c1n1.json")) },
 		"record gone":           func(t *testing.T, l *Lab) { remove(t, l.path("machines", "c1n1.json")) },
 		"lab.json empty":        func(t *testing.T, l *Lab) { overwrite(t, l.path("lab.json")) },
 		"lab.json not complete": func(t *testing.T, l *Lab) { rename(t, l.path("lab.json"), l.path("lab.json.new")) },
 		"half of a down": func(t *testing.T, l *Lab) {
-			if err := errors.Join(l.endProcesses(), netspace.RemoveAll(l.path("net"))); err != nil {
+			if err := errors.Join(l.endProcesses(), netnsexec.RemoveAll(l.path("net"))); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"power loss": func(t *testing.T, l *Lab) {
-			if err := errors.Join(l.endProcesses(), netspace.RemoveAll(l.path("net")), os.Mkdir(l.path("net"), 0o755)); err != nil {
+			if err := errors.Join(l.endProcesses(), netnsexec.RemoveAll(l.path("net")), os.Mkdir(l.path("net"), 0o755)); err != nil {
 				t.Fatal(err)
 			}
 			overwrite(t, l.space(internet))
@@ -87,7 +89,7 @@ func TestDown(t *testing.T) {
 
 // half makes what a lab of one node has outside of its programs: folders, networks, a
 // machine in cgroups, and something that looks into a network of the lab.
-func (l *Lab) half(t *testing.T, all []hierarchy) []netspace.Process {
+func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	t.Helper()
 	l.Machines = l.plan()
 	node := l.Machines[1]
@@ -103,7 +105,7 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netspace.Process {
 		err = errors.Join(err, h.child(l.tag()+node.Name))
 	}
 	if err == nil {
-		err = netspace.Do(l.space(node.Name), func() error { return l.start(node, script, nil, all, r) })
+		err = netnsexec.Do(l.space(node.Name), func() error { return l.start(node, script, nil, all, r) })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -119,10 +121,10 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netspace.Process {
 	ended := make(chan error, 1)
 	go func() { ended <- watcher.Wait() }()
 	t.Cleanup(func() { _, _ = watcher.Process.Kill(), <-ended })
-	found, err := netspace.Find(watcher.Process.Pid)
+	found, err := netnsexec.Find(watcher.Process.Pid)
 	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if len(netspace.Processes(netspace.Inodes(l.path("net")), "")) > 1 {
-			return []netspace.Process{r.Process, found}
+		if len(netnsexec.Processes(netnsexec.Inodes(l.path("net")), "")) > 1 {
+			return []netnsexec.Process{r.Process, found}
 		}
 	}
 	t.Fatalf("nothing is in the network of the lab: %v", err)

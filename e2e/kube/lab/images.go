@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/image"
-	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/internal/ociimage"
+	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
 // AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
@@ -56,14 +56,14 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tools image: %w", err)
 	}
-	tools = append(tools, image.File{Path: "bin/hawser-traffic", Mode: 0o755, Data: traffic})
+	tools = append(tools, ociimage.File{Path: "bin/hawser-traffic", Mode: 0o755, Data: traffic})
 	one := func(name, tag, source string) (string, error) {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}
-		return l.writeImage(name, image.Image{Names: []string{tag}, Entrypoint: []string{"/" + name},
-			Files: []image.File{{Path: name, Mode: 0o755, Data: data}}})
+		return l.writeImage(name, ociimage.Image{Names: []string{tag}, Entrypoint: []string{"/" + name},
+			Files: []ociimage.File{{Path: name, Mode: 0o755, Data: data}}})
 	}
 	var out []string
 	var errs []error
@@ -73,7 +73,7 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	written(one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns")))
 	written(one("whereami", "docker.io/library/whereami:lab", filepath.Join(dir, "whereami")))
 	// By these names the Multi-Cluster Services API's own tests ask for their tools.
-	written(l.writeImage("tools", image.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
+	written(l.writeImage("tools", ociimage.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
 		"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}}))
 	return out, errors.Join(errs...)
 }
@@ -88,18 +88,18 @@ func (l *Lab) writeAgent(agent string) (string, error) {
 	for _, path := range charon {
 		programs[path] = path
 	}
-	files, err := image.Programs(programs)
+	files, err := ociimage.Programs(programs)
 	if err != nil {
 		return "", fmt.Errorf("agent image: %w", err)
 	}
-	return l.writeImage("hawser-agent", image.Image{Names: []string{AgentImage}, Entrypoint: []string{"/hawser-agent"}, Files: files})
+	return l.writeImage("hawser-agent", ociimage.Image{Names: []string{AgentImage}, Entrypoint: []string{"/hawser-agent"}, Files: files})
 }
 
 // writeImage writes an archive, unless it is there with the same bytes.
-func (l *Lab) writeImage(name string, img image.Image) (string, error) {
+func (l *Lab) writeImage(name string, img ociimage.Image) (string, error) {
 	img.Arch = runtime.GOARCH
 	var archive bytes.Buffer
-	if err := image.Write(&archive, img); err != nil {
+	if err := ociimage.Write(&archive, img); err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
 	path := l.path("images", name+".tar")
@@ -114,8 +114,8 @@ func (l *Lab) writeImage(name string, img image.Image) (string, error) {
 
 // toolFiles gathers a small Linux from this machine's own programs: a shell,
 // busybox, and what asks questions over the network, each with its libraries.
-func toolFiles() ([]image.File, error) {
-	files := []image.File{
+func toolFiles() ([]ociimage.File, error) {
+	files := []ociimage.File{
 		{Path: "etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\n")},
 		{Path: "etc/nsswitch.conf", Mode: 0o644, Data: []byte("hosts: files dns\n")},
 		{Path: "tmp", Mode: 0o1777}, {Path: "root", Mode: 0o700},
@@ -138,16 +138,16 @@ func toolFiles() ([]image.File, error) {
 		}
 		programs[at], have[name] = "/bin/"+name, true
 	}
-	found, err := image.Programs(programs)
+	found, err := ociimage.Programs(programs)
 	if err != nil {
 		return nil, fmt.Errorf("tools image: %w", err)
 	}
 	files = append(files, found...)
 	for applet := range strings.FieldsSeq(string(list)) {
 		if !have[applet] {
-			files = append(files, image.File{Path: "bin/" + applet, Mode: 0o777, Link: "busybox"})
+			files = append(files, ociimage.File{Path: "bin/" + applet, Mode: 0o777, Link: "busybox"})
 		}
 	}
-	slices.SortFunc(files, func(a, b image.File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(files, func(a, b ociimage.File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
 }

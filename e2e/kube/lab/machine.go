@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 //go:embed control.sh node.sh coredns.yaml
@@ -93,7 +93,7 @@ func (h hierarchy) child(name string) error {
 
 // record is what is kept about a machine that runs.
 type record struct {
-	Process netspace.Process
+	Process netnsexec.Process
 	Cgroups []string
 }
 
@@ -128,7 +128,7 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 		}
 	}
 	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"], env["CGROUP"] = n.Name, dir, l.Bin, strings.Join(names, " "), l.tag()+n.Name
-	return netspace.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
+	return netnsexec.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
 }
 
 // tag begins the names of what the lab makes outside its folder; it is of the whole
@@ -171,7 +171,7 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
-	if r.Process, err = netspace.Find(cmd.Process.Pid); err != nil {
+	if r.Process, err = netnsexec.Find(cmd.Process.Pid); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", n.Name, err), cmd.Process.Kill())
 	}
 	return errors.Join(l.note(n.Name, r), cmd.Process.Release())
@@ -220,7 +220,7 @@ func (l *Lab) halt(name string) error {
 	if err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
-	return errors.Join(l.unplug(name), netspace.Remove(l.space(name)))
+	return errors.Join(l.unplug(name), netnsexec.Remove(l.space(name)))
 }
 
 // endCgroups removes cgroups whose processes are ending.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // internet is the namespace between the clusters. It routes between the machines'
@@ -21,7 +21,7 @@ const internet = "internet"
 
 // run runs a command in a machine's network namespace.
 func (l *Lab) run(space, input string, argv ...string) error {
-	return netspace.Do(l.space(space), func() error {
+	return netnsexec.Do(l.space(space), func() error {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Stdin = strings.NewReader(input)
 		var out bytes.Buffer
@@ -34,7 +34,7 @@ func (l *Lab) run(space, input string, argv ...string) error {
 }
 
 func (l *Lab) wireInternet() error {
-	if err := netspace.Prepare(l.path("net")); err != nil {
+	if err := netnsexec.Prepare(l.path("net")); err != nil {
 		return err
 	}
 	if err := l.newSpace(internet); err != nil {
@@ -51,14 +51,14 @@ func (l *Lab) wireInternet() error {
 }
 
 func (l *Lab) newSpace(name string) error {
-	if err := netspace.Create(l.space(name)); err != nil {
+	if err := netnsexec.Create(l.space(name)); err != nil {
 		return err
 	}
 	settings := map[string]string{"net/ipv4/ip_forward": "1"}
 	if l.Families != "ipv4" {
 		settings["net/ipv6/conf/all/forwarding"] = "1"
 	}
-	return netspace.Do(l.space(name), func() error { return netspace.Sysctls(settings) })
+	return netnsexec.Do(l.space(name), func() error { return netnsexec.Sysctls(settings) })
 }
 
 // atOnce ends a line that adds an address: there is nobody who could have it too.
@@ -145,7 +145,7 @@ func (l *Lab) pair(name string) error {
 		return fmt.Errorf("open namespace: %w", err)
 	}
 	defer peer.Close()
-	return netspace.Do(l.space(name), func() error {
+	return netnsexec.Do(l.space(name), func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "eth0"
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: name, PeerNamespace: netlink.NsFd(int(peer.Fd()))}
@@ -159,7 +159,7 @@ func (l *Lab) pair(name string) error {
 // unplug takes a machine's link out of the internet. The kernel takes its time to end
 // the namespace with the other end, and the name is wanted again.
 func (l *Lab) unplug(name string) error {
-	return netspace.Do(l.space(internet), func() error {
+	return netnsexec.Do(l.space(internet), func() error {
 		link, err := netlink.LinkByName(name)
 		var missing netlink.LinkNotFoundError
 		if errors.As(err, &missing) {

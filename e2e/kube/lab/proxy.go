@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // The API servers are inside the lab's namespaces. The gate is a process outside
@@ -84,7 +84,7 @@ func (l *Lab) gate() error {
 func (l *Lab) pass(m Node, outside *net.TCPConn) {
 	defer outside.Close()
 	var inside *net.TCPConn
-	err := netspace.Do(l.space(m.Name), func() error {
+	err := netnsexec.Do(l.space(m.Name), func() error {
 		to := &net.TCPAddr{IP: m.Addrs[0].AsSlice(), Port: 6443}
 		conn, err := net.DialTCP("tcp", nil, to)
 		inside = conn

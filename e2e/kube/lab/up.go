@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/e2e/kube/cni"
-	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/netnsexec"
 )
 
 // patience is how long a step of coming up may take on a slow machine.
@@ -228,7 +228,7 @@ func down(dir string) error {
 	}
 	errs := []error{l.endProcesses()}
 	cgroups, err := l.cgroups()
-	errs = append(errs, err, endCgroups(cgroups), netspace.RemoveAll(l.path("net")), formerWatches(dir))
+	errs = append(errs, err, endCgroups(cgroups), netnsexec.RemoveAll(l.path("net")), formerWatches(dir))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -249,11 +249,11 @@ func (l *Lab) endProcesses() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	for {
-		left := netspace.Processes(netspace.Inodes(l.path("net")), l.mark())
+		left := netnsexec.Processes(netnsexec.Inodes(l.path("net")), l.mark())
 		if len(left) == 0 {
 			return nil
 		}
-		if err := netspace.Kill(ctx, left); err != nil {
+		if err := netnsexec.Kill(ctx, left); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects"
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/objects"
 )
 
 // TestManyImports writes a thousand imports with a slice each and takes them away
@@ -46,7 +46,7 @@ func TestManyImports(t *testing.T) {
 		t.Fatalf("%d imports and %d slices", imports, slices)
 	}
 	began = time.Now()
-	g.wants(func(w *objects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
+	g.wants(func(w *apiobjects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
 	g.settled(t)
 	t.Logf("and away again: %s", time.Since(began).Round(100*time.Millisecond))
 	if imports, slices := listed(); imports != 0 || slices != 0 {

@@ -16,11 +16,11 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/e2e/kube/api"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/objects"
-	"hawser.dev/hawser/nodeagent/objects/corefile"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -29,21 +29,21 @@ const limit = 3 * time.Minute
 
 // gateway is one publisher with its own watches.
 type gateway struct {
-	*objects.Writer
+	*apiobjects.Writer
 	mu      sync.Mutex
-	want    objects.Want
+	want    apiobjects.Want
 	version int
 	reports chan converge.Report
 	stop    func()
 }
 
-func start(t *testing.T, s *api.Server, want objects.Want) *gateway {
+func start(t *testing.T, s *api.Server, want apiobjects.Want) *gateway {
 	t.Helper()
 	return startAs(t, s.Kubeconfig, want)
 }
 
 // startAs is start with the rights of a kubeconfig.
-func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
+func startAs(t *testing.T, kubeconfig string, want apiobjects.Want) *gateway {
 	t.Helper()
 	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
 	if err != nil {
@@ -52,11 +52,11 @@ func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	look := func() {}
 	changed := func() { look() }
-	exports := &objects.Watch[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Changed: changed}
-	imports := &objects.Watch[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Changed: changed}
-	g.Writer = objects.New(objects.Config{
+	exports := &apiobjects.Watch[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Changed: changed}
+	imports := &apiobjects.Watch[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Changed: changed}
+	g.Writer = apiobjects.New(apiobjects.Config{
 		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Source: func(context.Context) (objects.Want, string, bool) {
+		Source: func(context.Context) (apiobjects.Want, string, bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return g.want, fmt.Sprint(g.version), true
@@ -79,7 +79,7 @@ func startAs(t *testing.T, kubeconfig string, want objects.Want) *gateway {
 	return g
 }
 
-func (g *gateway) wants(change func(*objects.Want)) {
+func (g *gateway) wants(change func(*apiobjects.Want)) {
 	g.mu.Lock()
 	change(&g.want)
 	g.version++
@@ -126,7 +126,7 @@ data:
     }
 `
 
-func prepare(t *testing.T) (*api.Server, objects.Want) {
+func prepare(t *testing.T) (*api.Server, apiobjects.Want) {
 	t.Helper()
 	s := api.Start(t, "objects", "namespace-controller")
 	s.Define(t)
@@ -135,7 +135,7 @@ func prepare(t *testing.T) (*api.Server, objects.Want) {
 	s.Apply(t, "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: sample}\n")
 	uid := s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", "jsonpath={.metadata.uid}")
 	addr := netip.MustParseAddr
-	return s, objects.Want{
+	return s, apiobjects.Want{
 		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
 		State: mcs.DesiredObjects{
 			PeersSynced: true, Property: map[string]string{mcs.PropertyCluster: "g1"},
@@ -211,7 +211,7 @@ func TestGatewaysWrite(t *testing.T) {
 
 	// The first is gone: the second does it, some seconds later. Labels that are no longer exported go.
 	first.stop()
-	second.wants(func(w *objects.Want) {
+	second.wants(func(w *apiobjects.Want) {
 		changed := w.State.Imports[0]
 		changed.Labels, changed.Clusters = map[string]string{"other": "z"}, []string{"g2"}
 		w.State.Imports = []mcs.Import{changed}
@@ -223,11 +223,11 @@ func TestGatewaysWrite(t *testing.T) {
 
 	// The namespace goes while things stand in it: nobody holds it up, and nothing fails.
 	s.K(t, "delete", "namespace", "sample", "--timeout="+limit.String())
-	second.wants(func(w *objects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
+	second.wants(func(w *apiobjects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
 	second.settled(t)
 
 	// All goes, and the Corefile is as it was.
-	second.wants(func(w *objects.Want) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
+	second.wants(func(w *apiobjects.Want) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
 	second.settled(t)
 	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.Contains(corednsMap, strings.ReplaceAll(strings.TrimSpace(have), "\n", "\n    ")) {
 		t.Errorf("Corefile:\n%s", have)

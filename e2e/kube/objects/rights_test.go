@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects"
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/objects"
 )
 
 // found is a cluster whose gateway is found by a Service.
@@ -37,7 +37,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 	s.Install(t, found)
 	s.Apply(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
 	s.K(t, "patch", "node", "n1", "--subresource=status", "--type=merge", "-p", `{"status":{"addresses":[{"type":"InternalIP","address":"172.31.1.11"}]}}`)
-	front := objects.GatewaySlice{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.31.1.11"}
+	front := apiobjects.GatewaySlice{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.31.1.11"}
 	for _, text := range strings.Fields(s.K(t, "-n", "hawser-system", "get", "service", "hawser-gateway-a", "-o", "jsonpath={.spec.ports[*].port}")) {
 		port, err := strconv.Atoi(text)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 		}
 		front.Ports = append(front.Ports, mcs.Port{Name: "udp-" + text, Protocol: "UDP", Port: port})
 	}
-	want.GatewaySlices = []objects.GatewaySlice{front}
+	want.GatewaySlices = []apiobjects.GatewaySlice{front}
 	bare := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}")
 	eventually(t, "the policy of the cluster's DNS is not enforced", func() bool {
 		out, err := s.Try("--kubeconfig="+s.As(t, "hawser-gateway", "n1"), "-n", "kube-system", "patch", "configmap", "coredns", "--dry-run=server",
@@ -63,7 +63,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 	// An import that another controller takes is taken back, and changes are made.
 	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--field-manager=lighthouse", "--type=json", "-p",
 		`[{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1managed-by"}]`)
-	g.wants(func(w *objects.Want) {
+	g.wants(func(w *apiobjects.Want) {
 		changed := w.State.Imports[0]
 		changed.Labels, changed.Clusters = map[string]string{"other": "z"}, []string{"g2"}
 		w.State.Imports = []mcs.Import{changed}
@@ -72,7 +72,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 		return s.K(t, "-n", "sample", "get", "serviceimport", "web", "-o", `jsonpath={.metadata.labels.other} {.metadata.labels.app\.kubernetes\.io/managed-by}`) == "z hawser"
 	})
 	g.settled(t)
-	g.wants(func(w *objects.Want) {
+	g.wants(func(w *apiobjects.Want) {
 		w.State, w.DNS, w.GatewaySlices, w.Decommission = mcs.DesiredObjects{}, "", nil, true
 	})
 	g.settled(t)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/e2e/kube/api"
-	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 )
 
 // forward is what agents of the tests' clusters forward.

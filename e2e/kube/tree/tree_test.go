@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/e2e/kube/api"
-	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 )
 
 const topology = `apiVersion: hawser.dev/v1alpha1

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/driver"
-	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 	"hawser.dev/hawser/schema/fabric"
 )
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/control"
-	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/cluster/facts"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/observe/control"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/schema/fabric"
 )

@@ -1,0 +1,247 @@
+package discover
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/humanize"
+)
+
+// evidence is what one source says of prefixes.
+type evidence struct {
+	from  string
+	sure  Confidence
+	cidrs []netip.Prefix
+	parts bool // cidrs are parts of what is looked for, such as those of nodes
+}
+
+// decided gives what the first claim with prefixes says, and a finding for each other
+// one that has a prefix outside of them.
+func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
+	claims = slices.DeleteFunc(claims, func(c evidence) bool { return len(c.cidrs) == 0 })
+	if len(claims) == 0 {
+		d.fail(code+"-unknown", field, "no object of the cluster shows its "+field, "write "+field+" into the topology")
+		return Prefixes{}
+	}
+	best := claims[0]
+	if best.parts {
+		best.cidrs = supernet(best.cidrs)
+	}
+	best.cidrs = widest(best.cidrs)
+	for _, c := range claims[1:] {
+		if apart := outside(c.cidrs, best.cidrs); len(apart) > 0 {
+			if c.parts {
+				apart = supernet(apart)
+			}
+			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, humanize.Join(apart, ", "),
+				humanize.Join(best.cidrs, ", "), best.from),
+				"find out which of them is in use, and correct "+field+" in the topology")
+		}
+	}
+	if best.sure == Guess {
+		d.warn(code+"-guess", field, fmt.Sprintf("%s is a guess (%s)", humanize.Join(best.cidrs, ", "), best.from),
+			"compare it with the configuration of the cluster")
+	}
+	return Prefixes{CIDRs: best.cidrs, Sure: best.sure, From: best.from}
+}
+
+// pods finds the prefixes of pods: first what the network itself says, then what the
+// cluster was set up with, then what nodes have.
+func (d *analysis) pods() {
+	set := Likely // of what the cluster was set up with
+	if d.ownIPAM {
+		set = Guess
+	}
+	claims := d.networkPods()
+	if value, pod := d.flag("kube-controller-manager", "--cluster-cidr"); value != "" {
+		sure := set
+		if !d.ownIPAM {
+			sure = Certain // Nodes get their prefixes from there
+		}
+		claims = append(claims, evidence{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure,
+			cidrs: prefixes(value)})
+	}
+	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, sure: set,
+		cidrs: prefixes(word(d.kubeadm(), "networking", "podSubnet"))})
+	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
+		claims = append(claims, evidence{from: plain(from), sure: set, cidrs: prefixes(value)})
+	}
+	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", sure: set,
+		cidrs: prefixes(word(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
+	var onNodes []string
+	for _, n := range d.all("Node") {
+		onNodes = append(onNodes, words(&n, "spec", "podCIDRs")...)
+	}
+	nodes := prefixes(onNodes...)
+	if !d.ownIPAM {
+		claims = append(claims, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes,
+			parts: true})
+	}
+	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
+	if apart := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(apart) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
+		d.warn("node-cidrs-unused", "podCIDRs", fmt.Sprintf("spec.podCIDRs of Nodes has %s, which %s does not use for pods",
+			humanize.Join(supernet(apart), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
+			"which compares them")
+	}
+}
+
+// networkPods gives what the network of the pods says of their prefixes.
+func (d *analysis) networkPods() []evidence {
+	var out []evidence
+	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
+		out = append(out, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
+			cidrs: entries(o, "status", "clusterNetwork")})
+	}
+	var names, pools []string
+	for _, p := range d.all("IPPool.crd.projectcalico.org") {
+		uses := words(&p, "spec", "allowedUses")
+		if isTrue(&p, "spec", "disabled") || len(uses) > 0 && !slices.Contains(uses, "Workload") {
+			continue
+		}
+		pools = append(pools, word(&p, "spec", "cidr"))
+		names = append(names, plain(p.GetName()))
+	}
+	out = append(out, evidence{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
+	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
+		word(config, "data", "ipam") != "kubernetes" {
+		pool := []string{word(config, "data", "cluster-pool-ipv4-cidr")}
+		if word(config, "data", "enable-ipv6") == "true" {
+			pool = append(pool, word(config, "data", "cluster-pool-ipv6-cidr"))
+		}
+		first := evidence{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
+		if word(config, "data", "ipam") == "multi-pool" {
+			var pools []string
+			for _, p := range d.all("CiliumPodIPPool.cilium.io") {
+				pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
+			}
+			first = evidence{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
+		}
+		var nodes []string
+		for _, n := range d.all("CiliumNode.cilium.io") {
+			nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
+		}
+		out = append(out, first, evidence{from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
+			cidrs: prefixes(nodes...), parts: true})
+	}
+	var subnets []string
+	for _, s := range d.all("Subnet.kubeovn.io") {
+		if vpc, underlay := kubeOVNSubnet(&s); s.GetName() == "join" || vpc != "" || underlay {
+			continue // nodes have the addresses of join; pods of the others reach no other cluster
+		}
+		subnets = append(subnets, word(&s, "spec", "cidrBlock"))
+	}
+	out = append(out, evidence{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
+	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
+		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
+		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
+		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
+			cidrs: prefixes(word(net, "Network"), word(net, "IPv6Network"))})
+	}
+	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
+		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
+	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
+	return append(out, evidence{from: "ConfigMap kube-system/antrea-config", sure: Certain,
+		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
+}
+
+// services finds the prefixes of Services: first what the API server itself says.
+func (d *analysis) services() {
+	var claims []evidence
+	var names, objects []string
+	for _, s := range d.all("ServiceCIDR.networking.k8s.io") {
+		objects = append(objects, words(&s, "spec", "cidrs")...)
+		names = append(names, plain(s.GetName()))
+	}
+	claims = append(claims, evidence{from: "ServiceCIDR " + some(names), sure: Certain, cidrs: prefixes(objects...)})
+	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
+		claims = append(claims, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
+			cidrs: prefixes(words(o, "status", "serviceNetwork")...)})
+	}
+	for _, component := range []string{"kube-apiserver", "kube-controller-manager"} {
+		if value, pod := d.flag(component, "--service-cluster-ip-range"); value != "" {
+			sure := Certain
+			if component == "kube-controller-manager" {
+				sure = Likely
+			}
+			claims = append(claims, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure,
+				cidrs: prefixes(value)})
+		}
+	}
+	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", sure: Certain,
+		cidrs: d.ServiceRanges},
+		evidence{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking",
+			"serviceSubnet"))})
+	if value, from := d.nodeArgument("--service-cidr"); value != "" {
+		claims = append(claims, evidence{from: plain(from), sure: Likely, cidrs: prefixes(value)})
+	}
+	if svc := d.setting("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
+		claims = append(claims, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely,
+			cidrs: prefixes(svc)})
+	}
+	d.ServiceCIDRs = d.decided("serviceCIDRs", "service-cidrs", claims)
+	api := d.one("Service", "default", "kubernetes")
+	if api == nil || len(d.ServiceCIDRs.CIDRs) == 0 {
+		return
+	}
+	address, err := netip.ParseAddr(word(api, "spec", "clusterIP"))
+	if err == nil && !slices.ContainsFunc(d.ServiceCIDRs.CIDRs, func(p netip.Prefix) bool { return p.Contains(address) }) {
+		d.warn("service-cidrs-conflict", "serviceCIDRs",
+			fmt.Sprintf("the Service default/kubernetes has %s, which is outside of %s (%s)",
+				address, humanize.Join(d.ServiceCIDRs.CIDRs, ", "), d.ServiceCIDRs.From), "find out which of them is in use, and correct "+
+				"serviceCIDRs in the topology")
+	}
+}
+
+// AskServices reports whether nothing that was read says for certain which prefixes
+// Services have, so that the API server has to be asked with an address that it
+// refuses.
+func (o Objects) AskServices() bool {
+	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.one("Network.config.openshift.io", "", "cluster") != nil {
+		return false
+	}
+	value, _ := o.flag("kube-apiserver", "--service-cluster-ip-range")
+	return value == ""
+}
+
+// ServiceRange reads the prefixes of Services from what an API server says of an
+// address that is in none of them.
+func ServiceRange(refusal string) []netip.Prefix {
+	_, text, _ := strings.Cut(refusal, "range of valid IPs is ")
+	word, _, _ := strings.Cut(text, " ")
+	return prefixes(strings.TrimRight(word, ".,;"))
+}
+
+const kubeadmConfig = "ConfigMap kube-system/kubeadm-config"
+
+func (o Objects) kubeadm() *unstructured.Unstructured {
+	return parsed(o.setting(kubeSystem, "kubeadm-config", "ClusterConfiguration"))
+}
+
+// entries gives the prefixes of a list of objects with a field cidr.
+func entries(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
+	var out []netip.Prefix
+	list, _, _ := unstructured.NestedSlice(o.Object, fields...)
+	for _, item := range list {
+		entry, _ := item.(map[string]any)
+		text, _ := entry["cidr"].(string)
+		out = append(out, prefixes(text)...)
+	}
+	return out
+}
+
+// ovnNet reads prefixes that each have the size of a node's part behind them, such as
+// 10.244.0.0/16/24.
+func ovnNet(text string) []netip.Prefix {
+	var out []string
+	for one := range strings.SplitSeq(text, ",") {
+		if strings.Count(one, "/") == 2 {
+			one = one[:strings.LastIndexByte(one, '/')]
+		}
+		out = append(out, strings.TrimSpace(one))
+	}
+	return prefixes(out...)
+}

@@ -1,0 +1,214 @@
+package discover
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Todo marks what somebody has to write into a topology. Where a value is needed it
+// stands behind one that hawser validate refuses.
+const Todo = "TODO(hawser)"
+
+// ClusterYAML gives the item of spec.clusters for what was found, without indentation. Each
+// value has a comment from where it is known.
+func (c *Cluster) ClusterYAML(recipient string) string {
+	var out strings.Builder
+	line := func(text, comment string) { _, _ = fmt.Fprintf(&out, "%s # %s\n", text, comment) }
+	_, _ = fmt.Fprintf(&out, "- name: %s\n", scalar(c.Name))
+	for _, p := range []struct {
+		field string
+		found Prefixes
+	}{{"podCIDRs", c.PodCIDRs}, {"serviceCIDRs", c.ServiceCIDRs}} {
+		if len(p.found.CIDRs) == 0 {
+			line("  "+p.field+": [<prefix>]", Todo+": no object of the cluster shows them")
+			continue
+		}
+		line("  "+p.field+": ["+humanize.Join(p.found.CIDRs, ", ")+"]", sureFrom(p.found.Sure, p.found.From))
+	}
+	switch c.DNS.Value {
+	case "":
+		line("  # dns: auto", Todo+": the cluster's DNS could not be read (docs/kubernetes.md)")
+	case fabric.DNSCoreDNS, fabric.DNSImport: // agents find out which
+		line("  # dns: auto", sureFrom(c.DNS.Sure, c.DNS.From))
+	default:
+		line("  dns: "+c.DNS.Value, sureFrom(c.DNS.Sure, c.DNS.From))
+	}
+	_, _ = fmt.Fprintf(&out, "  recipient: %s\n", recipient)
+	c.gatewayEntries(&out)
+	return out.String()
+}
+
+func (c *Cluster) gatewayEntries(out *strings.Builder) {
+	_, _ = out.WriteString("  gateways:\n")
+	n := 0
+	for _, g := range c.Gateways {
+		if !g.Selected {
+			continue
+		}
+		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: %s\n", scalar(c.gatewayName(n)), scalar(g.Node))
+		n++
+		if len(g.Endpoints) == 0 {
+			_, _ = fmt.Fprintf(out, "    # endpoints: [] # %s: where other clusters reach it; without any it only dials out\n",
+				Todo)
+			continue
+		}
+		var texts []string
+		for _, a := range g.Endpoints {
+			texts = append(texts, endpoint(a))
+		}
+		if g.External {
+			texts = append(texts, fabric.SourceExternalIP) // the cloud may give it another one
+		}
+		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Sure, g.From))
+	}
+	if n == 0 {
+		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: <name> # %s: no node was found that is ready, runs Linux and "+
+			"is schedulable\n", scalar(c.gatewayName(0)), Todo)
+	}
+}
+
+// gatewayName gives the name of the n-th gateway.
+func (c *Cluster) gatewayName(n int) string {
+	letter := string(rune('a' + n))
+	if len(c.Name)+2 > fabric.MaxLabel {
+		return letter
+	}
+	return c.Name + "-" + letter
+}
+
+// endpoint gives an address as a list in brackets may have it.
+func endpoint(a netip.Addr) string {
+	if a.Is4() {
+		return a.String()
+	}
+	return `"` + a.String() + `"`
+}
+
+// scalar gives a name as YAML has it: one that some readers take for a number, a boolean
+// or null in quotes.
+func scalar(name string) string {
+	if name[0] < 'a' || slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, name) {
+		return `"` + name + `"`
+	}
+	return name
+}
+
+func sureFrom(sure Confidence, from string) string { return string(sure) + ": " + from }
+
+// Topology gives a new topology with these clusters; recipients go by cluster.
+func Topology(name string, clusters []Cluster, recipients map[string]string) string {
+	var out strings.Builder
+	_, _ = fmt.Fprintf(&out, `# The whole clusterset: every cluster, every gateway, every exported service.
+# Check it with "hawser validate", see what a change does with "hawser diff".
+# Comments behind values found in the clusters say how certain they are, and their source.
+# "hawser join --context NAME" adds another cluster.
+apiVersion: hawser.dev/v1alpha1
+kind: ClusterSet
+metadata:
+  name: %s
+spec:
+  clusters:
+`, scalar(name))
+	for i := range clusters {
+		_, _ = out.WriteString(indented(clusters[i].ClusterYAML(recipients[clusters[i].Name]), "  "))
+	}
+	if len(clusters) > 0 {
+		_, _ = out.WriteString(ExportHint(scalar(clusters[len(clusters)-1].Name)))
+	}
+	return out.String()
+}
+
+func indented(text, by string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		_, _ = out.WriteString(by + line)
+	}
+	return out.String()
+}
+
+// Insert puts an Entry behind the last cluster of a topology's text. Nothing else of
+// the text changes. It needs clusters written as a list of lines.
+func Insert(raw []byte, entry string) ([]byte, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	at := &document
+	if len(at.Content) == 1 {
+		at = at.Content[0]
+	}
+	for _, key := range []string{"spec", "clusters"} {
+		if at = child(at, key); at == nil {
+			return nil, fmt.Errorf("there is no %s in it", key)
+		}
+	}
+	if at.Kind != yaml.SequenceNode || at.Style&yaml.FlowStyle != 0 || len(at.Content) == 0 {
+		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", at.Line)
+	}
+	last := at.Content[len(at.Content)-1]
+	lines := strings.SplitAfter(string(raw), "\n")
+	first := last.Line - 1
+	if strings.TrimSpace(lines[first][:last.Column-1]) == "" { // the hyphen has a line of its own
+		for first--; first > 0 && !strings.HasPrefix(strings.TrimSpace(lines[first]), "-"); first-- {
+		}
+	}
+	dash := strings.IndexByte(lines[first], '-')
+	if dash < 0 || strings.TrimSpace(lines[first][:dash]) != "" {
+		return nil, fmt.Errorf("line %d: the cluster before is not on a line that begins with a hyphen", last.Line)
+	}
+	end, gap := last.Line, first > 0 && strings.TrimSpace(lines[first-1]) == ""
+	for at := end; at < len(lines); at++ {
+		text := strings.TrimLeft(lines[at], " ")
+		if strings.TrimSpace(text) == "" {
+			continue // whether it is within the cluster is for the lines behind it to say
+		}
+		if len(lines[at])-len(text) <= dash {
+			break
+		}
+		end = at + 1
+	}
+	added := indented(entry, lines[first][:dash])
+	if gap {
+		added = "\n" + added
+	}
+	if !strings.HasSuffix(lines[end-1], "\n") {
+		added = "\n" + strings.TrimSuffix(added, "\n")
+	}
+	if strings.HasSuffix(lines[0], "\r\n") {
+		added = strings.ReplaceAll(added, "\n", "\r\n")
+	}
+	return []byte(strings.Join(lines[:end], "") + added + strings.Join(lines[end:], "")), nil
+}
+
+func child(of *yaml.Node, key string) *yaml.Node {
+	if of.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(of.Content); i += 2 {
+		if of.Content[i].Value == key {
+			return of.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// ExportHint is the end of a new topology: an export of a cluster as a comment. The name
+// is as YAML has it.
+func ExportHint(cluster string) string {
+	return `  # Services that clusters offer to each other. This one answers in all clusters
+  # as web.default.svc.clusterset.local.
+  #
+  # exports:
+  # - name: web
+  #   namespace: default
+  #   clusters: [` + cluster + `]
+  #   ports: [{name: http, port: 80}]
+`
+}

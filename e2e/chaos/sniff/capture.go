@@ -1,0 +1,129 @@
+package sniff
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netnsexec"
+)
+
+// Finding is a frame that should not be, and where it came in.
+type Finding struct {
+	At   time.Time
+	Link string
+	Text string
+}
+
+// Capture reads every frame that enters a namespace, on all its links.
+type Capture struct {
+	fd      int
+	names   map[int]string // links by index, as far as they were met
+	check   func(link string, frame []byte) string
+	found   func(Finding)
+	frames  atomic.Int64
+	stopped atomic.Bool
+	group   sync.WaitGroup
+}
+
+// readTimeout is how long a read waits at most, so that Close is noticed.
+const readTimeout = 100 * time.Millisecond
+
+// receiveBuffer holds what arrives while the reader is not scheduled, in bytes.
+const receiveBuffer = 64 << 20
+
+// Start captures in the namespace pinned at path until Close. check says what is
+// wrong with a frame, and found is told; both are called from one goroutine.
+func Start(path string, check func(link string, frame []byte) string, found func(Finding)) (*Capture, error) {
+	c := &Capture{names: map[int]string{}, check: check, found: found}
+	err := netnsexec.Do(path, func() (err error) {
+		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open packet socket: %w", err)
+		}
+		timeout := unix.NsecToTimeval(int64(readTimeout))
+		err = errors.Join(
+			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer),
+			unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
+			// Nothing is received before the protocol is bound, so nothing of it is lost.
+			unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL)}),
+		)
+		if err != nil {
+			_ = unix.Close(c.fd)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("capture in %s: %w", path, err)
+	}
+	c.group.Go(c.read)
+	return c, nil
+}
+
+func bigEndian(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+func (c *Capture) read() {
+	buffer := make([]byte, 64<<10)
+	for !c.stopped.Load() {
+		n, from, err := unix.Recvfrom(c.fd, buffer, 0)
+		if err != nil {
+			continue // the time is over, or a link went down
+		}
+		link, ok := from.(*unix.SockaddrLinklayer)
+		if !ok || link.Pkttype == unix.PACKET_OUTGOING {
+			continue // it came in somewhere and was looked at there
+		}
+		c.frames.Add(1)
+		name := c.name(link.Ifindex)
+		if text := c.check(name, buffer[:n]); text != "" {
+			c.found(Finding{At: time.Now(), Link: name, Text: text})
+		}
+	}
+}
+
+// name looks a link up when it is met for the first time; one that is gone
+// already has no name.
+func (c *Capture) name(index int) string {
+	name, known := c.names[index]
+	if known {
+		return name
+	}
+	// A plain ioctl: the list of all links takes too long for a capture.
+	request, err := unix.NewIfreq("")
+	if err != nil {
+		return ""
+	}
+	request.SetUint32(uint32(index))
+	if err := unix.IoctlIfreq(c.fd, unix.SIOCGIFNAME, request); err != nil {
+		return ""
+	}
+	c.names[index] = request.Name()
+	return c.names[index]
+}
+
+// Frames is how many frames were looked at so far.
+func (c *Capture) Frames() int64 { return c.frames.Load() }
+
+// Lost is how many frames the kernel dropped since the last call because the
+// reader was too slow.
+func (c *Capture) Lost() (uint32, error) {
+	stats, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0, fmt.Errorf("count lost frames: %w", err)
+	}
+	return stats.Drops, nil
+}
+
+// Close ends the capture.
+func (c *Capture) Close() error {
+	c.stopped.Store(true)
+	c.group.Wait()
+	return unix.Close(c.fd)
+}

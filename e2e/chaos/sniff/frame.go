@@ -1,0 +1,249 @@
+// Package sniff looks at what crosses the lab's underlay and says what should not
+// be there: packets between clusters outside their tunnels.
+package sniff
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Rules says what an underlay may carry.
+type Rules struct {
+	// Endpoints are the gateways' addresses in the wide area; Ports are the UDP
+	// ports that their tunnels listen on, first and last.
+	Endpoints map[netip.Addr]bool
+	Ports     [2]uint16
+	// Inside are the prefixes of the nodes, pods and services of a cluster.
+	Inside []netip.Prefix
+	// Nodes are the networks of the nodes; VXLAN between them (to port VXLAN) may
+	// carry anything.
+	Nodes []netip.Prefix
+	VXLAN uint16
+	// Mark is what every watched payload holds: it is never seen in clear where
+	// tunnels run.
+	Mark []byte
+}
+
+// Ethernet and IP protocol numbers (IANA).
+const (
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+	etherIPv6 = 0x86dd
+
+	protoICMP   = 1
+	protoIGMP   = 2
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
+)
+
+// packet is what the rules look at.
+type packet struct {
+	src, dst netip.Addr
+	proto    byte
+	fragment bool // not the first of its packet: there are no ports
+	rest     []byte
+}
+
+func (p packet) String() string { return fmt.Sprintf("%s > %s proto %d", p.src, p.dst, p.proto) }
+
+// WAN gives the problems of a frame in the wide area; empty = nothing.
+func (r Rules) WAN(frame []byte) string {
+	if len(r.Mark) > 0 && bytes.Contains(frame, r.Mark) {
+		return "payload in clear: " + Describe(frame)
+	}
+	p, done, wrong := r.parse(frame)
+	if done {
+		return wrong
+	}
+	if r.tunnel(p) {
+		return ""
+	}
+	if r.refusal(p) {
+		return ""
+	}
+	return "not a tunnel's packet: " + Describe(frame)
+}
+
+// refusal reports whether a gateway whose tunnel is down says so of a packet that
+// it got.
+func (r Rules) refusal(p packet) bool {
+	if !r.Endpoints[p.dst] || len(p.rest) <= 8 || !p.unreachable() {
+		return false
+	}
+	quoted, ok := parseIP(p.rest[8:])
+	return ok && r.ports(quoted)
+}
+
+// unreachable reports whether p says that another packet did not get through; that
+// it was too long is a message of its own in IPv6 (RFC 4443).
+func (p packet) unreachable() bool {
+	switch {
+	case p.fragment || len(p.rest) == 0:
+		return false
+	case p.proto == protoICMP:
+		return p.rest[0] == 3
+	}
+	return p.proto == protoICMPv6 && (p.rest[0] == 1 || p.rest[0] == 2)
+}
+
+// tunnel reports whether p is WireGuard between two gateways: its ports, and its
+// message types 1 to 4 with three zero bytes (the protocol's section 5.4).
+func (r Rules) tunnel(p packet) bool {
+	if !r.ports(p) {
+		return false
+	}
+	if p.fragment || len(p.rest) < 8 {
+		return p.fragment
+	}
+	body := p.rest[8:]
+	return len(body) >= 4 && body[0] >= 1 && body[0] <= 4 && body[1] == 0 && body[2] == 0 && body[3] == 0
+}
+
+func (r Rules) ports(p packet) bool {
+	if p.proto != protoUDP || !r.Endpoints[p.src] || !r.Endpoints[p.dst] {
+		return false
+	}
+	if p.fragment {
+		return true
+	}
+	if len(p.rest) < 4 {
+		return false
+	}
+	// One of the two is enough: a tunnel process that was frozen before it was told
+	// its port takes its orders in any order when it goes on, and a peer first.
+	return r.port(binary.BigEndian.Uint16(p.rest)) || r.port(binary.BigEndian.Uint16(p.rest[2:]))
+}
+
+func (r Rules) port(n uint16) bool { return n >= r.Ports[0] && n <= r.Ports[1] }
+
+// LAN gives the problems of a frame in a cluster's own network; empty = nothing.
+func (r Rules) LAN(frame []byte) string {
+	p, done, wrong := r.parse(frame)
+	if done {
+		return wrong
+	}
+	if p.proto == protoUDP && contains(r.Nodes, p.src) && contains(r.Nodes, p.dst) && len(p.rest) >= 4 &&
+		binary.BigEndian.Uint16(p.rest[2:]) == r.VXLAN {
+		return ""
+	}
+	if p.dst.IsMulticast() && p.proto == protoIGMP {
+		return ""
+	}
+	if contains(r.Inside, p.src) && contains(r.Inside, p.dst) {
+		return ""
+	}
+	// While a node boots, its routes to the wide area are not there yet.
+	if r.refusal(p) {
+		return ""
+	}
+	return "leaves the cluster in clear: " + Describe(frame)
+}
+
+func contains(list []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// parse deals with what is the same everywhere: ARP and neighbour discovery pass,
+// what is no IP does not. done = there is nothing more to look at.
+func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
+	if len(frame) < 14 {
+		return p, true, fmt.Sprintf("a frame of %d bytes", len(frame))
+	}
+	kind := binary.BigEndian.Uint16(frame[12:])
+	if kind == etherARP || kind == etherIPv6 && neighbours(frame[14:]) {
+		return p, true, ""
+	}
+	if p, ok := parseFrame(frame); ok {
+		return p, false, ""
+	}
+	return p, true, "unknown: " + Describe(frame)
+}
+
+// neighbours reports whether a packet is neighbour discovery or its group
+// membership (RFC 4861, RFC 3810), which an idle link of IPv6 sends.
+func neighbours(b []byte) bool {
+	if len(b) < 40 {
+		return false
+	}
+	next, rest := b[6], b[40:]
+	if next == 0 && len(rest) >= 8 { // hop-by-hop options
+		next, rest = rest[0], rest[min(8+int(rest[1])*8, len(rest)):]
+	}
+	if next != protoICMPv6 || len(rest) == 0 {
+		return false
+	}
+	return rest[0] >= 130 && rest[0] <= 137 || rest[0] == 143
+}
+
+func parseIPv4(b []byte) (packet, bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return packet{}, false
+	}
+	size := int(b[0]&15) * 4
+	if size < 20 || len(b) < size {
+		return packet{}, false
+	}
+	p := packet{proto: b[9], fragment: binary.BigEndian.Uint16(b[6:])&0x1fff != 0, rest: b[size:]}
+	p.src, _ = netip.AddrFromSlice(b[12:16])
+	p.dst, _ = netip.AddrFromSlice(b[16:20])
+	return p, true
+}
+
+// Extension headers of IPv6 (IANA); all but that of fragments begin alike.
+const (
+	extHopByHop    = 0
+	extRouting     = 43
+	extFragment    = 44
+	extDestination = 60
+)
+
+func parseIPv6(b []byte) (packet, bool) {
+	if len(b) < 40 || b[0]>>4 != 6 {
+		return packet{}, false
+	}
+	p := packet{proto: b[6], rest: b[40:]}
+	p.src, _ = netip.AddrFromSlice(b[8:24])
+	p.dst, _ = netip.AddrFromSlice(b[24:40])
+	for p.proto == extHopByHop || p.proto == extRouting || p.proto == extFragment || p.proto == extDestination {
+		if len(p.rest) < 8 {
+			return packet{}, false
+		}
+		size := 8
+		if p.proto == extFragment {
+			p.fragment = binary.BigEndian.Uint16(p.rest[2:])&^7 != 0
+		} else {
+			size += int(p.rest[1]) * 8
+		}
+		p.proto, p.rest = p.rest[0], p.rest[min(size, len(p.rest)):]
+		if p.fragment {
+			break // what follows is the middle of something
+		}
+	}
+	return p, true
+}
+
+// parseIP reads a packet of either family.
+func parseIP(b []byte) (packet, bool) {
+	if len(b) > 0 && b[0]>>4 == 6 {
+		return parseIPv6(b)
+	}
+	return parseIPv4(b)
+}
+
+// parseFrame reads the packet in a frame.
+func parseFrame(frame []byte) (packet, bool) {
+	if len(frame) < 14 {
+		return packet{}, false
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case etherIPv4:
+		return parseIPv4(frame[14:])
+	case etherIPv6:
+		return parseIPv6(frame[14:])
+	}
+	return packet{}, false
+}

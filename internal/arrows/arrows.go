@@ -1,3 +1,0 @@
-// Package arrows holds the test that enforces which package may import which
-// (see docs/architecture.md).
-package arrows

@@ -1,0 +1,271 @@
+// Package dirwatch tells when the content of a folder may have changed: by
+// editors, by an atomic rename, or by the swap of a symbolic link as the kubelet
+// does it for a ConfigMap. It never says what changed; the reader looks again.
+package dirwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// debounce gathers the events of one edit, which is never a single event.
+	debounce = 10 * time.Millisecond
+	// retry is how often a folder that does not exist is looked for.
+	retry = 250 * time.Millisecond
+	// pollInterval is how often a folder is read that the kernel does not watch.
+	pollInterval = time.Second
+)
+
+// Dir is a folder, and what to call after something in it changed. Changed must
+// not block; one call may stand for many events.
+type Dir struct {
+	Path    string
+	Changed func()
+	// Files are the names in the folder that count; none = all. What begins with two dots
+	// counts too: by such a link kubelet swaps all files of a volume.
+	Files []string
+}
+
+// Watch calls the Changed of each folder after something in it changed, until
+// ctx ends, and once when it has begun to watch: what changed between the
+// caller's own look and that moment shows in no event. It also follows a folder
+// itself: when it appears, is replaced by a rename or is a symbolic link that now
+// points elsewhere. All folders share one instance of inotify. Where the kernel
+// grants no watch, as instances or watches are used up (inotify(7)), it looks once
+// a second instead, calls polls with the reason, and goes on trying; polls may be
+// nil.
+func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
+	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
+	defer w.close()
+	for _, d := range dirs {
+		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
+	}
+	w.begin()
+	w.loop(ctx)
+}
+
+type watcher struct {
+	folders       []*folder
+	polls         func(error)
+	open          func() (*fsnotify.Watcher, error)
+	events        *fsnotify.Watcher // nil = there is none
+	ids           map[string]id     // what is watched, by path
+	loggedPolling bool              // of polling
+}
+
+type folder struct {
+	dir         string
+	files       []string // that count; none = all
+	changed     func()
+	attached    bool
+	refused     bool   // by the kernel
+	dirty       bool   // changed is to be called
+	fingerprint string // what look saw when it was not attached
+	looked      time.Time
+}
+
+// id tells a folder from another at the same path.
+type id struct{ device, inode uint64 }
+
+func identity(path string) id {
+	info, err := os.Stat(path)
+	if err != nil {
+		return id{}
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return id{}
+	}
+	return id{device: stat.Dev, inode: stat.Ino}
+}
+
+func (w *watcher) begin() {
+	for _, f := range w.folders {
+		w.attach(f)
+		f.fingerprint, f.dirty = f.computeFingerprint(), true
+	}
+}
+
+// attach watches a folder and its parent.
+func (w *watcher) attach(f *folder) {
+	f.attached, f.refused = false, false
+	if w.events == nil {
+		events, err := w.open()
+		if err != nil {
+			w.fallBackToPolling(f, err)
+			return
+		}
+		w.events = events
+		clear(w.ids)
+	}
+	inner, outer := w.add(f.dir), error(nil)
+	if parent := filepath.Dir(f.dir); parent != f.dir {
+		outer = w.add(parent)
+	}
+	if err := errors.Join(inner, outer); errors.Is(err, unix.ENOSPC) {
+		w.fallBackToPolling(f, err)
+	}
+	f.attached = inner == nil && outer == nil
+}
+
+// add watches a path. Adding it again moves the watch to what it means now; an
+// old watch is taken off first, and one that is right stays without a gap.
+func (w *watcher) add(path string) error {
+	now := identity(path)
+	if w.ids[path] != now {
+		_ = w.events.Remove(path)
+	}
+	w.ids[path] = now
+	return w.events.Add(path)
+}
+
+// fallBackToPolling notes that the kernel grants no watch, and says so once.
+func (w *watcher) fallBackToPolling(f *folder, err error) {
+	f.refused = true
+	if !w.loggedPolling && w.polls != nil {
+		w.polls(fmt.Errorf("watch folder %s: %w", f.dir, err))
+	}
+	w.loggedPolling = true
+}
+
+func (w *watcher) close() {
+	if w.events != nil {
+		_ = w.events.Close()
+	}
+}
+
+func (w *watcher) loop(ctx context.Context) {
+	settle, again := time.NewTimer(debounce), time.NewTicker(retry)
+	defer settle.Stop()
+	defer again.Stop()
+	for {
+		events, errs := w.channels()
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-events:
+			if !open {
+				w.events = nil
+				w.markAllDirty(false)
+			} else if !w.handleEvent(event) {
+				continue
+			}
+			settle.Reset(debounce)
+		case err := <-errs:
+			// A queue that ran over lost events: look again.
+			w.markAllDirty(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
+			settle.Reset(debounce)
+		case <-settle.C:
+			w.call()
+		case <-again.C:
+			if w.retry() {
+				settle.Reset(debounce)
+			}
+		}
+	}
+}
+
+func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
+	if w.events == nil {
+		return nil, nil
+	}
+	return w.events.Events, w.events.Errors
+}
+
+// markAllDirty means that anything may have changed, and maybe what is watched.
+func (w *watcher) markAllDirty(attached bool) {
+	for _, f := range w.folders {
+		f.dirty, f.attached = true, f.attached && attached
+	}
+}
+
+func (w *watcher) call() {
+	for _, f := range w.folders {
+		if f.dirty {
+			f.dirty = false
+			f.changed()
+		}
+	}
+}
+
+// retry tries to attach again what is not, and reports whether anything may have
+// changed since it looked last.
+func (w *watcher) retry() bool {
+	changed, refused := false, false
+	for _, f := range w.folders {
+		if f.attached {
+			continue
+		}
+		w.attach(f)
+		f.dirty = f.dirty || f.attached || f.pollChanged()
+		changed, refused = changed || f.dirty, refused || f.refused
+	}
+	w.loggedPolling = w.loggedPolling && refused
+	return changed
+}
+
+// pollChanged looks at the folder, when it is time to, and reports whether it is as before.
+func (f *folder) pollChanged() bool {
+	if time.Since(f.looked) < pollInterval {
+		return false
+	}
+	seen := f.computeFingerprint()
+	changed := seen != f.fingerprint
+	f.fingerprint = seen
+	return changed
+}
+
+// computeFingerprint gives a text that differs when anything in the folder does.
+func (f *folder) computeFingerprint() string {
+	f.looked = time.Now()
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return "" // not there, or not yet
+	}
+	var out strings.Builder
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !f.counts(e.Name()) {
+			continue
+		}
+		target, _ := os.Readlink(filepath.Join(f.dir, e.Name())) // empty for what is no link
+		var inode uint64
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			inode = stat.Ino
+		}
+		fmt.Fprintln(&out, e.Name(), info.Size(), info.ModTime().UnixNano(), info.Mode(), inode, target)
+	}
+	return out.String()
+}
+
+func (f *folder) counts(name string) bool {
+	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
+}
+
+// handleEvent reports whether an event may mean new content, and follows a folder
+// that was replaced.
+func (w *watcher) handleEvent(event fsnotify.Event) bool {
+	any := false
+	for _, f := range w.folders {
+		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
+		if replaced {
+			delete(w.ids, f.dir) // a number of a folder that is gone may be given to the next
+			w.attach(f)
+		}
+		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.counts(filepath.Base(event.Name)) {
+			f.dirty, any = true, true
+		}
+	}
+	return any
+}

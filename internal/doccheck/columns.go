@@ -1,0 +1,40 @@
+package doccheck
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"hawser.dev/hawser/internal/markdown"
+)
+
+// CheckColumns gives the lines over 100 characters in the Markdown files below a folder, each with
+// file and line. A row of a table may be longer: Markdown has no way to break it.
+func CheckColumns(folder string) ([]string, error) {
+	var out []string
+	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			if n > markdown.Columns && !strings.HasPrefix(line, "|") {
+				out = append(out, fmt.Sprintf("%s:%d: %d columns, %d are allowed", name, number, n, markdown.Columns))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the documents of %s: %w", folder, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,3 @@
+// Package importcheck holds the test that enforces which package may import which
+// (see docs/architecture.md).
+package importcheck

@@ -1,0 +1,206 @@
+package importcheck
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "hawser.dev/hawser"
+
+type listed struct {
+	ImportPath, Name, Dir              string
+	GoFiles                            []string
+	Deps                               []string
+	Imports, TestImports, XTestImports []string
+}
+
+// rule forbids packages under From, but not under But, to reach packages under
+// Never, apart from Except. Deep looks at all dependencies, otherwise only at direct imports.
+type rule struct {
+	from   string
+	but    string
+	never  []string
+	except string // a package under never that is allowed
+	deep   bool
+	why    string
+}
+
+func rules() []rule {
+	own := func(names ...string) []string {
+		for i, n := range names {
+			names[i] = module + "/" + n
+		}
+		return names
+	}
+	return []rule{
+		{from: module + "/schema", but: module + "/schema/load", never: own("schema/load"),
+			why: "a topology is read first: nothing that works on it reads one"},
+		{from: module + "/schema/lockfile", never: own("schema/allocate", "schema/lockmerge", "schema/validate", "schema/load"), deep: true,
+			why: "arrows: lockfile <- allocate, overlay: what a lock holds is apart from who decides it"},
+		{from: module + "/schema/fabric", never: own("schema", "render", "reconciler", "nodeagent", "lab"), deep: true,
+			why: "the wire contract stands alone"},
+		{from: module + "/schema", never: own("render", "reconciler", "nodeagent", "lab"), deep: true,
+			why: "arrows: schema <- render <- reconciler <- cmd/hawser"},
+		{from: module + "/render", never: own("reconciler", "nodeagent", "lab"), except: module + "/nodeagent/status", deep: true,
+			why: "arrows: schema <- access <- render <- reconciler <- cmd/hawser; access reads reports of agents"},
+		{from: module + "/access", never: own("render", "reconciler", "nodeagent", "lab", "view"), except: module + "/nodeagent/status", deep: true,
+			why: "who can reach what follows from the fabric and the reports of agents alone"},
+		{from: module + "/schema/fabric/reach", never: own("access", "nodeagent"), deep: true,
+			why: "the reference model is independent of what it is compared with"},
+		{from: module + "/reconciler", never: own("nodeagent/kernel", "nodeagent/converge", "nodeagent/cluster/facts",
+			"nodeagent/peer/health", "nodeagent/dns", "nodeagent/peer/feed", "lab"), deep: true,
+			why: "of the agent the reconciler may use what is pure: project for the plan, objects/corefile to take Hawser out"},
+		{from: module + "/render", never: []string{"k8s.io/client-go"}, deep: true,
+			why: "rendering asks no cluster"},
+		{from: module + "/reconciler/gitrepo", never: []string{"k8s.io/client-go"}, deep: true,
+			why: "only reconciler/apply and the commands over it talk to clusters"},
+		{from: module + "/discover", never: []string{"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec", "k8s.io/client-go"},
+			why: "what the objects of a cluster mean is decided purely; reconciler/apply reads them"},
+		{from: module + "/nodeagent", never: append(own("reconciler", "render", "lab", "schema"),
+			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
+			why: "the agent stays small: no git, no kustomize, no rendering"},
+		{from: module + "/nodeagent/converge", never: []string{"github.com/vishvananda/netlink", "github.com/google/nftables",
+			"golang.zx2c4.com/wireguard"}, deep: true,
+			why: "the engine knows nothing about networks"},
+		{from: module + "/nodeagent/cluster/facts", never: []string{"k8s.io/client-go"}, deep: true,
+			why: "what objects mean is decided without an API server"},
+		{from: module + "/internal/sortedmap", never: append(own("nodeagent", "schema"), "k8s.io"),
+			why: "a store knows nothing of what it keeps"},
+		{from: module + "/nodeagent", never: []string{"k8s.io/client-go/kubernetes", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/mcs-api/pkg/client"}, deep: true,
+			why: "the agent stays small: no clientsets, no controllers"},
+		{from: module + "/nodeagent/cluster/kube", never: own("nodeagent/kernel", "nodeagent/converge", "nodeagent/peer/health", "nodeagent/peer/feed"), deep: true,
+			why: "the Kubernetes API is an input; the node does not depend on it"},
+		{from: module + "/nodeagent/projection", never: []string{"os", "math/rand", "math/rand/v2", "log/slog", "os/exec"},
+			why: "project is pure: no environment, no randomness, no I/O"},
+		{from: module + "/nodeagent/round", but: module + "/nodeagent/round/roundtest", never: append(own("nodeagent/kernel", "nodeagent/cluster/kube", "nodeagent/dns", "nodeagent/cluster/apiobjects"),
+			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
+			why: "a round is decided purely: nodeagent observes before it, and carries out its effects"},
+		{from: module + "/nodeagent/peer/endpointdiscovery", never: append(own("nodeagent/projection", "nodeagent/peer/feed", "nodeagent/kernel"), "os", "net", "math/rand", "math/rand/v2",
+			"log/slog", "os/exec", "k8s.io"),
+			why: "which endpoints count is decided purely, from what was said"},
+		{from: module + "/nodeagent/mcs", never: append(own("nodeagent/projection", "nodeagent/desired", "nodeagent/kernel", "nodeagent/cluster/facts"), "k8s.io",
+			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
+			why: "what the Multi-Cluster Services API says is decided purely; project asks, objects are written elsewhere"},
+		{from: module + "/nodeagent/driver", but: module + "/nodeagent/driver/drivertest", never: append(own("nodeagent/projection", "nodeagent/kernel"), "os", "net", "math/rand",
+			"math/rand/v2", "log/slog", "os/exec"),
+			why: "what a tunnel is made of is decided purely; project asks, kernel does"},
+		{from: module + "/nodeagent/cluster/apiobjects", never: own("nodeagent/projection", "nodeagent/kernel", "nodeagent/cluster/facts", "nodeagent/cluster/kube",
+			"nodeagent/peer/health", "nodeagent/peer/feed", "nodeagent/dns"),
+			why: "what is written into the API is decided elsewhere"},
+		{from: module + "/nodeagent/cluster/apiobjects/corefile", never: []string{"os", "net", "math/rand", "log/slog", "k8s.io"},
+			why: "the configuration of a cluster's DNS is edited as text only"},
+		{from: module + "/nodeagent/observe/nftrace", never: own("nodeagent/projection", "nodeagent/kernel", "nodeagent/converge", "schema/fabric"),
+			why: "packets are followed without knowing what a clusterset is; the agent says which"},
+		{from: module + "/nodeagent/model", never: append(own("nodeagent/projection", "nodeagent/desired", "nodeagent/kernel", "nodeagent/peer/health", "nodeagent/round"),
+			"os", "net", "math/rand", "log/slog"),
+			why: "model is data only"},
+		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
+			why: "desired is data only"},
+		{from: module + "/view/ui", never: append(own("lab", "reconciler", "render", "nodeagent/kernel", "nodeagent/converge"),
+			"os", "os/exec", "k8s.io/client-go", "github.com/go-git/go-git"), deep: false,
+			why: "the page is served and asks nobody itself: cmd/hawser is its source"},
+		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
+			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
+			why: "the agent binary holds no git and no kustomize"},
+	}
+}
+
+// TestArrows checks every package of the module against the rules.
+func TestArrows(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	for _, r := range rules() {
+		matched := false
+		for _, p := range packages {
+			if !under(p.ImportPath, r.from) || r.but != "" && under(p.ImportPath, r.but) {
+				continue
+			}
+			matched = true
+			imports := p.Imports
+			if r.deep {
+				imports = p.Deps
+			}
+			for _, imported := range imports {
+				if slices.ContainsFunc(r.never, func(never string) bool { return forbidden(imported, never) && imported != r.except }) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, imported, r.why)
+				}
+			}
+		}
+		if !matched {
+			t.Errorf("no package under %s: mend the rule", r.from)
+		}
+	}
+}
+
+// forbidden matches a package and what is below it; the schema root alone is
+// meant without schema/fabric, which everybody may read.
+func forbidden(imported, never string) bool {
+	if never == module+"/schema" && strings.HasPrefix(imported, module+"/schema/fabric") {
+		return false
+	}
+	if imported == module+"/nodeagent/kernel/nftables" {
+		return false // a library without knowledge of clustersets, for nodeagent/observe/nftrace too
+	}
+	return under(imported, never) && !(never == "net" && imported != "net") && !(never == "os" && imported != "os")
+}
+
+func under(path, root string) bool {
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// TestPure looks for calls that would make the pure packages depend on anything
+// but their input.
+func TestPure(t *testing.T) {
+	t.Parallel()
+	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
+	for _, dir := range []string{
+		"schema", "schema/document", "schema/load", "schema/tags", "schema/fieldpath", "schema/syntax", "schema/validate", "schema/overlap", "schema/capacity", "schema/linkconfig",
+		"schema/lockfile", "schema/allocate", "schema/lockmerge", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "view/clustermap", "view/clustermap/mapstatus", "access", "view/matrix", "internal/svg", "view/swimlane", "internal/termsvg", "view/packettrace", "render", "render/plan",
+		"nodeagent/projection", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/driver", "nodeagent/desired", "nodeagent/cluster/apiobjects/corefile", "discover",
+	} {
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no files in %s: %v", dir, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := impure.Find(raw); found != nil {
+				t.Errorf("%s calls %s: the package is pure", file, found)
+			}
+		}
+	}
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps=false", "-json=ImportPath,Name,Dir,GoFiles,Deps,Imports,TestImports,XTestImports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []listed
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}

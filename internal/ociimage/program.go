@@ -1,0 +1,65 @@
+package ociimage
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Programs gives programs and libraries of this machine as files of an image, with
+// all libraries that they need and the loader. Each comes to the path that the map
+// gives for its path here; libraries stay where they are, as the loader is asked
+// for by its whole path and looks for the rest in the same places. What a program
+// opens by itself while it runs (plugins, settings) has to be named too.
+func Programs(to map[string]string) ([]File, error) {
+	var out []File
+	libraries := map[string]bool{}
+	for from, at := range to {
+		f, err := read(at, from)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+		for _, l := range needed(from) {
+			libraries[l] = true
+			// glibc opens it by itself to end a thread (pthread_cancel(3)).
+			unwinder := filepath.Join(filepath.Dir(l), "libgcc_s.so.1")
+			if _, err := os.Stat(unwinder); err == nil && filepath.Base(l) == "libc.so.6" {
+				libraries[unwinder] = true
+			}
+		}
+	}
+	for l := range libraries {
+		if to[l] == l {
+			continue
+		}
+		f, err := read(l, l)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func read(at, from string) (File, error) {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return File{}, fmt.Errorf("take %s into an image: %w", at, err)
+	}
+	return File{Path: strings.TrimPrefix(at, "/"), Mode: 0o755, Data: data}, nil
+}
+
+// needed gives what ldd(1) names. Of a static program it says that there is
+// nothing, and fails.
+func needed(program string) (libraries []string) {
+	out, _ := exec.Command("ldd", program).Output()
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(word, "/") && strings.Contains(word, ".so") {
+			libraries = append(libraries, strings.TrimSuffix(word, ":"))
+		}
+	}
+	return libraries
+}

@@ -1,0 +1,154 @@
+// Package supportbundle makes one .tar.gz of many texts for somebody who reads it elsewhere.
+// What looks like a secret is taken out of every text on its way in.
+package supportbundle
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Names of files that a reader looks at first.
+const (
+	Summary = "summary.txt"
+	Errors  = "errors.txt"
+)
+
+// Bundle collects texts on disk, as the logs of many nodes are more than fits into
+// memory. Its methods may be called by any goroutine.
+type Bundle struct {
+	dir string
+
+	mu     sync.Mutex
+	files  map[string]string // where a text is, by its name in the archive
+	failed []string
+	broken error // the first failure to keep a text
+}
+
+// New makes an empty one. Close removes what it keeps on disk.
+func New() (*Bundle, error) {
+	dir, err := os.MkdirTemp("", "hawser-gather-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for what is gathered: %w", err)
+	}
+	return &Bundle{dir: dir, files: map[string]string{}}, nil
+}
+
+// Close forgets everything.
+func (b *Bundle) Close() error { return os.RemoveAll(b.dir) }
+
+// Add takes a text without its secrets. The last one of a name counts.
+func (b *Bundle) Add(name string, text []byte) {
+	text = Redact(text)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !filepath.IsLocal(name) {
+		b.failed = append(b.failed, fmt.Sprintf("%q: not a name for a file", name))
+		return
+	}
+	at := filepath.Join(b.dir, strconv.Itoa(len(b.files)))
+	if known, twice := b.files[name]; twice {
+		at = known
+	}
+	b.files[name] = at
+	if err := os.WriteFile(at, text, 0o600); err != nil {
+		b.broken = cmp.Or(b.broken, fmt.Errorf("keep %s: %w", name, err))
+	}
+}
+
+// Fail notes what is missing, and why.
+func (b *Bundle) Fail(what string, err error) {
+	text := string(Redact([]byte(what + ": " + strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = append(b.failed, text)
+}
+
+// Failures says what is missing, in order.
+func (b *Bundle) Failures() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(slices.Values(b.failed))
+}
+
+// Len is how many texts there are.
+func (b *Bundle) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.files)
+}
+
+// Write writes the archive: all texts in a folder, those to begin with first. The same
+// texts at the same time are the same bytes, whoever writes them.
+func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken != nil {
+		return b.broken
+	}
+	packed := gzip.NewWriter(w)
+	archive := tar.NewWriter(packed)
+	first := []string{Errors, Summary} // the later, the earlier in the archive
+	inOrder := func(a, b string) int {
+		return cmp.Or(slices.Index(first, b)-slices.Index(first, a), strings.Compare(a, b))
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(b.files), inOrder) {
+		if err := entry(archive, folder+"/"+name, b.files[name], at); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return errors.Join(archive.Close(), packed.Close())
+}
+
+func entry(archive *tar.Writer, name, from string, at time.Time) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: at.UTC().Truncate(time.Second), Format: tar.FormatPAX}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, file)
+	return err
+}
+
+// hidden stands where a secret was.
+const hidden = "(not shown)"
+
+// Redact takes out what looks like a secret: the forms that tell what they are by
+// themselves. Keys of WireGuard do so only where their name stands before them: a private
+// one looks like a public one, so these must not get here at all.
+func Redact(text []byte) []byte {
+	for _, secret := range []struct {
+		pattern *regexp.Regexp
+		instead string
+	}{
+		{regexp.MustCompile(`AGE-SECRET-KEY-[A-Z0-9-]+`), hidden},
+		{regexp.MustCompile(`-----BEGIN (?s:[A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z))`), hidden},
+		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), hidden}, // JWT, as service accounts have
+		{regexp.MustCompile(`Bearer [A-Za-z0-9._~+/=-]{8,}`), "Bearer " + hidden},
+		{regexp.MustCompile(`://[^\s/@:"']*:[^\s/@"']+@`), "://" + hidden + "@"}, // user:password@host
+		{regexp.MustCompile(`(?i)((?:private|preshared)[-_ ]?key"?\s*[:=]\s*"?)[A-Za-z0-9+/]{32,}=*`), "${1}" + hidden},
+	} {
+		text = secret.pattern.ReplaceAll(text, []byte(secret.instead))
+	}
+	return text
+}

@@ -1,0 +1,66 @@
+package supportbundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"hawser.dev/hawser/internal/atomicfile"
+)
+
+// CheckNew refuses a path where something is already.
+func CheckNew(path string) error {
+	_, err := os.Lstat(path)
+	if err == nil {
+		return fmt.Errorf("%s is there already, and is not overwritten", path)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for %s: %w", path, err)
+	}
+	return nil
+}
+
+// Create makes a file that only its owner reads, in one step: it is there as a whole or
+// not at all. What is there already stays.
+func Create(path string, write func(io.Writer) error) error {
+	return atomicfile.Fill(path, func(f *os.File) error {
+		if err := errors.Join(write(f), f.Sync()); err != nil {
+			return err
+		}
+		return CheckNew(path)
+	})
+}
+
+// slack is how much more than it keeps Tail reads before it throws the rest away.
+const slack = 1 << 20
+
+// Tail reads to the end and keeps the last bytes, from the beginning of a line on. Left
+// is how many it threw away. What was read before an error is given with it.
+func Tail(r io.Reader, most int) (text []byte, left int64, err error) {
+	var kept bytes.Buffer
+	for {
+		var n int64
+		n, err = io.CopyN(&kept, r, slack)
+		if over := kept.Len() - most; over > 0 {
+			kept.Next(over)
+			left += int64(over)
+		}
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	text = kept.Bytes()
+	if left > 0 {
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			left += int64(end + 1)
+			text = text[end+1:]
+		}
+	}
+	return text, left, err
+}

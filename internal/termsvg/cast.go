@@ -1,0 +1,192 @@
+// Package termsvg makes a moving picture of what a program wrote on a terminal: an SVG with
+// CSS alone, which documents can show. It also says what a script of the demo's kind
+// writes, so that a picture that is not of it any more is found. It is pure.
+package termsvg
+
+import (
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/svg"
+)
+
+// Line is a line, and when it was there.
+type Line struct {
+	At   time.Duration // since the beginning
+	Text string
+}
+
+// What a picture measures.
+const (
+	columns    = 108
+	rows       = 30
+	charWidth  = 8.0
+	lineHeight = 18.0
+	border     = 16.0
+	bar        = 30.0 // above the text
+)
+
+const (
+	// longestPause is what is left in a picture of any longer wait.
+	longestPause = 1200 * time.Millisecond
+	// eachLine is how long a line of a picture stands before the next one, if all came at once.
+	eachLine = 60 * time.Millisecond
+	// afterCommand is how long a picture waits behind a command, to be read.
+	afterCommand = 450 * time.Millisecond
+	// afterHeading is the same behind a heading.
+	afterHeading = 900 * time.Millisecond
+	// atTheEnd is how long a picture stands still before it begins again.
+	atTheEnd = 5 * time.Second
+)
+
+// paced gives the lines with times that one can follow: pauses that bore are cut, and what
+// came at once comes line by line.
+func paced(lines []Line) []Line {
+	out := make([]Line, len(lines))
+	var at time.Duration
+	for i, l := range lines {
+		if i > 0 {
+			pause := min(max(l.At-lines[i-1].At, eachLine), longestPause)
+			switch {
+			case strings.HasPrefix(lines[i-1].Text, "$ "):
+				pause = max(pause, afterCommand)
+			case strings.HasPrefix(lines[i-1].Text, "# "):
+				pause = max(pause, afterHeading)
+			}
+			at += pause
+		}
+		out[i] = Line{at, l.Text}
+	}
+	return out
+}
+
+const style = `
+text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#d1d7e0}
+.screen{fill:#151b23}.bar{fill:#262c36}.title{fill:#9198a1;font-family:system-ui,sans-serif}
+.say{fill:#3fb950;font-weight:600}.cmd{fill:#f0f6fc;font-weight:600}
+`
+
+// SVG draws lines that come one after another, again and again. Who prefers no motion sees
+// the first of them.
+func SVG(title string, lines []Line) string {
+	lines = paced(lines)
+	width, height := columns*charWidth+2*border, rows*lineHeight+2*border+bar
+	var all time.Duration
+	if len(lines) > 0 {
+		all = lines[len(lines)-1].At + atTheEnd
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
+		width, height, width, height, svg.Escape(title))
+	out.WriteString("<style>" + style)
+	fmt.Fprintf(&out, "@media (prefers-reduced-motion:no-preference){.roll{animation:roll %.2fs step-end infinite}}\n@keyframes roll{\n", all.Seconds())
+	last := -1.0
+	for i, l := range lines {
+		at := 0.0
+		if all > 0 {
+			at = 100 * l.At.Seconds() / all.Seconds()
+		}
+		if i == 0 || at-last >= 0.001 {
+			fmt.Fprintf(&out, "%.3f%%{transform:translateY(%.0fpx)}\n", at, (rows-float64(i+1))*lineHeight)
+			last = at
+		}
+	}
+	out.WriteString("}\n</style>\n")
+	fmt.Fprintf(&out, `<clipPath id="screen"><rect x="0" y="%.0f" width="%.0f" height="%.0f"/></clipPath>`+"\n", bar+border, width, rows*lineHeight)
+	fmt.Fprintf(&out, `<rect class="screen" width="%.0f" height="%.0f" rx="8"/><rect class="bar" width="%.0f" height="%.0f" rx="8"/>`+"\n", width, height, width, bar)
+	fmt.Fprintf(&out, `<text class="title" x="%.0f" y="20" text-anchor="middle">%s</text>`+"\n", width/2, svg.Escape(title))
+	out.WriteString(`<g clip-path="url(#screen)"><g class="roll">` + "\n")
+	for i, l := range lines {
+		text := cut(strings.ReplaceAll(l.Text, "\t", "    "), columns)
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		class := ""
+		switch {
+		case strings.HasPrefix(text, "# "):
+			class = ` class="say"`
+		case strings.HasPrefix(text, "$ "):
+			class = ` class="cmd"`
+		}
+		fmt.Fprintf(&out, `<text%s x="%.0f" y="%.0f" xml:space="preserve">%s</text>`+"\n", class, border, bar+border+float64(i+1)*lineHeight-5, svg.Escape(text))
+	}
+	out.WriteString("</g></g>\n</svg>\n")
+	return out.String()
+}
+
+func cut(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most-1]) + "…"
+}
+
+var shown = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
+
+// PictureSteps gives the headings (# ...) and commands ($ ...) that a picture shows, cut as it
+// cuts them.
+func PictureSteps(picture string) []string {
+	var out []string
+	for _, m := range shown.FindAllStringSubmatch(picture, -1) {
+		out = append(out, html.UnescapeString(m[1]))
+	}
+	return out
+}
+
+var (
+	assignment = regexp.MustCompile(`^([a-z]+)=([a-z0-9.-]+)$`)
+	heading    = regexp.MustCompile(`^say "(.*)"$`)
+	command    = regexp.MustCompile(`\b(?:run|until_seen (?:'[^']*'|\S+)) (.+)$`)
+	function   = regexp.MustCompile(`^([a-z_]+)\(\) *\{`)
+)
+
+// ScriptSteps gives the headings and commands that a script writes, which has the functions of
+// hack/demo.sh: say TEXT, run COMMAND, until_seen PATTERN COMMAND, and plan, which runs
+// hawser diff.
+func ScriptSteps(script string) []string {
+	var out []string
+	values := map[string]string{}
+	inside := false // a function of several lines
+	joined := strings.ReplaceAll(script, "\\\n", "")
+	for line := range strings.Lines(joined) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case inside:
+			inside = line != "}"
+			continue
+		case function.MatchString(line):
+			inside = !strings.Contains(line, "}")
+			continue
+		case strings.HasPrefix(strings.TrimSpace(line), "#"):
+			continue
+		}
+		line = strings.TrimSpace(line)
+		if m := assignment.FindStringSubmatch(line); m != nil {
+			values[m[1]] = m[2]
+		}
+		text := ""
+		if m := heading.FindStringSubmatch(line); m != nil {
+			text = "# " + m[1]
+		} else if line == "plan" {
+			text = "$ hawser diff"
+		} else if m := command.FindStringSubmatch(line); m != nil {
+			of := strings.TrimSuffix(m[1], ") || true")
+			for name, value := range values {
+				of = strings.ReplaceAll(of, "$"+name, value)
+			}
+			text = "$ " + of
+			if of == "plan" { // which tells what it runs, too
+				out = append(out, text)
+				text = "$ hawser diff"
+			}
+		}
+		if text != "" {
+			out = append(out, cut(text, columns))
+		}
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+// Package timerqueue keeps things in the order of their times, so that a loop looks at those
+// alone for which it is time.
+package timerqueue
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Entry is when something is due, and its place in a Queue. The zero value is due at
+// once, and in no queue. Whatever is queued embeds one.
+type Entry struct {
+	at    time.Time
+	index int // in the queue, from 1; 0 = in none
+}
+
+// Due gives the time.
+func (s *Entry) Due() time.Time { return s.at }
+
+func (s *Entry) slot() *Entry { return s }
+
+// Item is what a Queue holds: a pointer to a struct that embeds a Slot.
+type Item interface{ slot() *Entry }
+
+// Queue holds things by their times. Its zero value is empty.
+type Queue[T Item] struct{ heap order[T] }
+
+// Schedule gives a thing its time, and puts it into the queue unless it is there.
+func (q *Queue[T]) Schedule(t T, at time.Time) {
+	s := t.slot()
+	s.at = at
+	if s.index == 0 {
+		heap.Push(&q.heap, t)
+		return
+	}
+	heap.Fix(&q.heap, s.index-1)
+}
+
+// Remove takes a thing out if it is in the queue.
+func (q *Queue[T]) Remove(t T) {
+	if s := t.slot(); s.index > 0 {
+		heap.Remove(&q.heap, s.index-1)
+	}
+}
+
+// First gives the thing whose time comes first; false when there is none.
+func (q *Queue[T]) First() (first T, ok bool) {
+	if len(q.heap) == 0 {
+		return first, false
+	}
+	return q.heap[0], true
+}
+
+// Next gives the first thing if its time has come.
+func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
+	first, ok := q.First()
+	if !ok || first.slot().at.After(now) {
+		return next, false
+	}
+	return first, true
+}
+
+// UntilNext is how long nothing is due, at most so long.
+func (q *Queue[T]) UntilNext(now time.Time, most time.Duration) time.Duration {
+	if first, ok := q.First(); ok {
+		return min(max(first.slot().at.Sub(now), 0), most)
+	}
+	return most
+}
+
+// order implements heap.Interface.
+type order[T Item] []T
+
+func (o order[T]) Len() int           { return len(o) }
+func (o order[T]) Less(i, j int) bool { return o[i].slot().at.Before(o[j].slot().at) }
+
+func (o order[T]) Swap(i, j int) {
+	o[i], o[j] = o[j], o[i]
+	o[i].slot().index, o[j].slot().index = i+1, j+1
+}
+
+func (o *order[T]) Push(x any) {
+	t := x.(T)
+	*o = append(*o, t)
+	t.slot().index = len(*o)
+}
+
+func (o *order[T]) Pop() any {
+	old := *o
+	t := old[len(old)-1]
+	var none T
+	old[len(old)-1] = none
+	*o = old[:len(old)-1]
+	t.slot().index = 0
+	return t
+}
+
+// Earlier gives the earlier one of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Later gives the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,217 @@
+package netnsexec
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exec is a program to be run inside a namespace, with its own view of a few files.
+type Exec struct {
+	Net      string   // file that pins the network namespace
+	Resolv   string   // file to stand at /etc/resolv.conf; empty = the host's
+	Hosts    string   // file to stand at /etc/hosts; empty = the host's
+	Run      string   // folder to stand at /run; empty = the host's
+	Keep     string   // folder that stays visible at its own path when Run hides it
+	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
+	Hostname string   // empty = the host's; cut to 63 bytes
+	Argv     []string // program and arguments
+}
+
+// Args gives the arguments that ParseExec reads.
+func (e Exec) Args() []string {
+	var args []string
+	for _, f := range []struct{ name, value string }{
+		{"--net", e.Net}, {"--resolv", e.Resolv}, {"--hosts", e.Hosts},
+		{"--run", e.Run}, {"--keep", e.Keep}, {"--boot-id", e.BootID}, {"--hostname", e.Hostname},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	return append(append(args, "--"), e.Argv...)
+}
+
+// ParseExec reads the arguments that Args gave.
+func ParseExec(args []string) (Exec, error) {
+	var e Exec
+	flags := flag.NewFlagSet("nsexec", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&e.Net, "net", "", "")
+	flags.StringVar(&e.Resolv, "resolv", "", "")
+	flags.StringVar(&e.Hosts, "hosts", "", "")
+	flags.StringVar(&e.Run, "run", "", "")
+	flags.StringVar(&e.Keep, "keep", "", "")
+	flags.StringVar(&e.BootID, "boot-id", "", "")
+	flags.StringVar(&e.Hostname, "hostname", "", "")
+	if err := flags.Parse(args); err != nil {
+		return Exec{}, fmt.Errorf("read nsexec arguments: %w", err)
+	}
+	e.Argv = flags.Args()
+	if e.Net == "" || len(e.Argv) == 0 {
+		return Exec{}, errors.New("usage: nsexec --net FILE [flags] -- CMD [ARGS...]")
+	}
+	return e, nil
+}
+
+// Replace turns the calling process into the program: same process number, same
+// standard streams. It returns only when that is not possible. env is the
+// program's environment.
+func (e Exec) Replace(env []string) error {
+	runtime.LockOSThread() // never unlocked: this thread becomes the program
+	path, err := lookPath(e.Argv[0], env)
+	if err != nil {
+		return err
+	}
+	target, err := os.Open(e.Net)
+	if err != nil {
+		return fmt.Errorf("open namespace: %w", err)
+	}
+	if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", e.Net, err)
+	}
+	_ = target.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("unshare mounts: %w", err)
+	}
+	if e.Hostname != "" {
+		if err := unix.Sethostname([]byte(hostName(e.Hostname))); err != nil {
+			return fmt.Errorf("set host name: %w", err)
+		}
+	}
+	if err := e.mounts(); err != nil {
+		return err
+	}
+	if err := unix.Exec(path, e.Argv, env); err != nil {
+		return fmt.Errorf("run %s: %w", path, err)
+	}
+	return nil
+}
+
+// hostName returns a name as the kubelet cuts it: Linux allows 64 bytes, DNS labels have 63, and node
+// and pod names may be longer.
+func hostName(name string) string {
+	const maxLength = 63
+	return strings.TrimRight(name[:min(len(name), maxLength)], "-.")
+}
+
+// mounts builds the program's view. Nothing of it reaches the host; what the host
+// unmounts goes away here too (see Prepare).
+func (e Exec) mounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("detach mounts: %w", err)
+	}
+	// /sys/class/net shows the namespace of whoever mounted it. Where mounting is
+	// forbidden the program sees the host's, which few look at.
+	if unix.Unmount("/sys", unix.MNT_DETACH) == nil {
+		_ = unix.Mount("sysfs", "/sys", "sysfs", 0, "")
+	}
+	targets := map[string]string{}
+	for target, source := range map[string]string{"/etc/resolv.conf": e.Resolv, "/etc/hosts": e.Hosts, "/proc/sys/kernel/random/boot_id": e.BootID} {
+		if source == "" {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(target)
+		if err != nil {
+			return fmt.Errorf("cover %s: %w (an empty file there is enough)", target, err)
+		}
+		targets[real] = source
+	}
+	if e.Run != "" {
+		if err := e.hideRun(targets); err != nil {
+			return err
+		}
+	}
+	for target, source := range targets {
+		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", source, target, err)
+		}
+	}
+	return nil
+}
+
+// hideRun puts a folder in place of /run. What must stay visible below it gets a
+// mount point there: the kept folder, and files that a link in /etc leads to.
+func (e Exec) hideRun(targets map[string]string) error {
+	for target := range targets {
+		if !strings.HasPrefix(target, "/run/") {
+			continue
+		}
+		path := filepath.Join(e.Run, strings.TrimPrefix(target, "/run"))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+		if err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	}
+	below := strings.HasPrefix(e.Keep, "/run/") || strings.HasPrefix(e.Keep, "/var/run/")
+	if !below {
+		return coverRun(e.Run)
+	}
+	keep, err := unix.Open(e.Keep, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", e.Keep, err)
+	}
+	defer unix.Close(keep)
+	if err := coverRun(e.Run); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(e.Keep, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", keep), e.Keep, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keep %s: %w", e.Keep, err)
+	}
+	for target, source := range targets {
+		if rest, under := strings.CutPrefix(source, "/run/"); under && !strings.HasPrefix(source, e.Keep+"/") {
+			return fmt.Errorf("keep %s: /run/%s is hidden", target, rest)
+		}
+	}
+	return nil
+}
+
+func coverRun(dir string) error {
+	if err := unix.Mount(dir, "/run", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s at /run: %w", dir, err)
+	}
+	if real, err := filepath.EvalSymlinks("/var/run"); err != nil || real == "/run" {
+		return nil
+	}
+	// Through /run, because dir itself may just have been hidden.
+	if err := unix.Mount("/run", "/var/run", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount /run at /var/run: %w", err)
+	}
+	return nil
+}
+
+// lookPath finds the program by the PATH that it will have, not by ours.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, v := range env {
+		dirs, ok := strings.CutPrefix(v, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(dirs) {
+			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return found, nil
+			}
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
+}

@@ -1,0 +1,160 @@
+// Package netnsexec makes network namespaces that are pinned by a file, works
+// inside them, starts programs in them and finds the processes that live there
+// (network_namespaces(7), setns(2)). It never uses /run/netns, so that its
+// namespaces do not mix with those of ip-netns(8).
+package netnsexec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Prepare makes dir ready to hold namespaces: a mount of its own that is shared,
+// so that an unmount there reaches the mount namespaces of other processes too;
+// a copy left behind in one of them would keep a namespace alive.
+func Prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder of namespaces: %w", err)
+	}
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on itself: %w", dir, err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mount %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Create makes a network namespace with its loopback up and pins it at path,
+// which must not exist.
+func Create(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
+	_ = file.Close()
+	err = leaving(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind: %w", err)
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("find lo: %w", err)
+		}
+		return netlink.LinkSetUp(lo)
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("create namespace %s: %w", path, err), Remove(path))
+	}
+	return nil
+}
+
+// Remove unpins the namespace at path. The kernel destroys it, with every link
+// inside, when no process is left in it. A path that is gone is fine.
+func Remove(path string) error {
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			break // not, or no longer, a mount point
+		}
+		if err != nil {
+			return fmt.Errorf("unmount namespace %s: %w", path, err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+// RemoveAll unpins every namespace in dir and undoes Prepare.
+func RemoveAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	var errs []error
+	for _, entry := range entries {
+		errs = append(errs, Remove(filepath.Join(dir, entry.Name())))
+	}
+	errs = append(errs, Remove(dir))
+	return errors.Join(errs...)
+}
+
+// Do runs fn on a thread that is in the namespace at path. Sockets that fn opens
+// stay there; goroutines that it starts do not run there.
+func Do(path string, fn func() error) error {
+	target, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open namespace: %w", err)
+	}
+	defer target.Close()
+	return leaving(func() error {
+		if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", path, err)
+		}
+		return fn()
+	})
+}
+
+// leaving runs fn, which may change its thread's network namespace, and goes
+// back. A thread that cannot go back stays locked, so that it ends with its
+// goroutine and nothing else ever runs on it.
+func leaving(fn func() error) error {
+	errs := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			runtime.UnlockOSThread()
+			errs <- err
+			return
+		}
+		defer home.Close()
+		failed := fn()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		errs <- failed
+	}()
+	return <-errs
+}
+
+// Inode is the number by which the kernel knows the namespace at path.
+func Inode(path string) (uint64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("look at namespace: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("look at namespace %s: no inode", path)
+	}
+	return stat.Ino, nil
+}
+
+// Sysctls writes kernel settings (paths below /proc/sys, such as
+// net/ipv4/ip_forward) of the namespace that the calling thread is in. A setting
+// that this kernel lacks is passed over.
+func Sysctls(settings map[string]string) error {
+	for name, value := range settings {
+		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package netnsexec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process names one process for good: a process number may be used again, the
+// pair of number and start time may not.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
+}
+
+// Find looks up a running process.
+func Find(pid int) (Process, error) {
+	_, start, err := stat(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Start: start}, nil
+}
+
+// Alive reports whether the process still runs; a zombie does not, unless other
+// threads than its first still do and keep its files open.
+func (p Process) Alive() bool {
+	if p.PID <= 0 {
+		return false
+	}
+	state, start, err := stat(p.PID)
+	if err != nil || start != p.Start {
+		return false
+	}
+	if state != 'Z' && state != 'X' {
+		return true
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID))
+	return err == nil && len(threads) > 1
+}
+
+func stat(pid int) (state byte, start uint64, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	// The second field is the name in parentheses and may hold anything.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, 0, fmt.Errorf("look at process %d: short stat", pid)
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	return fields[0][0], start, nil
+}
+
+// Processes finds those that live in one of the namespaces (by inode) or carry
+// mark, such as NAME=value, in their environment. Empty mark = only by
+// namespace. The calling process and its ancestors are left out.
+func Processes(inodes map[uint64]bool, mark string) []Process {
+	spared := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
+		spared[pid] = true
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+		if len(fields) < 2 {
+			break
+		}
+		pid, _ = strconv.Atoi(fields[1])
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []Process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || spared[pid] {
+			continue
+		}
+		if !lives(pid, inodes) && !marked(pid, mark) {
+			continue
+		}
+		if p, err := Find(pid); err == nil && p.Alive() {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func lives(pid int, inodes map[uint64]bool) bool {
+	if len(inodes) == 0 {
+		return false
+	}
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return false
+	}
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	return ok && inodes[sys.Ino]
+}
+
+func marked(pid int, mark string) bool {
+	if mark == "" {
+		return false
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(append([]byte{0}, raw...), []byte("\x00"+mark+"\x00"))
+}
+
+// Kill ends the processes with SIGKILL and waits until they are gone.
+func Kill(ctx context.Context, processes []Process) error {
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Signal(unix.SIGKILL))
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, p := range processes {
+		for p.Alive() {
+			select {
+			case <-ctx.Done():
+				return errors.Join(append(errs, fmt.Errorf("end process %d: %w", p.PID, ctx.Err()))...)
+			case <-tick.C:
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Signal sends a signal; a process that is gone is fine. It goes through a process
+// descriptor: between the check of the start time and the signal the number
+// cannot come to mean another process.
+func (p Process) Signal(sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil && !p.Alive() {
+		return nil // the number may be that of another process's thread by now
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", p.PID, err)
+	}
+	defer unix.Close(fd)
+	if !p.Alive() {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %s to process %d: %w", sig, p.PID, err)
+	}
+	return nil
+}
+
+// Frozen reports whether SIGSTOP holds the process.
+func (p Process) Frozen() bool {
+	if p.PID <= 0 {
+		return false
+	}
+	state, start, err := stat(p.PID)
+	return err == nil && start == p.Start && state == 'T'
+}
+
+// Inodes gives the inodes of the namespaces pinned in dir.
+func Inodes(dir string) map[uint64]bool {
+	inodes := map[uint64]bool{}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for _, path := range paths {
+		var fs unix.Statfs_t
+		// A plain file there is one whose mount is already gone.
+		if unix.Statfs(path, &fs) != nil || fs.Type != unix.NSFS_MAGIC {
+			continue
+		}
+		if inode, err := Inode(path); err == nil {
+			inodes[inode] = true
+		}
+	}
+	return inodes
+}

@@ -1,0 +1,171 @@
+// Package underlayspec describes what lies between the gateways of a lab: routers with
+// address translation and firewalls, networks that are apart from each other, and
+// paths that differ there and back. It is data and pure functions; package lab
+// makes namespaces of it.
+package underlayspec
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/load"
+)
+
+// File is the document that `hawser lab up --underlay` reads.
+type File struct {
+	// Segments are networks of their own: an address inside one is reached from
+	// addresses of the same one only. All other addresses are the internet.
+	Segments []Segment `json:"segments,omitempty"`
+	// Routers stand between gateways and the rest.
+	Routers []Router `json:"routers,omitempty"`
+	// Paths lead packets of one direction over a router.
+	Paths []Path `json:"paths,omitempty"`
+}
+
+// Segment is a network apart.
+type Segment struct {
+	Name  string         `json:"name" required:"true"`
+	CIDRs []netip.Prefix `json:"cidrs" required:"true"`
+}
+
+// Kinds of address translation (RFC 3489, section 5; RFC 4787 for what they do).
+const (
+	FullCone   = "full-cone"  // one mapping for each source, open to everybody
+	Restricted = "restricted" // one mapping for each source, open to whom it has sent to
+	Symmetric  = "symmetric"  // another mapping for each destination
+)
+
+// Router is a namespace with an interface out0, outside, and in0, inside.
+type Router struct {
+	Name string `json:"name" required:"true"`
+	// For names the clusters, or single nodes as cluster/node, whose gateways have
+	// their uplink through the router.
+	For []string `json:"for,omitempty"`
+	// NAT is the kind of translation; empty = the router forwards addresses as
+	// they are.
+	NAT string `json:"nat,omitempty" enum:"full-cone|restricted|symmetric"`
+	// Addresses are its own, outside, at most one a family. A family without one
+	// does not get through.
+	Addresses []netip.Addr `json:"addresses" required:"true"`
+	Forward   []Forward    `json:"forward,omitempty"`
+	Firewall  []Rule       `json:"firewall,omitempty"`
+}
+
+// Forward leads UDP ports of the router to a gateway behind it.
+type Forward struct {
+	Port   int    `json:"port" required:"true" min:"1" max:"65535"`      // of the router, the first
+	Count  int    `json:"count,omitempty" default:"1" min:"1" max:"256"` // ports in a row
+	To     string `json:"to" required:"true"`                            // cluster/node
+	ToPort int    `json:"toPort,omitempty" min:"1" max:"65535"`          // of the node, the first; 0 = Port
+}
+
+// What a Rule drops.
+const (
+	DropUDP  = "udp"
+	DropICMP = "icmp" // of both families, errors too; neighbour discovery stays
+	DropNew  = "new"  // what begins a connection
+)
+
+// Directions of a packet through a router.
+const (
+	DirectionIn   = "in"   // towards the gateways behind it
+	DirectionOut  = "out"  // from them
+	DirectionBoth = "both" // or empty
+)
+
+// Rule drops packets that the router forwards, without an answer.
+type Rule struct {
+	Drop      string `json:"drop" required:"true" enum:"udp|icmp|new"`
+	Port      int    `json:"port,omitempty" min:"1" max:"65535"`  // destination of DropUDP, the first; 0 = all
+	Count     int    `json:"count,omitempty" min:"1" max:"65535"` // ports in a row
+	Direction string `json:"way,omitempty" enum:"in|out|both"`
+}
+
+// Path leads what the gateways From send to the gateways To over the router Via.
+type Path struct {
+	From string `json:"from" required:"true"` // cluster, or cluster/node
+	To   string `json:"to" required:"true"`
+	Via  string `json:"via" required:"true"`
+}
+
+// Parse reads a file. known reports whether the topology has a cluster, or the
+// node of a gateway as cluster/node; nil = all.
+func Parse(name string, raw []byte, known func(target string) bool) (File, diag.List) {
+	var f File
+	list := load.Document(name, raw, &f, func() diag.List { return f.check(known) })
+	return f, list
+}
+
+// Outside is the router's address of the family; invalid when it has none.
+func (r *Router) Outside(six bool) netip.Addr {
+	i := slices.IndexFunc(r.Addresses, func(a netip.Addr) bool { return a.Is6() == six })
+	if i < 0 {
+		return netip.Addr{}
+	}
+	return r.Addresses[i]
+}
+
+// Of gives the router that a node's uplink goes through; nil = none.
+func (f *File) Of(cluster, node string) *Router {
+	for _, target := range []string{cluster + "/" + node, cluster} {
+		for i := range f.Routers {
+			if slices.Contains(f.Routers[i].For, target) {
+				return &f.Routers[i]
+			}
+		}
+	}
+	return nil
+}
+
+// RouterFor gives the router that packets from one node to another take; empty = the
+// straight way.
+func (f *File) RouterFor(from, to [2]string) string {
+	for _, p := range f.Paths {
+		if names(p.From, from) && names(p.To, to) {
+			return p.Via
+		}
+	}
+	return ""
+}
+
+// names reports whether a target is the node, given as cluster and node, or its cluster.
+func names(target string, node [2]string) bool {
+	return target == node[0] || target == node[0]+"/"+node[1]
+}
+
+// Segment gives the place of the segment that holds an address; -1 = the internet.
+func (f *File) Segment(a netip.Addr) int {
+	return slices.IndexFunc(f.Segments, func(s Segment) bool {
+		return slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
+}
+
+// Named finds a router; nil when there is none.
+func (f *File) Named(name string) *Router {
+	i := slices.IndexFunc(f.Routers, func(r Router) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &f.Routers[i]
+}
+
+// ports gives the ports of a Forward, outside and inside.
+func (f Forward) ports() [][2]int {
+	var out [][2]int
+	inside := cmp.Or(f.ToPort, f.Port)
+	for i := range max(f.Count, 1) {
+		out = append(out, [2]int{f.Port + i, inside + i})
+	}
+	return out
+}
+
+func (r Rule) ports() string {
+	last := r.Port + max(r.Count, 1) - 1
+	if last == r.Port {
+		return fmt.Sprint(r.Port)
+	}
+	return fmt.Sprintf("%d-%d", r.Port, last)
+}

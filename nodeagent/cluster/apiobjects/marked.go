@@ -1,0 +1,72 @@
+package apiobjects
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/cluster/listwatch"
+	"hawser.dev/hawser/nodeagent/converge"
+)
+
+// ownedKind is the kind of a resource whose objects are ours if they carry our mark,
+// each of them whole. One that we wrote, and that lost its mark, is taken back.
+type ownedKind[S diff.Spec, T metav1.Object] struct {
+	*writeContext
+	table *resourceCache[T]
+	// decode reads an object.
+	decode func(T) S
+	// write makes one as it should be; seen is the one that is there, the zero T = none.
+	write func(ctx context.Context, c diff.Change[S], seen T) error
+}
+
+// Name is that of the API's kind, in lower case.
+func (m *ownedKind[S, T]) Name() string { return strings.ToLower(m.table.kind) }
+
+// Version changes with the objects.
+func (m *ownedKind[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
+
+// Observe gives those that carry our mark.
+func (m *ownedKind[S, T]) Observe(context.Context) ([]S, error) {
+	all, err := m.table.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	var out []S
+	for _, o := range all {
+		if isMarked(o) {
+			out = append(out, m.decode(o))
+		}
+	}
+	return out, nil
+}
+
+// Apply makes the changes, several at once.
+func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
+	all, err := m.table.snapshot()
+	if err != nil {
+		return err
+	}
+	return each(ctx, list, func(c diff.Change[S]) error {
+		if err := m.checkDelete(c.Op); err != nil {
+			return err
+		}
+		seen, there := all[c.Key]
+		switch {
+		case c.Op == diff.Delete && !there:
+			return nil
+		case c.Op == diff.Delete:
+			return m.table.remove(ctx, seen)
+		case there && !isMarked(seen) && !listwatch.IsFieldManager(seen, FieldManager):
+			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, managedBy, manager)
+		case there && seen.GetDeletionTimestamp() != nil:
+			return converge.ErrBlocked{On: "the end of the one before"}
+		}
+		return m.write(ctx, c, seen)
+	})
+}
+
+func isMarked(o metav1.Object) bool { return o.GetLabels()[managedBy] == manager }

@@ -1,0 +1,222 @@
+package apiobjects
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Want is all that should stand in the cluster's API.
+type Want struct {
+	State mcs.DesiredObjects
+	DNS   string // fabric.DNSCoreDNS, ...
+	// PreferCustom has fabric.DNSImport take the place of DNS where the cluster's Corefile
+	// imports such files.
+	PreferCustom  bool
+	Forward       corefile.Forward
+	GatewaySlices []GatewaySlice
+	// WriteOrder is how many gateways of the cluster write before this one.
+	WriteOrder int
+	// Decommission says that everything of ours is to go.
+	Decommission bool
+}
+
+// Config is what a Publisher needs for its whole life.
+type Config struct {
+	Client dynamic.Interface
+	// Exports and Imports are what the watches of the facts know of ServiceExports and
+	// ServiceImports.
+	Exports List[*mcsv1.ServiceExport]
+	Imports List[*mcsv1.ServiceImport]
+	// Source gives what is wanted and a digest that changes with it, and false while
+	// that is not known.
+	Source converge.Source[Want]
+	// OnReport gets each report, in the goroutine of Run; nil = nobody.
+	OnReport func(converge.Report)
+	Log      *slog.Logger
+}
+
+// Writer keeps the cluster's API as it should be. It is an engine of its own:
+// however slow the API is, nothing else waits for it.
+type Writer struct {
+	config  Config
+	trigger trigger.Trigger
+	turn    *writeContext
+	engine  *converge.Engine[Want]
+	watches []watchRunner
+	dns     map[string]List[*corev1.ConfigMap] // by name
+}
+
+// watchRunner is one watch, whatever its objects are.
+type watchRunner struct {
+	resource schema.GroupVersionResource
+	run      func(context.Context)
+	err      func() error
+}
+
+// New makes a publisher. It asks nothing of the API.
+func New(c Config) *Writer {
+	p := &Writer{config: c, trigger: trigger.New(), turn: &writeContext{}, dns: map[string]List[*corev1.ConfigMap]{}}
+	slicesOf := addWatch(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
+	propertiesOf := addWatch(p, &Watch[*clusterProperty]{Resource: clusterProperties})
+	var ofDNS []List[*corev1.ConfigMap]
+	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
+		p.dns[name] = addWatch(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, KeepManagedFields: true})
+		ofDNS = append(ofDNS, p.dns[name])
+	}
+	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
+	p.engine = &converge.Engine[Want]{
+		Log: c.Log, OnReport: c.OnReport,
+		Decommission: func(w Want) bool { return w.Decommission },
+		Stages: []converge.Stage[Want]{
+			converge.NewStage(newProperties(p.turn, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
+				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
+			converge.NewStage(&exportKind{writeContext: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
+				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
+			converge.NewStage(newImports(p.turn, imports),
+				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
+			converge.NewStage(&sliceKind{writeContext: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
+				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
+			converge.NewStage(newFronts(p.turn, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
+				func(w Want) []GatewaySlice { return w.GatewaySlices }, nil),
+			converge.NewStage(&dnsKind{writeContext: p.turn, undone: map[string]*revertHistory{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
+				func(w Want) []DNSForwarding { return wantDomains(w.DNS, w.Forward) }, nil),
+		},
+	}
+	return p
+}
+
+func converted[A, B any](list []A, to func(A) B) []B {
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = to(a)
+	}
+	return out
+}
+
+// together joins what several watches know; each counts as soon as it knows.
+func together[T any](lists []List[T]) List[T] {
+	return func() ([]T, bool) {
+		var out []T
+		any := false
+		for _, list := range lists {
+			some, known := list()
+			out, any = append(out, some...), any || known
+		}
+		return out, any
+	}
+}
+
+func addWatch[T metav1.Object](p *Writer, w *Watch[T]) List[T] {
+	w.Client, w.Changed = p.config.Client, p.Trigger
+	p.watches = append(p.watches, watchRunner{w.Resource, w.Run, w.Err})
+	return w.Objects
+}
+
+// Trigger asks for a pass.
+func (p *Writer) Trigger() { p.trigger.Fire() }
+
+// Run keeps the API as it should be until ctx ends.
+func (p *Writer) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range p.watches {
+		all.Go(func() { w.run(ctx) })
+	}
+	p.engine.Run(ctx, p.source, p.trigger)
+	all.Wait()
+}
+
+// source tells the kinds whose turn it is.
+func (p *Writer) source(ctx context.Context) (Want, string, bool) {
+	want, digest, ok := p.config.Source(ctx)
+	if ok {
+		*p.turn = writeContext{order: want.WriteOrder, peersSynced: want.State.PeersSynced || want.Decommission, forward: want.Forward}
+		if want.PreferCustom {
+			var imported bool
+			imported, p.turn.dnsTargetUnknown = p.importsFiles()
+			if imported {
+				want.DNS = fabric.DNSImport
+			}
+			digest += "-" + want.DNS
+		}
+	}
+	return want, digest, ok
+}
+
+// importsFiles reports whether the cluster's Corefile takes server blocks from ConfigMap
+// coredns-custom, which is there, and whether that is not known yet.
+func (p *Writer) importsFiles() (imported, undecided bool) {
+	custom, known := p.dns[mapOfDNS[fabric.DNSImport]]()
+	main, knownToo := p.dns[mapOfDNS[fabric.DNSCoreDNS]]()
+	if len(custom) == 0 || len(main) == 0 {
+		return false, !known || !knownToo
+	}
+	return corefile.ImportsServers(main[0].Data[keyOfDNS[fabric.DNSCoreDNS]]), false
+}
+
+// Problems says what the watches lack and what mends it, one line each.
+func (p *Writer) Problems() []string {
+	var out []string
+	for _, w := range p.watches {
+		err := w.err()
+		switch {
+		case err == nil:
+		case apierrors.IsNotFound(err) && w.resource != configMaps:
+			out = append(out, fmt.Sprintf("the cluster has no %s: apply the CRDs of the rendered base", w.resource.GroupResource()))
+		case apierrors.IsForbidden(err):
+			out = append(out, err.Error()+": grant it as the rendered base does")
+		default:
+			out = append(out, fmt.Sprintf("watch %s: %s", w.resource.GroupResource(), strings.ReplaceAll(err.Error(), "\n", " ")))
+		}
+	}
+	return slices.Compact(out)
+}
+
+// delayPerGateway is how much longer each gateway waits than the one before it, until it
+// writes what stays wrong.
+const delayPerGateway = 2 * time.Second
+
+// writeContext is what all kinds need to know in a pass. Only the engine's goroutine uses it.
+type writeContext struct {
+	order       int // gateways that write before this one
+	peersSynced bool
+	forward     corefile.Forward
+	// dnsTargetUnknown says that it is not known yet where the cluster's DNS takes forward from.
+	dnsTargetUnknown bool
+}
+
+// WriteDelay leaves changes to those who are before.
+func (t *writeContext) WriteDelay() time.Duration { return time.Duration(t.order) * delayPerGateway }
+
+// checkDelete refuses deletes as long as what is wanted may not be all.
+func (t *writeContext) checkDelete(op diff.Op) error {
+	if op == diff.Delete && !t.peersSynced {
+		return converge.ErrBlocked{On: "the other clusters, to be heard"}
+	}
+	return nil
+}
+
+// changes tells which parts of an object a change is about.
+func changes[S diff.Spec](c diff.Change[S], names ...string) bool {
+	return slices.ContainsFunc(c.Deltas(), func(d diff.Delta) bool { return slices.Contains(names, d.Name) })
+}

@@ -1,0 +1,225 @@
+package apiobjects
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/mcs"
+)
+
+// Slice is an EndpointSlice in the words of the API.
+type Slice struct {
+	Namespace string
+	Name      string
+	Import    string
+	Cluster   string
+	Type      string // IPv4 | IPv6
+	Ports     []mcs.Port
+	Endpoints []string // address, and hostname if there is one, and terminating
+	// Owner reports problems with the reference to the import; empty = nothing.
+	Owner string
+}
+
+// terminating ends the text of an endpoint that terminates and serves.
+const terminating = " (terminating)"
+
+// Key is namespace/name.
+func (s Slice) Key() string { return s.Namespace + "/" + s.Name }
+
+// Fields gives everything else.
+func (s Slice) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "import", Value: s.Import},
+		{Name: "cluster", Value: s.Cluster},
+		{Name: "type", Value: s.Type, Immutable: true},
+		{Name: "ports", Value: portText(s.Ports)},
+		{Name: "endpoints", Value: strings.Join(s.Endpoints, ", ")},
+		{Name: "owner", Value: s.Owner},
+	}
+}
+
+func wantSlice(m mcs.Slice) Slice {
+	out := Slice{
+		Namespace: m.Namespace, Name: m.Name, Import: m.Import, Cluster: m.Cluster,
+		Type: "IPv" + strconv.Itoa(m.Family), Ports: m.Ports,
+	}
+	for _, e := range m.Endpoints {
+		text := strings.TrimSuffix(e.Addr.String()+" "+e.Hostname, " ")
+		if e.Terminating {
+			text += terminating
+		}
+		out.Endpoints = append(out.Endpoints, text)
+	}
+	return out
+}
+
+func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.ServiceImport) Slice {
+	out := Slice{
+		Namespace: have.Namespace, Name: have.Name, Type: string(have.AddressType),
+		Import: have.Labels[mcsv1.LabelServiceName], Cluster: have.Labels[mcsv1.LabelSourceCluster],
+	}
+	out.Ports = havePorts(have)
+	for _, e := range have.Endpoints {
+		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+ptr.Deref(e.Hostname, ""), " ")
+		switch ready, serving := ptr.Deref(e.Conditions.Ready, false), ptr.Deref(e.Conditions.Serving, false); {
+		case !ready && serving && ptr.Deref(e.Conditions.Terminating, false):
+			text += terminating
+		case !ready:
+			text += " (not ready)"
+		}
+		out.Endpoints = append(out.Endpoints, text)
+	}
+	if owner := imports[have.Namespace+"/"+out.Import]; owner == nil {
+		out.Owner = "there is no such import"
+	} else if len(have.OwnerReferences) != 1 || have.OwnerReferences[0].UID != owner.GetUID() {
+		out.Owner = "not its import"
+	}
+	return out
+}
+
+func havePorts(have *discoveryv1.EndpointSlice) []mcs.Port {
+	var out []mcs.Port
+	for _, p := range have.Ports {
+		out = append(out, mcs.Port{
+			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)),
+			Port: int(ptr.Deref(p.Port, 0)), AppProtocol: ptr.Deref(p.AppProtocol, ""),
+		})
+	}
+	return out
+}
+
+func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
+	out := make([]discoveryv1.EndpointPort, len(ports))
+	for i, p := range ports {
+		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
+		// The name may be empty, but must be there.
+		out[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
+	}
+	return out
+}
+
+// sliceKind is the kind of the EndpointSlices of imports.
+type sliceKind struct {
+	*writeContext
+	table   *resourceCache[*discoveryv1.EndpointSlice]
+	imports *resourceCache[*mcsv1.ServiceImport]
+}
+
+// Name is endpointslice.
+func (k *sliceKind) Name() string { return "endpointslice" }
+
+// Version changes with the objects and with their owners.
+func (k *sliceKind) Version(context.Context) (string, error) {
+	own, err := k.table.stamp()
+	if err != nil {
+		return "", err
+	}
+	owners, err := k.imports.stamp()
+	return own + " of " + owners, err
+}
+
+// Observe gives those that say that we keep them.
+func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
+	all, err := k.table.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	owners, err := k.imports.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	var out []Slice
+	for _, o := range all {
+		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager && !isFront(o) {
+			out = append(out, haveSlice(o, owners))
+		}
+	}
+	return out, nil
+}
+
+// Apply makes the changes, several at once.
+func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error {
+	all, err := k.table.snapshot()
+	if err != nil {
+		return err
+	}
+	owners, err := k.imports.snapshot()
+	if err != nil {
+		return err
+	}
+	return each(ctx, list, func(c diff.Change[Slice]) error {
+		if err := k.checkDelete(c.Op); err != nil {
+			return err
+		}
+		seen := all[c.Key]
+		if (c.Op == diff.Delete || c.Op == diff.Replace) && seen != nil {
+			if err := k.table.remove(ctx, seen); err != nil || c.Op == diff.Delete {
+				return err
+			}
+			seen = nil
+		}
+		if c.Op == diff.Delete {
+			return nil
+		}
+		owner := owners[c.Want.Namespace+"/"+c.Want.Import]
+		if owner == nil || !isMarked(owner) || owner.GetDeletionTimestamp() != nil {
+			return converge.ErrBlocked{On: "serviceimport " + c.Want.Namespace + "/" + c.Want.Import}
+		}
+		o, err := k.object(c.Want, seen, owner)
+		if err != nil {
+			return err
+		}
+		return k.table.apply(ctx, o, seen != nil)
+	})
+}
+
+// object gives the whole of a slice: the type leaves out no field that we write, and has none
+// that others do.
+func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv1.ServiceImport) (*unstructured.Unstructured, error) {
+	out := discoveryv1.EndpointSlice{
+		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: k.table.kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name, UID: uidOf(seen),
+			Labels: map[string]string{
+				mcsv1.LabelServiceName: s.Import, mcsv1.LabelSourceCluster: s.Cluster,
+				discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: mcsVersion.String(), Kind: mcsv1.ServiceImportKindName, Name: s.Import, UID: owner.UID,
+			}},
+		},
+		AddressType: discoveryv1.AddressType(s.Type),
+		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
+		Ports:       wantPorts(s.Ports),
+	}
+	for i, text := range s.Endpoints {
+		text, ends := strings.CutSuffix(text, terminating)
+		address, hostname, _ := strings.Cut(text, " ")
+		conditions := discoveryv1.EndpointConditions{Ready: ptr.To(true)}
+		if ends {
+			conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
+		}
+		out.Endpoints[i] = discoveryv1.Endpoint{Addresses: []string{address}, Hostname: filled(hostname), Conditions: conditions}
+	}
+	return untyped(&out)
+}
+
+func untyped(s *discoveryv1.EndpointSlice) (*unstructured.Unstructured, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
+	if err != nil {
+		return nil, fmt.Errorf("write EndpointSlice %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return &unstructured.Unstructured{Object: object}, nil
+}

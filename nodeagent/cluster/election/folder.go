@@ -1,0 +1,132 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/statefile"
+	"hawser.dev/hawser/internal/trigger"
+)
+
+const (
+	// folderPollInterval separates two reads of a Folder.
+	folderPollInterval = 250 * time.Millisecond
+	// lockPollInterval separates two attempts to lock it.
+	lockPollInterval = 5 * time.Millisecond
+)
+
+// Folder is a LeaseStore without a Kubernetes API: files in a folder that all nodes of a cluster
+// share. A missing file is a Lease that was never held.
+type Folder struct {
+	dir      string
+	gateways func() []Gateway
+
+	mu     sync.Mutex
+	leases map[string]Lease // nil = not read yet
+}
+
+// NewFolder returns a store of the Leases of gateways in a folder.
+func NewFolder(dir string, gateways func() []Gateway) *Folder {
+	return &Folder{dir: dir, gateways: gateways}
+}
+
+// Watch implements LeaseStore.
+func (f *Folder) Watch(ctx context.Context, changed trigger.Trigger) {
+	tick := time.NewTicker(folderPollInterval)
+	defer tick.Stop()
+	for {
+		if f.readAll() {
+			changed.Fire()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *Folder) readAll() (changed bool) {
+	now := map[string]Lease{}
+	for _, g := range f.gateways() {
+		l, err := f.read(g.Name)
+		if err != nil {
+			return false
+		}
+		now[g.Name] = l
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = f.leases == nil || len(now) != len(f.leases)
+	for name, l := range now {
+		changed = changed || f.leases[name] != l
+	}
+	f.leases = now
+	return changed
+}
+
+// Leases implements LeaseStore.
+func (f *Folder) Leases() (map[string]Lease, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leases, f.leases != nil
+}
+
+// Read implements LeaseStore.
+func (f *Folder) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
+
+func (f *Folder) read(gateway string) (Lease, error) {
+	l, err := statefile.New[Lease](f.dir, gateway+".json").Load()
+	if err != nil {
+		return Lease{}, fmt.Errorf("read Lease: %w", err)
+	}
+	l.Gateway, l.Version = gateway, cmp.Or(l.Version, "0")
+	return l, nil
+}
+
+// Write implements LeaseStore. Writers lock the folder until ctx is done.
+func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
+	if strings.Contains(l.Gateway, "/") {
+		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)
+	}
+	lock, err := os.OpenFile(filepath.Join(f.dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	for unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		select {
+		case <-ctx.Done():
+			return Lease{}, fmt.Errorf("write Lease: %w", ctx.Err())
+		case <-time.After(lockPollInterval):
+		}
+	}
+	now, err := f.read(l.Gateway)
+	if err != nil {
+		return Lease{}, err
+	}
+	if now.Version != l.Version {
+		return Lease{}, ErrConflict
+	}
+	version, err := strconv.ParseUint(now.Version, 10, 63)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: version %q: %w", now.Version, err)
+	}
+	l.Version, l.Renewed = strconv.FormatUint(version+1, 10), l.Renewed.Round(0).UTC()
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: %w", err)
+	}
+	return l, atomicfile.Replace(filepath.Join(f.dir, l.Gateway+".json"), raw, 0o600)
+}

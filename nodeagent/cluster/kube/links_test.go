@@ -1,0 +1,173 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
+)
+
+func linked(rtt int64, loss int) NodeStatus {
+	s := gatewayStatus()
+	s.LinkStates = []LinkState{
+		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", State: LinkUp, Chosen: true, RTT: rtt, Loss: loss},
+		{Gateway: "a", RemoteCluster: "g3", RemoteGateway: "a", State: LinkDown},
+	}
+	return s
+}
+
+// TestSteady: measurements alone are a reason to write when they moved far and the last write
+// is long ago; what is no measurement always is one.
+func TestSteady(t *testing.T) {
+	t.Parallel()
+	change := func(s NodeStatus, f func(*LinkState)) NodeStatus { f(&s.LinkStates[0]); return s }
+	for _, tt := range []struct {
+		name          string
+		written, want NodeStatus
+		since         time.Duration
+		write         bool
+	}{
+		{"the same", linked(10_000, 0), linked(10_000, 0), time.Hour, false},
+		{"jitter", linked(10_000, 0), linked(11_500, 10), time.Hour, false},
+		{"jitter of a fast link", linked(200, 0), linked(600, 0), time.Hour, false},
+		{"twice the time, at once", linked(10_000, 0), linked(20_000, 0), 59 * time.Second, false},
+		{"twice the time", linked(10_000, 0), linked(20_000, 0), time.Minute, true},
+		{"half the time", linked(10_000, 0), linked(5_000, 0), time.Minute, true},
+		{"loss, at once", linked(10_000, 0), linked(10_000, 100), 59 * time.Second, false},
+		{"loss", linked(10_000, 0), linked(10_000, 100), time.Minute, true},
+		{"no loss again", linked(10_000, 100), linked(10_000, 0), time.Minute, true},
+		{"the first measurement", linked(0, 0), linked(300, 0), 0, true},
+		{"down", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.State = LinkDown }), 0, true},
+		{"no longer chosen", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.Chosen = false }), 0, true},
+		{"another link in its place", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.RemoteCluster = "g4" }), 0, true},
+		{"a link less", linked(10_000, 0), NodeStatus{}, 0, true},
+	} {
+		if write := !cmp.Equal(tt.written, suppressNoise(tt.written, tt.want, tt.since)); write != tt.write {
+			t.Errorf("%s: written is %t, want %t", tt.name, write, tt.write)
+		}
+	}
+}
+
+// TestQuiet: an agent whose links are measured again and again writes nothing; what changes is
+// written, with the newest measurements.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	r, said := reporting(t, server, linked(10_000, 0))
+	looks := 0
+	r.nodeStatus = func() NodeStatus {
+		said.set(func(s *NodeStatus) {
+			looks++
+			s.LinkStates = slices.Clone(s.LinkStates)
+			s.LinkStates[0].RTT, s.LinkStates[0].Loss = 5_000+rand.Int64N(20_000), rand.IntN(300)
+		})
+		return said.get()
+	}
+	count := func() int { said.mu.Lock(); defer said.mu.Unlock(); return looks }
+	run(t, r)
+	eventually(t, "the object", func() bool {
+		return server.Get("hawsernodes", "n1") != nil && field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc"
+	})
+	before, from := len(server.Writes()), count()
+	eventually(t, "looks", func() bool { return count() > from+100 })
+	if writes := len(server.Writes()) - before; writes != 0 {
+		t.Errorf("%d writes for %d looks at links that were measured anew", writes, count()-from)
+	}
+	said.set(func(s *NodeStatus) {
+		s.LinkStates = slices.Clone(s.LinkStates)
+		s.LinkStates[1].State = LinkUp
+	})
+	eventually(t, "the change", func() bool { return len(server.Writes()) > before })
+}
+
+// TestListLinks: what a HawserNode lists is bounded, in order, and what is left out matters
+// least.
+func TestListLinks(t *testing.T) {
+	t.Parallel()
+	var links []LinkState
+	for i := range 2000 {
+		l := LinkState{Gateway: "gateway-with-a-long-name", RemoteCluster: fmt.Sprintf("a-cluster-with-a-long-name-%04d", i), RemoteGateway: "gateway-with-a-long-name", State: LinkUp, RTT: 123_456, Loss: 12}
+		switch {
+		case i%40 == 1:
+			l.State = LinkDown
+		case i%10 == 2:
+			l.Chosen = true
+		}
+		links = append(links, l)
+	}
+	rand.Shuffle(len(links), func(i, j int) { links[i], links[j] = links[j], links[i] })
+	have := ListLinks(links)
+	count := map[string]int{}
+	for _, l := range have {
+		switch {
+		case l.State == LinkDown:
+			count["down"]++
+		case l.Chosen:
+			count["chosen"]++
+		}
+	}
+	sorted := slices.IsSortedFunc(have, func(a, b LinkState) int { return strings.Compare(a.RemoteCluster, b.RemoteCluster) })
+	if len(have) != MostLinks || count["down"] != 50 || count["chosen"] != 200 || !sorted {
+		t.Errorf("%d links, %v, in order: %t", len(have), count, sorted)
+	}
+	raw, err := json.Marshal(NodeStatus{LinkStates: have})
+	if err != nil || len(raw) > 128<<10 {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	t.Logf("%d bytes for %d links", len(raw), len(have))
+	if few := ListLinks(links[:3]); len(few) != 3 {
+		t.Errorf("of three links %d are listed", len(few))
+	}
+}
+
+// TestNodes: one list and one watch follow what agents tell; while the server is away the last
+// stays, with the reason.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	object := func(name, status string) string {
+		return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\nstatus: " + status
+	}
+	server.Put(t, object("n1", "{cluster: g1, role: gateway, linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: b, state: Up, chosen: true, rttMicroseconds: 1200, lossPerMille: 3}]}"),
+		object("n2", "{cluster: g1, role: worker}"), object("odd", "{cluster: [g1]}"))
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := FollowNodes(client)
+	if _, err := n.Current(); err == nil {
+		t.Error("nothing was read, and there is no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); n.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	eventually(t, "the nodes", func() bool { _, err := n.Current(); return err == nil })
+	told, _ := n.Current()
+	want := map[string]NodeStatus{"n2": {Cluster: "g1", Role: Worker}, "n1": {Cluster: "g1", Role: Gateway, LinkStates: []LinkState{
+		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "b", State: LinkUp, Chosen: true, RTT: 1200, Loss: 3}}}}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("-want +have:\n%s", diff)
+	}
+	server.Put(t, object("n2", "{cluster: g1, role: worker, version: v2}"))
+	eventually(t, "a change", func() bool { told, _ := n.Current(); return told["n2"].Version == "v2" })
+	server.Delete("hawsernodes", "n2")
+	eventually(t, "a node that went", func() bool { told, _ := n.Current(); return len(told) == 1 })
+	for _, asked := range server.Asked() {
+		if !strings.Contains(asked, "/apis/hawser.dev/v1alpha1/hawsernodes") {
+			t.Errorf("asked %s", asked)
+		}
+	}
+	server.SetUnreachable(true)
+	eventually(t, "word that the server is away", func() bool { told, err := n.Current(); return err != nil && len(told) == 1 })
+	server.SetUnreachable(false)
+	eventually(t, "the server", func() bool { _, err := n.Current(); return err == nil })
+}

@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// told is what a reporter under test tells.
+type told struct {
+	mu     sync.Mutex
+	status NodeStatus
+}
+
+func (s *told) set(change func(*NodeStatus)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+func (s *told) get() NodeStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func gatewayStatus() NodeStatus {
+	return NodeStatus{
+		Cluster: "g1", Role: Gateway, Fabric: "abc", Links: &LinkCount{Up: 1, Total: 2}, Up: map[string]bool{"g1/a-g2/a": true, "g1/a-g3/a": false},
+		Conditions: []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
+	}
+}
+
+func reporting(t *testing.T, server *kubetest.Server, status NodeStatus) (*Reporter, *told) {
+	t.Helper()
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := &told{status: status}
+	r := NewReporter(client, "n1", slog.New(slog.DiscardHandler), said.get)
+	r.every = 5 * time.Millisecond
+	return r, said
+}
+
+func run(t *testing.T, r *Reporter) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func eventually(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !good(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+func field(o *unstructured.Unstructured, path ...string) string {
+	if o == nil {
+		return ""
+	}
+	out, _, _ := unstructured.NestedString(o.Object, path...)
+	return out
+}
+
+func TestReporter(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1, uid: node-1}")
+	r, said := reporting(t, server, gatewayStatus())
+	run(t, r)
+	object := func() *unstructured.Unstructured { return server.Get("hawsernodes", "n1") }
+	eventually(t, "the first status", func() bool { return field(object(), "status", "fabric") == "abc" })
+	owners := object().GetOwnerReferences()
+	if len(owners) != 1 || owners[0].UID != "node-1" || object().GetLabels()["app.kubernetes.io/managed-by"] != "hawser" {
+		t.Errorf("have %+v", object().Object)
+	}
+	writes := len(server.Writes())
+	said.set(func(s *NodeStatus) { s.Fabric, s.Up = "def", map[string]bool{"g1/a-g2/a": false, "g1/a-g3/a": true} })
+	eventually(t, "another status", func() bool { return field(object(), "status", "fabric") == "def" })
+	eventually(t, "events", func() bool { return len(server.Writes()) == writes+4 })
+	var notes []string
+	for _, w := range server.Writes()[writes+1:] {
+		notes = append(notes, field(w.Object, "type")+" "+field(w.Object, "reason")+": "+field(w.Object, "note"))
+	}
+	want := []string{"Warning LinkDown: link g1/a-g2/a is down", "Normal LinkUp: link g1/a-g3/a is up", "Normal FabricChanged: fabric def is in force, it was abc"}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("events (-want +have):\n%s", diff)
+	}
+}
+
+// TestReporterGoesOn keeps the time of a condition over restarts, and comes back
+// when the server does.
+func TestReporterGoesOn(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus:\n  fabric: old\n  conditions:\n"+
+		"  - {type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}\n")
+	server.SetForbidden("hawsernodes", true)
+	r, said := reporting(t, server, gatewayStatus())
+	run(t, r)
+	eventually(t, "trouble", func() bool { return r.Err() != nil })
+	if text := r.Err().Error(); !strings.Contains(text, "read HawserNode n1") || !strings.Contains(text, "forbidden") {
+		t.Errorf("have %s", text)
+	}
+	server.SetForbidden("hawsernodes", false)
+	condition := func() map[string]any {
+		list, _, _ := unstructured.NestedSlice(server.Get("hawsernodes", "n1").Object, "status", "conditions")
+		if len(list) == 0 {
+			return nil
+		}
+		return list[0].(map[string]any)
+	}
+	eventually(t, "the status", func() bool { return field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc" })
+	if have := condition()["lastTransitionTime"]; have != "2026-01-02T03:04:05Z" {
+		t.Errorf("a condition that did not change has %v", have)
+	}
+	said.set(func(s *NodeStatus) {
+		s.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
+	})
+	eventually(t, "the condition", func() bool { return condition()["status"] == "False" })
+	if have := condition()["lastTransitionTime"]; have == "2026-01-02T03:04:05Z" {
+		t.Error("a condition that changed has the time of before")
+	}
+}
+
+// TestReporterKeepsRules: the report of the node's rules stays while the agent restarts and has
+// no round behind it, goes when it removes the rules, and comes back when the API lost it.
+func TestReporterKeepsRules(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {fabric: old, rulesBootID: b1}")
+	boot := func() string { return field(server.Get("hawsernodes", "n1"), "status", "rulesBootID") }
+	r, said := reporting(t, server, NodeStatus{Cluster: "g1", Role: Worker, Fabric: "abc"})
+	run(t, r)
+	eventually(t, "the first status", func() bool { return field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc" })
+	if boot() != "b1" {
+		t.Errorf("an agent without a round reports boot %q, want the one before", boot())
+	}
+	said.set(func(s *NodeStatus) { s.RulesBootID = "b2" })
+	eventually(t, "the rules of another boot", func() bool { return boot() == "b2" })
+	said.set(func(s *NodeStatus) { s.RulesBootID, s.RulesRemoved = "", true })
+	eventually(t, "no rules", func() bool { return boot() == "" })
+}
+
+// TestFileReporter: the reporter writes the same HawserNode to a folder as to the API, and keeps
+// the boot that a previous agent reported.
+func TestFileReporter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	content := func() *unstructured.Unstructured {
+		raw, err := os.ReadFile(filepath.Join(dir, "n1.json"))
+		if err != nil {
+			return nil
+		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(raw); err != nil {
+			t.Error(err)
+		}
+		return o
+	}
+	start := func(status NodeStatus) (*told, context.CancelFunc) {
+		said := &told{status: status}
+		r := NewFileReporter(dir, "n1", slog.New(slog.DiscardHandler), said.get)
+		r.every = 5 * time.Millisecond
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx)
+			close(done)
+		}()
+		return said, func() { cancel(); <-done }
+	}
+	status := gatewayStatus()
+	status.RulesBootID = "b1"
+	_, stop := start(status)
+	eventually(t, "the first status", func() bool { return field(content(), "status", "rulesBootID") == "b1" })
+	stop()
+	if o := content(); o.GetName() != "n1" || o.GetKind() != "HawserNode" || field(o, "status", "fabric") != "abc" {
+		t.Errorf("have %+v", o)
+	}
+	said, stop := start(NodeStatus{Cluster: "g1", Role: Worker, Fabric: "def"})
+	defer stop()
+	eventually(t, "another status", func() bool { return field(content(), "status", "fabric") == "def" })
+	if boot := field(content(), "status", "rulesBootID"); boot != "b1" {
+		t.Errorf("an agent without a round reports boot %q, want the one before", boot)
+	}
+	said.set(func(s *NodeStatus) { s.RulesRemoved = true })
+	eventually(t, "no rules", func() bool { return field(content(), "status", "rulesBootID") == "" })
+}
+
+// TestProofs: a client lists each proof that HawserNodes have once, by kind, and fails without
+// the right to list them.
+func TestProofs(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, status := range map[string]string{
+		"a": "fabricProof: f1, keysProof: k1", "b": "fabricProof: f1", "c": "fabricProof: f2", "d": "fabric: abc", "e": "fabricProof: [1]",
+	} {
+		server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: "+name+"}\nstatus: {"+status+"}")
+	}
+	for kind, want := range map[trust.Kind][]string{trust.Fabric: {"f1", "f2"}, trust.Keys: {"k1"}} {
+		have, err := client.Proofs(t.Context(), kind)
+		slices.Sort(have)
+		if err != nil || !slices.Equal(have, want) {
+			t.Errorf("%s: %q, %v, want %q", kind, have, err, want)
+		}
+	}
+	server.SetForbidden("hawsernodes", true)
+	if have, err := client.Proofs(t.Context(), trust.Fabric); err == nil || !strings.Contains(err.Error(), "list HawserNodes: ") {
+		t.Errorf("denied: %q, %v", have, err)
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	r, _ := reporting(t, server, NodeStatus{})
+	sent := r.store.(*apiReport).events
+	up, down := NodeStatus{Up: map[string]bool{"l": true}}, NodeStatus{Up: map[string]bool{"l": false}}
+	for range 20 {
+		for _, change := range [][2]NodeStatus{{up, down}, {down, up}} {
+			if err := sent.of(context.Background(), change[0], change[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if have := len(server.Writes()); have < eventsAtOnce || have > 2*eventsAtOnce || sent.dropped == 0 {
+		t.Errorf("%d events were sent, %d were not", have, sent.dropped)
+	}
+}

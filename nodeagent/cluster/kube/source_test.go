@@ -1,0 +1,350 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/cluster/facts"
+	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// rig is a source over a server.
+type rig struct {
+	*Source
+	server  *kubetest.Server
+	changes chan struct{}
+}
+
+func start(t *testing.T, server *kubetest.Server, before *model.Facts) *rig {
+	t.Helper()
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{server: server, changes: make(chan struct{}, 1)}
+	r.Source = NewSource(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
+		select {
+		case r.changes <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+// await waits until the state is as it should be.
+func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
+	t.Helper()
+	deadline := time.After(60 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state := r.Current()
+		if good(state) {
+			return state
+		}
+		select {
+		case <-r.changes:
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nasked:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
+				strings.Join(r.server.Asked(), "\n"))
+		}
+	}
+}
+
+// testFabric has a gateway on node "gateway", and exports sample/web of g1.
+func testFabric(change func(*fabric.Fabric)) *fabric.Fabric {
+	f := &fabric.Fabric{
+		Clusters: []fabric.Cluster{{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "gateway"}}}},
+		Exports:  []fabric.Export{{Namespace: "sample", Name: "web", Clusters: []fabric.ExportCluster{{Name: "g1"}}}},
+	}
+	if change != nil {
+		change(f)
+	}
+	return f
+}
+
+func node(name, address string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nstatus: {addresses: [{type: InternalIP, address: %s}]}", name, address)
+}
+
+func service(namespace, name string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {clusterIP: 10.77.0.1, ports: [{name: http, port: 80}]}", name, namespace)
+}
+
+func slice(namespace, name, suffix string, addresses ...string) string {
+	text := fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s-%s, namespace: %s, labels: {kubernetes.io/service-name: %s}}\n"+
+		"addressType: IPv4\nports: [{name: http, port: 8080}]\nendpoints:\n", name, suffix, namespace, name)
+	for _, a := range addresses {
+		text += fmt.Sprintf("- {addresses: [%s], conditions: {ready: true}}\n", a)
+	}
+	return text
+}
+
+func pod(namespace, name, address, labels string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: %s, labels: {%s}}\nspec: {nodeName: n1}\nstatus: {phase: Running, podIP: %s}", name, namespace, labels, address)
+}
+
+func export(namespace, name string) string {
+	return fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: %s, namespace: %s, uid: u-%s}", name, namespace, name)
+}
+
+// endpoints gives the addresses of a service in the facts; nil = it is not there.
+func endpoints(f model.Facts, namespace, name string) []string {
+	for _, s := range f.Services {
+		if s.Namespace == namespace && s.Name == name {
+			out := []string{}
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addrs[0].String())
+			}
+			return out
+		}
+	}
+	return nil
+}
+
+func serves(namespace, name string, want ...string) func(facts.State) bool {
+	return func(s facts.State) bool {
+		have := endpoints(s.Facts, namespace, name)
+		return s.Loaded && have != nil && strings.Join(have, " ") == strings.Join(want, " ")
+	}
+}
+
+func TestSourceFollows(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), node("worker", "203.0.113.2"),
+		service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), service("sample", "other"), service("elsewhere", "web"),
+		slice("sample", "other", "a", "10.7.9.9"), pod("sample", "p", "10.7.0.1", "app: web"))
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(nil))
+	s := r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
+	if len(s.Facts.Nodes) != 2 || len(s.Facts.Services) != 1 || len(s.Facts.Pods) != 0 || s.Source != fromAPI || s.Err != nil {
+		t.Errorf("have %+v", s)
+	}
+	server.Put(t, slice("sample", "web", "b", "10.7.0.2"))
+	r.await(t, "a second slice", serves("sample", "web", "10.7.0.1", "10.7.0.2"))
+	server.Put(t, slice("sample", "web", "a", "10.7.0.3"))
+	r.await(t, "a slice that changed", serves("sample", "web", "10.7.0.2", "10.7.0.3"))
+	server.Delete("endpointslices", "sample/web-b")
+	r.await(t, "a slice that went", serves("sample", "web", "10.7.0.3"))
+	server.Delete("nodes", "worker")
+	r.await(t, "a node that went", func(s facts.State) bool { return len(s.Facts.Nodes) == 1 })
+	server.Delete("services", "sample/web")
+	r.await(t, "a service that went", func(s facts.State) bool { return endpoints(s.Facts, "sample", "web") == nil })
+}
+
+// TestSourceFollowsTheFabric starts and ends watches as the fabric changes.
+func TestSourceFollowsTheFabric(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"),
+		service("other", "db"), slice("other", "db", "a", "10.7.0.5"),
+		pod("sample", "p", "10.7.0.1", "app: web"), pod("sample", "q", "10.7.0.2", "app: none"))
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(nil))
+	r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
+	r.SetFabric(testFabric(func(f *fabric.Fabric) {
+		f.Exports = []fabric.Export{{Namespace: "other", Name: "db", Clusters: []fabric.ExportCluster{{Name: "g1"}}}}
+		f.Clusters[0].EgressRules = []fabric.EgressRule{{Name: "w", Namespace: "sample", MatchLabels: map[string]string{"app": "web"}}}
+	}))
+	r.await(t, "another export and a pod", func(s facts.State) bool {
+		return endpoints(s.Facts, "sample", "web") == nil && endpoints(s.Facts, "other", "db") != nil && len(s.Facts.Pods) == 1
+	})
+	server.Put(t, pod("sample", "q", "10.7.0.2", "app: web"))
+	r.await(t, "a pod with a new label", func(s facts.State) bool { return len(s.Facts.Pods) == 2 })
+	server.Put(t, pod("sample", "p", "10.7.0.1", "app: none"))
+	r.await(t, "a pod without the label", func(s facts.State) bool { return len(s.Facts.Pods) == 1 && s.Facts.Pods[0].Name == "q" })
+	r.SetFabric(testFabric(func(f *fabric.Fabric) { f.Exports = nil }))
+	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.watches) != 5 || len(r.areas) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
+		t.Errorf("%d watches and %d areas are left", len(r.watches), len(r.areas))
+	}
+}
+
+// TestSourceFollowsExports takes Services of ServiceExports as they are made.
+func TestSourceFollowsExports(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}",
+		service("team-a", "api"), slice("team-a", "api", "a", "10.7.0.7"))
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(func(f *fabric.Fabric) {
+		f.Exports, f.DynamicExports = nil, &fabric.DynamicExports{Namespaces: []string{"team-*"}}
+	}))
+	r.await(t, "the first facts", func(s facts.State) bool { return s.Loaded && len(s.Facts.Namespaces) == 1 })
+	server.Put(t, export("team-a", "api"), export("team-a", "none"))
+	s := r.await(t, "exports", func(s facts.State) bool { return len(s.Facts.Exports) == 2 })
+	if s.Facts.Exports[0].Service == nil || s.Facts.Exports[1].Service != nil || endpoints(s.Facts, "team-a", "api") == nil {
+		t.Errorf("have %+v and %+v", s.Facts.Exports, s.Facts.Services)
+	}
+	if list, ok := r.Exports(); !ok || len(list) != 2 || list[0].GetName() != "api" {
+		t.Errorf("objects: %v, %t", list, ok)
+	}
+	server.Delete("serviceexports", "team-a/api")
+	r.await(t, "an export that went", func(s facts.State) bool {
+		return len(s.Facts.Exports) == 1 && endpoints(s.Facts, "team-a", "api") == nil
+	})
+}
+
+func TestSourceOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
+	server.SetUnreachable(true)
+	before := &model.Facts{Nodes: []model.Node{{Name: "old"}}, Services: []model.Service{{Namespace: "sample", Name: "web", Endpoints: []model.Endpoint{}}}}
+	r := start(t, server, before)
+	r.SetFabric(testFabric(nil))
+	s := r.await(t, "word that the server is away", func(s facts.State) bool { return s.Err != nil })
+	if !s.Loaded || s.Source != fromCopy || s.DegradedSince.IsZero() || len(s.Facts.Nodes) != 1 || len(s.Facts.Services) != 1 {
+		t.Errorf("while away: %+v", s)
+	}
+	server.SetUnreachable(false)
+	r.await(t, "the server", func(s facts.State) bool {
+		return serves("sample", "web", "10.7.0.1")(s) && s.Source == fromAPI && s.Err == nil && s.Facts.Nodes[0].Name == "gateway"
+	})
+	server.SetUnreachable(true)
+	s = r.await(t, "word of the second time", func(s facts.State) bool { return s.Err != nil && s.Source == fromCopy })
+	if !serves("sample", "web", "10.7.0.1")(s) {
+		t.Errorf("while away again: %+v", s)
+	}
+	server.Put(t, slice("sample", "web", "a", "10.7.0.9"))
+	server.SetUnreachable(false)
+	r.await(t, "what changed meanwhile", serves("sample", "web", "10.7.0.9"))
+}
+
+// TestSourceFindsWhatIsDefinedLater: a kind that has been missing for long is seen soon
+// after it comes.
+func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), export("sample", "db"))
+	server.SetResourceMissing("serviceexports", true)
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(func(f *fabric.Fabric) { f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}} }))
+	r.await(t, "what is declared", serves("sample", "web", "10.7.0.1"))
+	tries := func() (n int) {
+		for _, url := range server.Asked() {
+			if strings.Contains(url, "/serviceexports") && !strings.Contains(url, "watch=") {
+				n++
+			}
+		}
+		return n
+	}
+	var last time.Time
+	for seen := 0; seen < 7; {
+		r.await(t, "another try", func(facts.State) bool { return tries() > seen })
+		seen = tries()
+		if now := time.Now(); seen > 1 && now.Sub(last) > 2*time.Second {
+			t.Fatalf("try %d came %s after the one before", seen, now.Sub(last))
+		}
+		last = time.Now()
+	}
+	server.SetResourceMissing("serviceexports", false)
+	r.await(t, "the export", func(s facts.State) bool { return len(s.Facts.Exports) == 1 && s.Err == nil })
+}
+
+func TestSourceTellsWhatItMayNot(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
+	server.SetForbidden("namespaces", true)
+	server.SetResourceMissing("serviceexports", true)
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(nil))
+	s := r.await(t, "the rest of the facts", func(s facts.State) bool {
+		return serves("sample", "web", "10.7.0.1")(s) && s.Err != nil && strings.Contains(s.Err.Error(), "serviceexports") && strings.Contains(s.Err.Error(), "forbidden")
+	})
+	for _, want := range []string{
+		`cannot list resource "namespaces": grant get, list and watch as the rendered base does`,
+		"the cluster has no serviceexports of multicluster.x-k8s.io/v1beta1: apply the CRDs of the rendered base; until then there are none",
+	} {
+		if !strings.Contains(s.Err.Error(), want) {
+			t.Errorf("want %q in %q", want, s.Err)
+		}
+	}
+	if s.Source != fromAPI {
+		t.Errorf("from %s", s.Source)
+	}
+	server.SetResourceMissing("serviceexports", false)
+	server.SetForbidden("namespaces", false)
+	r.await(t, "no complaint", func(s facts.State) bool { return s.Err == nil })
+}
+
+// TestSourceReports: a node is protected while its HawserNode reports the boot that its Node
+// has. A reboot ends that; a deleted HawserNode, a restart of this agent and an API server
+// that is away do not.
+func TestSourceReports(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	node := func(name, boot string) string {
+		return "apiVersion: v1\nkind: Node\nmetadata: {name: " + name + "}\nstatus: {nodeInfo: {bootID: \"" + boot + "\"}}"
+	}
+	report := func(name, boot string) string {
+		return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\nstatus: {rulesBootID: \"" + boot + "\"}"
+	}
+	for _, text := range []string{
+		node("agent", "b1"), report("agent", "b1"), node("rebooted", "b2"), report("rebooted", "b1"), node("silent", "b1"), report("silent", ""),
+		node("none", "b1"), node("nameless", ""), report("nameless", "b7"),
+	} {
+		server.Put(t, text)
+	}
+	unprotected := func(f model.Facts) string {
+		var names []string
+		for _, n := range f.Nodes {
+			if n.Unprotected {
+				names = append(names, n.Name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	is := func(want string) func(facts.State) bool {
+		return func(s facts.State) bool { return s.Loaded && unprotected(s.Facts) == want }
+	}
+	r := start(t, server, nil)
+	r.SetFabric(testFabric(nil))
+	r.await(t, "the nodes without a report", is("none rebooted silent"))
+	server.Put(t, report("none", "b1"))
+	r.await(t, "a report", is("rebooted silent"))
+	server.Put(t, node("agent", "b2"))
+	r.await(t, "a reboot", is("agent rebooted silent"))
+	server.Put(t, report("agent", "b2"))
+	r.await(t, "the report after the reboot", is("rebooted silent"))
+	server.Delete("hawsernodes", "agent")
+	server.Put(t, report("silent", "b1"))
+	r.await(t, "a report behind the deletion of another one", is("rebooted"))
+	server.Delete("nodes", "none")
+	r.await(t, "a node that is gone", func(s facts.State) bool { return len(s.Facts.Nodes) == 4 })
+	server.Put(t, node("none", "b1"))
+	r.await(t, "a node that came back, which has to report again", is("none rebooted"))
+
+	// An agent that starts knows what it knew, until all reports came.
+	known := r.Current().Facts
+	away := kubetest.New(t)
+	away.Put(t, node("agent", "b2"))
+	away.Put(t, node("rebooted", "b2"))
+	away.SetForbidden("hawsernodes", true)
+	again := start(t, away, &known)
+	again.SetFabric(testFabric(nil))
+	again.await(t, "the nodes, without reports", func(s facts.State) bool {
+		return len(s.Facts.Nodes) == 2 && unprotected(s.Facts) == "rebooted"
+	})
+}

@@ -1,0 +1,226 @@
+// Package publisher keeps what a gateway writes into its cluster's API as it should be:
+// it decides what that is from the last round, and runs package objects as long as the
+// node is a gateway.
+package publisher
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Input names, in the status, how it goes with what is written into the API.
+const Input = "objects"
+
+// Observed is what the data path saw last.
+type Observed struct {
+	round.Outcome
+	Links   health.Snapshot
+	Leaving bool // this node's gateway is to be left
+}
+
+// Publisher keeps what this node's gateway writes into the cluster's API as it
+// should be, as long as the node is a gateway. It has an engine and goroutines of
+// its own: nothing that a node carries waits for it.
+type Publisher struct {
+	log    *slog.Logger
+	client *kube.Client
+	source *kube.Source
+	seen   func() Observed
+	node   string
+	wake   trigger.Trigger // another round was made
+
+	last       *projection.Input // of the engine's goroutine, as what follows
+	wanted     mcs.DesiredObjects
+	fronts     []apiobjects.GatewaySlice
+	generation int
+	forward    corefile.Forward
+
+	report    atomic.Pointer[converge.Report]
+	rank      atomic.Int64
+	publisher atomic.Pointer[apiobjects.Writer]
+}
+
+// New makes the publication of a node; it is nil where there is no Kubernetes API, and a
+// nil Publication writes nothing. seen may be called from any goroutine.
+func New(config kube.Config, source *kube.Source, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
+	if source == nil {
+		return nil, nil
+	}
+	// A client of its own, as its bound of requests would keep others waiting.
+	client, err := kube.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{
+		log: log.With("part", "objects"), client: client, source: source, node: node, wake: trigger.New(), seen: seen,
+	}, nil
+}
+
+// Trigger says that another round was made.
+func (p *Publisher) Trigger() {
+	if p != nil {
+		p.wake.Fire()
+	}
+}
+
+// Run publishes whenever this node is a gateway, until ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	var stop context.CancelFunc
+	for {
+		gateway := p.isGateway()
+		switch {
+		case gateway && stop == nil:
+			var own context.Context
+			own, stop = context.WithCancel(ctx)
+			p.last = nil
+			publisher := apiobjects.New(apiobjects.Config{
+				Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
+				Source:   p.desired,
+				OnReport: func(r converge.Report) { p.report.Store(&r) },
+			})
+			p.publisher.Store(publisher)
+			wait.Go(func() { publisher.Run(own) })
+		case !gateway && stop != nil:
+			stop()
+			wait.Wait()
+			stop = nil
+			p.publisher.Store(nil)
+			p.report.Store(nil)
+		}
+		if publisher := p.publisher.Load(); publisher != nil {
+			publisher.Trigger()
+		}
+		select {
+		case <-ctx.Done():
+			if stop != nil {
+				stop()
+			}
+			return
+		case <-p.wake:
+		}
+	}
+}
+
+// isGateway reports whether this node is one. Who is to take everything away stays one
+// until it is told otherwise.
+func (p *Publisher) isGateway() bool {
+	v := p.seen()
+	if v.Node == nil {
+		return false
+	}
+	own := v.Input.Fabric.Cluster(v.Input.Cluster)
+	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.Input.Fabric.Decommission && p.publisher.Load() != nil
+}
+
+// desired gives what should stand in the API, as the data path saw the world last.
+func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
+	v := p.seen()
+	if v.Node == nil {
+		return apiobjects.Want{}, "", false
+	}
+	in := v.Input
+	in.Memo = nil // it is the data path's
+	if p.last == nil || !round.SameInput(*p.last, in) {
+		if state := projection.MCS(in); p.last == nil || p.last.Fabric != in.Fabric || !reflect.DeepEqual(state, p.wanted) {
+			p.wanted = state
+			p.generation++
+		}
+		var fronts []apiobjects.GatewaySlice
+		if own := in.Fabric.Cluster(in.Cluster); own != nil && !in.Fabric.Decommission {
+			fronts = apiobjects.GatewaySlicesOf(own, in.Facts)
+		}
+		if !reflect.DeepEqual(fronts, p.fronts) {
+			p.fronts = fronts
+			p.generation++
+		}
+		p.last = &in
+	}
+	want := apiobjects.Want{State: p.wanted, GatewaySlices: p.fronts, Decommission: in.Fabric.Decommission}
+	own := in.Fabric.Cluster(in.Cluster)
+	if own != nil {
+		p.forward = corefile.ForwardOf(in.Fabric, own)
+		want.WriteOrder = rankOf(own, p.node, v.Leaving, v.Links)
+	}
+	// A cluster that is taken out is not in the fabric any more; what led to it is.
+	want.Forward = p.forward
+	if own != nil && !in.Fabric.Decommission {
+		want.DNS, want.PreferCustom = own.ClusterDNS, own.PreferCustomDNS
+	}
+	p.rank.Store(int64(want.WriteOrder))
+	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
+}
+
+// rankOf gives how many gateways of the cluster write before the one of a node:
+// those that are alive, in the order of the fabric. One that leaves is the last.
+func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) int {
+	rank := 0
+	for i := range own.Gateways {
+		g := &own.Gateways[i]
+		if g.Node == node {
+			if leaving {
+				continue
+			}
+			break
+		}
+		if slices.ContainsFunc(s.Links, func(l health.Link) bool {
+			return l.Target.Device == desired.NodeDevice && l.Target.Peer == health.GatewayID{Cluster: own.Name, Gateway: g.Name} && l.Alive()
+		}) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// DNSCleanedUp reports whether nothing of ours is left where the cluster's own DNS is
+// configured, once a fabric says that all is to go.
+func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
+	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
+		return true
+	}
+	r := p.report.Load()
+	return r != nil && strings.HasPrefix(r.Digest, in.Digest+"-") && !slices.ContainsFunc(
+		slices.Concat(r.Failed, r.Blocked, r.Deferred, r.Fights), func(p converge.Problem) bool { return p.Kind == apiobjects.KindDNS })
+}
+
+// State reports how it goes.
+func (p *Publisher) State() []status.InputState {
+	if p == nil {
+		return nil
+	}
+	publisher, report := p.publisher.Load(), p.report.Load()
+	if publisher == nil || report == nil {
+		return nil
+	}
+	out := status.InputState{Name: Input, From: "written by this gateway"}
+	if rank := p.rank.Load(); rank > 0 {
+		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
+	}
+	trouble := append(publisher.Problems(), converge.Texts(report.Failed)...)
+	trouble = append(trouble, converge.Texts(report.Fights)...)
+	out.OK, out.Error = len(trouble) == 0, strings.Join(trouble, "\n")
+	return []status.InputState{out}
+}

@@ -1,0 +1,121 @@
+package conntrack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// echo has an answer of the server come to gateway a by the way that its pod's flow
+// does not take: over b while a's own link carries, by that link while b does.
+func (r *rig) echo(port uint16, own bool) {
+	r.t.Helper()
+	s, link, to := r.b, "hw-vx0", podIP
+	r.b.IP("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
+	if !own {
+		s, link, to = r.far, "wg2", shared
+		r.far.IP("route replace 242.1.0.0/16 via 241.0.2.1")
+	}
+	answer := Tuple{
+		From: netip.MustParseAddrPort(fmt.Sprintf("%s:%d", export, servicePort)),
+		To:   netip.AddrPortFrom(netip.MustParseAddr(to), port),
+	}
+	is := func(f Flow) bool { return f.Orig == answer }
+	for end := time.Now().Add(quick); !slices.ContainsFunc(r.a.flows(), is); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("no entry for %v at the gateway", answer)
+		}
+		s.Inside(func() {
+			// Below conntrack of this namespace, which knows the flow the other way round.
+			out, err := openSender(link)
+			r.must(err)
+			defer out.close()
+			r.must(out.send(&Flow{Protocol: unix.IPPROTO_UDP, Reply: Tuple{From: answer.To, To: answer.From}}))
+		})
+	}
+}
+
+// TestRenewAfterEcho turns the path of a flow after an answer of its server came by
+// the other way, which made an entry that holds the flow's port.
+func TestRenewAfterEcho(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.gatewayPod()
+	r.a.NFT(`table inet mapped { chain pre { type nat hook prerouting priority -110;
+		iifname hw-wg1 ip daddr ` + shared + ` dnat ip to ` + podIP + `
+	}
+}`)
+	r.moveA(true)
+	s := r.open("udp4")
+	if !s.told("first") {
+		t.Fatal("the rig carries nothing")
+	}
+	k := r.keeper()
+	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	for before, own := range []bool{false, true, false, true} {
+		r.echo(port, !own)
+		r.moveA(own)
+		if own {
+			k.LinkTakenOver("g2", remote)
+		} else {
+			k.LinkReleased("g2", remote)
+		}
+		if stats := r.a.work(k, time.Now()); stats.Renewed != uint64(before+1) {
+			t.Fatalf("own link %v: stats %+v, want %d flows renewed", own, stats, before+1)
+		}
+		for _, f := range r.a.flows() {
+			if f.Orig.From.Port() == port && f.otherPort() {
+				t.Errorf("own link %v: the flow has another port: %+v", own, f)
+			}
+		}
+		if !s.told("moved") {
+			t.Fatalf("own link %v: the server is not heard", own)
+		}
+	}
+}
+
+// TestRenewLostPort finds a flow that lost its port to an echo between two passes.
+func TestRenewLostPort(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.gatewayPod()
+	r.moveA(true)
+	s := r.open("udp4")
+	if !s.told("first") {
+		t.Fatal("the rig carries nothing")
+	}
+	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	r.echo(port, true)
+	r.moveA(false)
+	r.a.Inside(func() {
+		for _, f := range r.a.flows() {
+			if f.Orig.From.Port() == port {
+				r.must(remove(&f))
+			}
+		}
+	})
+	lost := func(f Flow) bool { return f.keepsSource() && f.Orig.From.Port() == port && f.otherPort() }
+	_, err := s.client.Write([]byte("again"))
+	r.must(err)
+	if !slices.ContainsFunc(r.a.flows(), lost) {
+		t.Fatalf("the flow kept its port: %+v", r.a.flows())
+	}
+	k := r.keeper()
+	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	k.LinkReleased("g2", remote)
+	if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+		t.Fatalf("stats %+v, want one flow renewed", stats)
+	}
+	if slices.ContainsFunc(r.a.flows(), lost) {
+		t.Errorf("the flow still has another port: %+v", r.a.flows())
+	}
+	if !s.told("moved") {
+		t.Error("the server is not heard")
+	}
+}

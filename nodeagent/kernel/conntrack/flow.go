@@ -1,0 +1,187 @@
+// Package conntrack keeps connections of silent clients alive when the path to a
+// cluster moves. Where pods share egress addresses, the gateway's connection
+// tracking (conntrack) is all that knows which pod a flow belongs to. A gateway
+// that takes over learns it from the next packet of the client. A client that
+// only listens sends none, so the client's node, which knows its own flows, sends
+// one in its place that ends before it reaches anybody: a knock (docs/adr/0006).
+// It also removes entries that a gateway kept from an earlier time as carrier
+// and that could take the addresses of flows that began meanwhile.
+//
+// The package reads and deletes conntrack entries of the network namespace of
+// the calling thread. Flows in conntrack zones belong to others and are left out.
+package conntrack
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h): in the first
+// two the connection is not made yet, in the others the server may still send.
+const (
+	tcpSynSent     = 1
+	tcpSynRecv     = 2
+	tcpEstablished = 3
+	tcpFinWait     = 4
+	tcpCloseWait   = 5
+)
+
+// Status bits of an entry (uapi/linux/netfilter/nf_conntrack_common.h).
+const (
+	statusSeenReply = 1 << 1
+	statusAssured   = 1 << 2
+)
+
+// Attributes of ctnetlink (uapi/linux/netfilter/nfnetlink_conntrack.h).
+const (
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaStatus     = 3
+	ctaProtoInfo  = 4
+	ctaTimeout    = 7
+	ctaMark       = 8
+	ctaID         = 12
+	ctaZone       = 18
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+
+	ctaProtoNum     = 1
+	ctaProtoSrcPort = 2
+	ctaProtoDstPort = 3
+
+	ctaProtoInfoTCP = 1
+	ctaTCPState     = 1
+)
+
+// Tuple is one direction of a flow.
+type Tuple struct {
+	From, To netip.AddrPort
+}
+
+// Flow is one conntrack entry.
+type Flow struct {
+	Protocol uint8 // unix.IPPROTO_TCP or _UDP; others are not read
+	// Orig is the first packet as it came; Reply is its answer as it comes, so
+	// Reply.From is whom the flow really goes to and Reply.To as whom it leaves.
+	Orig, Reply Tuple
+	Status      uint32
+	State       uint8 // of TCP
+	// Mark is not 0 where another node handed the flow over to this gateway (docs/adr/0013).
+	Mark uint32
+	Left time.Duration // until the entry ends if no packet comes, in seconds
+
+	id   uint32
+	zone uint16
+}
+
+// keepsSource reports whether the flow leaves this node with the source address that it
+// came with. A gateway translates what it carries for others, a node does not. The
+// port may be another one: the kernel changes it where a second entry has the first.
+func (f *Flow) keepsSource() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
+
+// otherPort reports whether it leaves with another source port.
+func (f *Flow) otherPort() bool { return f.Reply.To.Port() != f.Orig.From.Port() }
+
+// mayPush reports whether the far end may send next.
+func (f *Flow) mayPush() bool {
+	if f.Protocol == unix.IPPROTO_UDP {
+		return true
+	}
+	return f.State == tcpEstablished || f.State == tcpFinWait || f.State == tcpCloseWait
+}
+
+// halfOpen reports whether conntrack saw the beginning of a connection only.
+func (f *Flow) halfOpen() bool {
+	return f.Protocol == unix.IPPROTO_TCP && (f.State == tcpSynSent || f.State == tcpSynRecv)
+}
+
+// parse reads one message of a conntrack dump, behind its netlink header. It
+// gives false for what is neither TCP nor UDP, and for what is damaged.
+func parse(raw []byte) (f Flow, ok bool) {
+	const head = 4 // struct nfgenmsg
+	if len(raw) < head {
+		return f, false
+	}
+	ok = true
+	each(raw[head:], func(kind uint16, value []byte) {
+		switch {
+		case kind == ctaTupleOrig:
+			ok = f.tuple(value, &f.Orig) && ok
+		case kind == ctaTupleReply:
+			ok = f.tuple(value, &f.Reply) && ok
+		case kind == ctaStatus && len(value) == 4:
+			f.Status = binary.BigEndian.Uint32(value)
+		case kind == ctaMark && len(value) == 4:
+			f.Mark = binary.BigEndian.Uint32(value)
+		case kind == ctaTimeout && len(value) == 4:
+			f.Left = time.Duration(binary.BigEndian.Uint32(value)) * time.Second
+		case kind == ctaID && len(value) == 4:
+			f.id = binary.BigEndian.Uint32(value)
+		case kind == ctaZone && len(value) == 2:
+			f.zone = binary.BigEndian.Uint16(value)
+		case kind == ctaProtoInfo:
+			f.state(value)
+		}
+	})
+	known := f.Protocol == unix.IPPROTO_TCP || f.Protocol == unix.IPPROTO_UDP
+	return f, ok && known && f.Orig.From.IsValid() && f.Orig.To.IsValid() && f.Reply.From.IsValid() && f.Reply.To.IsValid()
+}
+
+func (f *Flow) tuple(raw []byte, t *Tuple) bool {
+	var from, to netip.Addr
+	var fromPort, toPort uint16
+	each(raw, func(kind uint16, value []byte) {
+		each(value, func(inner uint16, value []byte) {
+			switch {
+			case kind == ctaTupleIP:
+				// 1, 2: IPv4 source, destination; 3, 4: IPv6.
+				addr, _ := netip.AddrFromSlice(value)
+				if inner == 1 || inner == 3 {
+					from = addr
+				} else if inner == 2 || inner == 4 {
+					to = addr
+				}
+			case kind == ctaTupleProto && inner == ctaProtoNum && len(value) == 1:
+				f.Protocol = value[0]
+			case kind == ctaTupleProto && inner == ctaProtoSrcPort && len(value) == 2:
+				fromPort = binary.BigEndian.Uint16(value)
+			case kind == ctaTupleProto && inner == ctaProtoDstPort && len(value) == 2:
+				toPort = binary.BigEndian.Uint16(value)
+			}
+		})
+	})
+	t.From, t.To = netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort)
+	return from.IsValid() && to.IsValid() && from.Is4() == to.Is4()
+}
+
+func (f *Flow) state(raw []byte) {
+	each(raw, func(kind uint16, value []byte) {
+		if kind != ctaProtoInfoTCP {
+			return
+		}
+		each(value, func(kind uint16, value []byte) {
+			if kind == ctaTCPState && len(value) == 1 {
+				f.State = value[0]
+			}
+		})
+	})
+}
+
+// typeMask leaves out NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+const typeMask = 0x3fff
+
+// each calls do for the attributes of a netlink message, until one does not fit.
+func each(raw []byte, do func(kind uint16, value []byte)) {
+	for len(raw) >= unix.SizeofNlAttr {
+		size := int(binary.NativeEndian.Uint16(raw))
+		if size < unix.SizeofNlAttr || size > len(raw) {
+			return
+		}
+		do(binary.NativeEndian.Uint16(raw[2:])&typeMask, raw[unix.SizeofNlAttr:size])
+		raw = raw[min((size+3)&^3, len(raw)):]
+	}
+}

@@ -1,0 +1,152 @@
+package conntrack
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestForget lets a pod's connection begin at gateway b with a source port that
+// another pod's connection had at gateway a, where it was never seen to end.
+// When the path comes back to a, the living one goes on only if a forgot.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	for _, forgets := range []bool{true, false} {
+		name := map[bool]string{true: "forgotten", false: "control"}[forgets]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
+			dead := r.openFrom("10.7.1.5:40000")
+			if !dead.asks(quick) {
+				t.Fatal("the rig carries nothing")
+			}
+			r.node.IP("link set pod0 down") // so that nobody sees the end
+			r.far.IP("link set srv0 down")
+			dead.end()
+			r.node.IP("link set pod0 up")
+			r.far.IP("link set srv0 up")
+			r.move("b")
+			k := r.keeper()
+			begin := time.Now()
+			k.LinkReleased("g2", remote)
+			living := r.openFrom("10.7.1.6:40000")
+			if !living.asks(quick) {
+				t.Fatal("no connection through gateway b")
+			}
+			if n := k.Stats().Forgotten; n != 0 {
+				t.Fatalf("forgot %d before the time", n)
+			}
+			// A minute passes for the kernel: what is left of the entry's time is less
+			// by so much than what a packet would set now.
+			r.a.sysctl("netfilter/nf_conntrack_tcp_timeout_established", "432060")
+			if forgets {
+				if n := r.a.work(k, begin.Add(16*time.Second)).Forgotten; n != 1 {
+					t.Fatalf("forgot %d flows, want the one that ended", n)
+				}
+			}
+			r.move("a")
+			patience := quick
+			if !forgets {
+				patience = time.Second // what is lost does not come later
+			}
+			if goes := living.asks(patience); goes != forgets {
+				t.Errorf("the living connection goes on: %v, want %v", goes, forgets)
+			}
+		})
+	}
+}
+
+// talk is a connection whose both ends the test holds.
+type talk struct {
+	client, server net.Conn
+}
+
+func (r *rig) openFrom(source string) *talk {
+	r.t.Helper()
+	var listener net.Listener
+	var err error
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.must(err)
+	defer listener.Close()
+	k := &talk{}
+	r.pod.Inside(func() {
+		dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))}
+		// In the calling goroutine, which is in the namespace; IPv4 has no second address to try.
+		k.client, err = dialer.DialContext(context.Background(), "tcp4", service("tcp4", vip, vip6, servicePort))
+	})
+	r.must(err)
+	r.t.Cleanup(func() { k.client.Close() })
+	k.server, err = listener.Accept()
+	r.must(err)
+	r.t.Cleanup(func() { k.server.Close() })
+	return k
+}
+
+// end forgets the connection at both ends at once.
+func (k *talk) end() {
+	_ = k.client.(*net.TCPConn).SetLinger(0)
+	_ = k.client.Close()
+	_ = k.server.(*net.TCPConn).SetLinger(0)
+	_ = k.server.Close()
+}
+
+// asks reports whether a word of the client arrives and is answered.
+func (k *talk) asks(patience time.Duration) bool {
+	deadline := time.Now().Add(patience)
+	_ = k.client.SetDeadline(deadline)
+	_ = k.server.SetDeadline(deadline)
+	if _, err := k.client.Write([]byte("x")); err != nil {
+		return false
+	}
+	buffer := make([]byte, 8)
+	if n, err := k.server.Read(buffer); err != nil || n != 1 {
+		return false
+	}
+	if _, err := k.server.Write([]byte("y")); err != nil {
+		return false
+	}
+	n, err := k.client.Read(buffer)
+	return err == nil && n == 1
+}
+
+func TestStale(t *testing.T) {
+	t.Parallel()
+	times := timeouts{established: 432000 * time.Second, udp: 30 * time.Second, stream: 120 * time.Second}
+	pod, service := netip.MustParseAddrPort("10.7.1.5:4000"), netip.MustParseAddrPort("242.2.0.32:80")
+	egress := netip.MustParseAddrPort("242.1.0.1:4000")
+	flow := func(edit func(*Flow)) *Flow {
+		f := &Flow{
+			Protocol: unix.IPPROTO_TCP, State: tcpEstablished, Left: 431000 * time.Second,
+			Orig: Tuple{pod, service}, Reply: Tuple{service, egress},
+		}
+		edit(f)
+		return f
+	}
+	tests := []struct {
+		name string
+		edit func(*Flow)
+		want bool
+	}{
+		{"translated and quiet since", func(*Flow) {}, true},
+		{"a packet after the path was left", func(f *Flow) { f.Left = 431995 * time.Second }, false},
+		{"with its own source", func(f *Flow) { f.Reply.To = pod }, false},
+		{"ends by itself soon", func(f *Flow) { f.State = tcpFinWait }, false},
+		{"quiet UDP", func(f *Flow) { f.Protocol, f.Left = unix.IPPROTO_UDP, time.Second }, true},
+		{"UDP stream in use", func(f *Flow) {
+			f.Protocol, f.Status, f.Left = unix.IPPROTO_UDP, statusAssured, 119*time.Second
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := stale(flow(tt.edit), times, 13*time.Second); got != tt.want {
+				t.Errorf("stale %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package conntrack
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/cidr"
+)
+
+// Rules that hold packets back for some milliseconds. Their protocol is not that
+// of the agent's other rules, which would be removed as nobody's wish.
+const (
+	holdPriority = 7298
+	holdProtocol = 74
+)
+
+// blockIngress drops what comes from the clusters of the turns for the pods. The function
+// that it gives ends it; it may be called even after an error.
+func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err error) {
+	var rules []*netlink.Rule
+	free = func() {
+		for _, r := range rules {
+			_ = netlink.RuleDel(r)
+		}
+	}
+	for _, t := range turns {
+		if t.handedOverOnly {
+			continue
+		}
+		for _, from := range t.prefixes {
+			for _, to := range pods {
+				if from.Addr().Is4() != to.Addr().Is4() {
+					continue
+				}
+				r := netlink.NewRule()
+				r.Family = netlink.FAMILY_V4
+				if from.Addr().Is6() {
+					r.Family = netlink.FAMILY_V6
+				}
+				r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
+				r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
+				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+					return free, fmt.Errorf("hold back what comes from %s for %s: %w", from, to, err)
+				}
+				rules = append(rules, r)
+			}
+		}
+	}
+	return free, nil
+}
+
+// RemoveStaleRules removes the rules that an agent left that was killed while it held
+// packets back, and gives them. It works in the network namespace of the thread
+// that it is called on.
+func RemoveStaleRules() (removed []string, failed error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		rules, err := netlink.RuleList(family)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("list rules: %w", err))
+			continue
+		}
+		for _, r := range rules {
+			if r.Protocol != holdProtocol || r.Priority != holdPriority {
+				continue
+			}
+			r.Family = family
+			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+				failed = errors.Join(failed, fmt.Errorf("delete rule %s: %w", r, err))
+				continue
+			}
+			removed = append(removed, fmt.Sprintf("%d from %s to %s", r.Priority, r.Src, r.Dst))
+		}
+	}
+	return removed, failed
+}

@@ -1,0 +1,102 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// outcome is what a round did.
+type outcome struct {
+	sent, failed, left int
+	idleFlows          map[string]int // flows without a packet since the move, by cluster
+}
+
+// refresh does one round.
+func refresh(ctx context.Context, device string, now time.Time, moves []*pathMove) (outcome, error) {
+	flows, out, err := find(ctx, now, moves)
+	if err != nil || len(flows) == 0 {
+		return out, err
+	}
+	s, err := openSender(device)
+	if err != nil {
+		return out, err
+	}
+	defer s.close()
+	begin := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for i := range flows {
+		if wait := pause(i, time.Since(begin)); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return out, fmt.Errorf("knock: %w", ctx.Err())
+			case <-timer.C:
+			}
+		}
+		switch err := s.send(&flows[i]); {
+		case err == nil:
+			out.sent++
+		case !errors.Is(err, errElsewhere):
+			out.failed++
+		}
+	}
+	return out, nil
+}
+
+// find reads conntrack and gives the flows to knock for, the most important first.
+func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcome, error) {
+	out := outcome{idleFlows: map[string]int{}}
+	times, err := readTimeouts()
+	if err != nil {
+		return nil, out, err
+	}
+	byName, clusters := map[string]*pathMove{}, newLookup()
+	for _, m := range moves {
+		byName[m.cluster] = m
+		clusters.add(m.cluster, m.prefixes)
+	}
+	var ranks [3][]Flow
+	err = list(ctx, func(f *Flow) {
+		name, ok := clusters.find(f.Reply.From.Addr())
+		// What this node translates itself, or was handed by another one, is carried by
+		// it as the gateway.
+		if !ok || !f.keepsSource() || f.Mark != 0 || !f.mayPush() {
+			return
+		}
+		m := byName[name]
+		idle, told := times.idle(f)
+		if !m.needsRefresh(now, idle, told) {
+			return
+		}
+		out.idleFlows[name]++
+		rank := rank(f)
+		ranks[rank] = append(ranks[rank], *f)
+	})
+	if err != nil {
+		return nil, out, err
+	}
+	flows := append(append(ranks[0], ranks[1]...), ranks[2]...)
+	if len(flows) > maxKnocks {
+		out.left = len(flows) - maxKnocks
+		flows = flows[:maxKnocks]
+	}
+	return flows, out, nil
+}
+
+// rank puts TCP before UDP, and UDP that nobody answered last: it is mostly
+// over already, as a question to DNS.
+func rank(f *Flow) int {
+	switch {
+	case f.Protocol == unix.IPPROTO_TCP:
+		return 0
+	case f.Status&statusSeenReply != 0:
+		return 1
+	default:
+		return 2
+	}
+}

@@ -1,0 +1,376 @@
+package conntrack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// gatewayPod puts the pod behind gateway a itself, which then also translates
+// service addresses.
+func (r *rig) gatewayPod() {
+	r.t.Helper()
+	r.pod.IP("link del eth0")
+	tunnel(r.pod, "eth0", r.a, "pod0")
+	r.pod.IP("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
+		"route add default via 10.7.1.1", "route add default via fd00:7::1")
+	r.a.IP("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
+	r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2", "route replace fd00:7::/64 via 2001:db8::2")
+	dnat := `ip daddr ` + vip + ` meta l4proto { tcp, udp } th dport 80 dnat ip to ` + export + `:80
+		ip6 daddr ` + vip6 + ` meta l4proto { tcp, udp } th dport 80 dnat ip6 to [` + export6 + `]:80`
+	r.a.NFT(`table inet services {
+		chain pre { type nat hook prerouting priority -110; ` + dnat + `
+		}
+		chain out { type nat hook output priority -110; ` + dnat + `
+		}
+		chain post { type nat hook postrouting priority 90;
+			oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
+			oifname hw-vx0 ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
+		}
+	}`)
+	r.a.IP("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
+}
+
+// moveA leads the path of gateway a's own pods over its own link or over b.
+func (r *rig) moveA(own bool) {
+	r.t.Helper()
+	via := []string{"route replace 242.2.0.0/16 via 192.0.2.3", "route replace fd00:42:2::/48 via 2001:db8::3"}
+	if own {
+		via = []string{"route replace 242.2.0.0/16 via 241.0.2.2", "route replace fd00:42:2::/48 via fd00:41:2::2"}
+	}
+	r.a.IP(via...)
+	r.move(map[bool]string{true: "a", false: "b"}[own])
+}
+
+// TestRenew moves the path of a pod on a gateway from its own link to another
+// gateway's, or to it; the pod only listens.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}}
+	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
+		for _, network := range []string{"tcp4", "udp4", "tcp6"} {
+			t.Run(name+" "+network, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.gatewayPod()
+				r.moveA(first)
+				s := r.open(network)
+				if !s.told("first") {
+					t.Fatal("the rig carries nothing")
+				}
+				r.moveA(!first)
+				s.push("lost?")
+				if s.hears("lost?", 300*time.Millisecond) {
+					t.Fatal("goes on by itself")
+				}
+				k := r.keeper()
+				k.SetOwn(own)
+				if first {
+					k.LinkReleased("g2", remote)
+				} else {
+					k.LinkTakenOver("g2", remote)
+				}
+				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+					t.Fatalf("stats %+v, want one flow renewed", stats)
+				}
+				if !s.arrives("lost?") {
+					t.Fatal("after the renewal the server's words do not arrive")
+				}
+				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+					t.Errorf("renewed again: %+v", stats)
+				}
+				if rules := r.a.holds(); rules != "" {
+					t.Errorf("rules are left:\n%s", rules)
+				}
+			})
+		}
+	}
+}
+
+// backend makes the gateway's pod the backend of an export that the other
+// cluster asks for, and gives a connection to it.
+func (r *rig) backend() *talk {
+	r.t.Helper()
+	rules := `table inet backend {
+			chain pre { type nat hook prerouting priority -110;
+				iifname hw-wg1 ip daddr 242.1.0.40 tcp dport 80 dnat ip to ` + podIP + `:8080
+			}
+			chain post { type nat hook postrouting priority 80;
+				oifname hw-wg1 ip saddr ` + podIP + ` tcp flags & (syn | rst) == 0 tcp sport 8080 snat ip to 242.1.0.40:80
+				ip saddr 242.2.0.0/16 snat ip to ip saddr
+			}
+		}`
+	r.a.NFT(rules)
+	r.b.NFT(rules)
+	r.far.NFT(`table inet client { chain post { type nat hook postrouting priority 90;
+		oifname "wg*" ip saddr ` + backend + ` snat ip to 242.2.0.9
+	}
+}`)
+	var listener net.Listener
+	var err error
+	r.pod.Inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
+	r.must(err)
+	defer listener.Close()
+	k := &talk{}
+	r.server.Inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
+	r.must(err)
+	r.t.Cleanup(func() { k.client.Close() })
+	k.server, err = listener.Accept()
+	r.must(err)
+	r.t.Cleanup(func() { k.server.Close() })
+	return k
+}
+
+// TestRenewBackend turns the path of a connection to a backend on a gateway.
+func TestRenewBackend(t *testing.T) {
+	t.Parallel()
+	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
+	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
+		for _, renews := range []bool{true, false} {
+			for _, speaker := range []string{"client", "server"} {
+				if !renews && speaker == "server" {
+					continue // the server's own packet fits the old entry
+				}
+				t.Run(fmt.Sprintf("%s %s renewed %v", name, speaker, renews), func(t *testing.T) {
+					t.Parallel()
+					r := newRig(t)
+					r.gatewayPod()
+					r.moveA(first)
+					k := r.backend()
+					if !k.asks(quick) {
+						t.Fatal("the rig carries nothing")
+					}
+					r.moveA(!first)
+					if renews {
+						keeper := r.keeper()
+						keeper.SetOwn(own)
+						if first {
+							keeper.LinkReleased("g2", remote)
+						} else {
+							keeper.LinkTakenOver("g2", remote)
+						}
+						if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+							t.Fatalf("stats %+v, want one flow renewed", stats)
+						}
+					}
+					patience := quick
+					if !renews {
+						patience = time.Second
+					}
+					if speaker == "server" {
+						k.client, k.server = k.server, k.client
+					}
+					if goes := k.asks(patience); goes != renews {
+						t.Errorf("the connection goes on: %v, want %v", goes, renews)
+					}
+				})
+			}
+		}
+	}
+}
+
+// holds gives the rules that hold packets back.
+func (s *space) holds() (out string) {
+	s.t.Helper()
+	for _, family := range []string{"-4", "-6"} {
+		raw, err := exec.Command("ip", "-n", s.Name, family, "rule", "show", "priority", "7298").CombinedOutput()
+		if err != nil {
+			s.t.Errorf("ip rule: %v\n%s", err, raw)
+		}
+		out += strings.TrimSpace(string(raw))
+	}
+	return out
+}
+
+// TestHold drops what it says and nothing else, and cleans up after a crash.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
+	s.IP("rule add priority 7298 from 10.1.0.0/16 lookup main")
+	s.Inside(func() {
+		_, err := blockIngress([]*linkChange{{cluster: "g2", prefixes: remote}}, pods)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for _, want := range []string{"from 242.2.0.0/16 to 10.7.1.0/24 blackhole", "from fd00:42:2::/48 to fd00:7::/64 blackhole"} {
+		if got := s.holds(); !strings.Contains(got, want) {
+			t.Errorf("rules %q, want %q", got, want)
+		}
+	}
+	s.Inside(func() {
+		removed, err := RemoveStaleRules()
+		if want := "7298 from 242.2.0.0/16 to 10.7.1.0/24"; err != nil || !slices.Contains(removed, want) || len(removed) != 2 {
+			t.Errorf("removed %q and %v, want %s and the same of IPv6", removed, err, want)
+		}
+	})
+	if got := s.holds(); strings.Contains(got, "blackhole") || !strings.Contains(got, "10.1.0.0/16") {
+		t.Errorf("rules after release: %q", got)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	t.Parallel()
+	pod, service, egress := netip.MustParseAddrPort("10.7.1.5:4000"), netip.MustParseAddrPort("242.2.0.32:80"), netip.MustParseAddrPort("242.1.0.1:4000")
+	kept := &Flow{Protocol: unix.IPPROTO_TCP, Orig: Tuple{pod, service}, Reply: Tuple{service, pod}}
+	otherPort := &Flow{Protocol: unix.IPPROTO_UDP, Orig: Tuple{pod, service}, Reply: Tuple{service, netip.AddrPortFrom(pod.Addr(), 4001)}}
+	translated := &Flow{Protocol: unix.IPPROTO_TCP, Orig: Tuple{pod, service}, Reply: Tuple{service, egress}}
+	tests := []struct {
+		name              string
+		own, local, keeps bool
+		flow              *Flow
+		want              bool
+	}{
+		{"own link, own source", true, true, false, kept, true},
+		{"own link, own source with another port", true, true, false, otherPort, true},
+		{"other gateway, own source with another port", false, true, false, otherPort, false},
+		{"own link, own source of another node's pod", true, false, false, kept, true},
+		{"own link, own source of a flat cluster", true, true, true, kept, false},
+		{"own link, translated", true, true, false, translated, false},
+		{"other gateway, translated", false, true, false, translated, true},
+		{"other gateway, another node's pod", false, false, false, translated, false},
+		{"other gateway, own source", false, true, false, kept, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if _, got := (&linkChange{nowOwn: tt.own}).checkStale(tt.flow, tt.local, tt.keeps); got != tt.want {
+				t.Errorf("wrong %v, want %v", got, tt.want)
+			}
+		})
+	}
+	others := &linkChange{nowOwn: true, handedOverOnly: true}
+	if _, wrong := others.checkStale(kept, true, false); wrong {
+		t.Error("a turn of others takes a pod of this node")
+	}
+	if _, wrong := others.checkStale(kept, false, false); !wrong {
+		t.Error("a turn of others leaves another node's pod")
+	}
+}
+
+// TestTransits makes the flow of another node's pod go on that this gateway
+// handed to the other one while it had no link of its own.
+func TestTransits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.moveA(false)
+	r.move("a") // the node still takes a
+	r.a.NFT(`table inet keep { chain post { type nat hook postrouting priority 90;
+		oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
+	}
+}`)
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
+	k := r.openFrom("10.7.1.5:41000")
+	if !k.asks(quick) {
+		t.Fatal("the rig carries nothing")
+	}
+	r.moveA(true)
+	if k.asks(time.Second) {
+		t.Fatal("goes on by itself")
+	}
+	keeper := r.keeper()
+	keeper.SetOwn(LocalPods{})
+	keeper.LinkAvailable("g2", remote)
+	if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+		t.Fatalf("stats %+v, want one flow renewed", stats)
+	}
+	if !k.hears() {
+		t.Error("the connection does not go on")
+	}
+}
+
+// TestTransitsAnswers makes a flow go on whose answers came here from the gateway that this one
+// handed it to, and had the pod's own address already: they made an entry without a translation.
+func TestTransitsAnswers(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]func(*Syncer){
+		"transit": func(k *Syncer) { k.LinkAvailable("g2", remote) },
+		"carries": func(k *Syncer) { k.LinkTakenOver("g2", remote) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.move("b")
+			k := r.openFrom("10.7.1.5:41000")
+			if !k.asks(quick) {
+				t.Fatal("the rig carries nothing")
+			}
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
+			_ = k.client.SetReadDeadline(time.Now().Add(quick))
+			if _, err := k.server.Write([]byte("y")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.client.Read(make([]byte, 8)); err != nil {
+				t.Fatalf("an answer over both gateways: %v", err)
+			}
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.1")
+			r.move("a")
+			if k.asks(time.Second) {
+				t.Fatal("goes on by itself")
+			}
+			keeper := r.keeper()
+			keeper.SetOwn(LocalPods{})
+			turn(keeper)
+			if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+				t.Fatalf("stats %+v, want one flow renewed", stats)
+			}
+			if !k.hears() {
+				t.Error("the connection does not go on")
+			}
+		})
+	}
+}
+
+// hears reports whether what was asked before gets through after all.
+func (k *talk) hears() bool {
+	_ = k.server.SetDeadline(time.Now().Add(quick))
+	n, err := k.server.Read(make([]byte, 8))
+	return err == nil && n == 1
+}
+
+// TestHalfOpen makes a connection whose first SYN went by gateway a, unanswered,
+// and the second by b. When the path comes back to a it goes on.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the answer goes to b, which knows nothing
+	var listener net.Listener
+	var err error
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.must(err)
+	defer listener.Close()
+	go func() {
+		for !slices.ContainsFunc(r.a.flows(), func(f Flow) bool { return f.halfOpen() }) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.move("b")
+	}()
+	k := &talk{}
+	r.pod.Inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
+	r.must(err)
+	defer k.client.Close()
+	k.server, err = listener.Accept()
+	r.must(err)
+	defer k.server.Close()
+	if !k.asks(quick) {
+		t.Fatal("the rig carries nothing")
+	}
+	r.move("a")
+	if k.asks(time.Second) {
+		t.Fatal("goes on by itself")
+	}
+	keeper := r.keeper()
+	keeper.LinkTakenOver("g2", remote)
+	r.a.work(keeper, time.Now())
+	if !k.hears() {
+		t.Error("the connection does not go on")
+	}
+}

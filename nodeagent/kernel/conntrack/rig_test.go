@@ -1,0 +1,303 @@
+package conntrack
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+)
+
+// rig is a cluster with shared egress, two gateways a and b, and another
+// cluster behind them:
+//
+//	pod - node -(hw-vx0)- a, b -(hw-wg1)- far - server
+//
+// The pod asks for a service address that the node translates to the export,
+// the gateway gives it the shared source, far brings it to the server.
+type rig struct {
+	t                            testing.TB
+	pod, node, a, b, far, server *space
+}
+
+// quick is longer than what works takes, on a busy machine too.
+const quick = 30 * time.Second
+
+// again is after how long a datagram without an answer is sent once more.
+const again = 500 * time.Millisecond
+
+const (
+	podIP, podIP6       = "10.7.1.5", "fd00:7::5"
+	vip, vip6           = "243.0.0.1", "fd00:43::1"
+	export, export6     = "242.2.0.32", "fd00:42:2::32"
+	shared, shared6     = "242.1.0.1", "fd00:42:1::1"
+	backend, backend6   = "10.8.1.2", "fd00:8::2"
+	servicePort, target = 80, 8080
+)
+
+var remote = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd00:42:2::/48")}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{t: t, pod: newSpace(t), node: newSpace(t), a: newSpace(t), b: newSpace(t), far: newSpace(t), server: newSpace(t)}
+	tunnel(r.pod, "eth0", r.node, "pod0")
+	tunnel(r.far, "srv0", r.server, "eth0")
+	r.link()
+	r.pod.IP("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
+		"route add default via 10.7.1.1", "route add default via fd00:7::1")
+	r.node.IP("addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
+	r.server.IP("addr add "+backend+"/24 dev eth0", "addr add "+backend6+"/64 dev eth0 nodad",
+		"route add default via 10.8.1.1", "route add default via fd00:8::1")
+	r.far.IP("addr add 10.8.1.1/24 dev srv0", "addr add fd00:8::1/64 dev srv0 nodad")
+	r.rules()
+	for _, s := range []*space{r.node, r.a, r.b, r.far} {
+		s.sysctl("netfilter/nf_conntrack_tcp_be_liberal", "1")
+	}
+	r.move("a")
+	return r
+}
+
+// link joins the node and the gateways by a bridge on the node's side, with
+// fixed neighbours as in hw-vx0, and the gateways with far.
+func (r *rig) link() {
+	r.node.IP("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
+		"addr add 192.0.2.1/24 dev hw-vx0", "addr add 2001:db8::1/64 dev hw-vx0 nodad")
+	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
+		// What the bridge passes from one gateway to the other is not the node's.
+		r.node.sysctl("bridge/bridge-nf-call-iptables", "0")
+		r.node.sysctl("bridge/bridge-nf-call-ip6tables", "0")
+	}
+	for i, g := range []*space{r.a, r.b} {
+		n := i + 2
+		tunnel(g, "hw-vx0", r.node, fmt.Sprintf("port%d", n))
+		r.node.IP(fmt.Sprintf("link set port%d master hw-vx0", n))
+		g.IP(fmt.Sprintf("link set hw-vx0 address 02:00:00:00:00:0%d", n),
+			fmt.Sprintf("addr add 192.0.2.%d/24 dev hw-vx0", n), fmt.Sprintf("addr add 2001:db8::%d/64 dev hw-vx0 nodad", n),
+			"route add 10.7.1.0/24 via 192.0.2.1", "route add fd00:7::/64 via 2001:db8::1",
+			"route add blackhole 242.1.0.0/16", "route add blackhole fd00:42:1::/48")
+		r.node.IP(fmt.Sprintf("neigh add 192.0.2.%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n),
+			fmt.Sprintf("neigh add 2001:db8::%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n))
+		far := fmt.Sprintf("wg%d", n)
+		tunnel(g, "hw-wg1", r.far, far)
+		g.IP(fmt.Sprintf("addr add 241.0.%d.1/24 dev hw-wg1", n), fmt.Sprintf("addr add fd00:41:%d::1/64 dev hw-wg1 nodad", n),
+			fmt.Sprintf("route add 242.2.0.0/16 via 241.0.%d.2", n), fmt.Sprintf("route add fd00:42:2::/48 via fd00:41:%d::2", n))
+		r.far.IP(fmt.Sprintf("addr add 241.0.%d.2/24 dev %s", n, far), fmt.Sprintf("addr add fd00:41:%d::2/64 dev %s nodad", n, far))
+	}
+}
+
+// rules are in short those of nodeagent/kernel.
+func (r *rig) rules() {
+	services := func(from, to, from6, to6 string, port int) string {
+		return fmt.Sprintf(`table inet t {
+			chain pre { type nat hook prerouting priority -110;
+				ip daddr %[1]s meta l4proto { tcp, udp } th dport 80 dnat ip to %[2]s:%[5]d
+				ip6 daddr %[3]s meta l4proto { tcp, udp } th dport 80 dnat ip6 to [%[4]s]:%[5]d
+			}
+		}`, from, to, from6, to6, port)
+	}
+	r.node.NFT(services(vip, export, vip6, export6, servicePort))
+	r.node.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
+		ip daddr 242.2.0.0/16 snat ip to ip saddr
+		ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
+	}
+}`)
+	r.far.NFT(services(export, backend, export6, backend6, target))
+	for _, g := range []*space{r.a, r.b} {
+		g.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
+			oifname hw-wg1 ip daddr 242.2.0.0/16 snat ip to ` + shared + `
+			oifname hw-wg1 ip6 daddr fd00:42:2::/48 snat ip6 to ` + shared6 + `
+		}
+}`)
+	}
+}
+
+// move leads the path over one gateway, on both sides.
+func (r *rig) move(to string) {
+	r.t.Helper()
+	n := map[string]int{"a": 2, "b": 3}[to]
+	r.node.IP(fmt.Sprintf("route replace 242.2.0.0/16 via 192.0.2.%d dev hw-vx0", n),
+		fmt.Sprintf("route replace 243.0.0.0/16 via 192.0.2.%d dev hw-vx0", n),
+		fmt.Sprintf("route replace fd00:42:2::/48 via 2001:db8::%d dev hw-vx0", n),
+		fmt.Sprintf("route replace fd00:43::/48 via 2001:db8::%d dev hw-vx0", n))
+	r.far.IP(fmt.Sprintf("route replace 242.1.0.0/16 via 241.0.%d.1", n), fmt.Sprintf("route replace fd00:42:1::/48 via fd00:41:%d::1", n))
+}
+
+// session is a connection of the pod: the server's end speaks, the pod listens.
+type session struct {
+	t      testing.TB
+	client net.Conn
+	push   func(text string)
+
+	datagrams bool
+}
+
+func service(network, v4, v6 string, port int) string {
+	host := v4
+	if network[3] == '6' {
+		host = v6
+	}
+	return net.JoinHostPort(host, fmt.Sprint(port))
+}
+
+// open makes the client say hello, and waits until the server heard it.
+func (r *rig) open(network string) *session {
+	r.t.Helper()
+	if network[:3] == "tcp" {
+		return r.openTCP(network)
+	}
+	var listener net.PacketConn
+	s := r.dial(network, func() (err error) {
+		listener, err = net.ListenPacket(network, service(network, backend, backend6, target))
+		return err
+	})
+	r.t.Cleanup(func() { listener.Close() })
+	from := s.heard(listener)
+	s.push = func(text string) {
+		r.t.Helper()
+		_, err := listener.WriteTo([]byte(text), from)
+		r.must(err)
+	}
+	return s
+}
+
+// heard says hello until the server hears it, and gives whom it hears. A first
+// datagram may be lost: neighbours are looked for with link-local addresses, which
+// are checked for a second or more at first.
+func (s *session) heard(listener net.PacketConn) net.Addr {
+	s.t.Helper()
+	buffer := make([]byte, 64)
+	for end := time.Now().Add(quick); time.Now().Before(end); {
+		if err := listener.SetReadDeadline(time.Now().Add(again)); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, from, err := listener.ReadFrom(buffer); err == nil {
+			return from
+		}
+		if _, err := s.client.Write([]byte("hello")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.t.Fatal("the server hears nothing")
+	return nil
+}
+
+func (r *rig) openTCP(network string) *session {
+	r.t.Helper()
+	var listener net.Listener
+	s := r.dial(network, func() (err error) {
+		listener, err = net.Listen(network, service(network, backend, backend6, target))
+		return err
+	})
+	r.t.Cleanup(func() { listener.Close() })
+	conn, err := listener.Accept()
+	r.must(err)
+	r.t.Cleanup(func() { conn.Close() })
+	s.push = func(text string) {
+		r.t.Helper()
+		_, err := conn.Write([]byte(text))
+		r.must(err)
+	}
+	return s
+}
+
+func (r *rig) dial(network string, listen func() error) *session {
+	r.t.Helper()
+	s := &session{t: r.t, datagrams: network[:3] == "udp"}
+	r.server.Inside(func() { r.must(listen()) })
+	r.pod.Inside(func() {
+		var err error
+		// A neighbour that does not answer for three seconds, on a machine that is
+		// busy, counts as unreachable for a while.
+		for end := time.Now().Add(quick); s.client == nil && time.Now().Before(end); {
+			s.client, err = net.DialTimeout(network, service(network, vip, vip6, servicePort), quick)
+		}
+		r.must(err)
+	})
+	r.t.Cleanup(func() { s.client.Close() })
+	_, err := s.client.Write([]byte("hello"))
+	r.must(err)
+	return s
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// hears reports whether the client gets a text in time. Any error but the end
+// of patience fails the test: a knock must not disturb the client.
+func (s *session) hears(text string, patience time.Duration) bool {
+	s.t.Helper()
+	end := time.Now().Add(patience)
+	if err := s.client.SetReadDeadline(end); err != nil {
+		s.t.Fatal(err)
+	}
+	buffer := make([]byte, 64)
+	for {
+		n, err := s.client.Read(buffer)
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			return false
+		}
+		if err != nil {
+			s.t.Fatalf("the client's connection: %v", err)
+		}
+		if string(buffer[:n]) == text {
+			return true
+		}
+		if !s.datagrams {
+			return false
+		}
+	}
+}
+
+// arrives is told for what the server has said before: TCP still repeats it.
+func (s *session) arrives(text string) bool {
+	s.t.Helper()
+	if s.datagrams {
+		return s.told(text)
+	}
+	return s.hears(text, quick)
+}
+
+// told reports whether the client gets what the server says, once over TCP, which
+// repeats it by itself, and again and again over UDP.
+func (s *session) told(text string) bool {
+	s.t.Helper()
+	if !s.datagrams {
+		s.push(text)
+		return s.hears(text, quick)
+	}
+	for end := time.Now().Add(quick); time.Now().Before(end); {
+		if s.push(text); s.hears(text, again) {
+			return true
+		}
+	}
+	return false
+}
+
+// keeper gives one that works in a namespace.
+func (r *rig) keeper() *Syncer {
+	return New(Config{Device: "hw-vx0", Log: slog.New(slog.DiscardHandler)})
+}
+
+// flows lists conntrack of a namespace.
+func (s *space) flows() (out []Flow) {
+	s.t.Helper()
+	s.Inside(func() {
+		if err := list(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return out
+}
+
+// work lets a keeper work once, at a time.
+func (s *space) work(k *Syncer, now time.Time) Stats {
+	s.t.Helper()
+	s.Inside(func() { k.work(s.t.Context(), now) })
+	return k.Stats()
+}

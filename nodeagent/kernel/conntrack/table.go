@@ -1,0 +1,126 @@
+package conntrack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Messages of ctnetlink.
+const (
+	msgNew    = 0
+	msgGet    = 1
+	msgDelete = 2
+)
+
+// list calls keep for every TCP and UDP flow of both families; the flow is the
+// same variable each time. The kernel can filter a dump by exact addresses only,
+// not by prefixes, so all come; they are read as a stream. It walks all buckets of
+// the table for each dump (262 144 on a host with more than 4 GiB, for all network
+// namespaces together), so one dump for both families costs half of two.
+func list(ctx context.Context, keep func(*Flow)) error {
+	var f Flow
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgGet, unix.NLM_F_DUMP)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
+	err := request.ExecuteIter(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|msgNew, func(raw []byte) bool {
+		ok := false
+		if f, ok = parse(raw); ok && f.zone == 0 {
+			keep(&f)
+		}
+		return ctx.Err() == nil
+	})
+	// An interrupted dump may lack entries that the table moved while it grew: a
+	// later round meets them.
+	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
+		return fmt.Errorf("list conntrack entries: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("list conntrack entries: %w", err)
+	}
+	return nil
+}
+
+// remove deletes one entry. One that is gone, or was made anew since it was
+// listed, is left alone.
+func remove(f *Flow) error {
+	family := uint8(unix.AF_INET)
+	if f.Orig.From.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgDelete, unix.NLM_F_ACK)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
+	request.AddRawData(f.name())
+	if _, err := request.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("delete conntrack entry %s -> %s: %w", f.Orig.From, f.Orig.To, err)
+	}
+	return nil
+}
+
+// name gives the attributes that tell one entry from all others.
+func (f *Flow) name() []byte {
+	source, destination := uint16(1), uint16(2)
+	if f.Orig.From.Addr().Is6() {
+		source, destination = 3, 4
+	}
+	ip := attribute(source, f.Orig.From.Addr().AsSlice())
+	ip = append(ip, attribute(destination, f.Orig.To.Addr().AsSlice())...)
+	proto := attribute(ctaProtoNum, []byte{f.Protocol})
+	proto = append(proto, attribute(ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, f.Orig.From.Port()))...)
+	proto = append(proto, attribute(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, f.Orig.To.Port()))...)
+	tuple := append(attribute(unix.NLA_F_NESTED|ctaTupleIP, ip), attribute(unix.NLA_F_NESTED|ctaTupleProto, proto)...)
+	return append(attribute(unix.NLA_F_NESTED|ctaTupleOrig, tuple), attribute(ctaID, binary.BigEndian.AppendUint32(nil, f.id))...)
+}
+
+// attribute encodes one netlink attribute, padded.
+func attribute(kind uint16, value []byte) []byte {
+	out := make([]byte, unix.SizeofNlAttr, unix.SizeofNlAttr+len(value)+3)
+	binary.NativeEndian.PutUint16(out, uint16(unix.SizeofNlAttr+len(value)))
+	binary.NativeEndian.PutUint16(out[2:], kind)
+	out = append(out, value...)
+	return append(out, make([]byte, -len(out)&3)...)
+}
+
+// timeouts are the kernel's, from which an entry's last packet is known.
+type timeouts struct {
+	established, udp, stream time.Duration
+}
+
+func readTimeouts() (t timeouts, err error) {
+	read := func(name string) time.Duration {
+		raw, failed := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
+		if failed == nil {
+			var seconds int
+			if seconds, failed = strconv.Atoi(strings.TrimSpace(string(raw))); failed == nil {
+				return time.Duration(seconds) * time.Second
+			}
+		}
+		err = errors.Join(err, fmt.Errorf("read conntrack timeout: %w", failed))
+		return 0
+	}
+	t = timeouts{established: read("tcp_timeout_established"), udp: read("udp_timeout"), stream: read("udp_timeout_stream")}
+	return t, err
+}
+
+// idle is the time since the last packet of a flow; false when it cannot be
+// told. A timeout that was set for single flows makes it wrong: then it is too
+// large, and the flow is knocked for or forgotten, which does it no harm.
+func (t timeouts) idle(f *Flow) (time.Duration, bool) {
+	switch {
+	case f.Protocol == unix.IPPROTO_TCP && f.State == tcpEstablished:
+		return max(t.established-f.Left, 0), true
+	case f.Protocol == unix.IPPROTO_UDP && f.Status&statusAssured != 0:
+		return max(t.stream-f.Left, 0), true
+	case f.Protocol == unix.IPPROTO_UDP:
+		return max(t.udp-f.Left, 0), true
+	default:
+		return 0, false
+	}
+}

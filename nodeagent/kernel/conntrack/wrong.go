@@ -1,0 +1,216 @@
+package conntrack
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// staleFlow has an entry from before the turn.
+type staleFlow struct {
+	Flow
+	local bool  // begun by a pod on this node; others knock from theirs
+	ttl   uint8 // ends behind the gateway that carries
+}
+
+// staleEntries are the entries that a turn left wrong.
+type staleEntries struct {
+	stale    []staleFlow
+	crossed  []Flow
+	halfOpen []Flow
+}
+
+// flowKey are a pod's end of a flow to a cluster and the far one, as the gateway sees it.
+type flowKey struct {
+	protocol uint8
+	pod, far netip.AddrPort
+}
+
+// staleFinder looks for them.
+type staleFinder struct {
+	staleEntries
+	turns    map[string][]*linkChange
+	clusters *lookup
+	pods     *lookup
+	kept     *lookup
+
+	outbound map[flowKey]bool // flows that pods of this node began
+	inbound  []inboundEntry
+	others   []staleFlow // flows of pods of this node that have another port
+}
+
+// inboundEntry is an entry that began with a packet from a cluster to a pod of this node.
+type inboundEntry struct {
+	Flow
+	wrong bool // unless it is an echo
+}
+
+func findStale(ctx context.Context, turns []*linkChange, own LocalPods) (staleEntries, error) {
+	s := staleFinder{turns: map[string][]*linkChange{}, clusters: newLookup(), pods: newLookup(), kept: newLookup(), outbound: map[flowKey]bool{}}
+	for _, t := range turns {
+		s.turns[t.cluster] = append(s.turns[t.cluster], t)
+		s.clusters.add(t.cluster, t.prefixes)
+	}
+	s.pods.add("", own.Pods)
+	s.kept.add("", own.KeepSource)
+	err := list(ctx, s.look)
+	s.match()
+	return s.staleEntries, err
+}
+
+func (s *staleFinder) look(f *Flow) {
+	from, came := s.clusters.find(f.Orig.From.Addr())
+	to, goes := s.clusters.find(f.Reply.From.Addr())
+	is, turns := false, s.turns[to]
+	switch {
+	case came:
+		turns = s.turns[from]
+		is = s.checkInbound(f, turns)
+	case goes:
+		is = s.checkOutbound(f, turns)
+	}
+	if !is && f.halfOpen() && slices.ContainsFunc(turns, (*linkChange).isFirst) {
+		s.halfOpen = append(s.halfOpen, *f)
+	}
+}
+
+// checkInbound looks at the entry of a flow from a cluster.
+func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
+	_, pod := s.pods.find(f.Reply.From.Addr())
+	_, keeps := s.kept.find(f.Reply.From.Addr())
+	local := pod && f.Mark == 0
+	handedBack := false
+	for _, t := range turns {
+		is = is || local && t.isFirst() && t.isStaleBackend(f)
+		handedBack = handedBack || !local && !keeps && t.cameFromSibling(f)
+	}
+	if handedBack {
+		s.stale = append(s.stale, staleFlow{Flow: *f})
+		return true
+	}
+	if local && turnsPods(turns) {
+		s.inbound = append(s.inbound, inboundEntry{*f, is})
+	}
+	return is
+}
+
+// checkOutbound looks at the entry of a flow to a cluster.
+func (s *staleFinder) checkOutbound(f *Flow, turns []*linkChange) (is bool) {
+	_, pod := s.pods.find(f.Orig.From.Addr())
+	pod = pod && f.Mark == 0
+	_, keeps := s.kept.find(f.Orig.From.Addr())
+	local := pod || f.Mark == 0 && f.Orig.To != f.Reply.From
+	for _, t := range turns {
+		w, wrong := t.checkStale(f, local, keeps)
+		switch {
+		case wrong && !is:
+			is = true
+			s.stale = append(s.stale, w)
+		case !wrong && !t.handedOverOnly && pod && f.otherPort():
+			s.others = append(s.others, w)
+		}
+	}
+	if pod && turnsPods(turns) {
+		s.outbound[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] = true
+	}
+	return is
+}
+
+// turnsPods reports whether the flows of this node's own pods turned.
+func turnsPods(turns []*linkChange) bool {
+	return slices.ContainsFunc(turns, func(t *linkChange) bool { return !t.handedOverOnly })
+}
+
+// match finds the echoes among the answers, and the flows that lost their port to one.
+func (s *staleFinder) match() {
+	echoed, backends := map[flowKey]bool{}, []staleFlow(nil)
+	for i := range s.inbound {
+		f := &s.inbound[i]
+		if between := (flowKey{f.Protocol, f.Reply.From, f.Orig.From}); s.outbound[between] {
+			echoed[between] = true
+			s.crossed = append(s.crossed, f.Flow)
+		} else if f.wrong {
+			backends = append(backends, staleFlow{Flow: f.Flow})
+		}
+	}
+	s.stale = append(backends, s.stale...)
+	for i := range s.others {
+		if f := &s.others[i]; echoed[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] {
+			s.stale = append(s.stale, *f)
+		}
+	}
+}
+
+// isStaleBackend reports whether the entry of a flow to a pod here was made by the
+// other way: what comes over another gateway has the pod's address already. A flow
+// straight to a pod (flat clusters) looks the same and is made anew as well.
+func (t *linkChange) isStaleBackend(f *Flow) bool {
+	return !t.handedOverOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
+}
+
+// cameFromSibling reports whether the entry of a flow to another node's pod was made by a packet that
+// another gateway had translated. That one got the flow from this gateway while this one had no
+// link, and sent its answers back here. What the pod sends would go untranslated into the link.
+func (t *linkChange) cameFromSibling(f *Flow) bool { return t.nowOwn && f.Orig.To == f.Reply.From }
+
+// checkStale reports whether a flow's entry holds the source of the other way.
+func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is bool) {
+	w = staleFlow{Flow: *f, local: local, ttl: hops}
+	if t.nowOwn {
+		w.ttl = hops - 1 // this host does not forward its own packets
+	}
+	if t.handedOverOnly && local {
+		return w, false
+	}
+	if t.nowOwn {
+		return w, f.keepsSource() && !keeps
+	}
+	// A translated flow of another node is that node's business: it goes to the
+	// other gateway itself, or still comes here and leaves by this gateway's link.
+	return w, local && !f.keepsSource()
+}
+
+// lookup finds the name that a prefix belongs to. Each length of prefix costs one
+// look, however many prefixes there are.
+type lookup struct {
+	names   map[netip.Prefix]string
+	lengths []int // of IPv4 prefixes; IPv6 from 1000 up; the longest first
+}
+
+const lengthIPv6 = 1000
+
+func newLookup() *lookup { return &lookup{names: map[netip.Prefix]string{}} }
+
+func (l *lookup) add(name string, prefixes []netip.Prefix) {
+	for _, p := range prefixes {
+		l.names[p.Masked()] = name
+	}
+	lengths := map[int]bool{}
+	for p := range l.names {
+		length := p.Bits()
+		if p.Addr().Is6() {
+			length += lengthIPv6
+		}
+		lengths[length] = true
+	}
+	l.lengths = slices.Sorted(maps.Keys(lengths))
+	slices.Reverse(l.lengths)
+}
+
+// find gives the name of the longest prefix that holds the address.
+func (l *lookup) find(a netip.Addr) (string, bool) {
+	for _, length := range l.lengths {
+		if a.Is6() != (length >= lengthIPv6) {
+			continue
+		}
+		p, err := a.Prefix(length % lengthIPv6)
+		if err != nil {
+			continue
+		}
+		if name, ok := l.names[p]; ok {
+			return name, true
+		}
+	}
+	return "", false
+}

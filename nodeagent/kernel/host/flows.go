@@ -1,0 +1,106 @@
+package host
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/kernel/conntrack"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// flowSyncer is what mover asks of flows.Keeper.
+type flowSyncer interface {
+	SetOwn(conntrack.LocalPods)
+	ClusterRemoved(cluster string)
+	LinkTakenOver(cluster string, prefixes []netip.Prefix)
+	LinkReleased(cluster string, prefixes []netip.Prefix)
+	PathMoved(cluster string, prefixes []netip.Prefix)
+	LinkAvailable(cluster string, prefixes []netip.Prefix)
+}
+
+// RoutesWritten follows routes that were written, of that input: the flows of this node go where
+// they lead now.
+func (h *Host) RoutesWritten(in projection.Input) {
+	if in.Fabric != nil {
+		h.moves.follow(in)
+	}
+}
+
+// pathTracker tells the keeper of flows what moved, once the routes are written. Only
+// the engine's goroutine uses it.
+type pathTracker struct {
+	keeper   flowSyncer
+	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil = nothing yet
+	own      map[string]bool   // remote clusters to which this gateway has a link
+}
+
+// follow takes over the links that the routes lead through now.
+func (m *pathTracker) follow(in projection.Input) {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil {
+		return
+	}
+	var out conntrack.LocalPods
+	for _, n := range in.Facts.Nodes {
+		if n.Name == in.Node {
+			out.Pods = n.PodCIDRs
+		}
+	}
+	if len(out.Pods) == 0 {
+		out.Pods = own.PodCIDRs
+	}
+	out.KeepSource = round.Visible(own, own.PodCIDRs)
+	m.keeper.SetOwn(out)
+	for remote := range m.carriers {
+		if in.Fabric.Cluster(remote) == nil {
+			m.keeper.ClusterRemoved(remote)
+		}
+	}
+	gateway := own.GatewayOn(in.Node) != nil
+	told := make(map[string]string, len(in.Paths))
+	for remote, path := range in.Paths {
+		told[remote] = ""
+		if g := own.Gateway(path.Local); g != nil {
+			told[remote] = g.Node // the gateway may move to another one and keep its name
+		}
+		if c := in.Fabric.Cluster(remote); c != nil {
+			m.tell(c, in.Node, told[remote], gateway)
+		}
+	}
+	m.carriers = told
+	// Links of this gateway that appeared: what other nodes handed to it meanwhile went on to
+	// another gateway.
+	have := make(map[string]bool, len(in.GatewayPaths))
+	for remote := range in.GatewayPaths {
+		have[remote] = true
+		if c := in.Fabric.Cluster(remote); c != nil && !m.own[remote] {
+			m.keeper.LinkAvailable(remote, reachedBy(c))
+		}
+	}
+	m.own = have
+}
+
+func (m *pathTracker) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {
+	before, known := m.carriers[remote.Name]
+	if known && before == carrier {
+		return
+	}
+	prefixes := reachedBy(remote)
+	switch {
+	case carrier == self:
+		m.keeper.LinkTakenOver(remote.Name, prefixes)
+		return
+	case before == self, gateway && !known:
+		m.keeper.LinkReleased(remote.Name, prefixes)
+	}
+	if known {
+		m.keeper.PathMoved(remote.Name, prefixes)
+	}
+}
+
+// reachedBy gives the prefixes by which others reach a cluster.
+func reachedBy(c *fabric.Cluster) []netip.Prefix {
+	return slices.Concat(c.GlobalCIDRs, round.Visible(c, c.PodCIDRs), round.Visible(c, c.ServiceCIDRs))
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/nodeagent/kernel/conntrack"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// told is a keeper that writes down what it is told.
+type told struct{ calls []string }
+
+func (t *told) SetOwn(conntrack.LocalPods)    {}
+func (t *told) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
+func (t *told) LinkTakenOver(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "carries "+cluster)
+}
+func (t *told) LinkReleased(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "left "+cluster)
+}
+func (t *told) PathMoved(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "moved "+cluster)
+}
+func (t *told) LinkAvailable(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "transits "+cluster)
+}
+
+// The keeper hears of each change of the node that carries, also of a gateway that keeps its
+// name on another node, and of no other change.
+func TestMover(t *testing.T) {
+	t.Parallel()
+	at := func(gateways ...fabric.Gateway) []fabric.Gateway { return gateways }
+	on := func(name, node string) fabric.Gateway { return fabric.Gateway{Name: name, Node: node} }
+	tests := []struct {
+		name, self  string
+		before      []fabric.Gateway
+		pathBefore  string
+		after       []fabric.Gateway
+		pathAfter   string
+		first, then []string
+	}{
+		{
+			name: "a link of another gateway is better", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "a",
+			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b",
+			first: []string{"carries g2"}, then: []string{"left g2", "moved g2"},
+		},
+		{
+			name: "the gateway moves here", self: "n2", before: at(on("a", "n1")), pathBefore: "a",
+			after: at(on("a", "n2")), pathAfter: "a", then: []string{"carries g2"},
+		},
+		{
+			name: "the gateway moves away from here", self: "n1", before: at(on("a", "n1")), pathBefore: "a",
+			after: at(on("a", "n2")), pathAfter: "a",
+			first: []string{"carries g2"}, then: []string{"left g2", "moved g2"},
+		},
+		{
+			name: "the gateway moves elsewhere", self: "n3", before: at(on("a", "n1")), pathBefore: "a",
+			after: at(on("a", "n2")), pathAfter: "a", then: []string{"moved g2"},
+		},
+		{
+			name: "the gateway gets another name", self: "n1", before: at(on("a", "n1")), pathBefore: "a",
+			after: at(on("z", "n1")), pathAfter: "z", first: []string{"carries g2"},
+		},
+		{
+			name: "a gateway that starts and does not carry", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "b",
+			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", first: []string{"left g2"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			heard := &told{}
+			m := pathTracker{keeper: heard}
+			look := func(gateways []fabric.Gateway, local string, want []string) {
+				t.Helper()
+				heard.calls = nil
+				m.follow(projection.Input{
+					Fabric:  &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1", Gateways: gateways}, {Name: "g2"}}},
+					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
+				})
+				if diff := cmp.Diff(want, heard.calls); diff != "" {
+					t.Errorf("told (-want +got):\n%s", diff)
+				}
+			}
+			look(tt.before, tt.pathBefore, tt.first)
+			look(tt.after, tt.pathAfter, tt.then)
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package host
+
+import (
+	"context"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TunnelStatus is what status reports about the tunnels to one remote gateway.
+type TunnelStatus struct {
+	Driver   string
+	Epoch    int
+	MTU      int // bytes
+	Endpoint string
+	Rx, Tx   int64 // bytes
+	Security *status.Security
+}
+
+// Tunnels reads the tunnels to each remote gateway. The one that is used says what
+// it is; all of them add to the bytes.
+func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
+	if n == nil {
+		return nil
+	}
+	meters, err := h.namespace.TunnelCounters(context.Background(), n.Tunnels)
+	if err != nil {
+		h.config.Log.Debug("counters not read", "err", err)
+	}
+	secured := h.secured.States()
+	out := map[health.GatewayID]TunnelStatus{}
+	for i, c := range n.Tunnels {
+		peer := health.GatewayID{Cluster: c.Cluster, Gateway: c.Gateway}
+		state, known := out[peer]
+		if !known {
+			state = TunnelStatus{Driver: driverText(c, meters[i]), Epoch: c.Epoch, MTU: c.MTU, Endpoint: meters[i].Endpoint}
+			if c.Driver == fabric.DriverIPsec {
+				s := secured[c.Connection()]
+				state.Driver = "ipsec (userspace)"
+				if h.charon.InKernel() {
+					state.Driver = "ipsec (kernel)"
+				}
+				if s.Endpoint.IsValid() {
+					state.Endpoint = s.Endpoint.String()
+				}
+				if s.Up {
+					state.Security = &status.Security{
+						Cipher: s.Cipher, InUDP: s.UDPEncap, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
+					}
+				}
+			}
+		}
+		state.Rx += meters[i].RxBytes
+		state.Tx += meters[i].TxBytes
+		out[peer] = state
+	}
+	return out
+}
+
+// driverText names a driver, with what a person should know of it.
+func driverText(c desired.Tunnel, m kernel.TunnelCounters) string {
+	switch {
+	case c.Clear:
+		return c.Driver + " (clear)"
+	case m.Mode != "":
+		return c.Driver + " (" + m.Mode + ")"
+	}
+	return c.Driver
+}

@@ -1,0 +1,27 @@
+package ipsec
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
+)
+
+// TestAsked: charon answers the question of package scout, and keeps nothing of it.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, false)
+	s := endpointprobe.New(slog.New(slog.DiscardHandler))
+	defer s.Close()
+	answered := make(chan struct{}, 1000)
+	eventually(t, "an answer", func() bool {
+		a.inside(t, func() error {
+			return s.ProbeIKE(netip.AddrPortFrom(b.outer, 14500), func() { answered <- struct{}{} })
+		})
+		return len(answered) > 0
+	})
+	if all := b.states(t); len(all) > 0 {
+		t.Errorf("states %v", all)
+	}
+}

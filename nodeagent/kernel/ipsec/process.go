@@ -1,0 +1,130 @@
+package ipsec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/childprocess"
+)
+
+// Stop ends our own charon, which tells all peers, and waits until it is gone. The
+// host's goes on.
+func (c *Charon) Stop(context.Context) error {
+	if !c.Managed() {
+		return nil
+	}
+	process, err := c.process()
+	if err != nil {
+		return err
+	}
+	if process < 0 {
+		_ = os.Remove(c.Socket()) // of one that was killed
+		return nil
+	}
+	defer unix.Close(process)
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := send(process, signal); err != nil {
+			return err
+		}
+		if gone(process, stopTimeout) {
+			_ = os.Remove(c.Socket())
+			return nil
+		}
+	}
+	return errors.New("end charon: it goes on")
+}
+
+// pid returns the id of our own charon's process; 0 if there is none.
+func (c *Charon) pid() (int, error) {
+	fd, pid, err := c.find()
+	if err != nil || fd < 0 {
+		return 0, err
+	}
+	return pid, unix.Close(fd)
+}
+
+// killHung kills our own charon; what it has in the kernel is gone with it.
+func (c *Charon) killHung(pid int) error {
+	return childprocess.Kill(pid, c.isOurs)
+}
+
+// isOurs returns nil if a folder in /proc is that of our own charon: it runs in charon's folder.
+func (c *Charon) isOurs(proc string) error {
+	dir, err := os.Stat(c.Dir)
+	if err != nil {
+		return err
+	}
+	cwd, err := os.Stat(proc + "/cwd")
+	if err != nil {
+		return err
+	}
+	exe, err := os.Readlink(proc + "/exe")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(cwd, dir) || !strings.HasPrefix(filepath.Base(exe), "charon") {
+		return fmt.Errorf("%s in another folder than %s", exe, c.Dir)
+	}
+	return nil
+}
+
+func send(process int, signal unix.Signal) error {
+	if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end charon: %w", err)
+	}
+	return nil
+}
+
+// process opens our own charon's process; -1 when there is none.
+func (c *Charon) process() (fd int, err error) {
+	fd, _, err = c.find()
+	return fd, err
+}
+
+// find opens our own charon's process and returns its id; fd is -1 if there is none. It does not
+// use the socket: a process that hangs does not reply.
+func (c *Charon) find() (fd, pid int, err error) {
+	if _, err := os.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) {
+		return -1, 0, nil
+	} else if err != nil {
+		return -1, 0, fmt.Errorf("find charon: %w", err)
+	}
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return -1, 0, fmt.Errorf("find charon: %w", err)
+	}
+	for _, path := range all {
+		if c.isOurs(path) != nil {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(path))
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			if c.isOurs(path) == nil { // still the same process
+				return fd, pid, nil
+			}
+			_ = unix.Close(fd)
+		}
+	}
+	return -1, 0, nil
+}
+
+// gone waits for the end of a process.
+func gone(process int, limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+	for {
+		left := time.Until(deadline)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(max(left, 0)/time.Millisecond))
+		if n > 0 || left <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return n > 0
+		}
+	}
+}

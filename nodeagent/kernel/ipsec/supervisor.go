@@ -1,0 +1,190 @@
+package ipsec
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel/childprocess"
+	"hawser.dev/hawser/nodeagent/kernel/ipsec/vici"
+)
+
+const (
+	watchInterval = time.Second // between two checks of charon and its connections
+	// Our own charon is killed when it misses hangMinMisses replies within hangTimeout; the agent
+	// then starts a new one.
+	hangTimeout   = 5 * time.Second
+	hangMinMisses = 3
+	// hangTimeoutBusy is the timeout of a charon that uses a processor meanwhile: it may encrypt
+	// packets, and reply late.
+	hangTimeoutBusy = 30 * time.Second
+	// responderInitiateAfter is the time after which the end that does not initiate does so: the
+	// peer may not know that the connection is down.
+	responderInitiateAfter = 4 * time.Second
+)
+
+// Supervisor kills a charon that hangs, initiates connections that are down, and reads their
+// state. Its exported fields must not change while it runs.
+type Supervisor struct {
+	Charon *Charon
+	// Wanted returns the desired connections.
+	Wanted func() []desired.IPsec
+	Log    *slog.Logger
+	// TriggerRound is called when a charon was killed or a connection is not loaded.
+	TriggerRound func()
+
+	watchdog childprocess.Watchdog
+	down     map[string]time.Time // since when connections are down
+
+	mu    sync.Mutex
+	known map[string]State
+}
+
+// States returns the state of each connection at the last check.
+func (w *Supervisor) States() map[string]State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.known)
+}
+
+// Run watches until ctx is done. Charon continues.
+func (w *Supervisor) Run(ctx context.Context) error {
+	w.init()
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			w.check(ctx, time.Now())
+		}
+	}
+}
+
+func (w *Supervisor) init() {
+	w.down = map[string]time.Time{}
+	w.watchdog = childprocess.Watchdog{
+		MinMisses: hangMinMisses, Timeout: hangTimeout, MaxTimeout: hangTimeoutBusy,
+		Excused: func(silence time.Duration, during childprocess.Usage) time.Duration {
+			if during.Ran > 0 {
+				return silence
+			}
+			return 0
+		},
+	}
+}
+
+func (w *Supervisor) check(ctx context.Context, now time.Time) {
+	wanted := w.Wanted()
+	if w.Charon.Managed() {
+		for _, name := range []string{outputFile, logFile} {
+			if err := childprocess.TrimLog(w.Charon.file(name)); err != nil {
+				w.Log.Debug("log of charon not trimmed", "err", err)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		w.record(nil, now)
+		w.watchdog.Reset()
+		return
+	}
+	ask, cancel := context.WithTimeout(ctx, hangTimeout/hangMinMisses)
+	defer cancel()
+	client, err := w.Charon.Dial(ask)
+	if errors.Is(err, ErrNoCharon) {
+		w.record(nil, now) // the agent is about to start it
+		return
+	}
+	var have map[string]State
+	if err == nil {
+		defer client.Close()
+		have, err = states(ask, client)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		w.onNoReply(now, err)
+		return
+	}
+	w.watchdog.Reset()
+	w.record(have, now)
+	for i := range wanted {
+		if err := w.initiate(ask, client, &wanted[i], have[wanted[i].Name], now); err != nil {
+			w.Log.Warn("ipsec connection not opened", "connection", wanted[i].Name, "err", err)
+		}
+	}
+}
+
+// onNoReply kills our own charon if it hangs.
+func (w *Supervisor) onNoReply(now time.Time, cause error) {
+	if !w.Charon.Managed() {
+		return
+	}
+	pid, err := w.Charon.pid()
+	if err != nil || pid == 0 {
+		w.Log.Warn("charon does not reply and its process is not found", "err", errors.Join(cause, err))
+		return
+	}
+	silent, hangs := w.watchdog.Missed(pid, now, now, childprocess.UsageOf(pid))
+	if !hangs {
+		return
+	}
+	w.watchdog.Reset()
+	w.Log.Warn("charon killed", "pid", pid, "cause", childprocess.Cause(silent), "err", cause)
+	if err := w.Charon.killHung(pid); err != nil {
+		w.Log.Error("charon not killed", "err", err)
+	}
+	w.TriggerRound()
+}
+
+// record stores the states with the facts that follow from the states before.
+func (w *Supervisor) record(have map[string]State, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, s := range have {
+		before := w.known[name]
+		switch {
+		case !s.Up:
+			continue
+		case !before.Up:
+			s.Since = now
+		default:
+			s.Since, s.Rekeys = before.Since, before.Rekeys
+			if before.SPIIn != s.SPIIn {
+				s.Rekeys++
+			}
+		}
+		have[name] = s
+	}
+	w.known = have
+}
+
+// initiate initiates a connection that is down and has a remote address.
+func (w *Supervisor) initiate(ctx context.Context, client *vici.Client, c *desired.IPsec, s State, now time.Time) error {
+	if s.Up || s.Connecting {
+		delete(w.down, c.Name)
+		return nil
+	}
+	since, known := w.down[c.Name]
+	if !known {
+		w.down[c.Name] = now
+		return nil // charon initiates a connection when it is loaded
+	}
+	if !c.Remote.IsValid() || !c.Initiator && now.Sub(since) < responderInitiateAfter {
+		return nil
+	}
+	_, err := client.Call(ctx, "initiate", vici.Section{
+		"ike": c.Name, "child": childName(c, w.Charon.InKernel()), "timeout": "-1", "init-limits": "no",
+	})
+	if errors.Is(err, vici.ErrRefused) {
+		w.TriggerRound() // it is not loaded
+		return nil
+	}
+	return err
+}

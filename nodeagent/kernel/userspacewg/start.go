@@ -1,0 +1,83 @@
+package userspacewg
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/kernel/childprocess"
+)
+
+// socketDir is where wgctrl looks for the sockets of userspace devices; neither
+// it nor wireguard-go can be told another place.
+const socketDir = "/var/run/wireguard"
+
+// startTimeout bounds the start of a process, and the wait for the end of an earlier one.
+const startTimeout = 10 * time.Second
+
+// Launcher starts the processes: this executable with the arguments
+// "wireguard NAME", whose main must call Serve.
+type Launcher struct {
+	// LogDir gets NAME.log with the errors of the process; they are discarded if it is empty or
+	// cannot be written.
+	LogDir string
+}
+
+// Start starts the process of a device in the current network namespace and
+// returns when its control socket answers. The process outlives the caller.
+func (l Launcher) Start(ctx context.Context, name string) error {
+	if err := l.awaitFree(ctx, name); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own executable: %w", err)
+	}
+	cmd := exec.Command(self, "wireguard", name)
+	cmd.Dir = "/"
+	_, err = childprocess.Command{
+		Name: "wireguard process of " + name, Cmd: cmd, Exec: startWithPriority, Log: logFile(l.LogDir, name), Timeout: startTimeout,
+		Ready: func(ctx context.Context) error {
+			return childprocess.Poll(ctx, func() bool { return l.Alive(name) && isLink(name) })
+		},
+	}.Start(ctx)
+	return err
+}
+
+// awaitFree waits for the end of an earlier process, whose link is gone already.
+func (l Launcher) awaitFree(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := childprocess.Poll(ctx, func() bool { return !l.Alive(name) }); err != nil {
+		return fmt.Errorf("another process serves %s, perhaps in another network namespace: %w", socketPath(name), err)
+	}
+	return nil
+}
+
+func socketPath(name string) string { return filepath.Join(socketDir, name+".sock") }
+
+// logFile returns the log file of a device; empty without a folder for it.
+func logFile(dir, name string) string {
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, name+".log")
+}
+
+func isLink(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}
+
+// Alive reports whether a process answers on the device's control socket.
+func (Launcher) Alive(name string) bool {
+	c, err := net.DialTimeout("unix", socketPath(name), time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}

@@ -1,0 +1,214 @@
+package userspacewg
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/childprocess"
+)
+
+const (
+	watchInterval = time.Second // between two checks of all processes
+	// A process that misses hangMinMisses replies within hangTimeout is replaced.
+	hangTimeout   = 3 * time.Second
+	hangMinMisses = 3
+	// maxHangTimeout is the timeout of a process that waits for a processor: a new process would
+	// wait as well.
+	maxHangTimeout = 30 * time.Second
+)
+
+// Supervisor watches the processes of tunnel devices. It kills a process that hangs: its device
+// is then gone, and the agent creates both again. The fields must not change while it runs.
+type Supervisor struct {
+	// Devices returns the names of the desired devices.
+	Devices func() []string
+	// LogDir is that of the Launcher.
+	LogDir string
+	Log    *slog.Logger
+	// Seen is called with each device that has its first process; may be nil.
+	Seen func(name string)
+	// Replaced is called with each device that has a new process; may be nil.
+	Replaced func(name string)
+
+	watchdog childprocess.Watchdog
+	known    map[string]process // by device
+}
+
+// process is the last known process of one device.
+type process struct {
+	pid   int
+	cause string // why it was killed
+}
+
+// Run watches until ctx is done. The processes continue.
+func (s *Supervisor) Run(ctx context.Context) error {
+	s.init()
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.check(ctx, time.Now())
+		}
+	}
+}
+
+func (s *Supervisor) init() {
+	s.known = map[string]process{}
+	s.watchdog = childprocess.Watchdog{
+		MinMisses: hangMinMisses, Timeout: hangTimeout, MaxTimeout: maxHangTimeout,
+		Excused: func(_ time.Duration, during childprocess.Usage) time.Duration { return during.Waited },
+	}
+}
+
+// check pings all devices at once.
+func (s *Supervisor) check(ctx context.Context, now time.Time) {
+	names := s.Devices()
+	answers := make([]answer, len(names))
+	var wait sync.WaitGroup
+	for i, name := range names {
+		wait.Go(func() { answers[i] = ping(ctx, name) })
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	for i, name := range names {
+		s.record(name, answers[i], now)
+		if err := childprocess.TrimLog(logFile(s.LogDir, name)); err != nil {
+			s.Log.Debug("log of the tunnel process not trimmed", "link", name, "err", err)
+		}
+	}
+	for name, p := range s.known {
+		if !isLink(name) && !slices.Contains(names, name) {
+			s.watchdog.Replied(p.pid)
+			delete(s.known, name)
+		}
+	}
+}
+
+// record compares the answer of a device with the last known process. A device without a process
+// is one of the kernel, or the agent is about to create it.
+func (s *Supervisor) record(name string, a answer, now time.Time) {
+	if a.pid == 0 {
+		return
+	}
+	p, known := s.known[name]
+	if p.pid != a.pid {
+		switch {
+		case known:
+			s.watchdog.Replied(p.pid)
+			s.logReplaced(name, p, a.pid)
+		case s.Seen != nil:
+			s.Seen(name)
+		}
+		p = process{pid: a.pid}
+	}
+	if a.err == nil {
+		s.watchdog.Replied(a.pid)
+	} else if silent, hangs := s.watchdog.Missed(a.pid, now.Add(-pingTimeout), now, a.usage); hangs {
+		p.cause = childprocess.Cause(silent)
+		if err := killHung(a.pid, name); err != nil {
+			s.Log.Error("tunnel not replaced", "link", name, "pid", a.pid, "cause", p.cause, "err", err)
+		}
+	}
+	s.known[name] = p
+}
+
+func (s *Supervisor) logReplaced(name string, old process, pid int) {
+	s.Log.Warn("tunnel replaced", "link", name, "cause", cmp.Or(old.cause, "its process ended"), "pid", pid, "was", old.pid)
+	if s.Replaced != nil {
+		s.Replaced(name)
+	}
+}
+
+const (
+	// pingTimeout bounds one ping.
+	pingTimeout = watchInterval / 2
+	// pingLate allows an answer that came while this process had no processor.
+	pingLate = 20 * time.Millisecond
+)
+
+// answer is the answer of a device to a ping.
+type answer struct {
+	pid   int                // of the process that serves the device; 0: none
+	usage childprocess.Usage // of the process
+	err   error              // the process did not reply
+}
+
+// ping requests an empty change of a device, which needs the locks of every other request.
+func ping(ctx context.Context, name string) answer {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socketPath(name))
+	if err != nil {
+		return answer{}
+	}
+	defer func() { _ = c.Close() }()
+	a := answer{}
+	if a.pid, err = serverOf(c); err != nil {
+		return answer{}
+	}
+	a.usage = childprocess.UsageOf(a.pid)
+	if _, a.err = c.Write([]byte("set=1\n\n")); a.err != nil {
+		return a
+	}
+	text := make([]byte, len("errno=0\n\n"))
+	for _, timeout := range []time.Duration{pingTimeout, pingLate} {
+		if a.err = c.SetReadDeadline(time.Now().Add(timeout)); a.err != nil {
+			return a
+		}
+		n := 0
+		n, a.err = io.ReadFull(c, text)
+		if text = text[n:]; !errors.Is(a.err, os.ErrDeadlineExceeded) {
+			return a
+		}
+	}
+	return a
+}
+
+// serverOf returns the id of the process that listens on the other end of a connection.
+func serverOf(c net.Conn) (int, error) {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return int(peer.Pid), nil
+}
+
+// killHung kills the process of a device, if it is one of ours. It may be stopped, so that it could
+// not end itself.
+func killHung(pid int, name string) error {
+	return childprocess.Kill(pid, func(proc string) error {
+		line, err := os.ReadFile(proc + "/cmdline")
+		if err != nil {
+			return err
+		}
+		if !bytes.HasSuffix(line, []byte("\x00wireguard\x00"+name+"\x00")) {
+			return fmt.Errorf("it is not one of ours: %q", line)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,79 @@
+package nftrace
+
+import (
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// explainDrop says what a journey's end means, and what to do.
+func explainDrop(j *flowTrace) status.Finding {
+	f := status.Finding{Place: j.at.String()}
+	switch {
+	case j.end == Queued:
+		f.Kind = status.FindingQueued
+		f.Text = "given to a program (NFQUEUE) and not seen again"
+		f.Do = "ask whoever runs that program on this node whether it lets the clusterset's addresses through"
+	case j.end != Dropped:
+		f.Kind = status.FindingLost
+		f.Text = "not seen again behind there: no rule of nftables dropped it"
+		f.Do = "look for what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
+			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
+	case j.at.Family == "inet" && j.at.Table == desired.TableName:
+		f.Kind = status.FindingOwn
+		if i := slices.IndexFunc(desired.Drops(), func(d desired.Drop) bool { return d.Chain() == j.at.Chain }); i >= 0 {
+			d := desired.Drops()[i]
+			f.Text, f.Do = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
+			break
+		}
+		f.Text = "dropped by Hawser itself: the topology does not let this client reach that address"
+		f.Do = "exports[].allow of the topology says who may; what reaches no export and no pod of a flat cluster is dropped too"
+	default:
+		f.Kind = status.FindingForeign
+		who, do := owner(j.at)
+		f.Text = "dropped by " + who + ", not by Hawser, which leaves that rule alone"
+		f.Do = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
+	}
+	return f
+}
+
+// policy is what to do about any NetworkPolicy.
+const policy = "let the policies of these pods admit the other clusters: as ipBlock their global addresses (242.0.0.0/8 by default; " +
+	"of flat clusters their podCIDRs), in ingress as the source and in egress as the destination"
+
+// owner names who usually makes such a chain, and what to do about it.
+func owner(p RuleRef) (who, do string) {
+	// The first match first; the names are those of the projects' own sources.
+	const proxy = "kube-proxy's rules drop what connection tracking takes for invalid: usually a path that differs there and back; " +
+		"look at hawser-agent status on both ends"
+	const firewall = "have it forward the clusterset's addresses"
+	for _, known := range []maker{
+		{"", "cali", "Calico", policy},
+		{"calico", "", "Calico", policy},
+		{"kube-network-policies", "", "kube-network-policies", policy},
+		{"kindnet", "", "kindnet's NetworkPolicy", policy},
+		{"", "KUBE-NWPLCY", "kube-router's NetworkPolicy", policy},
+		{"", "KUBE-POD-FW", "kube-router's NetworkPolicy", policy},
+		{"", "WEAVE-NPC", "Weave's NetworkPolicy", policy},
+		{"", "ANTREA", "Antrea", policy},
+		{"antrea", "", "Antrea", policy},
+		{"", "CILIUM", "Cilium", policy},
+		{"", "KUBE-", "kube-proxy or the kubelet", proxy},
+		{"kube-proxy", "", "kube-proxy", proxy},
+		{"firewalld", "", "firewalld", firewall + ": firewall-cmd --zone=trusted --add-interface=hw-vx0, and the pods' sources"},
+		{"", "ufw", "ufw", firewall + ": ufw route allow"},
+		{"", "DOCKER", "Docker", firewall + ": rules in DOCKER-USER"},
+		{"filter", "FORWARD", "a firewall of iptables", firewall + ", or set the policy of FORWARD to ACCEPT, as a node that routes for pods needs it"},
+		{"filter", "INPUT", "a firewall of iptables", "have it take what is for the node's own clusterset addresses"},
+	} {
+		if strings.HasPrefix(p.Chain, known.chain) && strings.HasPrefix(p.Table, known.table) {
+			return known.who, known.do
+		}
+	}
+	return "somebody else", "a firewall or a NetworkPolicy made that rule: have it let the clusterset's addresses through"
+}
+
+// maker is whose chains and tables begin with these names.
+type maker struct{ table, chain, who, do string }

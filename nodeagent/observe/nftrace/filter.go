@@ -1,0 +1,216 @@
+package nftrace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
+)
+
+// Filter is which packets belong to the clusterset: those that come in over its devices
+// (hw-*), those to one of the prefixes, and those from one that come from elsewhere.
+type Filter struct {
+	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
+	Exclude  []netip.Prefix // what runs all the time between agents: from or to these
+	Quiet    []Socket       // and what comes in over the devices, to or from one of these here
+	// Include, when there are any, leaves out packets that are neither from nor to one of them.
+	Include []netip.Prefix
+}
+
+// Socket is where the node's agent listens, or sends from to others like it.
+type Socket struct {
+	Protocol byte // IPPROTO_UDP, ...
+	Addr     netip.AddrPort
+}
+
+// rate is how many packets a second are followed, of those that begin a TCP connection
+// and of all others.
+const rate = 20
+
+// devices is what the names of Hawser's links begin with.
+const devices = "hw-"
+
+// priorities of our chains: behind the gathering of fragments (-400) and before all that
+// drops; and behind all others.
+const (
+	first = -399
+	last  = 1<<31 - 1
+)
+
+// batch encodes the table. The kernel deletes it when the socket that commits the batch is
+// closed, also when the process dies.
+func (f Filter) batch() *nftables.Batch {
+	table := nftables.TableName{Family: nftables.FamilyINet, Name: Table}
+	b := tableBatch{nftables.NewBatch(0), table}
+	b.CreateTable(nftables.Table{TableName: table, Flags: nftables.TableOwned})
+	b.chain(chainPick, nil)
+	b.chain(chainIn, base(unix.NF_INET_PRE_ROUTING, first))
+	b.chain(chainOutput, base(unix.NF_INET_LOCAL_OUT, first))
+	b.chain(chainOut, base(unix.NF_INET_POST_ROUTING, last))
+	b.chain(chainInput, base(unix.NF_INET_LOCAL_IN, last))
+	next := chainPick
+	if len(f.Include) > 0 {
+		next = chainOnly
+		b.chain(chainOnly, nil)
+		for _, p := range f.Include {
+			b.rule(chainOnly, append(in(p, true), jump(chainPick))...)
+			b.rule(chainOnly, append(in(p, false), jump(chainPick))...)
+		}
+	}
+	for _, chain := range []string{chainIn, chainOutput} {
+		for _, p := range f.Exclude {
+			b.rule(chain, append(in(p, true), stop()...)...)
+			b.rule(chain, append(in(p, false), stop()...)...)
+		}
+		if chain == chainIn {
+			for _, s := range f.Quiet {
+				b.rule(chain, append(s.match(true), stop()...)...)
+				b.rule(chain, append(s.match(false), stop()...)...)
+			}
+			b.rule(chain, append(over(), jump(next))...)
+		}
+		for _, p := range f.Prefixes {
+			b.rule(chain, append(in(p, true), jump(next))...)
+			if chain == chainIn {
+				// An answer may come over anybody's network.
+				b.rule(chain, append(append(outside(), in(p, false)...), jump(next))...)
+			}
+		}
+	}
+	b.rule(chainPick, append([]expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpSyn | tcpAck}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpSyn}},
+	}, mark()...)...)
+	b.rule(chainPick, mark()...)
+	return b.Batch
+}
+
+// tableBatch is a batch for one table.
+type tableBatch struct {
+	*nftables.Batch
+	table nftables.TableName
+}
+
+// chain adds a chain; hook is nil unless it is a base chain.
+func (b tableBatch) chain(name string, hook *nftables.Hook) {
+	b.AddChain(nftables.Chain{Table: b.table, Name: name, Hook: hook, Policy: nftables.PolicyAccept})
+}
+
+func (b tableBatch) rule(chain string, expressions ...expr.Any) {
+	var code nftables.Attributes
+	for _, e := range expressions {
+		code.Expression(e)
+	}
+	b.AddRule(nftables.Rule{Table: b.table, Chain: chain, Expressions: code.Encoded()})
+}
+
+func base(hook uint32, priority int32) *nftables.Hook {
+	return &nftables.Hook{Type: "filter", Number: hook, Priority: priority}
+}
+
+// over matches packets that come in over Hawser's devices.
+func over() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
+	}
+}
+
+// outside matches packets that come from elsewhere than this node.
+func outside() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte("lo\x00")},
+	}
+}
+
+// match matches what comes in over the devices for the socket's address, to its port or
+// from the same one elsewhere.
+func (s Socket) match(to bool) []expr.Any {
+	const source, target = 0, 2 // of the ports, in the headers of UDP and TCP
+	offset := uint32(source)
+	if to {
+		offset = target
+	}
+	addr := s.Addr.Addr()
+	out := append(over(), in(cidr.Single(addr), true)...)
+	return append(out,
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{s.Protocol}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, s.Addr.Port())},
+	)
+}
+
+// in matches packets to a prefix, or from one.
+func in(p netip.Prefix, to bool) []expr.Any {
+	proto, size, offset := byte(unix.NFPROTO_IPV4), 4, uint32(12)
+	if p.Addr().Is6() {
+		proto, size, offset = unix.NFPROTO_IPV6, 16, 8
+	}
+	if to {
+		offset += uint32(size)
+	}
+	mask := net.CIDRMask(p.Bits(), size*8)
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: mask, Xor: make([]byte, size)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
+}
+
+func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain} }
+
+func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
+
+// mark has the kernel report the packet from here on.
+func mark() []expr.Any {
+	return append([]expr.Any{
+		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},
+		&expr.Immediate{Register: 1, Data: []byte{1}},
+		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: 1},
+	}, stop()...)
+}
+
+// ReversePathDrops gives how many packets of any traffic the kernel dropped so far in the
+// thread's network namespace, because their source is reached by another link (rp_filter).
+func ReversePathDrops() (int, error) {
+	const path, counter = "/proc/thread-self/net/netstat", "IPReversePathFilter"
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read counters of the network: %w", err)
+	}
+	var names []string // a line of names, then one of their values
+	for line := range strings.Lines(string(raw)) {
+		fields := strings.Fields(line)
+		i := slices.Index(names, counter)
+		if i < 0 {
+			names = fields
+			continue
+		}
+		if i >= len(fields) {
+			break
+		}
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return 0, fmt.Errorf("read %s in %s: %w", counter, path, err)
+		}
+		return n, nil
+	}
+	return 0, fmt.Errorf("read %s: it has no %s", path, counter)
+}

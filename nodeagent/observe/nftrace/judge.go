@@ -1,0 +1,232 @@
+package nftrace
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// settle is how long a packet may be under way: journeys that began later than that
+// before the end are not judged.
+const settle = time.Second
+
+// mostFlows are listed of each finding.
+const mostFlows = 3
+
+// flowTrace is one packet on its way.
+type flowTrace struct {
+	began time.Duration
+	seen  time.Duration // last
+	flow  *Flow         // as it was first; nil = not told
+	last  *Flow         // as it was where that was told last
+	at    RuleRef       // the last place that it met
+	end   Verdict
+}
+
+// Judge reports who dropped packets, from the steps in their order and from how long
+// was looked.
+func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
+	var all []*flowTrace
+	open := map[uint32]*flowTrace{}
+	for _, s := range steps {
+		if s.Place.own(chainPick) { // the kernel uses numbers of packets again
+			j := &flowTrace{began: s.At}
+			open[s.ID], all = j, append(all, j)
+		}
+		j := open[s.ID]
+		if next := matchTrace(all, j, s); next != nil {
+			j, open[s.ID] = next, next
+		}
+		if j != nil {
+			j.step(s)
+		}
+	}
+	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
+		return j.flow == nil || j.end == Continues && j.began > lasted-settle
+	})
+	return conclude(all, lasted)
+}
+
+// hop is how long a packet may take from one hook to the next.
+const hop = time.Second
+
+// matchTrace finds whose next step this is when the number is not that of a packet under
+// way: the kernel makes the number of the packet's hash too, and translating an address
+// changes that. Translation leaves one end as it was. It gives nil when nobody's is.
+func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
+	if s.Flow == nil || numbered != nil && numbered.end == Continues {
+		return nil
+	}
+	var other *flowTrace
+	for _, j := range slices.Backward(all) {
+		if s.At-j.began > settle+hop {
+			break
+		}
+		if j.end != Continues || j.last == nil || j.last.Protocol != s.Flow.Protocol || s.At-j.seen > hop {
+			continue
+		}
+		if j.last.From == s.Flow.From {
+			return j
+		}
+		if other == nil && j.last.To == s.Flow.To {
+			other = j
+		}
+	}
+	return other
+}
+
+func (p RuleRef) own(chain string) bool {
+	return p.Family == "inet" && p.Table == Table && p.Chain == chain
+}
+
+func (j *flowTrace) step(s Step) {
+	j.seen = s.At
+	if s.Flow != nil {
+		j.last = s.Flow
+		if j.flow == nil {
+			j.flow = s.Flow
+		}
+	}
+	switch {
+	case j.end == Dropped:
+	case s.Verdict == Dropped || s.Verdict == Queued:
+		j.end, j.at = s.Verdict, s.Place
+	case s.Place.own(chainOut) || s.Place.own(chainInput):
+		j.end = Accepted
+	case s.Place.Table != Table:
+		j.at = s.Place
+	}
+}
+
+// conversation is what packets of one direction of a connection have in common.
+func (j *flowTrace) conversation() status.Ends { return ends(*j.flow) }
+
+func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
+	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Sampled: full(all)}
+	passed := map[status.Ends]bool{}
+	for _, j := range all {
+		if j.end == Accepted {
+			out.Passed++
+			passed[j.conversation()] = true
+		}
+	}
+	// A packet that is lost from sight is only told where none like it got through: the
+	// kernel may copy one on its way, which then has another number.
+	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
+		return j.end != Accepted && j.end != Dropped && passed[j.conversation()]
+	})
+	found := map[string]*status.Finding{}
+	for _, j := range all {
+		if j.end == Accepted {
+			continue
+		}
+		f := explainDrop(j)
+		key := f.Kind + f.Place
+		if found[key] == nil {
+			found[key] = &f
+		}
+		found[key].Packets++
+		if text := j.text(); len(found[key].Flows) < mostFlows && !slices.Contains(found[key].Flows, text) {
+			found[key].Flows = append(found[key].Flows, text)
+		}
+	}
+	for _, f := range found {
+		out.Findings = append(out.Findings, *f)
+	}
+	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
+	})
+	out.Flows = groupTraces(all, lasted/2)
+	return out
+}
+
+// full reports whether so many packets came in a second that the filter may have left
+// some out. Journeys are in the order of their beginnings.
+func full(all []*flowTrace) bool {
+	for i := rate - 1; i < len(all); i++ {
+		if all[i].began-all[i-rate+1].began <= time.Second {
+			return true
+		}
+	}
+	return false
+}
+
+// text names the packet as it came, and as it was in the end where that is another.
+func (j *flowTrace) text() string {
+	first, last := ends(*j.flow), ends(*j.last)
+	text := first.String()
+	if last != first {
+		text += ", then " + last.String()
+	}
+	if j.last.In != "" {
+		text += ", in " + j.last.In
+	}
+	if j.last.Out != "" {
+		text += ", out " + j.last.Out
+	}
+	return text
+}
+
+// maxFlows are listed of a node.
+const maxFlows = 500
+
+// firstOwn is the first port that Linux gives to a client which asks for none
+// (net.ipv4.ip_local_port_range).
+const firstOwn = 32768
+
+// groupTraces joins the journeys of like packets; middle is half of the time that the node looked.
+func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
+	count := map[status.FlowTrace]*status.FlowTrace{}
+	for _, j := range all {
+		// What the journey has in common with others, without a number of packets.
+		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
+		if j.end != Accepted {
+			f := explainDrop(j)
+			like.Kind, like.Place = f.Kind, f.Place
+		}
+		if count[like] == nil {
+			told := like
+			told.First, told.Middle = j.began.Seconds(), j.began.Seconds()
+			count[like] = &told
+		}
+		told := count[like]
+		told.Packets++
+		told.Last = j.began.Seconds() // they are in the order of their beginnings
+		if math.Abs(told.Last-middle.Seconds()) < math.Abs(told.Middle-middle.Seconds()) {
+			told.Middle = told.Last
+		}
+		if j.end == Accepted {
+			told.Passed++
+		}
+		if j.flow.Reset {
+			told.Resets++
+		}
+	}
+	var out []status.FlowTrace
+	for _, j := range count {
+		out = append(out, *j)
+	}
+	slices.SortFunc(out, func(a, b status.FlowTrace) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Ingress.Protocol, b.Ingress.Protocol),
+			cmp.Compare(a.Ingress.From, b.Ingress.From), cmp.Compare(a.Ingress.To, b.Ingress.To), cmp.Compare(a.Egress.From, b.Egress.From),
+			cmp.Compare(a.Egress.To, b.Egress.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Place, b.Place))
+	})
+	return out[:min(len(out), maxFlows)]
+}
+
+// ends leaves out the port of the client: of the end with the higher one, as those that
+// Linux chooses are above those that servers listen at.
+func ends(f Flow) status.Ends {
+	from, to := f.From, f.To
+	if to.Port() >= firstOwn && to.Port() > from.Port() {
+		to = netip.AddrPortFrom(to.Addr(), 0)
+	} else {
+		from = netip.AddrPortFrom(from.Addr(), 0)
+	}
+	return status.Ends{Protocol: f.Protocol, From: end(from), To: end(to)}
+}

@@ -1,0 +1,101 @@
+package nftrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/kernel/nftables"
+)
+
+// room is how much the kernel may have told before we read it, in bytes.
+const room = 4 << 20
+
+// mostSteps bounds what is kept of a time; a packet has some thirty steps.
+const mostSteps = 200_000
+
+// Capture follows packets for a time, in the network namespace of the thread's process,
+// and gives all their steps and how long it looked. It needs CAP_NET_ADMIN and Linux 5.12.
+func Capture(ctx context.Context, filter Filter, long time.Duration) (steps []Step, lasted time.Duration, err error) {
+	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open netfilter socket: %w", err)
+	}
+	defer func() { err = errors.Join(err, events.Close()) }()
+	if err := events.JoinGroup(unix.NFNLGRP_NFTRACE); err != nil {
+		return nil, 0, fmt.Errorf("ask for traces of packets: %w", err)
+	}
+	_ = events.SetReadBuffer(room) // as much as the machine allows
+	owner, err := nftables.Dial(0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, owner.Close()) }() // the table goes with it
+	if err := install(owner, filter); err != nil {
+		return nil, 0, err
+	}
+	begun := time.Now()
+	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Now()) })
+	defer stop()
+	if err := events.SetReadDeadline(begun.Add(long)); err != nil {
+		return nil, 0, fmt.Errorf("follow packets: %w", err)
+	}
+	steps, err = read(events, begun)
+	return steps, time.Since(begun), errors.Join(err, ctx.Err())
+}
+
+// install makes the table.
+func install(owner *nftables.Conn, filter Filter) error {
+	err := owner.Commit(filter.batch())
+	// EPERM: the table is another socket's (or CAP_NET_ADMIN is missing).
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("add table inet %s (does another process trace packets now?): %w", Table, err)
+	}
+	if err != nil {
+		return fmt.Errorf("add table inet %s (Linux 5.12 or later): %w", Table, err)
+	}
+	return nil
+}
+
+func read(events *netlink.Conn, begun time.Time) ([]Step, error) {
+	links := map[uint32]string{}
+	names := func(index uint32) string {
+		if index == 0 {
+			return ""
+		}
+		if _, ok := links[index]; !ok {
+			links[index] = fmt.Sprintf("interface %d", index)
+			if link, err := net.InterfaceByIndex(int(index)); err == nil {
+				links[index] = link.Name
+			}
+		}
+		return links[index]
+	}
+	var steps []Step
+	for len(steps) < mostSteps {
+		messages, err := events.Receive()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return steps, nil
+		case errors.Is(err, unix.ENOBUFS): // some were not told: a busy moment
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("follow packets: %w", err)
+		}
+		for _, m := range messages {
+			step, err := decode(m.Data, names)
+			if err != nil {
+				return nil, err
+			}
+			step.At = time.Since(begun)
+			steps = append(steps, step)
+		}
+	}
+	return steps, nil
+}

@@ -1,0 +1,352 @@
+// Package report describes a node: the status that hawser show prints, what a scrape tells,
+// and the conditions of its HawserNode. It asks each part of the agent and joins the
+// answers; it changes nothing.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/nodeagent/cluster/election"
+	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/publisher"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/kernel/host"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/observe/metrics"
+	"hawser.dev/hawser/nodeagent/peer"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/migration"
+	"hawser.dev/hawser/nodeagent/peer/pathmtu"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Config has the parts that are asked.
+type Config struct {
+	Cluster, Node, Version string
+	Log                    *slog.Logger
+	Inputs                 *input.Inputs
+	Elector                *election.Elector
+	Peers                  *peer.Peers
+	Host                   *host.Host
+	Publication            *publisher.Publisher // nil without a Kubernetes API
+	Outcome                func() round.Outcome // of the last round
+	State                  func() round.State
+	Drained                func() bool
+	// DNSDown says that names are to be answered, and are not.
+	DNSDown     func() bool
+	Drift       func() int                 // repairs since the start
+	ExtraInputs func() []status.InputState // of what else can be in trouble
+	// Client is of the Kubernetes API in which the HawserNode is; nil without one. Then the
+	// HawserNode is a file in HawserNodesDir, if that is not empty.
+	Client         *kube.Client
+	HawserNodesDir string
+}
+
+// Reporter describes a node. Its methods may be called from any goroutine.
+type Reporter struct {
+	config Config
+	node   *kube.Reporter // nil without a place for the HawserNode
+	boot   func() string  // boot ID of the kernel
+}
+
+// New makes a Reporter.
+func New(config Config) *Reporter {
+	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID)}
+	switch {
+	case config.Client != nil:
+		r.node = kube.NewReporter(config.Client, config.Node, config.Log, r.Node)
+	case config.HawserNodesDir != "":
+		r.node = kube.NewFileReporter(config.HawserNodesDir, config.Node, config.Log, r.Node)
+	}
+	return r
+}
+
+// Run writes this node's HawserNode until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	if r.node != nil {
+		r.node.Run(ctx)
+	}
+	return nil
+}
+
+// Status puts together what the agent reports about itself, as of now.
+func (r *Reporter) Status() status.Status {
+	s := r.Summary()
+	if v := r.config.Outcome(); v.Node != nil {
+		out := make([]status.Cluster, 0, len(v.Input.Fabric.Clusters))
+		for _, c := range v.Input.Fabric.Clusters {
+			shown := status.Cluster{
+				Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
+				PodCIDRs: humanize.Strings(c.PodCIDRs), ServiceCIDRs: humanize.Strings(c.ServiceCIDRs), GlobalCIDRs: humanize.Strings(c.GlobalCIDRs),
+			}
+			for _, g := range c.Gateways {
+				shown.Gateways = append(shown.Gateways, g.Name)
+			}
+			out = append(out, shown)
+		}
+		s.Clusters, s.Exports = out, Exports(v.Input)
+	}
+	return s
+}
+
+// MetricsSnapshot is what a scrape reports about the agent's state.
+func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
+	out := metrics.Snapshot{Status: r.Summary()}
+	if f := r.config.Outcome().Input.Fabric; f != nil {
+		if own := f.Cluster(r.config.Cluster); own != nil {
+			out.Gateways = len(own.Gateways)
+			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Paths(own.Name, nil)))
+		}
+	}
+	return out
+}
+
+// Ready reports whether the node is as it should be.
+func (r *Reporter) Ready() bool {
+	v := r.config.Outcome()
+	return v.Node != nil && r.ready(v)
+}
+
+func (r *Reporter) ready(v round.Outcome) bool {
+	return v.Report.Clean() && r.config.Publication.DNSCleanedUp(v.Input) && !r.mute(v)
+}
+
+func (r *Reporter) mute(v round.Outcome) bool {
+	return !v.Input.Fabric.Decommission && r.config.DNSDown()
+}
+
+// Summary is the status without what the fabric holds, which is long.
+func (r *Reporter) Summary() status.Status {
+	v := r.config.Outcome()
+	s := status.Status{
+		Cluster: r.config.Cluster, Node: r.config.Node, Version: r.config.Version,
+		Trust:  r.config.Inputs.Trust(),
+		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.ExtraInputs()),
+	}
+	if err := r.config.Elector.Err(); err != nil {
+		s.Inputs = append(s.Inputs, status.InputState{Name: "gateway lease", Error: err.Error()})
+	}
+	if r.node != nil && r.node.Err() != nil {
+		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: r.node.Err().Error()})
+	}
+	if v.Node == nil {
+		return s
+	}
+	f := v.Input.Fabric
+	s.Digest, s.Clusterset = v.Input.Digest, f.Name
+	s.Mute, s.Ready = r.mute(v), r.ready(v)
+	s.LastPass = status.Pass{
+		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
+		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
+	}
+	for _, p := range v.Problems {
+		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
+	}
+	refused := r.config.State().Found.Refused
+	var out []status.Problem
+	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
+		for _, reason := range refused[cluster] {
+			out = append(out, status.Problem{
+				Path: "clusters[" + cluster + "].gateways", Code: projection.EndpointRefused,
+				Text: "an endpoint that " + cluster + " announces is refused: " + reason,
+			})
+		}
+	}
+	s.Problems = append(s.Problems, out...)
+	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
+	links := r.config.Peers.Links().WithRemoved(v.Leaving)
+	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
+	s.Drained = r.config.Drained()
+	if own := f.Cluster(r.config.Cluster); own != nil {
+		if gateway := own.GatewayOn(r.config.Node); gateway != nil {
+			s.Gateway, s.Epochs = gateway.Name, epochsOf(v.Input)
+			s.Connections = r.connections(v.Node, gateway, links, s.Paths)
+		}
+	}
+	return s
+}
+
+// epochsOf gives the key epochs that this gateway can use.
+func epochsOf(in projection.Input) []int {
+	var out []int
+	for _, epoch := range in.Fabric.Epochs {
+		if in.Keys != nil && in.Keys.Epoch(epoch) != nil {
+			out = append(out, epoch)
+		}
+	}
+	return out
+}
+
+// connections joins what the prober knows of each link with what its tunnels count
+// and why the link is in use or not.
+func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
+	tunnels := r.config.Host.Tunnels(n)
+	inUse := make(map[string]status.Path, len(paths))
+	for _, p := range paths {
+		inUse[p.Cluster] = p
+	}
+	holes := r.config.Peers.BlackHoles()
+	changes := r.config.Peers.Migrations()
+	var out []status.Connection
+	for _, link := range links.Links {
+		remote := link.Target.Peer
+		if link.Target.Device != "" {
+			continue // a gateway of this cluster, over the VXLAN
+		}
+		c := status.Connection{
+			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
+			Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since, Rank: link.Rank.String(),
+		}
+		if made, there := tunnels[remote]; there {
+			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.Driver, made.MTU, made.Endpoint, made.Rx, made.Tx
+			c.Security, c.Epoch = made.Security, made.Epoch
+		}
+		if !link.Held.IsZero() {
+			c.Held = &link.Held
+		}
+		used := inUse[remote.Cluster]
+		if hole, narrow := holes[remote.String()]; narrow {
+			link.Why = joined(link.Why, mtuReason(hole))
+			if hole.State == pathmtu.BlackHole {
+				c.MTU = hole.PathMTU
+			}
+		}
+		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
+		c.Why = chosenReason(c, link, used)
+		if c.Change = changing(changes, remote.String()); c.Change != nil {
+			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
+		}
+		c.EndpointWhy = r.config.Peers.EndpointReason(remote.String(), c.Endpoint)
+		out = append(out, c)
+	}
+	return out
+}
+
+// chosenReason says why a link is in use, or else why not.
+func chosenReason(c status.Connection, link health.Link, used status.Path) string {
+	switch {
+	case c.Chosen && link.Why == "":
+		return used.Why
+	case c.Chosen:
+		return joined(used.Why, link.Why)
+	case link.Why != "":
+		return link.Why
+	case used.Link != "":
+		return used.Link + " is in use"
+	}
+	return ""
+}
+
+// Exports gives what a node knows of each export.
+func Exports(in projection.Input) []status.Export {
+	own, clashes := projection.ClusterState(in), projection.Conflicts(in)
+	services := make(map[string]*model.Service, len(in.Facts.Services))
+	for i := range in.Facts.Services {
+		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
+	}
+	out := make([]status.Export, 0, len(in.Fabric.Exports))
+	for _, e := range in.Fabric.Exports {
+		shown := status.Export{
+			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: humanize.Strings(e.VIPs),
+			Dynamic: e.Dynamic,
+		}
+		if c, differ := clashes[e.ID()]; differ {
+			shown.Conflict = &status.Conflict{Reason: c.Reason, Message: c.Message}
+		}
+		for _, p := range e.Ports {
+			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		}
+		for _, c := range e.Clusters {
+			live, heard := in.Live[c.Name]
+			if c.Name == in.Cluster {
+				live, heard = own, true
+			}
+			part := partOf(&e, c, live, heard)
+			if c.Name == in.Cluster && part.Ready == "yes" {
+				part.Backends = backends(services[e.ID()])
+			}
+			shown.Clusters = append(shown.Clusters, part)
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// backends names the endpoints of a service that get connections: the ready ones, or those
+// that terminate if none is ready.
+func backends(s *model.Service) []string {
+	var out []string
+	ready := slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Ready })
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if !e.Ready && (ready || !e.Terminating) {
+			continue
+		}
+		name := cmp.Or(e.Pod, e.Hostname)
+		if name == "" {
+			name = strings.Join(humanize.Strings(e.Addrs), ",")
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out[:min(len(out), status.MaxBackends)]
+}
+
+func partOf(e *fabric.Export, c fabric.ExportCluster, live model.ClusterState, heard bool) status.ExportCluster {
+	part := status.ExportCluster{Name: c.Name, IPs: humanize.Strings(c.IPs), Ready: status.Unknown}
+	if !heard {
+		return part
+	}
+	part.Ready = "no"
+	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l model.ExportState, e fabric.Export) int {
+		return cmp.Or(cmp.Compare(l.Namespace, e.Namespace), cmp.Compare(l.Name, e.Name))
+	})
+	if !found {
+		return part
+	}
+	if live.Exports[i].Ready {
+		part.Ready = "yes"
+	}
+	for _, h := range live.Exports[i].Hosts {
+		for _, ip := range h.IPs {
+			part.Hosts = append(part.Hosts, h.Name+"="+ip.String())
+		}
+	}
+	return part
+}
+
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// mtuReason reports packets that vanish for their size.
+func mtuReason(p pathmtu.LinkMTU) string {
+	if p.State == pathmtu.Searching {
+		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
+	}
+	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.PathMTU)
+}
+
+// changing reports how far the change of a pair is; nil = none goes on.
+func changing(all map[string]migration.Progress, peer string) *status.Migration {
+	p, ok := all[peer]
+	if !ok {
+		return nil
+	}
+	return &status.Migration{From: p.Active.String(), To: p.Target.String(), Since: p.Since, Why: p.Why}
+}

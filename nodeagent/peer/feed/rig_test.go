@@ -1,0 +1,186 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+var byValue = cmp.Options{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+}
+
+// fast are times for tests: quick, yet slow enough for a busy machine.
+var fast = Timing{
+	Heartbeat: 20 * time.Millisecond, FrameTimeout: 2 * time.Second, StaleAfter: time.Minute,
+	BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Handshake: 5 * time.Second,
+}
+
+// logs is a log that can be read while it is written.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(raw []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(raw)
+}
+
+func (l *logs) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+// pairOfKeys makes a tunnel key.
+func pairOfKeys(t testing.TB) (fabric.Secret, PublicKey) {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fabric.Secret(key.Bytes()), PublicKey(key.PublicKey().Bytes())
+}
+
+// gateway is one gateway's identity and how others know it.
+type gateway struct {
+	id   Identity
+	peer Peer
+}
+
+func newGateway(t testing.TB, cluster string, epochs ...int) *gateway {
+	t.Helper()
+	// An address of its own, and a port that the kernel gives to no client.
+	own := netip.AddrFrom4([4]byte{127, 80, byte(mathrand.N(255)), byte(1 + mathrand.N(254))})
+	addr := netip.AddrPortFrom(own, 4805)
+	g := &gateway{
+		id:   Identity{Cluster: cluster, Gateway: cluster + "-a", Node: cluster + "-node", Keys: map[int]fabric.Secret{}},
+		peer: Peer{Cluster: cluster, Gateway: cluster + "-a", Keys: map[int]PublicKey{}, Addr: addr},
+	}
+	if len(epochs) == 0 {
+		epochs = []int{1}
+	}
+	for _, epoch := range epochs {
+		g.id.Keys[epoch], g.peer.Keys[epoch] = pairOfKeys(t)
+	}
+	return g
+}
+
+// running starts something and gives what stops it.
+func running(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Run does not end")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+type testServer struct {
+	*Server
+	*logs
+	stop func()
+}
+
+func startServer(t *testing.T, g *gateway, device string, peers ...Peer) *testServer {
+	t.Helper()
+	return startTimed(t, fast, g, device, peers...)
+}
+
+func startTimed(t *testing.T, timing Timing, g *gateway, device string, peers ...Peer) *testServer {
+	t.Helper()
+	s := &testServer{logs: &logs{}}
+	s.Server = NewServer(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(s.logs, nil))})
+	s.SetIdentity(g.id)
+	s.SetPeers(peers)
+	s.SetListen([]Listen{{Addr: g.peer.Addr, Device: device}})
+	s.stop = running(t, s.Run)
+	return s
+}
+
+type testClient struct {
+	*Client
+	*logs
+	changes trigger.Trigger
+	stop    func()
+}
+
+func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testClient {
+	t.Helper()
+	c := &testClient{logs: &logs{}, changes: trigger.New()}
+	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: c.changes.Fire})
+	c.SetIdentity(id)
+	c.SetPeers(peers)
+	c.stop = running(t, c.Run)
+	return c
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (c *testClient) awaitLive(t *testing.T, want model.ClusterState) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		have, known := c.Snapshot()[want.Cluster]
+		if known && cmp.Equal(want, have, byValue) {
+			return
+		}
+		select {
+		case <-c.changes:
+		case <-deadline:
+			t.Fatalf("(-want +got):\n%s\nstates %+v", cmp.Diff(want, have, byValue), c.States())
+		}
+	}
+}
+
+func live(cluster string, exports ...model.ExportState) model.ClusterState {
+	return model.ClusterState{Cluster: cluster, Exports: append([]model.ExportState{}, exports...)}
+}
+
+func ready(name string, hosts ...model.ExportHost) model.ExportState {
+	return model.ExportState{Namespace: "sample", Name: name, Ready: true, Hosts: hosts}
+}
+
+func publish(t *testing.T, s *testServer, state model.ClusterState) {
+	t.Helper()
+	if err := s.SetLive(state); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,105 @@
+package feed
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"hawser.dev/hawser/internal/socket/nodepair"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
+
+// beNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC)
+// over hw-vx0; the subscriber prints the clusters that it hears of.
+func beNode(role []string) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	key, err := base64.StdEncoding.DecodeString(role[len(role)-1])
+	if err != nil {
+		return err
+	}
+	here := netip.MustParseAddr(role[1])
+	config := Config{Timing: fast, Log: slog.New(slog.DiscardHandler)}
+	if role[0] == "gateway" {
+		s := NewServer(config)
+		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
+		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
+		if err := s.SetRelay(map[string]RemoteState{"b": {Live: model.ClusterState{Cluster: "b"}}}); err != nil {
+			return err
+		}
+		return s.Run(ctx)
+	}
+	changed := trigger.New()
+	config.OnChange = changed.Fire
+	c := NewClient(config)
+	c.SetIdentity(Identity{Cluster: "a", Node: "w1"})
+	c.SetPeers([]Peer{{
+		Cluster: "a", Gateway: "gw", Keys: map[int]PublicKey{1: PublicKey(key)}, Device: "hw-vx0",
+		Addr: netip.AddrPortFrom(netip.MustParseAddr(role[2]), 4805), Source: here,
+	}})
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return <-done
+		case <-changed:
+			_, heard := c.Snapshot()["b"]
+			fmt.Println("connected", c.States()[0].Connected, "heard", heard)
+		}
+	}
+}
+
+func TestOverVXLAN(t *testing.T) {
+	t.Parallel()
+	p := nodepair.New(t)
+	secret, public := pairOfKeys(t)
+	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
+	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
+	nodepair.Await(t, lines, "connected true heard true")
+	p.IP(0, "link del hw-vx0")
+	nodepair.Await(t, lines, "connected false heard true")
+	p.VXLAN(0)
+	nodepair.Await(t, lines, "connected true heard true")
+}
+
+// TestLostSYN: the first packet of a connection gets lost, as when the route is not there yet.
+// What connects then is another socket, not the same one a second later.
+func TestLostSYN(t *testing.T) {
+	t.Parallel()
+	p := nodepair.New(t)
+	secret, public := pairOfKeys(t)
+	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
+	p.NFT(0, `table ip t {
+		set lost { type inet_service; flags dynamic; size 16; }
+		counter repeated { }
+		counter served { }
+		chain c {
+			type filter hook input priority 0;
+			iifname "hw-vx0" tcp dport 4805 tcp flags & (syn|ack) == syn jump first
+		}
+		chain first {
+			tcp sport @lost counter name repeated
+			quota until 70 bytes add @lost { tcp sport } drop
+			counter name served
+		}
+	}`)
+	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
+	nodepair.Await(t, lines, "connected true heard true")
+	list := p.NFT(0, "list", "table", "ip", "t")
+	if strings.Count(list, "packets 0 bytes 0") != 1 || !regexp.MustCompile(`elements = \{ \d+ \}`).MatchString(list) {
+		t.Errorf("want one port whose SYN got lost, another one that is served, and no SYN of the first again:\n%s", list)
+	}
+}

@@ -1,0 +1,257 @@
+// Package health finds out which links between gateways are alive, and chooses
+// the link that carries the traffic of each pair of clusters. Gateways probe the
+// gateways of other clusters through the tunnels; every node probes the gateways
+// of its own cluster over the VXLAN between nodes, and their replies tell which
+// remote gateways they reach. The choice is pure; the prober does the I/O.
+package health
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// GatewayID names a gateway.
+type GatewayID struct {
+	Cluster string `json:"Cluster"`
+	Gateway string `json:"Gateway"`
+}
+
+// String gives cluster/gateway.
+func (p GatewayID) String() string { return p.Cluster + "/" + p.Gateway }
+
+// Target is one gateway to probe. Two targets are the same when all fields are
+// equal; a target that stays in the set keeps its state.
+type Target struct {
+	Peer GatewayID `json:"Peer"`
+	// Source is the local address of the probes: the own tunnel address for a
+	// gateway of another cluster, the node's own address for one of this cluster.
+	Source netip.Addr `json:"Source"`
+	// Addr is the peer's tunnel address, or its node's own address.
+	Addr netip.Addr `json:"Addr"`
+	// Device binds the probes to an interface: desired.NodeLink for gateways of
+	// this cluster, empty for tunnels.
+	Device string `json:"Device"`
+}
+
+// Listen is a place where probes are answered: the own tunnel address, or the
+// node's own address with the device as in Target.
+type Listen = socket.Bind
+
+// Settings can change at run time.
+type Settings struct {
+	Interval time.Duration // between two probes of a target
+	Misses   int           // probes in a row without an answer that make a link dead
+}
+
+// Config is what a Prober needs for its whole life.
+type Config struct {
+	Cluster string
+	// Gateway is the name of the gateway on this node at first; empty when it is
+	// none. SetGateway changes it.
+	Gateway  string
+	Port     uint16 // UDP, of both ends; desired.ProbePort
+	Settings Settings
+	// Wake is rung when there is something to do before the time of the last tick is over.
+	Wake trigger.Trigger
+	// OnChange is called when any link changed its state or any gateway of this
+	// cluster its reach. It must not block. May be nil.
+	OnChange func()
+}
+
+// Link is what is known of one target. The counters cover the last window of probes.
+type Link struct {
+	Target Target    `json:"Target"`
+	State  string    `json:"State"` // status.Connecting, Connected or Disconnected
+	Since  time.Time `json:"Since"` // of State
+	// Answered is when the last probe was sent that was answered; zero = none yet,
+	// or longer ago than the window.
+	Answered time.Time   `json:"Answered"`
+	RTT      *status.RTT `json:"RTT"`  // nil while no probe of the window was answered
+	Loss     float64     `json:"Loss"` // 0..1 of the window
+	// Rank is how fit the link is; Why says what keeps it from being Good, and is
+	// empty when nothing does.
+	Rank Rank   `json:"Rank"`
+	Why  string `json:"Why"`
+	// Flaps counts how often the link died within the last minute. A link that
+	// fell too often is Unsteady until Held, which is zero otherwise.
+	Flaps int       `json:"Falls"`
+	Held  time.Time `json:"Held"`
+	// Standby is true while neither end uses the link, so that it may be probed
+	// less often.
+	Standby bool `json:"Standby"`
+	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
+	LeastRTT time.Duration `json:"LeastRTT"`
+	// AssumedUp is true for a target of the first set that has not answered yet and
+	// is not dead yet: an agent that starts takes its links as alive until they
+	// prove dead, so that a restart moves nothing. New tunnels have to prove alive.
+	AssumedUp bool `json:"Initial"`
+
+	// What the gateway at the other end says: of its own links, when it is one of
+	// this cluster (nil = nothing yet), and of this link.
+	linkStates map[uint64]linkAdvert
+	granted    bool // as Initial, but until it spoke
+	peerUses   bool
+	transitOK  bool // so do both ends
+}
+
+// Alive reports whether the link may carry traffic.
+func (l Link) Alive() bool {
+	return l.State == status.Connected || l.State == status.Connecting && l.AssumedUp
+}
+
+// Snapshot is the state of all links at one moment, sorted by peer, source and address.
+type Snapshot struct {
+	Links []Link
+	// Stats counts what came in since the start.
+	Stats Stats
+
+	self    GatewayID
+	byPeer  map[GatewayID][]int // indexes in Links
+	leaving []GatewayID
+}
+
+// Rank says how fit a link is from a gateway of this cluster to one of another:
+// by own probes when it is the gateway of this node, otherwise by what that
+// gateway said.
+func (s Snapshot) Rank(local string, remote GatewayID) Rank { return s.advert(local, remote).rank }
+
+// PeerUses reports whether the cluster of the remote gateway says that it uses the
+// link from a gateway of this cluster to it.
+func (s Snapshot) PeerUses(local string, remote GatewayID) bool { return s.advert(local, remote).inUse }
+
+// AcceptsTransit reports whether both ends of a link take what clusters passed on.
+func (s Snapshot) AcceptsTransit(local string, remote GatewayID) bool {
+	return s.advert(local, remote).acceptsTransit
+}
+
+// Complete reports whether nothing is taken for granted: each link was answered or is dead, and
+// each gateway of this cluster that lives said which it has.
+func (s Snapshot) Complete() bool {
+	for i := range s.Links {
+		l := &s.Links[i]
+		if l.AssumedUp || l.Target.Device != "" && l.Alive() && l.linkStates == nil {
+			return false
+		}
+	}
+	return len(s.Links) > 0
+}
+
+// advert gives the best of what is known, as two gateways may have two links.
+func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
+	var out linkAdvert
+	if local == s.self.Gateway {
+		for _, i := range s.byPeer[remote] {
+			link := &s.Links[i]
+			out = linkAdvert{rank: max(out.rank, link.Rank), inUse: out.inUse || link.peerUses, acceptsTransit: out.acceptsTransit || link.transitOK}
+		}
+		return out
+	}
+	hash := remote.hash()
+	for _, i := range s.byPeer[GatewayID{Cluster: s.self.Cluster, Gateway: local}] {
+		w := s.Links[i].says(hash)
+		out = linkAdvert{rank: max(out.rank, w.rank), inUse: out.inUse || w.inUse, acceptsTransit: out.acceptsTransit || w.acceptsTransit}
+	}
+	return out
+}
+
+// says gives what the gateway at the other end said of its link to a remote
+// one. What it did not say yet is taken for granted, as for Initial.
+func (l *Link) says(hash uint64) linkAdvert {
+	switch {
+	case !l.Alive():
+		return linkAdvert{}
+	case l.linkStates == nil && l.granted:
+		return linkAdvert{rank: Good}
+	}
+	return l.linkStates[hash]
+}
+
+// Stats counts packets since the start of the prober.
+type Stats struct {
+	Sent     uint64
+	Answered uint64 // replies that matched a probe
+	Replied  uint64 // probes that were answered here
+	Foreign  uint64 // probes and replies of or for somebody else
+	Limited  uint64 // probes that the rate bound left without an answer
+	Failed   uint64 // packets that the kernel refused to send
+	Poked    uint64 // probes out of turn, which tell of a change
+	Pushed   uint64 // packets that told nodes of this cluster of a change
+}
+
+// recorded is a Snapshot as JSON has it.
+type recorded struct {
+	Self  GatewayID      `json:"self"`
+	Links []recordedLink `json:"links"`
+}
+
+type recordedLink struct {
+	Link
+	Reach   map[uint64]recordedWord `json:"reach,omitempty"` // by hash of the remote gateway
+	Spoke   bool                    `json:"spoke,omitempty"` // Reach was said, though it may be empty
+	Granted bool                    `json:"granted,omitempty"`
+	Uses    bool                    `json:"uses,omitempty"`
+	Takes   bool                    `json:"takes,omitempty"`
+}
+
+type recordedWord struct {
+	Rank  Rank `json:"rank"`
+	Uses  bool `json:"uses,omitempty"`
+	Takes bool `json:"takes,omitempty"`
+}
+
+// MarshalJSON gives all that decides about paths. Stats, and what Leave added, are left
+// out.
+func (s Snapshot) MarshalJSON() ([]byte, error) {
+	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
+	for i := range s.Links {
+		l := &s.Links[i]
+		r := recordedLink{Link: *l, Spoke: l.linkStates != nil, Granted: l.granted, Uses: l.peerUses, Takes: l.transitOK}
+		for hash, w := range l.linkStates {
+			if r.Reach == nil {
+				r.Reach = make(map[uint64]recordedWord, len(l.linkStates))
+			}
+			r.Reach[hash] = recordedWord{Rank: w.rank, Uses: w.inUse, Takes: w.acceptsTransit}
+		}
+		out.Links[i] = r
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON takes what MarshalJSON gave.
+func (s *Snapshot) UnmarshalJSON(raw []byte) error {
+	var in recorded
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	links := make([]Link, len(in.Links))
+	for i, r := range in.Links {
+		l := r.Link
+		l.granted, l.peerUses, l.transitOK = r.Granted, r.Uses, r.Takes
+		if r.Spoke {
+			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
+		}
+		for hash, w := range r.Reach {
+			l.linkStates[hash] = linkAdvert{rank: w.Rank, inUse: w.Uses, acceptsTransit: w.Takes}
+		}
+		links[i] = l
+	}
+	*s = NewSnapshot(in.Self, links)
+	return nil
+}
+
+// Merge gives this snapshot with what another one knows of the links that both have.
+func (s Snapshot) Merge(known Snapshot) Snapshot {
+	links := slices.Clone(s.Links)
+	for i := range links {
+		if k := slices.IndexFunc(known.Links, func(l Link) bool { return l.Target == links[i].Target }); k >= 0 {
+			links[i] = known.Links[k]
+		}
+	}
+	return NewSnapshot(s.self, links)
+}

@@ -1,0 +1,362 @@
+package health
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/trigger"
+)
+
+var (
+	calm = Settings{Interval: 250 * time.Millisecond, Misses: 3} // the default profile
+	fast = Settings{Interval: 50 * time.Millisecond, Misses: 3}
+)
+
+// detect runs many faults of one kind and gives the longest time until the last
+// node of both clusters had moved.
+func detect(t *testing.T, s Settings, rounds int, fault func(m *sim, c ActiveLink) (heal func())) (worst time.Duration) {
+	t.Helper()
+	for round := range rounds {
+		m := newSim(t, s, 3, 3)
+		// Faults come at any moment of the interval.
+		m.run(time.Duration(round) * s.Interval / time.Duration(rounds))
+		before := m.agreed("a", "b")
+		begin := m.now
+		heal := fault(m, before)
+		m.run(2 * time.Second)
+		after := m.agreed("a", "b")
+		if after.Rank != Good || after.Path == before.Path {
+			t.Fatalf("round %d: from %+v to %+v", round, before, after)
+		}
+		worst = max(worst, m.lastMove("a", "b", begin))
+		if heal == nil {
+			continue
+		}
+		heal()
+		m.run(5 * time.Second)
+		if back := m.agreed("a", "b"); back.Path != before.Path {
+			t.Fatalf("round %d: healed, but at %+v, want %+v", round, back, before)
+		}
+	}
+	return worst
+}
+
+func TestDetection(t *testing.T) {
+	t.Parallel()
+	faults := map[string]func(m *sim, c ActiveLink) func(){
+		"power off here": func(m *sim, c ActiveLink) func() {
+			m.node("a", c.Local).off = true
+			return nil
+		},
+		"power off there": func(m *sim, c ActiveLink) func() {
+			m.node("b", c.Remote).off = true
+			return nil
+		},
+		"cut link": func(m *sim, c ActiveLink) func() {
+			return m.cut(func(from, to string) bool {
+				return from == c.Local && to == c.Remote || from == c.Remote && to == c.Local
+			})
+		},
+		"one way loss to there": func(m *sim, c ActiveLink) func() {
+			return m.cut(func(from, to string) bool { return from == c.Local && to == c.Remote })
+		},
+		"one way loss to here": func(m *sim, c ActiveLink) func() {
+			return m.cut(func(from, to string) bool { return from == c.Remote && to == c.Local })
+		},
+		"tunnels lost": func(m *sim, c ActiveLink) func() {
+			return m.cut(func(from, to string) bool { return from == c.Local || to == c.Local })
+		},
+		"cut off from its cluster": func(m *sim, c ActiveLink) func() {
+			gateway := m.node("b", c.Remote)
+			m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && (from == gateway || to == gateway) }
+			// Its own choice differs from the others': it is on its own.
+			gateway.name.Cluster = "cut off"
+			return func() { m.lost, gateway.name.Cluster = nil, "b" }
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			slow, quick := detect(t, calm, 4, fault), detect(t, fast, 4, fault)
+			t.Logf("%s: all moved within %v, fast %v", name, slow, quick)
+			if slow > 820*time.Millisecond || quick > 200*time.Millisecond {
+				t.Errorf("all moved within %v, fast %v; want 820ms and 200ms", slow, quick)
+			}
+		})
+	}
+}
+
+// cut loses packets in tunnels between gateways by name.
+func (m *sim) cut(lost func(from, to string) bool) (heal func()) {
+	m.lost = func(from, to *simNode, tunnel bool) bool { return tunnel && lost(from.name.Gateway, to.name.Gateway) }
+	return func() { m.lost = nil }
+}
+
+// TestReturn cuts the only link of two clusters. Once it carries again, the first probe of either
+// end makes both prove it at once.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	good := func(m *sim, cluster, gateway string) bool {
+		for _, l := range m.node(cluster, gateway).Snapshot().Links {
+			if l.Target.Device == "" {
+				return l.Rank == Good
+			}
+		}
+		return false
+	}
+	for round := range 4 {
+		m := newSim(t, calm, 1, 1)
+		heal := m.cut(func(_, _ string) bool { return true })
+		m.run(2*time.Second + time.Duration(round)*calm.Interval/4)
+		if good(m, "a", "a-gw0") || good(m, "b", "b-gw0") {
+			t.Fatal("the cut link is good")
+		}
+		begin := m.now
+		heal()
+		for m.now.Sub(begin) < time.Second && !(good(m, "a", "a-gw0") && good(m, "b", "b-gw0")) {
+			m.run(time.Millisecond)
+		}
+		if took, most := m.now.Sub(begin), calm.Interval*3/2+10*time.Millisecond; took > most {
+			t.Errorf("round %d: good again after %v, want %v at most", round, took, most)
+		}
+	}
+}
+
+// TestDrainMovesAtOnce drains the gateway in use: everybody leaves within a few
+// round trips, and returns.
+func TestDrainMovesAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"a", "b"} {
+		m := newSim(t, calm, 3, 3)
+		before := m.agreed("a", "b")
+		name := before.Local
+		if side == "b" {
+			name = before.Remote
+		}
+		gateway, begin := m.node(side, name), m.now
+		gateway.SetDraining(true)
+		m.run(time.Second)
+		if after := m.agreed("a", "b"); after.Local == name || after.Remote == name {
+			t.Fatalf("still at %+v", after)
+		}
+		took := m.lastMove("a", "b", begin)
+		t.Logf("%s drains: all moved within %v", side, took)
+		if took > 30*time.Millisecond {
+			t.Errorf("%s: left after %v", side, took)
+		}
+		for _, l := range gateway.Snapshot().Links {
+			if l.Target.Device == "" && (l.Rank != Draining || l.Why != "this gateway is draining") {
+				t.Errorf("%v: %v, %q", l.Target.Peer, l.Rank, l.Why)
+			}
+		}
+		begin = m.now
+		gateway.SetDraining(false)
+		m.run(time.Second)
+		if after := m.agreed("a", "b"); after.Path != before.Path {
+			t.Errorf("came back to %+v, want %+v", after, before)
+		}
+		if took := m.lastMove("a", "b", begin); took > 30*time.Millisecond {
+			t.Errorf("%s: came back after %v", side, took)
+		}
+	}
+}
+
+// TestAllGatewaysDrain keeps the traffic when there is nowhere to go.
+func TestAllGatewaysDrain(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 2, 2)
+	before := m.agreed("a", "b")
+	for _, g := range []string{"a-gw0", "a-gw1"} {
+		m.node("a", g).SetDraining(true)
+	}
+	m.run(time.Second)
+	if after := m.agreed("a", "b"); after.Path != before.Path || after.Rank != Draining || after.Down {
+		t.Errorf("got %+v, want to stay at %+v", after, before)
+	}
+}
+
+// TestRestartedAgent is not chosen before it is ready.
+func TestRestartedAgent(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 3, 3)
+	before := m.agreed("a", "b")
+	gateway := m.node("b", before.Remote)
+	m.start(gateway, calm)
+	m.run(time.Second)
+	if after := m.agreed("a", "b"); after.Remote == before.Remote || after.Rank != Good {
+		t.Errorf("at %+v before the agent is ready", after)
+	}
+	gateway.SetReady(true)
+	m.run(time.Second)
+	if after := m.agreed("a", "b"); after.Path != before.Path {
+		t.Errorf("at %+v after the agent is ready, want %+v", after, before)
+	}
+}
+
+// TestNewTunnels: an agent takes the tunnels of the agent before for alive until they prove
+// dead, so that a restart moves nothing; where none stood, its gateway is not chosen for links
+// that never answered.
+func TestNewTunnels(t *testing.T) {
+	t.Parallel()
+	for stood, want := range map[bool]Rank{true: Good, false: Down} {
+		p := New(Config{Cluster: "a", Gateway: "gw0", Port: 4804, Settings: calm, Wake: trigger.New()})
+		p.SetReady(stood)
+		p.SetTargets([]Target{
+			{Peer: GatewayID{"a", "gw1"}, Source: netip.MustParseAddr("10.1.0.1"), Addr: netip.MustParseAddr("10.1.0.2"), Device: vxlan},
+			{Peer: GatewayID{"b", "gw0"}, Source: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.1.1")},
+		})
+		p.SetReady(true)
+		for _, l := range p.Snapshot().Links {
+			if l.Target.Device != "" && l.Rank != Good || l.Target.Device == "" && l.Rank != want {
+				t.Errorf("tunnels stood: %v: link to %s is %s", stood, l.Target.Peer, l.Rank)
+			}
+		}
+	}
+}
+
+// TestLonelyCluster loses all nodes but one gateway: that is alone, and yet
+// better than nothing, for itself and for others.
+func TestLonelyCluster(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 2, 2)
+	m.node("b", "worker").off = true
+	m.node("b", "b-gw0").off = true
+	m.run(2 * time.Second)
+	c := m.agreed("a", "b")
+	if c.Remote != "b-gw1" || c.Rank != Isolated || c.Down {
+		t.Errorf("got %+v", c)
+	}
+	one := newSim(t, calm, 1, 1)
+	one.node("b", "worker").off = true
+	one.node("b", "b-gw0").SetNodes(nil)
+	one.run(2 * time.Second)
+	if c := one.agreed("a", "b"); c.Rank != Good {
+		t.Errorf("the only node of its cluster is %v", c.Rank)
+	}
+}
+
+// TestPlannedSilence: where all nodes are gateways, one that drains and ends leaves
+// the other as good as it was, and nothing goes back before the new one is ready.
+func TestPlannedSilence(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 2, 2)
+	m.node("b", "worker").off = true
+	first := m.agreed("a", "b").Remote
+	stays := map[string]string{"b-gw0": "b-gw1", "b-gw1": "b-gw0"}[first]
+	m.node("b", first).SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
+	m.node("b", stays).SetNodes([][]netip.Addr{{m.node("b", first).addr}})
+	m.run(time.Second)
+	goes := m.node("b", first)
+	goes.SetDraining(true)
+	m.run(time.Second)
+	goes.off = true
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
+		t.Fatalf("while the other gateway is away: %+v", c)
+	}
+	m.start(goes, calm)
+	goes.SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
+	goes.SetReady(false)
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
+		t.Fatalf("while the other gateway is not ready yet: %+v", c)
+	}
+	goes.SetReady(true)
+	m.run(time.Minute)
+	m.node("b", stays).off = true
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != first {
+		t.Fatalf("the gateway that came back is not used: %+v", c)
+	}
+	if !goes.mates.isolated {
+		t.Error("a gateway whose mate did not say that it goes is not alone")
+	}
+}
+
+// TestFollower sees with other eyes than the leading cluster, and follows.
+func TestFollower(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 3, 3)
+	before := m.agreed("a", "b")
+	// A node of a does not hear the gateway in use any more; its gateways do.
+	worker, gateway := m.node("a", "worker"), m.node("a", before.Local)
+	m.lost = func(from, to *simNode, _ bool) bool {
+		return from == gateway && to.name.Cluster == "a" || to == gateway && from.name.Cluster == "a"
+	}
+	worker.moves = nil
+	m.run(3 * time.Second)
+	others := worker.paths["b"]
+	if others.Local == before.Local {
+		t.Fatalf("the others of a are at %+v", others)
+	}
+	for _, n := range m.nodes {
+		if n.name.Cluster != "b" {
+			continue
+		}
+		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Why != "follows a" {
+			t.Errorf("%v is at %+v, want what the others of a use: %+v", n.name, c, others)
+		}
+	}
+}
+
+// TestFlapping cuts the link in use five times a minute: it is held back, says
+// why and until when, and comes back once it is stable.
+func TestFlapping(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 3, 3)
+	before := m.agreed("a", "b")
+	for range 5 {
+		heal := m.cut(func(from, to string) bool { return from == before.Local && to == before.Remote })
+		m.run(4 * time.Second)
+		heal()
+		m.run(8 * time.Second)
+	}
+	flaps := len(m.node("a", "worker").moves)
+	if c := m.agreed("a", "b"); c.Path == before.Path || c.Rank != Good || c.Why != "best of those that live" {
+		t.Errorf("at %+v", c)
+	}
+	links := m.node("a", before.Local).Snapshot().Links
+	i := slices.IndexFunc(links, func(l Link) bool { return l.Target.Peer.Gateway == before.Remote })
+	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Why, "falls in 60 s, held until 12:0") || l.Held.Before(m.now) {
+		t.Errorf("the link is %+v", l)
+	}
+	heal := m.cut(func(from, to string) bool { return from == before.Local && to == before.Remote })
+	m.run(4 * time.Second)
+	heal()
+	m.run(8 * time.Second)
+	if again := len(m.node("a", "worker").moves); again != flaps {
+		t.Errorf("%d moves for a link that is held back", again-flaps)
+	}
+	m.run(40 * time.Second)
+	if c := m.agreed("a", "b"); c.Path != before.Path {
+		t.Errorf("stable again, but at %+v, want %+v", c, before)
+	}
+}
+
+// TestNothingLives keeps the first choice when all links are cut.
+func TestNothingLives(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 2, 2)
+	heal := m.cut(func(string, string) bool { return true })
+	m.run(3 * time.Second)
+	first, _ := m.table.First("a", "b")
+	first.Down = true
+	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "nothing lives" {
+		t.Errorf("got %+v", c)
+	}
+	if have := GatewayLinks(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {
+		t.Errorf("transit is %v", have)
+	}
+	heal()
+	m.run(2 * time.Second)
+	if c := m.agreed("a", "b"); c.Rank != Good {
+		t.Errorf("healed: %+v", c)
+	}
+	gateway := m.node("a", "a-gw0")
+	if have := GatewayLinks(m.table, "a", "a-gw0", gateway.Snapshot()); have["b"].Local != "a-gw0" || have["b"].Down {
+		t.Errorf("transit is %v", have)
+	}
+}

@@ -1,0 +1,171 @@
+package health
+
+import (
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/peer/transport"
+)
+
+// incoming is a packet from somebody.
+type incoming struct {
+	from netip.AddrPort
+	at   Listen
+	*message
+}
+
+// Receive takes a message that came to a place, and gives the answers to it.
+func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) {
+	m, ok := decodeMessage(came.Message)
+	if !ok {
+		return nil
+	}
+	in := incoming{came.From, came.At, &m}
+	changed := false
+	p.mu.Lock()
+	if m.reply {
+		changed = p.onReply(now, in)
+	} else {
+		out, changed = p.onProbe(now, in)
+	}
+	first, any := p.schedule.First()
+	early := p.stale || any && first.wake.Before(p.until)
+	p.mu.Unlock()
+	if early {
+		p.wake.Fire()
+	}
+	if changed {
+		p.notify()
+	}
+	return out
+}
+
+// onReply takes a reply. Its target is found by the addresses that it came from
+// and to, and it must bring the nonce of a probe.
+func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
+	if p.asked(now, m.message) {
+		return false
+	}
+	t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]
+	if t == nil || m.message.from != t.hash || m.to != p.self {
+		p.stats.Foreign++
+		return false
+	}
+	genuine := m.poke && t.poke.nonce == m.nonce && m.nonce != 0
+	if !m.poke {
+		_, genuine = t.matchProbe(m.message)
+	}
+	if !genuine {
+		return false
+	}
+	switch {
+	case m.push:
+	case m.poke && t.poke.again:
+		t.poke.nonce = 0
+	case m.poke:
+		t.poke = triggeredUpdate{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.poke.sent}
+	default:
+		if matched, _ := t.onReply(now, m.message, p.settings); matched {
+			p.stats.Answered++
+		}
+	}
+	t.onPacketWhileDead(now, p.settings)
+	if t.isRemote() {
+		t.setPeerAdvert(m.linkAdvert)
+		t.theirs = m.token
+	} else {
+		back := p.onSiblingReply(now, t, m.rank)
+		p.stale = p.stale || back
+		fresh, lost := t.heard.addPage(m.message)
+		if lost {
+			p.pokeSoon(t, now)
+		}
+		changed = fresh || back
+	}
+	changed = p.detectChange(t, now) || changed
+	p.probeSooner(t, now)
+	p.replan(t, now)
+	return changed
+}
+
+// onProbe makes the reply to a probe for this gateway. Only who asks over the
+// link between the nodes of this cluster is told what it reaches.
+func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed bool) {
+	if p.gateway == "" || m.to != p.self {
+		p.stats.Foreign++
+		return nil, false
+	}
+	head := message{
+		reply: true, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
+		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
+	}
+	replies, budget := []message{head}, &p.strangers
+	if m.at.Device != "" {
+		replies = p.reach.replies(m.generation, head)
+		if own := p.nodes[m.from.Addr()]; own != nil {
+			budget = own
+			changed = p.mates.onPacket(now, p.settings)
+			p.stale = p.stale || changed
+			p.subscribe(m, now)
+		}
+	} else if t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
+		budget = &t.unproven
+		if m.token == t.token {
+			budget = &t.answers
+		}
+		changed = p.onPeerAdvert(t, m, now)
+		replies[0].linkAdvert, replies[0].token = p.advertFor(t, now), t.token
+	}
+	for i := range replies {
+		if !p.allow(budget, now) {
+			break
+		}
+		p.stats.Replied++
+		out = append(out, outgoing{From: m.at, To: m.from, Raw: replies[i].encode()})
+	}
+	return out, changed
+}
+
+// onPeerAdvert takes what the other end says in a probe. Anybody can send one with its
+// address, so that without the token the other end is asked instead.
+func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed bool) {
+	if t.onPacketWhileDead(now, p.settings) {
+		p.replan(t, now)
+	}
+	if m.token == t.token {
+		t.setPeerAdvert(m.linkAdvert)
+		changed = p.detectChange(t, now)
+		p.probeSooner(t, now)
+	} else if t.effectiveAdvert() != m.linkAdvert && t.poke.nonce == 0 && p.asks.Allow(now, askRate) {
+		p.pokeSoon(t, now)
+	}
+	return changed
+}
+
+// subscribe keeps who asked, for a push.
+func (p *Prober) subscribe(m incoming, now time.Time) {
+	if m.poke {
+		p.askers.told(m.from.Addr(), p.reach.generation)
+		return
+	}
+	p.askers.note(subscriber{
+		to: m.from, at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
+		generation: p.reach.generation, seen: now,
+	})
+}
+
+// replyRate bounds the answers per second and in one burst to one source: a peer at
+// the shortest sensible interval stays below it, with all that it is told out of
+// turn. All that nobody here knows count as one. So a flood gets through neither to
+// others nor to who it pretends to be.
+const replyRate = 2000
+
+// allow takes a token of a source's budget, or counts a probe that stays without an
+// answer.
+func (p *Prober) allow(budget *transport.RateLimiter, now time.Time) bool {
+	if !budget.Allow(now, replyRate) {
+		p.stats.Limited++
+		return false
+	}
+	return true
+}

@@ -1,0 +1,307 @@
+package health
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// sim runs the probers of a whole clusterset in one goroutine over invented
+// time: packets take delay, and what an agent does on a change it does at once.
+type sim struct {
+	t      *testing.T
+	now    time.Time
+	fabric *fabric.Fabric
+	table  *Preferences
+	delay  time.Duration
+	nodes  []*simNode
+	byAddr map[netip.Addr]*simNode
+	wire   air
+	sent   int
+	older  *simNode // knows of no tokens
+	// lost says which packets do not arrive; nil = all do.
+	lost func(from, to *simNode, tunnel bool) bool
+}
+
+// simNode is one agent.
+type simNode struct {
+	*Prober
+	name    GatewayID // the gateway, or the node's name
+	tunnel  netip.Addr
+	addr    netip.Addr
+	next    time.Time
+	off     bool
+	changed bool
+	paths   map[string]ActiveLink
+	moves   []move
+}
+
+// move is one change of the choice of a node.
+type move struct {
+	at      time.Time
+	cluster string
+	choice  ActiveLink
+}
+
+type packet struct {
+	at  time.Time
+	seq int
+	outgoing
+}
+
+type air []packet
+
+func (w air) Len() int { return len(w) }
+func (w air) Less(i, j int) bool {
+	return cmp.Or(w[i].at.Compare(w[j].at), cmp.Compare(w[i].seq, w[j].seq)) < 0
+}
+func (w air) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
+func (w *air) Push(x any)   { *w = append(*w, x.(packet)) }
+func (w *air) Pop() any {
+	old := *w
+	last := old[len(old)-1]
+	*w = old[:len(old)-1]
+	return last
+}
+
+const vxlan = "hw-vx0"
+
+// newSim makes clusters named a, b, c and so on, each with as many gateways as
+// given and one worker, and runs them until all is settled.
+func newSim(t *testing.T, s Settings, gateways ...int) *sim {
+	t.Helper()
+	m := &sim{t: t, now: epoch, fabric: &fabric.Fabric{}, byAddr: map[netip.Addr]*simNode{}, delay: time.Millisecond}
+	for i, n := range gateways {
+		m.fabric.Clusters = append(m.fabric.Clusters, clusterOf(string(rune('a'+i)), n))
+	}
+	m.table = NewTable(m.fabric, nil)
+	for i, c := range m.fabric.Clusters {
+		for j := range len(c.Gateways) + 1 {
+			n := &simNode{
+				name: GatewayID{c.Name, "worker"}, next: m.now,
+				tunnel: netip.AddrFrom4([4]byte{10, 0, byte(i), byte(j)}), addr: netip.AddrFrom4([4]byte{10, 1, byte(i), byte(j)}),
+			}
+			if j < len(c.Gateways) {
+				n.name.Gateway = c.Gateways[j].Name
+			}
+			m.byAddr[n.tunnel], m.byAddr[n.addr] = n, n
+			m.nodes = append(m.nodes, n)
+		}
+	}
+	for _, n := range m.nodes {
+		m.start(n, s)
+	}
+	m.run(2 * time.Second)
+	for _, n := range m.nodes {
+		n.SetReady(true)
+	}
+	m.run(3 * time.Second)
+	return m
+}
+
+// start gives the node a new agent.
+func (m *sim) start(n *simNode, s Settings) {
+	gateway := n.name.Gateway
+	if gateway == "worker" {
+		gateway = ""
+	}
+	n.off = false
+	n.Prober = New(Config{
+		Cluster: n.name.Cluster, Gateway: gateway, Port: 4804, Settings: s, Wake: trigger.New(),
+		OnChange: func() { n.changed = true },
+	})
+	n.clock = func() time.Time { return m.now }
+	var targets []Target
+	var others [][]netip.Addr
+	for _, o := range m.nodes {
+		inside := o.name.Cluster == n.name.Cluster
+		switch {
+		case o == n:
+		case inside:
+			others = append(others, []netip.Addr{o.addr})
+			if o.name.Gateway != "worker" {
+				targets = append(targets, Target{Peer: o.name, Source: n.addr, Addr: o.addr, Device: vxlan})
+			}
+		case gateway != "" && o.name.Gateway != "worker":
+			targets = append(targets, Target{Peer: o.name, Source: n.tunnel, Addr: o.tunnel})
+		}
+	}
+	n.SetNodes(others)
+	n.SetTargets(targets)
+	n.next = m.now
+}
+
+// run lets invented time pass.
+func (m *sim) run(d time.Duration) {
+	for end := m.now.Add(d); ; {
+		for _, n := range m.nodes {
+			m.turn(n)
+		}
+		at := end
+		for _, n := range m.nodes {
+			if !n.off && n.next.Before(at) {
+				at = n.next
+			}
+		}
+		if len(m.wire) > 0 && m.wire[0].at.Before(at) {
+			at = m.wire[0].at
+		}
+		if at.After(m.now) {
+			m.now = at
+		}
+		if !m.now.Before(end) {
+			return
+		}
+		for len(m.wire) > 0 && !m.wire[0].at.After(m.now) {
+			m.deliver(heap.Pop(&m.wire).(packet))
+		}
+	}
+}
+
+// turn is what one agent does at the moment.
+func (m *sim) turn(n *simNode) {
+	if n.off {
+		return
+	}
+	select {
+	case <-n.wake:
+		n.next = m.now
+	default:
+	}
+	if !n.next.After(m.now) {
+		packets, wait := n.Tick(m.now)
+		n.next = m.now.Add(wait)
+		m.send(packets)
+	}
+	if n.changed {
+		n.changed = false
+		m.choose(n)
+	}
+}
+
+func (m *sim) choose(n *simNode) {
+	paths := ChooseLinks(m.table, n.name.Cluster, n.Snapshot())
+	use := map[string]model.Path{}
+	for cluster, c := range paths {
+		if c.Path != n.paths[cluster].Path {
+			n.moves = append(n.moves, move{m.now, cluster, c})
+		}
+		use[cluster] = c.Path
+	}
+	n.paths = paths
+	n.SetActiveLinks(use)
+}
+
+func (m *sim) send(packets []outgoing) {
+	for _, o := range packets {
+		m.sent++
+		if from := m.byAddr[o.From.Addr]; m.older != nil && from == m.older && o.From.Device == "" {
+			older, _ := decode(o.Raw)
+			older.token = 0
+			o.Raw = older.encode()
+		}
+		heap.Push(&m.wire, packet{m.now.Add(m.delay), m.sent, o})
+	}
+}
+
+func (m *sim) deliver(p packet) {
+	from, to := m.byAddr[p.From.Addr], m.byAddr[p.To.Addr()]
+	tunnel := p.From.Device == ""
+	if to == nil || to.off || from.off || m.lost != nil && m.lost(from, to, tunnel) {
+		return
+	}
+	at := Listen{Addr: p.To.Addr(), Device: p.From.Device}
+	m.send(to.receive(m.now, at, netip.AddrPortFrom(p.From.Addr, 4804), p.Raw))
+}
+
+// decode reads what a prober sends.
+func decode(raw []byte) (message, error) {
+	w, err := wire.Decode(raw)
+	if err != nil {
+		return message{}, err
+	}
+	m, ok := decodeMessage(w)
+	if !ok {
+		return m, errors.New("nothing for health")
+	}
+	return m, nil
+}
+
+// receive takes a datagram, as a transport.Transport would bring it.
+func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []byte) []outgoing {
+	w, err := wire.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	return p.Receive(now, transport.Packet{At: at, From: from, Message: w})
+}
+
+func (m *sim) node(cluster, gateway string) *simNode {
+	i := slices.IndexFunc(m.nodes, func(n *simNode) bool { return n.name == GatewayID{cluster, gateway} })
+	if i < 0 {
+		m.t.Fatalf("no node %s/%s", cluster, gateway)
+	}
+	return m.nodes[i]
+}
+
+// agreed gives the one choice that all living nodes of both clusters have, as a
+// sees it, and fails when they differ.
+func (m *sim) agreed(a, b string) ActiveLink {
+	m.t.Helper()
+	var found *ActiveLink
+	for _, n := range m.nodes {
+		if n.off || n.name.Cluster != a && n.name.Cluster != b {
+			continue
+		}
+		var c ActiveLink
+		if n.name.Cluster == a {
+			c = n.paths[b]
+		} else if c = n.paths[a]; true {
+			c.Local, c.Remote = c.Remote, c.Local
+		}
+		if found == nil {
+			found = &c
+		}
+		if c.Path != found.Path {
+			m.t.Fatalf("%v uses %v between %s and %s, others %v", n.name, c, a, b, *found)
+		}
+	}
+	return *found
+}
+
+// lastMove is when the last of the living nodes of two clusters moved for the
+// pair, from a time on; it fails when one did not move.
+func (m *sim) lastMove(a, b string, since time.Time) time.Duration {
+	m.t.Helper()
+	var last time.Duration
+	for _, n := range m.nodes {
+		if n.off || n.name.Cluster != a && n.name.Cluster != b {
+			continue
+		}
+		remote := b
+		if n.name.Cluster == b {
+			remote = a
+		}
+		own := time.Duration(-1)
+		for _, move := range n.moves {
+			if move.cluster == remote && !move.at.Before(since) {
+				own = move.at.Sub(since)
+			}
+		}
+		if own < 0 {
+			m.t.Fatalf("%v did not move: %+v", n.name, n.paths[remote])
+		}
+		last = max(last, own)
+	}
+	return last
+}

@@ -1,0 +1,104 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/socket/nodepair"
+	"hawser.dev/hawser/internal/trigger"
+)
+
+func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
+
+// beNode runs a prober in the namespace that the process was started in, and
+// prints what it sees whenever that changed. The role is gateway or node, then
+// the own and the other node's address.
+func beNode(role []string) error {
+	kind, own, other := role[0], role[1], role[2]
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{}
+	config := Config{
+		Cluster: "g1", Port: 4804, Wake: trigger.New(), Settings: Settings{Interval: 50 * time.Millisecond, Misses: 3},
+		OnChange: func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	}
+	here := netip.MustParseAddr(own)
+	if kind == "gateway" {
+		return beGateway(ctx, config, here, netip.MustParseAddr(other))
+	}
+	p := New(config)
+	p.SetTargets([]Target{{Peer: GatewayID{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
+	done := make(chan error, 1)
+	go func() { done <- carry(p).Run(ctx) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return <-done
+		case <-changed:
+			s := p.Snapshot()
+			fmt.Println(s.Links[0].State, "b1", s.Rank("gw", GatewayID{"g2", "b1"}), "c1", s.Rank("gw", GatewayID{"g3", "c1"}))
+		}
+	}
+}
+
+// beGateway answers on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
+func beGateway(ctx context.Context, config Config, here, node netip.Addr) error {
+	far := config
+	far.Wake = trigger.New()
+	far.Cluster, far.Gateway = "g2", "b1"
+	b := New(far)
+	b.SetListen([]Listen{{Addr: loopback(2)}})
+	b.SetReady(true)
+	config.Gateway = "gw"
+	p := New(config)
+	p.SetListen([]Listen{{Addr: here, Device: "hw-vx0"}})
+	p.SetReady(true)
+	p.SetNodes([][]netip.Addr{{node}})
+	p.SetTargets([]Target{
+		{Peer: GatewayID{"g2", "b1"}, Source: loopback(1), Addr: loopback(2)},
+		{Peer: GatewayID{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
+	})
+	done := make(chan error, 2)
+	go func() { done <- carry(b).Run(ctx) }()
+	go func() { done <- carry(p).Run(ctx) }()
+	<-done
+	return <-done
+}
+
+func TestOverVXLAN(t *testing.T) {
+	t.Parallel()
+	for _, family := range []string{"IPv4", "IPv6"} {
+		t.Run(family, func(t *testing.T) {
+			t.Parallel()
+			p := nodepair.New(t)
+			addr := p.IPv4
+			if family == "IPv6" {
+				addr = p.IPv6
+				p.RouteIPv6(0)
+				p.RouteIPv6(1)
+			}
+			p.Start(0, "gateway "+addr[0]+" "+addr[1])
+			lines := p.Start(1, "node "+addr[1]+" "+addr[0])
+			nodepair.Await(t, lines, "connected b1 good c1 down")
+			p.IP(1, "link del hw-vx0")
+			nodepair.Await(t, lines, "error b1 down c1 down")
+			p.VXLAN(1)
+			if family == "IPv6" {
+				p.IP(1, "-6 route add default dev hw-vx0 table 7302")
+			}
+			nodepair.Await(t, lines, "connected b1 good c1 down")
+		})
+	}
+}

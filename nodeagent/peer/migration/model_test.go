@@ -1,0 +1,280 @@
+package migration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/randtest"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+// end is one gateway of the model: the agent, which may be off, and the kernel,
+// which goes on.
+type end struct {
+	pair    *Pair // nil = the agent is off
+	back    time.Time
+	fabric  []TunnelID  // what will be wanted, and
+	at      []time.Time // when
+	want    TunnelID
+	kept    Saved
+	tunnels []TunnelID // in the kernel
+	use     TunnelID
+	pass    time.Time // the next
+	started uint64
+}
+
+type flight struct {
+	to  int
+	due time.Time
+	Outgoing
+}
+
+// model is two ends and what lies between them.
+type model struct {
+	r      *rand.Rand
+	now    time.Time
+	ends   [2]*end
+	mail   []flight
+	broken map[TunnelID]bool // a firewall drops it, in one direction or both
+	loss   float64
+	deaf   [2]time.Time // until when an end gets no message
+	aside  bool         // the first end wants another endpoint
+	log    []string
+}
+
+func (m *model) note(format string, args ...any) {
+	m.log = append(m.log, m.now.Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (m *model) send(from int, out []Outgoing) {
+	e := m.ends[from]
+	for _, o := range out {
+		if m.r.Float64() < m.loss || m.broken[o.On] || !slices.Contains(e.tunnels, o.On) {
+			continue
+		}
+		decoded, err := wire.Decode((&wire.Message{Tunnels: &o.Message}).Encode())
+		if err != nil {
+			panic(err)
+		}
+		delay := time.Duration(m.r.IntN(80)) * time.Millisecond
+		m.mail = append(m.mail, flight{1 - from, m.now.Add(delay), Outgoing{o.On, *decoded.Tunnels}})
+	}
+}
+
+// speak sends what a pair says; what it says is kept first.
+func (m *model) speak(i int, out []Outgoing) {
+	if len(out) > 0 {
+		m.ends[i].kept = m.ends[i].pair.Saved()
+		m.send(i, out)
+	}
+}
+
+func (m *model) step(i int) {
+	e := m.ends[i]
+	for len(e.at) > 0 && !e.at[0].After(m.now) {
+		e.want, e.fabric, e.at = e.fabric[0], e.fabric[1:], e.at[1:]
+		m.note("end %d wants %s", i, e.want)
+	}
+	if e.pair == nil {
+		if e.back.After(m.now) {
+			return
+		}
+		e.started += 1 << 20
+		e.pair = Restore(e.kept, e.want, nil, e.started, m.now)
+		m.note("end %d starts with %s over %s", i, e.kept.Tunnels, e.kept.Use)
+	}
+	e.pair.Want(e.want, nil, m.now)
+	e.pair.Secondary(i == 0 && m.aside, m.now)
+	out, _ := e.pair.Tick(m.now)
+	m.speak(i, out)
+	if !e.pass.After(m.now) {
+		m.converge(i)
+	}
+}
+
+// converge is a pass.
+func (m *model) converge(i int) {
+	e := m.ends[i]
+	e.pass = m.now.Add(time.Duration(m.r.IntN([]int{300, 1500, 20000}[m.r.IntN(3)])) * time.Millisecond)
+	e.kept = e.pair.Saved()
+	if !slices.Equal(e.tunnels, e.pair.Tunnels()) || e.use != e.pair.Use() {
+		m.note("end %d has %s over %s", i, e.pair.Tunnels(), e.pair.Use())
+	}
+	e.tunnels, e.use = e.pair.Tunnels(), e.pair.Use()
+	e.pair.Applied(e.tunnels, e.use, m.now)
+}
+
+func (m *model) deliver() {
+	mail := m.mail
+	m.mail = nil
+	for _, f := range mail {
+		e := m.ends[f.to]
+		switch {
+		case f.due.After(m.now):
+			m.mail = append(m.mail, f)
+		case m.deaf[f.to].After(m.now):
+		case e.pair != nil && slices.Contains(e.tunnels, f.On):
+			if answer, ok := e.pair.Receive(f.On, f.Message, m.now); ok {
+				m.speak(f.to, []Outgoing{{f.On, answer}})
+			}
+		}
+	}
+}
+
+// check is what must hold at every moment.
+func (m *model) check() error {
+	for i, e := range m.ends {
+		o := m.ends[1-i]
+		if !slices.Contains(o.tunnels, e.use) {
+			return fmt.Errorf("end %d sends over %s, which the other one does not have", i, e.use)
+		}
+		if m.broken[e.use] {
+			return fmt.Errorf("end %d sends over %s, which does not work", i, e.use)
+		}
+		for j, a := range e.tunnels {
+			for _, b := range e.tunnels[j+1:] {
+				if a.conflictsWith(b) {
+					return fmt.Errorf("end %d has %s and %s at once", i, a, b)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// universe gives tunnels to choose from: drivers, ports of both ends, ports of one,
+// epochs.
+func universe() []TunnelID {
+	return []TunnelID{
+		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1001, 2001}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1001, 2000}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1000, 2002}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 2},
+		{Driver: "wireguard", Ports: [2]int{1001, 2000}, Epoch: 2},
+		{Driver: "vxlan", Ports: [2]int{1000, 2000}},
+		{Driver: "ipsec", Epoch: 1},
+		{Driver: "ipsec", Epoch: 2},
+	}
+}
+
+func newModel(seed uint64, quiet bool) *model {
+	m := &model{r: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0).UTC(), broken: map[TunnelID]bool{}}
+	if !quiet {
+		m.loss = m.r.Float64() * 0.3
+	}
+	all := universe()
+	first := all[0]
+	for _, c := range all[1:] {
+		m.broken[c] = m.r.IntN(5) == 0
+	}
+	for i := range m.ends {
+		e := &end{want: first, tunnels: []TunnelID{first}, use: first, started: uint64(i+1) << 40}
+		e.pair = NewPair(first, nil, e.started, m.now)
+		e.kept = e.pair.Saved()
+		e.pair.Applied(e.tunnels, e.use, m.now)
+		m.ends[i] = e
+	}
+	m.plan(all)
+	return m
+}
+
+// plan makes commits, which come to both ends in order but not at one time.
+func (m *model) plan(all []TunnelID) {
+	at := m.now
+	var last [2]time.Time
+	for range 1 + m.r.IntN(6) {
+		gap := []int{500, 2000, 20000, 60000}[m.r.IntN(4)]
+		at = at.Add(time.Duration(m.r.IntN(gap)) * time.Millisecond)
+		c := all[m.r.IntN(len(all))]
+		for i, e := range m.ends {
+			late := at.Add(time.Duration(m.r.IntN([]int{200, 5000, 60000}[m.r.IntN(3)])) * time.Millisecond)
+			if late.Before(last[i]) {
+				late = last[i]
+			}
+			last[i] = late
+			e.fabric, e.at = append(e.fabric, c), append(e.at, late)
+		}
+	}
+}
+
+const tick = 20 * time.Millisecond
+
+func (m *model) run(span time.Duration, restarts bool) error {
+	for end := m.now.Add(span); m.now.Before(end); m.now = m.now.Add(tick) {
+		if restarts && m.r.IntN(1500) == 0 {
+			e := m.ends[m.r.IntN(2)]
+			e.pair, e.back = nil, m.now.Add(time.Duration(m.r.IntN(15000))*time.Millisecond)
+		}
+		if restarts && m.r.IntN(1000) == 0 {
+			m.aside = !m.aside
+			m.note("aside %t", m.aside)
+		}
+		if m.loss > 0 && m.r.IntN(1000) == 0 {
+			m.deaf[m.r.IntN(2)] = m.now.Add(time.Duration(m.r.IntN(20000)) * time.Millisecond)
+		}
+		m.deliver()
+		m.step(0)
+		m.step(1)
+		if err := m.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled reports what is wrong in the end, when nothing happens any more.
+func (m *model) settled() error {
+	for i, e := range m.ends {
+		switch {
+		case m.broken[e.want]:
+			if p := e.pair.Progress(m.now); p.Why == "" {
+				return fmt.Errorf("end %d does not say why it does not use %s", i, e.want)
+			}
+		case e.use != e.want || len(e.tunnels) != 1:
+			return fmt.Errorf("end %d has %s over %s in the end, and wants %s: %s", i, e.tunnels, e.use, e.want, e.pair.Progress(m.now).Why)
+		}
+		if _, due := e.pair.Tick(m.now); due.IsZero() == m.broken[e.want] {
+			return fmt.Errorf("end %d is still talking, or not: %s", i, due)
+		}
+	}
+	if a, b := m.ends[0], m.ends[1]; a.use != b.use {
+		return fmt.Errorf("the ends use %s and %s", a.use, b.use)
+	}
+	return nil
+}
+
+// TestModel lets two ends come from tunnel to tunnel through loss, restarts and
+// commits that come to them at different times.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	runs := uint64(randtest.Rounds(t, 20))
+	// An agent that was restarted between a decision and the kernel; two ends that parted.
+	seeds := []uint64{138, 320, 524}
+	for seed := range runs {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
+		m := newModel(seed, seed%4 == 0)
+		err := m.run(6*time.Minute, seed%2 == 0)
+		if err == nil {
+			m.loss, m.aside = 0, false
+			if err = m.run(2*time.Minute, false); err == nil {
+				err = m.settled()
+			}
+		}
+		if err != nil {
+			t.Fatalf("seed %d, %v: %v, broken %v\n%s", seed, m.now, err, m.broken, strings.Join(m.log, "\n"))
+		}
+	}
+}
+
+// State gives what the pair is doing.
+func (p *Pair) State() State { return p.state }
+
+// Use gives the tunnel to send over.
+func (p *Pair) Use() TunnelID { return p.active }

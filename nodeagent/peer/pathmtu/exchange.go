@@ -1,0 +1,126 @@
+package pathmtu
+
+import (
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+// Sockets gives all own addresses; nil when they are as before, unless all are asked for.
+func (f *Finder) Sockets(all bool) map[socket.Bind]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.moved && !all {
+		return nil
+	}
+	f.moved = false
+	out := make(map[socket.Bind]bool, len(f.listen)+1)
+	for a := range f.listen {
+		out[socket.Bind{Addr: a}] = true
+	}
+	for key := range f.paths {
+		out[socket.Bind{Addr: key.source}] = true
+	}
+	return out
+}
+
+// Sent notes what became of probes. One that the kernel refused counts as one that vanished.
+func (f *Finder) Sent(sent, failed uint64) {
+	if sent+failed > 0 {
+		f.count(func(s *Stats) {
+			s.Sent += sent
+			s.Failed += failed
+		})
+	}
+}
+
+// Receive takes a message, and gives the answer to a probe.
+func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
+	addr := in.From.Addr()
+	switch {
+	case in.Size == nil:
+	case in.To != f.id():
+		f.count(func(s *Stats) { s.Foreign++ })
+	case in.Size.Answer:
+		at := linkKey{in.At.Addr, addr}
+		f.mu.Lock()
+		known, changed := false, false
+		if p := f.paths[at]; p != nil && p.id == in.Message.From {
+			known, changed = p.answer(now, *in.Message.Size)
+			f.report(p, changed)
+			f.queue.Schedule(p, p.due)
+		}
+		if known {
+			f.stats.Answered++
+		} else {
+			f.stats.Foreign++
+		}
+		first, any := f.queue.First()
+		early := any && first.due.Before(f.until)
+		f.mu.Unlock()
+		f.notify(changed)
+		if early {
+			f.config.Wake.Fire()
+		}
+	case !whole(in.Message, addr):
+		f.count(func(s *Stats) { s.Malformed++ })
+	case f.admits(now, addr, in.Message.From):
+		f.count(func(s *Stats) { s.Replied++ })
+		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.SizeProbe{Answer: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
+		return []socket.Datagram{{To: in.From, Raw: answer.Encode()}}
+	}
+	return nil
+}
+
+// id names this gateway.
+func (f *Finder) id() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.self
+}
+
+// admits reports whether a probe is answered: to gateways of the clusterset
+// only, and so many a second.
+func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known, ok := f.known[from]; !ok || known != id {
+		f.stats.Foreign++
+		return false
+	}
+	if !f.bucket.Allow(now, replyRate) {
+		f.stats.Limited++
+		return false
+	}
+	return true
+}
+
+// overhead is the size of the headers around a datagram, bytes.
+func overhead(a netip.Addr) int {
+	const udp = 8
+	if a.Is4() {
+		return 20 + udp
+	}
+	return 40 + udp
+}
+
+// smallest is the size of a probe without padding.
+func smallest(a netip.Addr) int { return overhead(a) + wire.MinSizeProbe }
+
+// probe gives the datagram to an address whose IP packet has a size.
+func probe(from, to uint64, addr netip.Addr, s sent) []byte {
+	m := wire.Message{
+		From: from, To: to, Length: max(s.size-overhead(addr), wire.MinSizeProbe),
+		Size: &wire.SizeProbe{Bytes: uint16(s.size), Nonce: s.nonce},
+	}
+	return m.Encode()
+}
+
+// whole reports whether a probe that came from an address has the size that it says: only
+// what arrived whole counts.
+func whole(m *wire.Message, from netip.Addr) bool {
+	return int(m.Size.Bytes) == m.Length+overhead(from)
+}

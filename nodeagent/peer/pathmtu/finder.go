@@ -1,0 +1,180 @@
+package pathmtu
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/timerqueue"
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+// Bounds of the work.
+const (
+	standbyRate = 50                    // looks a second at all links together that do not carry
+	idle        = time.Second           // while nothing is due
+	lump        = 20 * time.Millisecond // so many looks are at once
+	replyRate   = 5000                  // answers a second, and in one burst
+)
+
+// linkKey is what makes two links the same.
+type linkKey struct{ source, addr netip.Addr }
+
+// Finder watches a set of links, as a machine of a transport.Transport. Its methods may be
+// called from any goroutine.
+type Finder struct {
+	config Config
+
+	mu     sync.Mutex
+	self   uint64 // this gateway, as messages name it
+	listen map[netip.Addr]bool
+	paths  map[linkKey]*linkState
+	queue  timerqueue.Queue[*linkState]
+	until  time.Time             // of the queue, as of the last tick
+	moved  bool                  // links or addresses changed, so sockets may have to
+	known  map[netip.Addr]uint64 // who is answered, and how messages name it
+	stats  Stats
+	bucket transport.RateLimiter
+}
+
+// New makes a Finder without links.
+func New(config Config) *Finder {
+	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, known: map[netip.Addr]uint64{}}
+}
+
+// Set gives the name of this gateway, cluster/gateway, its tunnel addresses, on which
+// probes are answered, and the links. What is known of a link stays unless its addresses
+// or its MTU changed.
+func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
+	f.mu.Lock()
+	now := time.Now()
+	f.self, f.moved = wire.HashID(self), true
+	f.listen, f.known = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
+	for _, a := range listen {
+		f.listen[a] = true
+	}
+	// The time between looks at a link that does not carry.
+	n := 0
+	for _, l := range links {
+		if !l.InUse {
+			n++
+		}
+	}
+	interval := max(standby, time.Duration(n)*time.Second/standbyRate)
+	paths := make(map[linkKey]*linkState, len(links))
+	for _, l := range links {
+		f.known[l.Addr] = wire.HashID(l.Peer)
+		key := linkKey{l.Source, l.Addr}
+		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
+			begins := l.InUse && !p.InUse
+			p.Link, p.id, p.interval = l, wire.HashID(l.Peer), pick(l, interval)
+			if begins && !p.trying && p.phase == phaseSteady {
+				p.due = now
+			}
+			paths[key] = p
+		} else {
+			paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
+		}
+		f.queue.Schedule(paths[key], paths[key].due)
+	}
+	for key, p := range f.paths {
+		if paths[key] != p {
+			f.queue.Remove(p)
+		}
+	}
+	f.paths = paths
+	f.mu.Unlock()
+	f.config.Wake.Fire()
+}
+
+func pick(l Link, interval time.Duration) time.Duration {
+	if l.InUse {
+		return activeInterval
+	}
+	return interval
+}
+
+// offset spreads the first looks; a link that carries is looked at once.
+func offset(l Link, interval time.Duration) time.Duration {
+	if l.InUse {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(l.Source.AsSlice())
+	_, _ = h.Write(l.Addr.AsSlice())
+	return time.Duration(h.Sum64() % uint64(interval))
+}
+
+// Snapshot gives all paths, sorted by peer, source and address.
+func (f *Finder) Snapshot() []LinkMTU {
+	f.mu.Lock()
+	out := make([]LinkMTU, 0, len(f.paths))
+	for _, p := range f.paths {
+		out = append(out, p.LinkMTU)
+	}
+	f.mu.Unlock()
+	slices.SortFunc(out, func(a, b LinkMTU) int {
+		return cmp.Or(cmp.Compare(a.Peer, b.Peer), a.Source.Compare(b.Source), a.Addr.Compare(b.Addr))
+	})
+	return out
+}
+
+// Stats gives the counters.
+func (f *Finder) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+func (f *Finder) count(add func(*Stats)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	add(&f.stats)
+}
+
+// Tick makes the probes that are due, and says how long until the next ones.
+func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration) {
+	f.mu.Lock()
+	changed := false
+	for p, ok := f.queue.Next(now); ok; p, ok = f.queue.Next(now) {
+		probes, differs := p.tick(now, rand.Uint64)
+		for _, s := range probes {
+			out = append(out, socket.Datagram{
+				From: socket.Bind{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: probe(f.self, p.id, p.Addr, s),
+			})
+		}
+		f.report(p, differs)
+		changed = changed || differs
+		f.queue.Schedule(p, p.due)
+	}
+	wait = max(f.queue.UntilNext(now, idle), lump)
+	f.until = now.Add(wait)
+	f.mu.Unlock()
+	f.notify(changed)
+	return out, wait
+}
+
+// report writes what changed to the log.
+func (f *Finder) report(p *linkState, changed bool) {
+	switch {
+	case !changed:
+	case p.State == BlackHole:
+		f.config.Log.Warn("large packets vanish on a path", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU, "passes", p.PathMTU)
+	case p.State == Searching:
+		f.config.Log.Info("packets of full size are not answered", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
+	default:
+		f.config.Log.Info("packets of full size pass", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
+	}
+}
+
+func (f *Finder) notify(changed bool) {
+	if changed && f.config.OnChange != nil {
+		f.config.OnChange()
+	}
+}

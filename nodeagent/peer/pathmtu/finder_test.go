@@ -1,0 +1,106 @@
+package pathmtu
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+const self = "g1/a"
+
+func links(n, carrying int) []Link {
+	var out []Link
+	for i := range n {
+		out = append(out, Link{
+			Peer: fmt.Sprint(i), Source: link.Source, Addr: netip.AddrFrom4([4]byte{241, 1, byte(i >> 8), byte(i)}),
+			MTU: 1420, InUse: i < carrying,
+		})
+	}
+	return out
+}
+
+// TestBudget counts the probes for three thousand links of which few carry.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Log: slog.New(slog.DiscardHandler)})
+	f.Set(self, nil, links(3000, 100))
+	begin := time.Now()
+	bytes, answered := 0, map[netip.Addr]bool{}
+	const span = 60 * time.Second
+	for at := time.Duration(0); at < span; at += lump {
+		now := begin.Add(at)
+		out, _ := f.Tick(now)
+		for _, o := range out {
+			m, err := wire.Decode(o.Raw)
+			if err != nil || !whole(m, o.To.Addr()) {
+				t.Fatalf("%+v: %v", m, err)
+			}
+			bytes += int(m.Size.Bytes)
+			answered[o.To.Addr()] = true
+			m.From, m.To, m.Size.Answer = m.To, m.From, true
+			f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
+		}
+	}
+	if len(answered) != 3000 {
+		t.Errorf("%d of 3000 links looked at in a minute", len(answered))
+	}
+	if rate := float64(bytes) / span.Seconds(); rate > 150_000 {
+		t.Errorf("%.0f bytes a second", rate)
+	}
+	for _, p := range f.Snapshot() {
+		if p.State != OK {
+			t.Fatalf("%+v", p)
+		}
+	}
+}
+
+func TestSetKeeps(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Log: slog.New(slog.DiscardHandler)})
+	now := time.Now()
+	set := links(3, 1)
+	f.Set(self, nil, set)
+	f.paths[linkKey{set[1].Source, set[1].Addr}].set(now, BlackHole, 1300)
+	f.paths[linkKey{set[2].Source, set[2].Addr}].set(now, BlackHole, 1300)
+	set[1].InUse, set[2].MTU = true, 1400
+	f.Set(self, nil, set[1:])
+	got := f.Snapshot()
+	if len(got) != 2 || got[0].PathMTU != 1300 || got[0].State != BlackHole || got[1].PathMTU != 1400 || got[1].State != Unknown {
+		t.Errorf("snapshot %+v", got)
+	}
+	out, _ := f.Tick(time.Now())
+	if len(out) == 0 || out[0].To.Addr() != set[1].Addr {
+		t.Error("the link that begins to carry is not looked at")
+	}
+}
+
+func TestAdmits(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Log: slog.New(slog.DiscardHandler)})
+	set := links(1, 1)
+	f.Set(self, nil, set)
+	now := time.Now()
+	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.HashID("0")) {
+		t.Error("a stranger is answered")
+	}
+	if f.admits(now, set[0].Addr, wire.HashID("1")) {
+		t.Error("another one at the address of a gateway is answered")
+	}
+	n := 0
+	for range 2 * replyRate {
+		if f.admits(now, set[0].Addr, wire.HashID("0")) {
+			n++
+		}
+	}
+	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 2 {
+		t.Errorf("%d answers in one moment, stats %+v", n, f.Stats())
+	}
+	if !f.admits(now.Add(time.Second), set[0].Addr, wire.HashID("0")) {
+		t.Error("no answer a second later")
+	}
+}

@@ -1,0 +1,289 @@
+package pathmtu
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+var (
+	begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	link  = Link{
+		Peer: "g2/a", Source: netip.MustParseAddr("241.0.0.1"), Addr: netip.MustParseAddr("241.0.0.2"), MTU: 1420, InUse: true,
+	}
+)
+
+// simulation lets a path and a network live in their own time.
+type simulation struct {
+	t      *testing.T
+	now    time.Time
+	path   *linkState
+	passes func(size int) bool // by the size of a packet
+	rtt    time.Duration
+	random *rand.Rand
+	probes int
+	states []LinkMTU // after each change
+}
+
+func simulate(t *testing.T, l Link, passes func(size int) bool) *simulation {
+	t.Helper()
+	return &simulation{
+		t: t, now: begin, path: newPath(begin, l, pick(l, standby), 0), passes: passes, rtt: 20 * time.Millisecond,
+		random: rand.New(rand.NewPCG(1, 2)),
+	}
+}
+
+func upTo(most int) func(int) bool { return func(size int) bool { return size <= most } }
+
+func nothing(int) bool { return false }
+
+// lossy drops a share of all packets, whatever their size.
+func (s *simulation) lossy(share float64, passes func(int) bool) func(int) bool {
+	return func(size int) bool { return s.random.Float64() >= share && passes(size) }
+}
+
+// run lets time pass.
+func (s *simulation) run(d time.Duration) {
+	s.t.Helper()
+	s.until(d, func() bool { return false })
+}
+
+// until lets time pass until something is true, and gives how long it took; d is
+// the most.
+func (s *simulation) until(d time.Duration, done func() bool) time.Duration {
+	s.t.Helper()
+	start, end := s.now, s.now.Add(d)
+	for !done() {
+		if s.path.due.After(end) {
+			s.now = end
+			return d
+		}
+		if s.path.due.After(s.now) {
+			s.now = s.path.due
+		}
+		s.step()
+	}
+	return s.now.Sub(start)
+}
+
+// step does what is due, and brings the answers.
+func (s *simulation) step() {
+	s.t.Helper()
+	out, changed := s.path.tick(s.now, s.random.Uint64)
+	s.note(changed)
+	s.probes += len(out)
+	var answers []wire.SizeProbe
+	for _, probe := range out {
+		if probe.size > s.path.MTU || probe.size < smallest(s.path.Addr) {
+			s.t.Fatalf("a probe of %d bytes", probe.size)
+		}
+		if s.passes(probe.size) {
+			answers = append(answers, wire.SizeProbe{Answer: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
+		}
+	}
+	if len(out) == 0 {
+		return
+	}
+	if !s.path.due.After(s.now) {
+		s.t.Fatal("a try without an end")
+	}
+	if s.path.due.Sub(s.now) >= s.rtt && len(answers) > 0 {
+		s.now = s.now.Add(s.rtt)
+		for _, m := range answers {
+			known, changed := s.path.answer(s.now, m)
+			if !known && s.path.trying {
+				s.t.Fatalf("answer %+v is not known", m)
+			}
+			s.note(changed)
+		}
+	}
+}
+
+func (s *simulation) note(changed bool) {
+	if changed {
+		s.states = append(s.states, s.path.LinkMTU)
+	}
+}
+
+func (s *simulation) want(state string, value int) {
+	s.t.Helper()
+	if s.path.State != state || s.path.PathMTU != value {
+		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(begin), s.path.State, s.path.PathMTU, state, value)
+	}
+}
+
+func (s *simulation) is(state string) func() bool {
+	return func() bool { return s.path.State == state }
+}
+
+func TestFullSize(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(9000))
+	s.run(time.Second)
+	s.want(OK, 1420)
+	s.probes = 0
+	s.run(time.Hour)
+	s.want(OK, 1420)
+	if s.probes > 720 || s.probes < 600 || len(s.states) != 1 {
+		t.Errorf("%d probes and %d changes in an hour of calm", s.probes, len(s.states))
+	}
+}
+
+// TestBlackHole finds every size to the byte, within ten seconds, and the way back.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	for _, mtu := range []int{1420, 8920, 65_455} {
+		l := link
+		l.MTU = mtu
+		for size := MinMTU; size < mtu; size += 1 + mtu/1500*7 {
+			s := simulate(t, l, upTo(mtu))
+			s.run(4 * time.Second)
+			s.want(OK, mtu)
+			s.passes = upTo(size)
+			took := s.until(time.Minute, s.is(BlackHole))
+			s.want(BlackHole, size)
+			if mtu < 1500 && took > 10*time.Second || took > 16*time.Second {
+				t.Fatalf("%d of %d found after %s", size, mtu, took)
+			}
+			s.run(5 * time.Minute)
+			s.want(BlackHole, size)
+			s.passes = upTo(mtu)
+			if took := s.until(time.Minute, s.is(OK)); took > recoveryInterval+time.Second {
+				t.Fatalf("full size back after %s", took)
+			}
+			s.want(OK, mtu)
+		}
+	}
+}
+
+func TestBelowFloor(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(100))
+	s.run(time.Hour)
+	s.want(BlackHole, MinMTU)
+	s.passes = upTo(1420)
+	s.run(time.Minute)
+	s.want(OK, 1420)
+}
+
+// TestFromTheStart meets a path that never carried full size.
+func TestFromTheStart(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(1300))
+	if took := s.until(time.Minute, s.is(BlackHole)); took > 6*time.Second {
+		t.Errorf("found after %s", took)
+	}
+	s.want(BlackHole, 1300)
+}
+
+// TestSilence learns nothing from a link that is down.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, nothing)
+	s.run(time.Hour)
+	s.want(Unknown, 1420)
+	if s.probes > 1600 {
+		t.Errorf("%d probes in an hour of silence", s.probes)
+	}
+	s.passes = upTo(1420)
+	s.run(10 * time.Second)
+	s.want(OK, 1420)
+	s.passes = nothing
+	s.run(time.Hour)
+	s.want(OK, 1420)
+	s.passes = upTo(1300)
+	s.run(15 * time.Second)
+	s.want(BlackHole, 1300)
+}
+
+// TestSilenceInSearch goes on where it was.
+func TestSilenceInSearch(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(1300))
+	s.until(time.Minute, s.is(Searching))
+	s.passes = nothing
+	s.run(time.Minute)
+	s.want(Searching, 1420)
+	s.passes = upTo(1300)
+	s.run(12 * time.Second)
+	s.want(BlackHole, 1300)
+}
+
+// TestLoss takes no bad line for a black hole, and finds one on a bad line.
+func TestLoss(t *testing.T) {
+	t.Parallel()
+	for _, share := range []float64{0.01, 0.05, 0.2} {
+		s := simulate(t, link, nil)
+		s.passes = s.lossy(share, upTo(1420))
+		s.run(24 * time.Hour)
+		for _, p := range s.states {
+			if p.State == BlackHole {
+				t.Fatalf("loss of %v is a black hole of %d", share, p.PathMTU)
+			}
+		}
+		s.passes = s.lossy(share, upTo(1300))
+		s.run(2 * time.Minute)
+		if s.path.State != BlackHole || s.path.PathMTU < 1200 || s.path.PathMTU > 1300 {
+			t.Errorf("with loss of %v: %s %d", share, s.path.State, s.path.PathMTU)
+		}
+	}
+}
+
+// TestChanges follows a path that shrinks further, and one that grows in part.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(1350))
+	s.run(10 * time.Second)
+	s.want(BlackHole, 1350)
+	s.passes = upTo(1250)
+	s.run(15 * time.Second)
+	s.want(BlackHole, 1250)
+	s.passes = upTo(1400)
+	s.run(recoveryPerSearch*recoveryInterval + time.Minute)
+	s.want(BlackHole, 1400)
+	for _, p := range s.states {
+		if p.State == OK {
+			t.Errorf("%+v on the way", p)
+		}
+	}
+}
+
+// TestSlowLine gives answers the time that they need.
+func TestSlowLine(t *testing.T) {
+	t.Parallel()
+	s := simulate(t, link, upTo(1420))
+	s.rtt = 400 * time.Millisecond
+	s.run(time.Minute)
+	s.want(OK, 1420)
+	s.passes = upTo(1300)
+	s.run(time.Minute)
+	s.want(BlackHole, 1300)
+}
+
+// TestForged takes no answer that was not asked for.
+func TestForged(t *testing.T) {
+	t.Parallel()
+	p := newPath(begin, link, activeInterval, 0)
+	nonce := uint64(7)
+	out, _ := p.tick(begin, func() uint64 { nonce++; return nonce })
+	if len(out) != 1 || out[0].size != 1420 {
+		t.Fatalf("probes %+v", out)
+	}
+	for _, m := range []wire.SizeProbe{
+		{Nonce: out[0].nonce + 1, Bytes: 1420}, {Nonce: out[0].nonce, Bytes: 1300}, {Nonce: 0, Bytes: 0},
+	} {
+		if known, changed := p.answer(begin, m); known || changed {
+			t.Errorf("took %+v", m)
+		}
+	}
+	m := wire.SizeProbe{Answer: true, Nonce: out[0].nonce, Bytes: 1420}
+	if known, changed := p.answer(begin, m); !known || !changed {
+		t.Error("did not take the right one")
+	}
+	if known, _ := p.answer(begin, m); known {
+		t.Error("took it twice")
+	}
+}

@@ -1,0 +1,127 @@
+// Package transport is the one layer by which agents talk to each other about links: liveness,
+// the size of packets that pass, changes of tunnels, and where a gateway is reached. It
+// owns the sockets and the one goroutine that sends, when it is time; what is said, and
+// what follows from it, is up to its machines, which have no goroutine, socket or clock of
+// their own.
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+// Packet is a message that came.
+type Packet struct {
+	At   socket.Bind
+	From netip.AddrPort
+	// Device is the device that it came by; known of messages about tunnels only.
+	Device string
+	*wire.Message
+}
+
+// Protocol is one of the state machines whose packets a Transport carries. Its methods are
+// called by several goroutines.
+type Protocol interface {
+	// Sockets gives where packets are taken. It may give nil when they are the same as
+	// before, unless all are asked for.
+	Sockets(all bool) map[socket.Bind]bool
+	// Tick does what is due: it gives the packets to send, and how long until the next
+	// time. It must not block.
+	Tick(now time.Time) ([]socket.Datagram, time.Duration)
+	// Sent says what became of those packets.
+	Sent(sent, failed uint64)
+	// Receive takes a message, of which it may have to do with no piece, and gives the
+	// answers.
+	Receive(now time.Time, in Packet) []socket.Datagram
+}
+
+// Config is what a Transport needs for its whole life.
+type Config struct {
+	Port uint16 // UDP, of both ends; desired.ProbePort
+	Log  *slog.Logger
+	// Wake is rung when a machine may have something to do before the time that it said.
+	Wake     trigger.Trigger
+	Machines []Protocol // in the order in which they send
+}
+
+// look is how often sockets are looked at, at least.
+const look = 250 * time.Millisecond
+
+// Transport runs machines over one set of sockets.
+type Transport struct {
+	config    Config
+	places    []map[socket.Bind]bool // by machine
+	malformed atomic.Uint64
+}
+
+// New makes a Transport that has sent nothing yet.
+func New(config Config) *Transport {
+	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Machines))}
+}
+
+// Run sends and answers until ctx ends, and returns when all its goroutines have. The
+// sockets are opened in the network namespace of the thread that it was called on.
+func (t *Transport) Run(ctx context.Context) error {
+	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive})
+	defer sockets.Close()
+	t.config.Wake.Run(ctx, func() time.Duration {
+		sockets.Update(time.Now(), t.wanted)
+		wait := look
+		for _, m := range t.config.Machines {
+			out, rest := m.Tick(time.Now())
+			m.Sent(sockets.Send(out))
+			wait = min(wait, rest)
+		}
+		return wait
+	})
+	return nil
+}
+
+// Malformed counts the datagrams that came and are no messages.
+func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
+
+// wanted gives every socket that the machines need; nil when they are the same as before.
+func (t *Transport) wanted(all bool) map[socket.Bind]bool {
+	changed := all
+	for i, m := range t.config.Machines {
+		if places := m.Sockets(all); places != nil {
+			t.places[i], changed = places, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	out := map[socket.Bind]bool{}
+	for _, places := range t.places {
+		for place := range places {
+			out[place] = true
+		}
+	}
+	return out
+}
+
+// receive gives a datagram to every machine, and their answers.
+func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagram {
+	m, err := wire.Decode(raw)
+	if err != nil {
+		t.malformed.Add(1)
+		return nil
+	}
+	in := Packet{At: arrival.At, From: arrival.From, Message: m}
+	if m.Tunnels != nil {
+		in.Device = socket.DeviceName(arrival.Index)
+	}
+	var out []socket.Datagram
+	now := time.Now()
+	for _, machine := range t.config.Machines {
+		out = append(out, machine.Receive(now, in)...)
+	}
+	return out
+}

@@ -1,0 +1,344 @@
+// Package wire is the one format of the datagrams that gateways and nodes send each
+// other: a head that says between whom, and pieces. Who does not know a piece skips it,
+// and so a later version can add some. It is pure, and bounds what a stranger can send.
+//
+// What a message says proves nothing: every piece has to bring what its receiver gave to
+// the sender alone (see docs/security.md), and that is for the machines to judge.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+
+	"hawser.dev/hawser/internal/stablehash"
+)
+
+const (
+	version    = 1
+	headLength = 24
+	// MaxEntries bounds the entries of a page, so that a message fits in the MTU of any
+	// link (IPv6 asks for 1280 bytes).
+	MaxEntries = 128
+	// MaxTunnels bounds the tunnels that one end reports.
+	MaxTunnels = 16
+	// MinSizeProbe is the length of a message with a Size piece and nothing else, bytes.
+	MinSizeProbe = headLength + pieceHead + sizeLength
+	// Largest is that of the largest datagram, bytes.
+	Largest = 1<<16 - 1
+
+	pieceHead          = 3
+	probeLength        = 13
+	advertLength       = 9
+	listLength         = 18
+	entryLength        = 9
+	tunnelsLength      = 25
+	tunnelLength       = 9
+	sizeLength         = 10
+	mostPieces         = 32 // of one message, known or not
+	flagRank      byte = 1<<3 - 1
+)
+
+// Types of pieces. A new one needs a new number; a piece that is there already may only
+// grow at its end, but for those that end in a list.
+const (
+	typePadding    = 0 // the message ends here; only behind a question about a size
+	typeProbe      = 1
+	typeAnswer     = 2
+	typeAdvert     = 3
+	typeList       = 4
+	typeTunnels    = 5
+	typeSizeProbe  = 6
+	typeSizeAnswer = 7
+)
+
+// Bits of the flags of a probe, of an advertisement or entry, and of tunnels. Bits that
+// are not named here are left for later: who does not know them ignores them.
+const (
+	flagTriggered byte = 1 << 0
+	flagPush      byte = 1 << 1
+
+	flagUses  byte = 1 << 3
+	flagTakes byte = 1 << 4
+
+	flagAsk     byte = 1 << 0
+	flagChanges byte = 1 << 1
+
+	flagStanding  byte = 1 << 0
+	flagProved    byte = 1 << 1
+	flagCarries   byte = 1 << 2
+	flagLeaving   byte = 1 << 3
+	flagSecondary byte = 1 << 4
+)
+
+var magic = [4]byte{'h', 'w', 'l', 'k'}
+
+// ErrMalformed is what Decode gives for anything but a message of this version.
+var ErrMalformed = errors.New("not a message between gateways of version 1")
+
+// HashID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
+func HashID(name string) uint64 { return stablehash.Sum64(strings.Replace(name, "/", "\n", 1)) }
+
+// Message is one datagram.
+type Message struct {
+	From, To uint64 // ID of the sender, and of who is meant
+	// Length is that of the whole datagram, bytes; Encode pads up to it.
+	Length int
+
+	Probe   *Probe
+	Advert  *Advert
+	List    *LinkStateList
+	Tunnels *TunnelReport
+	Size    *SizeProbe
+}
+
+// Probe asks whether the other end of a link is alive, or answers that: then it echoes
+// Sequence, Nonce and Poke.
+type Probe struct {
+	Reply       bool
+	Sequence    uint32
+	Nonce       uint64 // of who asks; a guess cannot answer for a peer
+	Triggered   bool   // out of turn: no probe whose loss would count, nor its answer
+	Unsolicited bool   // a second answer to a probe, as there is news
+}
+
+// LinkAdvert is what one end says of a link.
+type LinkAdvert struct {
+	Rank           uint8 // health.Rank; at most 7
+	InUse          bool  // its cluster sends over the link
+	AcceptsTransit bool  // it takes, over the link, what clusters pass on; of an entry: both ends do
+}
+
+// Advert is the sender's word about the link that the message takes.
+type Advert struct {
+	LinkAdvert
+	// Token is, in an answer, the replier's own, which it gives to this peer alone; in a
+	// probe that of the other end, which makes the word count at once. 0 = not known.
+	Token uint64
+}
+
+// Entry is what a gateway says of its link to a remote gateway.
+type Entry struct {
+	ID uint64
+	LinkAdvert
+}
+
+// LinkStateList is a page of what a gateway tells the nodes of its cluster of its links; in a
+// probe, which list the node has.
+type LinkStateList struct {
+	Generation  uint64 // names the list
+	Base        uint64 // the list that the entries are a change of; 0 = they are all
+	Page, Pages uint8  // Pages 0 = no entries are told
+	Entries     []Entry
+}
+
+// TunnelReport is what one end of a pair has, in full.
+type TunnelReport struct {
+	WantReply bool   // asks for an answer
+	Migrating bool   // the sender is not where it should be, and asks to be asked
+	Seq       uint64 // of the sender's messages, growing
+	AckSeq    uint64 // the highest number that the sender has from the other end
+	ReplyTo   uint64 // the number of the message that this one answers; 0 = none
+	Each      []TunnelState
+}
+
+// TunnelState is what is said of one tunnel.
+type TunnelState struct {
+	ID          uint64
+	Installed   bool // it is made, and takes packets
+	Verified    bool // asks over it are answered
+	InUse       bool // the sender may send over it
+	Withdrawing bool // the sender wants to give it up
+	Secondary   bool // the sender wants both ends to go over it for now
+}
+
+// SizeProbe asks whether a packet as large as itself passes, or answers that: then it echoes
+// Bytes and Nonce, and is as small as it can be.
+type SizeProbe struct {
+	Answer bool
+	Bytes  uint16 // of the question's IP packet
+	Nonce  uint64
+}
+
+// Encode gives the datagram. Its layout, big endian, is: magic 4, version 1, zero 3, from
+// 8, to 8; then pieces of type 1, length 2 and value.
+func (m *Message) Encode() []byte {
+	out := make([]byte, headLength, max(headLength+128, m.Length))
+	copy(out, magic[:])
+	out[4] = version
+	binary.BigEndian.PutUint64(out[8:], m.From)
+	binary.BigEndian.PutUint64(out[16:], m.To)
+	if m.Probe != nil {
+		out = m.Probe.append(out)
+	}
+	if m.Advert != nil {
+		out = begin(out, typeAdvert, advertLength)
+		out = binary.BigEndian.AppendUint64(append(out, m.Advert.flags()), m.Advert.Token)
+	}
+	if m.List != nil {
+		out = m.List.append(out)
+	}
+	if m.Tunnels != nil {
+		out = m.Tunnels.append(out)
+	}
+	if m.Size != nil {
+		out = m.Size.append(out)
+	}
+	if missing := m.Length - len(out); missing > 0 {
+		out = append(out, make([]byte, missing)...)
+	}
+	return out
+}
+
+func begin(out []byte, kind byte, length int) []byte {
+	return binary.BigEndian.AppendUint16(append(out, kind), uint16(length))
+}
+
+// bits packs flags, the first one as the lowest bit.
+func bits(flags ...bool) byte {
+	var out byte
+	for i, set := range flags {
+		if set {
+			out |= 1 << i
+		}
+	}
+	return out
+}
+
+// either gives the one type or the other.
+func either(answer bool, probe, reply byte) byte {
+	if answer {
+		return reply
+	}
+	return probe
+}
+
+func (p *Probe) append(out []byte) []byte {
+	out = begin(out, either(p.Reply, typeProbe, typeAnswer), probeLength)
+	out = binary.BigEndian.AppendUint32(out, p.Sequence)
+	out = binary.BigEndian.AppendUint64(out, p.Nonce)
+	return append(out, bits(p.Triggered, p.Unsolicited))
+}
+
+func (w LinkAdvert) flags() byte {
+	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit)<<3
+}
+
+func wordOf(flags byte) LinkAdvert {
+	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0}
+}
+
+func (l *LinkStateList) append(out []byte) []byte {
+	out = begin(out, typeList, listLength+entryLength*len(l.Entries))
+	out = binary.BigEndian.AppendUint64(out, l.Generation)
+	out = binary.BigEndian.AppendUint64(out, l.Base)
+	out = append(out, l.Page, l.Pages)
+	for _, e := range l.Entries {
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), e.flags())
+	}
+	return out
+}
+
+func (t *TunnelReport) append(out []byte) []byte {
+	out = begin(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
+	out = append(out, bits(t.WantReply, t.Migrating))
+	for _, field := range []uint64{t.Seq, t.AckSeq, t.ReplyTo} {
+		out = binary.BigEndian.AppendUint64(out, field)
+	}
+	for _, e := range t.Each {
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Installed, e.Verified, e.InUse, e.Withdrawing, e.Secondary))
+	}
+	return out
+}
+
+func (s *SizeProbe) append(out []byte) []byte {
+	out = begin(out, either(s.Answer, typeSizeProbe, typeSizeAnswer), sizeLength)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
+}
+
+// Decode reads a datagram. It keeps nothing of raw. Pieces of unknown types are skipped.
+func Decode(raw []byte) (*Message, error) {
+	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
+		return nil, ErrMalformed
+	}
+	m := &Message{From: binary.BigEndian.Uint64(raw[8:]), To: binary.BigEndian.Uint64(raw[16:]), Length: len(raw)}
+	rest := raw[headLength:]
+	for pieces := 0; len(rest) > 0; pieces++ {
+		if rest[0] == typePadding && m.Size != nil && !m.Size.Answer {
+			break
+		}
+		if pieces == mostPieces || rest[0] == typePadding || len(rest) < pieceHead {
+			return nil, ErrMalformed
+		}
+		end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
+		if len(rest) < end || !m.decodeTLV(rest[0], rest[pieceHead:end]) {
+			return nil, ErrMalformed
+		}
+		rest = rest[end:]
+	}
+	if l, p := m.List, m.Probe; l != nil && (p == nil || !p.Reply && l.Pages > 0) {
+		return nil, ErrMalformed
+	}
+	return m, nil
+}
+
+// decodeTLV reads one piece. It reports false for one that is malformed, or there already.
+func (m *Message) decodeTLV(kind byte, value []byte) bool {
+	switch kind {
+	case typeProbe, typeAnswer:
+		if m.Probe != nil || len(value) < probeLength {
+			return false
+		}
+		m.Probe = &Probe{
+			Reply: kind == typeAnswer, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
+			Triggered: value[12]&flagTriggered != 0, Unsolicited: value[12]&flagPush != 0,
+		}
+		return m.Probe.Reply || !m.Probe.Unsolicited
+	case typeAdvert:
+		if m.Advert != nil || len(value) < advertLength {
+			return false
+		}
+		m.Advert = &Advert{LinkAdvert: wordOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
+	case typeList:
+		return m.List == nil && m.takeList(value)
+	case typeTunnels:
+		return m.Tunnels == nil && m.takeTunnels(value)
+	case typeSizeProbe, typeSizeAnswer:
+		if m.Size != nil || len(value) < sizeLength {
+			return false
+		}
+		m.Size = &SizeProbe{Answer: kind == typeSizeAnswer, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+	}
+	return true
+}
+
+func (m *Message) takeList(value []byte) bool {
+	if len(value) < listLength || (len(value)-listLength)%entryLength != 0 || len(value) > listLength+entryLength*MaxEntries {
+		return false
+	}
+	l := &LinkStateList{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
+	for at := listLength; at < len(value); at += entryLength {
+		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), LinkAdvert: wordOf(value[at+8])})
+	}
+	m.List = l
+	return l.Page < l.Pages || l.Pages == 0 && l.Page == 0 && len(l.Entries) == 0
+}
+
+func (m *Message) takeTunnels(value []byte) bool {
+	if len(value) < tunnelsLength || (len(value)-tunnelsLength)%tunnelLength != 0 || len(value) > tunnelsLength+tunnelLength*MaxTunnels {
+		return false
+	}
+	t := &TunnelReport{
+		WantReply: value[0]&flagAsk != 0, Migrating: value[0]&flagChanges != 0, Seq: binary.BigEndian.Uint64(value[1:]),
+		AckSeq: binary.BigEndian.Uint64(value[9:]), ReplyTo: binary.BigEndian.Uint64(value[17:]),
+	}
+	for at := tunnelsLength; at < len(value); at += tunnelLength {
+		flags := value[at+8]
+		t.Each = append(t.Each, TunnelState{
+			ID: binary.BigEndian.Uint64(value[at:]), Installed: flags&flagStanding != 0, Verified: flags&flagProved != 0,
+			InUse: flags&flagCarries != 0, Withdrawing: flags&flagLeaving != 0, Secondary: flags&flagSecondary != 0,
+		})
+	}
+	m.Tunnels = t
+	return true
+}

@@ -1,0 +1,96 @@
+package projection
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// findConnected finds which of a remote cluster's prefixes overlap a network that the node is
+// connected to, and reports them. There the network wins: this node's packets for these
+// addresses are not for the cluster.
+func (v *builder) findConnected(r *remoteCluster) {
+	var texts []string
+	for _, n := range v.in.Local.Networks {
+		for _, p := range r.visible {
+			if !p.Overlaps(n.Prefix) {
+				continue
+			}
+			smaller := p
+			if n.Prefix.Bits() > p.Bits() {
+				smaller = n.Prefix.Masked()
+			}
+			r.connected = append(r.connected, model.Network{Prefix: smaller, Link: n.Link})
+			texts = append(texts, n.Prefix.String()+" on "+n.Link+" overlaps "+p.String())
+		}
+	}
+	if len(texts) > 0 {
+		v.problem(clusterPath(r.Name), ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of cluster "+r.Name+" ("+
+			strings.Join(shorten(texts), ", ")+"), so they are not routed to the cluster from this node: use other addresses for "+
+			"the networks or the cluster, or globalnet: always for the cluster if these are its pods or Services")
+	}
+}
+
+// addTakenNetworks reports networks of the node that have addresses of the clusterset, which
+// no cluster could do without.
+func (v *builder) addTakenNetworks() {
+	var texts []string
+	for _, n := range v.in.Local.Networks {
+		for _, p := range slices.Concat(v.in.Fabric.ServicePools, v.in.Fabric.TunnelPools, v.own.GlobalCIDRs) {
+			if p.Overlaps(n.Prefix) {
+				texts = append(texts, n.Prefix.String()+" on "+n.Link+" overlaps "+p.String())
+			}
+		}
+	}
+	if len(texts) > 0 {
+		v.problem(clusterPath(v.own.Name), ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
+			strings.Join(shorten(texts), ", ")+"), which takes the packets for them: use other addresses for the networks, or for "+
+			"services.cidr, tunnel.cidr or globalCIDR")
+	}
+}
+
+// onNetwork reports whether an address of a remote cluster is on a network that the node is
+// connected to.
+func (r *remoteCluster) onNetwork(a netip.Addr) bool {
+	return slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix.Contains(a) })
+}
+
+// reaches reports whether this node's packets for an address go to a remote cluster.
+func (r *remoteCluster) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
+
+// routeConnected leaves the addresses of networks that the node is connected to to the
+// routes of the main table.
+func (v *builder) routeConnected(r *remoteCluster) {
+	for _, n := range r.connected {
+		v.route(desired.Route{Table: desired.TableOut, Dst: n.Prefix, Type: desired.RouteThrow, Origin: clusterPath(r.Name)})
+	}
+}
+
+// addConnected fills the sets of these addresses. Ranges of one set and link must not
+// overlap.
+func (v *builder) addConnected() {
+	var all []netip.Prefix
+	byLink := map[string][]netip.Prefix{}
+	for _, r := range v.remotes {
+		for _, n := range r.connected {
+			all = append(all, n.Prefix)
+			byLink[n.Link] = append(byLink[n.Link], n.Prefix)
+		}
+	}
+	const origin = "networks of the node"
+	for _, p := range disjoint(all) {
+		v.elements.prefix(desired.SetNetworks, p, netip.Prefix{}, origin)
+	}
+	for link, prefixes := range byLink {
+		for _, p := range disjoint(prefixes) {
+			v.elements.add(desired.Element{
+				Set: desired.SetConnected, Family: fabric.Family(p.Addr()), ID: cidr.Format(p) + " . " + link, Origin: origin,
+			})
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/internal/stablehash"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addEgress decides, on a gateway, the source of what leaves through a tunnel.
+func (v *builder) addEgress() {
+	for _, a := range v.gateway.Addresses {
+		v.elements.addr(desired.SetTunnels, a, netip.Addr{}, v.gatewayPath())
+	}
+	// Of elements with one key the first stays, so this order is the precedence:
+	// pod selector, headless pod, namespace.
+	v.addEgressRules(true)
+	if v.own.Globalnet {
+		v.addHeadlessEgress()
+	}
+	v.addEgressRules(false)
+	v.addOwn()
+	if v.own.Globalnet && v.own.EgressMode == fabric.EgressMapped {
+		origin := clusterPath(v.own.Name) + ".globalCIDR"
+		for _, m := range v.own.Mappings {
+			pods, global := m.Pods.Masked(), m.Global.Masked()
+			v.elements.prefix(desired.SetMapped, pods, global, origin)
+			v.elements.prefix(desired.SetUnmapped, global, pods, origin)
+			v.elements.prefix(desired.SetPodBlocks, global, netip.Prefix{}, origin)
+		}
+	}
+	v.addShared()
+}
+
+// addEgressRules applies the rules with a pod selector, or those for a whole
+// namespace. Pods on the host network are left out: their address is the node's.
+func (v *builder) addEgressRules(selector bool) {
+	rules := slices.Clone(v.own.EgressRules)
+	slices.SortFunc(rules, func(a, b fabric.EgressRule) int { return cmp.Compare(a.Name, b.Name) })
+	claimed := map[string]string{}
+	for i := range rules {
+		rule := &rules[i]
+		if (len(rule.MatchLabels) > 0) != selector {
+			continue
+		}
+		origin := clusterPath(v.own.Name) + ".egress[" + rule.Name + "]"
+		matched := false
+		for j := range v.in.Facts.Pods {
+			pod := &v.in.Facts.Pods[j]
+			if pod.HostNetwork || !matches(rule, pod) {
+				continue
+			}
+			matched = true
+			id := pod.Namespace + "/" + pod.Name
+			if other, taken := claimed[id]; taken {
+				v.problem(origin, EgressAmbiguous, "pod "+id+" is matched by "+other+" too, which counts")
+				continue
+			}
+			claimed[id] = rule.Name
+			// Always the same address, on every gateway.
+			for _, a := range pod.Addrs {
+				if ip, ok := fixedChoice(id, rule.IPs, fabric.Family(a)); ok {
+					v.elements.addr(desired.SetEgress, a, ip, origin)
+				}
+			}
+		}
+		if !matched {
+			v.problem(origin, EgressNoMatch, "no pod of namespace "+rule.Namespace+" matches")
+		}
+	}
+}
+
+func matches(rule *fabric.EgressRule, pod *model.Pod) bool {
+	if pod.Namespace != rule.Namespace {
+		return false
+	}
+	for k, want := range rule.MatchLabels {
+		if have, exists := pod.Labels[k]; !exists || have != want {
+			return false
+		}
+	}
+	return true
+}
+
+// fixedChoice is the highest rendezvous hash of an identity and the addresses
+// of a family.
+func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) {
+	var best netip.Addr
+	var top uint64
+	for _, ip := range ips {
+		if fabric.Family(ip) != fam {
+			continue
+		}
+		if score := stablehash.Mix64(stablehash.Sum64(identity + "\n" + ip.String())); !best.IsValid() || score > top {
+			best, top = ip, score
+		}
+	}
+	return best, best.IsValid()
+}
+
+// addHeadlessEgress lets a headless pod go out with the address by which it is
+// reached, and brings back to it what comes for that address.
+func (v *builder) addHeadlessEgress() {
+	for _, e := range v.exports {
+		part := e.ClusterPart(v.own.Name)
+		if e.Type != fabric.Headless || part == nil {
+			continue
+		}
+		origin := exportPath(e.ID(), v.own.Name)
+		for _, m := range members(part, v.services[e.ID()]) {
+			if m.host == nil {
+				continue
+			}
+			for _, ip := range m.host.IPs {
+				if !v.own.IsGlobalnet(fabric.Family(ip)) {
+					continue
+				}
+				if a, ok := ofFamily(m.Addrs, fabric.Family(ip)); ok && !v.isNode(a) {
+					v.elements.addr(desired.SetEgress, a, ip, origin)
+					v.elements.addr(desired.SetOwners, ip, a, origin)
+				}
+			}
+		}
+	}
+}
+
+// addOwn names the prefixes whose source is kept: those of a flat cluster,
+// unless another cluster uses the same addresses and could not answer to them.
+func (v *builder) addOwn() {
+	origin := clusterPath(v.own.Name)
+	for _, p := range disjoint(v.own.PodCIDRs) {
+		if v.own.IsGlobalnet(fabric.Family(p.Addr())) {
+			continue
+		}
+		if r := v.overlappingCluster(p); r != "" {
+			v.problem(origin+".podCIDRs", SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
+			continue
+		}
+		v.elements.prefix(desired.SetKeepSource, p, netip.Prefix{}, origin+".podCIDRs")
+	}
+}
+
+// overlappingCluster names the first other cluster that uses addresses of a prefix itself.
+func (v *builder) overlappingCluster(p netip.Prefix) string {
+	for _, r := range v.remotes {
+		if overlapsAny(p, r.PodCIDRs) || overlapsAny(p, r.ServiceCIDRs) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+// addShared spreads all other sources over the cluster's egress addresses, in
+// a flat cluster too: its nodes' own addresses mean nothing elsewhere.
+func (v *builder) addShared() {
+	for _, fam := range []int{4, 6} {
+		var backends []Backend
+		var values []string
+		for _, ip := range v.own.EgressIPs {
+			if fabric.Family(ip) == fam {
+				backends = append(backends, Backend{Key: ip.String(), Weight: 1})
+				values = append(values, ip.String())
+			}
+		}
+		if len(backends) == 0 {
+			continue
+		}
+		for slot, i := range Slots(desired.SharedSlots, backends) {
+			v.elements.add(desired.Element{
+				Set: desired.SetShared, Family: fam, ID: strconv.Itoa(slot), Value: values[i],
+				Origin: clusterPath(v.own.Name) + ".egressIPs",
+			})
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// entry is one address, protocol and port with the backends behind it.
+type entry struct {
+	addr     netip.Addr
+	protocol string
+	port     int
+	targets  []target
+	affinity bool
+	origin   string
+}
+
+// target is one backend of an entry.
+type target struct {
+	key    string // identity, for the assignment of slots
+	addr   netip.Addr
+	port   int
+	weight int
+}
+
+// serve notes an entry; one without targets has no elements, so that the pools'
+// reject, or the block's blackhole, takes its packets.
+func (v *builder) serve(e entry) {
+	if len(e.targets) > 0 {
+		v.entries = append(v.entries, e)
+	}
+}
+
+// addEntries turns the entries into elements. Should a fabric give one address
+// and port to two exports, the first by name keeps it.
+func (v *builder) addEntries() {
+	slices.SortStableFunc(v.entries, func(a, b entry) int {
+		return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
+	})
+	v.entries = slices.CompactFunc(v.entries, func(a, b entry) bool {
+		return a.addr == b.addr && a.protocol == b.protocol && a.port == b.port
+	})
+	for i := range v.entries {
+		e := &v.entries[i]
+		count := slotClass(e.targets)
+		if len(e.targets) > count {
+			v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
+				" slots, so some get no connections: run fewer and larger pods, or divide them among several Services or clusters")
+		}
+		fam := fabric.Family(e.addr)
+		key := serviceKey(e.addr, e.protocol, e.port)
+		v.elements.add(desired.Element{
+			Set: desired.SetServices, Family: fam, ID: key,
+			Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
+		})
+		var slots slotted
+		if count == desired.SlotsOne || v.in.Memo == nil {
+			slots = e.slots(count)
+		} else {
+			slots = v.in.Memo.slots(e, count)
+		}
+		// The list of slots is not copied before all.
+		if v.elements.slots == nil {
+			v.elements.slots = map[int][][]desired.Element{}
+		}
+		v.elements.slots[fam] = append(v.elements.slots[fam], slots.elements)
+		v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
+	}
+}
+
+func assign(count int, targets []target) []int {
+	if len(targets) == 1 {
+		return make([]int, count)
+	}
+	backends := make([]Backend, len(targets))
+	for i, t := range targets {
+		backends[i] = Backend{Key: t.key, Weight: t.weight}
+	}
+	return Slots(count, backends)
+}
+
+// slotIDs gives the keys of all slots as parts of one string.
+func slotIDs(key string, count int) []string {
+	var text strings.Builder
+	text.Grow(count * (len(key) + len(" . 1023")))
+	ends := make([]int, count)
+	for i := range count {
+		text.WriteString(key)
+		text.WriteString(" . ")
+		text.WriteString(strconv.Itoa(i))
+		ends[i] = text.Len()
+	}
+	all, from := text.String(), 0
+	ids := make([]string, count)
+	for i, end := range ends {
+		ids[i] = all[from:end]
+		from = end
+	}
+	return ids
+}
+
+// slotClass is the number of slots that backends share.
+func slotClass(targets []target) int {
+	if len(targets) == 1 {
+		return desired.SlotsOne
+	}
+	return desired.SlotsMany
+}
+
+// share is a cluster that takes part in an export and its weight.
+type share struct {
+	cluster string
+	weight  int
+}
+
+// choose applies a policy to the clusters that are ready, which are sorted by
+// name. A cluster that weights or order do not name is the last resort, while no
+// named one is ready: an export that is ready somewhere is never refused.
+func choose(b fabric.Balance, own string, ready []string) []share {
+	if len(ready) == 0 {
+		return nil
+	}
+	switch b.Policy {
+	case fabric.LocalFirst:
+		if slices.Contains(ready, own) {
+			return []share{{own, 1}}
+		}
+	case fabric.Failover:
+		for _, name := range b.Order {
+			if slices.Contains(ready, name) {
+				return []share{{name, 1}}
+			}
+		}
+		return []share{{ready[0], 1}}
+	case fabric.Weighted:
+		if shares := weighted(b.Weights, ready); len(shares) > 0 {
+			return shares
+		}
+	}
+	shares := make([]share, len(ready))
+	for i, name := range ready {
+		shares[i] = share{name, 1}
+	}
+	return shares
+}
+
+// weighted gives the named clusters that are ready.
+func weighted(weights map[string]int, ready []string) []share {
+	var shares []share
+	for _, name := range ready {
+		if weight, named := weights[name]; named {
+			shares = append(shares, share{name, max(weight, 1)})
+		}
+	}
+	return shares
+}

@@ -1,0 +1,294 @@
+package projection
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addExports projects the service path of every export: its clusterset
+// addresses, and what this cluster offers of it.
+func (v *builder) addExports() {
+	for _, e := range v.exports {
+		part := e.ClusterPart(v.own.Name)
+		var svc *model.Service
+		if part != nil {
+			svc = v.localService(e, part)
+			v.addUnsupported(e)
+			if e.Type == fabric.Headless {
+				v.addHeadless(e, part, svc)
+			} else {
+				v.addOffer(e, part, svc)
+			}
+		}
+		if e.Type != fabric.Headless && (part != nil || e.Allows(v.own.Name)) {
+			v.addVIPs(e, svc)
+		}
+	}
+}
+
+// localService finds the Service of an export that this cluster makes.
+func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
+	id := e.ID()
+	path := exportPath(id, v.own.Name)
+	svc := v.services[id]
+	if v.externalNames[id] {
+		v.problem(path, ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
+			"export a Service with endpoints, or resolve its externalName in each cluster")
+		return nil
+	}
+	if svc == nil {
+		v.problem(path, ServiceMissing, "there is no Service "+id+" in this cluster")
+		return nil
+	}
+	for _, p := range portsOf(e, part) {
+		has := func(s model.ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
+		if !slices.ContainsFunc(svc.Ports, has) {
+			v.problem(path, PortMissing, "Service "+id+" has no port "+portKey(p))
+		}
+	}
+	return svc
+}
+
+// portKey is a port as Endpoint.Ports has it.
+func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
+
+// addOffer makes the export address of this cluster lead to its endpoints
+// (endpointTargets) on every node, so that the gateway that a packet reaches does not
+// matter.
+func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
+	if svc == nil {
+		return
+	}
+	origin := exportPath(e.ID(), v.own.Name)
+	for _, ip := range part.IPs {
+		for _, p := range portsOf(e, part) {
+			targets, _ := endpointTargets(svc, p, fabric.Family(ip))
+			v.serve(entry{
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: targets,
+				affinity: e.Affinity == "ClientIP", origin: origin,
+			})
+			// A gateway that never saw the connection translates what a server sends first.
+			// Endpoints that are no longer ready still have connections.
+			for i := range svc.Endpoints {
+				ep := &svc.Endpoints[i]
+				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
+				if port := ep.Ports[portKey(p)]; ok && port > 0 {
+					v.addMachine(ep, addr, p.Protocol, port, origin)
+					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
+				}
+			}
+		}
+	}
+	v.addHairpin(svc, origin)
+}
+
+// endpointTargets returns the endpoints that get connections of a port in a family, sorted
+// by address: the ready endpoints. If none is ready, it returns endpoints that terminate and still
+// serve, and reports true, as kube-proxy does (KEP-1669).
+func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, terminating bool) {
+	if svc == nil {
+		return nil, false
+	}
+	var last []target
+	for i := range svc.Endpoints {
+		ep := &svc.Endpoints[i]
+		addr, ok := ofFamily(ep.Addrs, fam)
+		port := ep.Ports[portKey(p)]
+		if !ok || port == 0 {
+			continue
+		}
+		t := target{key: addr.String(), addr: addr, port: port, weight: 1}
+		switch {
+		case ep.Ready:
+			out = append(out, t)
+		case ep.Terminating:
+			last = append(last, t)
+		}
+	}
+	if len(out) == 0 {
+		out, terminating = last, len(last) > 0
+	}
+	slices.SortFunc(out, func(a, b target) int { return a.addr.Compare(b.addr) })
+	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr }), terminating
+}
+
+// addHairpin names the backends of this node: one that reaches itself by the
+// service's address must see another source, or its kernel would drop the
+// packet as a martian.
+func (v *builder) addHairpin(svc *model.Service, origin string) {
+	for i := range svc.Endpoints {
+		ep := &svc.Endpoints[i]
+		if ep.Node != v.in.Node {
+			continue
+		}
+		for _, a := range ep.Addrs {
+			v.elements.add(desired.Element{
+				Set: desired.SetHairpin, Family: fabric.Family(a), ID: a.String() + " . " + a.String(), Origin: origin,
+			})
+		}
+	}
+}
+
+// addVIPs makes the clusterset addresses lead to the clusters that the policy
+// picks: to another cluster's export address, which its gateways resolve, or
+// straight to this cluster's own endpoints.
+func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
+	id := e.ID()
+	for _, vip := range e.VIPs {
+		all := v.readyRemotes(e, id, fabric.Family(vip))
+		for _, p := range e.Ports {
+			remotes := having(e, all, p)
+			local, terminating := endpointTargets(svc, p, fabric.Family(vip))
+			v.serve(entry{
+				addr: vip, protocol: p.Protocol, port: p.Port,
+				targets:  v.vipTargets(e, remotes, local, terminating, p.Port),
+				affinity: e.Affinity == "ClientIP", origin: "exports[" + id + "]",
+			})
+		}
+	}
+}
+
+// readyRemotes gives the export address of every other cluster that is ready
+// and reachable.
+func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
+	out := make(map[string]netip.Addr, len(e.Clusters))
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		r := v.byName[part.Name]
+		if r == nil || !r.reachable || !r.ready(id) {
+			continue
+		}
+		if ip, ok := ofFamily(part.IPs, fam); ok && r.reaches(ip) && r.offers(id, fam) {
+			out[part.Name] = ip
+		}
+	}
+	return out
+}
+
+// having leaves out the clusters that do not have a port.
+func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
+	out := remotes
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		if _, there := remotes[part.Name]; !there || has(part, p) {
+			continue
+		}
+		if len(out) == len(remotes) {
+			out = maps.Clone(remotes)
+		}
+		delete(out, part.Name)
+	}
+	return out
+}
+
+// vipTargets returns the backends of a port: this cluster's endpoints (local; terminating
+// means that none of them is ready) and other clusters' export addresses.
+func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, terminating bool, port int) []target {
+	ready := make([]string, 0, len(remotes)+1)
+	for name := range remotes {
+		ready = append(ready, name)
+	}
+	if len(local) > 0 {
+		ready = append(ready, v.own.Name)
+	}
+	slices.Sort(ready)
+	ready = prefer(v.preferReachable(ready), func(name string) bool {
+		if name == v.own.Name {
+			return !terminating
+		}
+		return !v.byName[name].terminating(e.ID())
+	})
+	var out []target
+	// This cluster's endpoints divide its weight among them; to keep weights
+	// whole, everybody else's is multiplied instead.
+	for _, s := range choose(e.Balance, v.own.Name, ready) {
+		if s.cluster == v.own.Name {
+			for _, t := range local {
+				t.weight = s.weight
+				out = append(out, t)
+			}
+			continue
+		}
+		out = append(out, target{
+			key: "cluster/" + s.cluster, addr: remotes[s.cluster], port: port, weight: s.weight * max(len(local), 1),
+		})
+	}
+	return out
+}
+
+// preferReachable leaves out the clusters whose links are down, unless all are: then a
+// connection that waits is better than one that is refused, as the probes may
+// just not have begun.
+func (v *builder) preferReachable(ready []string) []string {
+	return prefer(ready, func(name string) bool {
+		r := v.byName[name]
+		return r == nil || !r.path.Down
+	})
+}
+
+// prefer returns the names that are good, or all if none is.
+func prefer(names []string, good func(string) bool) []string {
+	var out []string
+	for _, name := range names {
+		if good(name) {
+			out = append(out, name)
+		}
+	}
+	if len(out) == 0 {
+		return names
+	}
+	return out
+}
+
+// Feeds run from end to end, between addresses in the tunnels, and go where the
+// traffic of the two clusters goes. Everything else between these addresses takes
+// the pair's own link, be it dead or alive: probes, as they have to find out; and
+// what is passed on, of which these addresses are the outside.
+
+// viaTransit reports whether a neighbour is reached through others.
+func (r *remoteCluster) viaTransit() bool { return r.linked && r.reachable && r.path.Via != "" }
+
+// addFeedRules sends feeds through TableFeed while there is anything in it: for a
+// rule with ports the kernel looks into every packet that it routes.
+func (v *builder) addFeedRules() {
+	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remoteCluster).viaTransit) {
+		return
+	}
+	feed := desired.Rule{
+		Priority: desired.RuleFeed, IIF: "lo", TCPPort: desired.FeedPort, Table: desired.TableFeed, Origin: v.gatewayPath(),
+	}
+	v.addRule(feed)
+	feed.Priority, feed.TCPPort, feed.TCPFrom = desired.RuleFeed+1, 0, desired.FeedPort
+	v.addRule(feed)
+}
+
+// routeTunnelAddrs routes the tunnel addresses of a cluster that is reached through
+// others: those of a neighbour for feeds alone.
+func (v *builder) routeTunnelAddrs(r *remoteCluster) {
+	for _, dst := range r.tunnels() {
+		fam := fabric.Family(dst.Addr())
+		if !v.uses(fam) {
+			continue
+		}
+		src, _ := ofFamily(v.gateway.Addresses, fam)
+		route := desired.Route{Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Src: src, Origin: clusterPath(r.Name)}
+		if r.linked {
+			route.Table = desired.TableFeed
+		}
+		if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
+			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.passMTU(c, r.transit)
+		} else if via, ok := v.mateOn(r, fam); ok {
+			route.Link, route.Via = desired.SiblingDevice, via
+		} else {
+			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}
+		}
+		v.route(route)
+	}
+}

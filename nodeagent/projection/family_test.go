@@ -1,0 +1,52 @@
+package projection_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/projection"
+)
+
+// TestNoIPv6 asks nothing of IPv6 from a host without, and says so only where the
+// cluster has it.
+func TestNoIPv6(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/families.txtar")
+	for name, told := range map[string]bool{"a/a-a": false, "c/c-a": true, "c/c-w1": true} {
+		in := w.inputs[name]
+		in.Local.NoIPv6 = true
+		s, problems := projection.Desired(in)
+		for line := range linesOf(text(s)) {
+			kind, _, _ := strings.Cut(line, " ")
+			kernel := slices.Contains([]string{"sysctl", "address", "neighbour", "rule", "route"}, kind)
+			if kernel && (strings.Contains(line, "ipv6") || strings.Contains(line, "::")) {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.IPv6Off })
+		if said != told {
+			t.Errorf("%s: ipv6-off is told: %v, want %v", name, said, told)
+		}
+	}
+}
+
+// TestLeastMTU gives links that carry IPv6 what it needs, and says so.
+func TestLeastMTU(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/families.txtar")
+	for name, least := range map[string]int{"a/a-a": 1120, "c/c-a": 1280} {
+		in := w.inputs[name]
+		in.Local.UnderlayMTU = 1200
+		s, problems := projection.Desired(in)
+		for _, l := range s.Links {
+			if l.MTU != least {
+				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)
+			}
+		}
+		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.MTUTooSmall })
+		if said != (least == 1280) {
+			t.Errorf("%s: mtu-too-small is told: %v", name, said)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addEveryNode fills the sets that each node needs, gateway or not.
+func (v *builder) addEveryNode() {
+	for _, p := range disjoint(v.in.Fabric.ServicePools) {
+		v.elements.prefix(desired.SetPools, p, netip.Prefix{}, "services.cidr")
+	}
+	for _, p := range disjoint(v.in.Fabric.TunnelPools) {
+		v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, "tunnel.cidr")
+	}
+	for _, r := range v.remotes {
+		for _, p := range r.visible {
+			v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, clusterPath(r.Name))
+		}
+	}
+	v.addConnected()
+	for _, p := range disjoint(v.own.GlobalCIDRs) {
+		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
+	}
+	for _, p := range disjoint(v.own.PodCIDRs) {
+		v.elements.prefix(desired.SetPods, p, netip.Prefix{}, clusterPath(v.own.Name)+".podCIDRs")
+	}
+	v.addNodes()
+	for _, dns := range v.used(v.in.Fabric.DNS.Addresses()) {
+		v.elements.addr(desired.SetDNS, dns, netip.Addr{}, "dns")
+	}
+	for _, e := range v.exports {
+		for i := range e.Clusters {
+			part := &e.Clusters[i]
+			r := v.byName[part.Name]
+			if r == nil {
+				continue
+			}
+			for _, a := range part.IPs {
+				if r.onNetwork(a) {
+					v.problem(exportPath(e.ID(), part.Name), ConnectedExport, "its address "+a.String()+" is on a network of node "+v.in.Node+
+						", so this node sends no requests to the cluster")
+				} else {
+					v.elements.addr(desired.SetMultiPod, a, netip.Addr{}, exportPath(e.ID(), part.Name))
+				}
+			}
+		}
+	}
+}
+
+// addNodes fills the sets of nodes that may send VXLAN, and of places to which no VXLAN is
+// forwarded.
+func (v *builder) addNodes() {
+	origin := clusterPath(v.own.Name)
+	closed := func(a netip.Addr, port int, origin string) {
+		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: fabric.Family(a), ID: targetText(a, port), Origin: origin})
+	}
+	for _, a := range v.shared {
+		closed(a, desired.VXLANPort, origin)
+	}
+	for _, n := range v.nodes {
+		for _, a := range n.Addrs {
+			closed(a, desired.VXLANPort, origin)
+		}
+		// The rules that keep pods from sending VXLAN are those on their own node.
+		if n.Unprotected && n.Name != v.in.Node {
+			v.problem(origin, Unprotected, "no VXLAN is accepted from node "+n.Name+
+				": no agent has reported there since the node booted that its rules are in place")
+			continue
+		}
+		for _, a := range n.Addrs {
+			v.elements.addr(desired.SetNodes, a, netip.Addr{}, origin)
+			for _, b := range n.Addrs {
+				set := desired.SetSelf4
+				if b.Is6() {
+					set = desired.SetSelf6
+				}
+				v.elements.add(desired.Element{Set: set, Family: fabric.Family(a), ID: a.String() + " . " + b.String(), Origin: origin})
+			}
+		}
+	}
+	for i := range v.own.Gateways {
+		// What comes for a gateway's load balancer is not passed on as it came: kube-proxy does
+		// not know the address yet. Else connection tracking would keep that flow untranslated for
+		// as long as packets go on to come, as kube-proxy deletes such entries when the endpoints
+		// of a Service change, and not when its addresses do. Load balancers that are nodes
+		// themselves (K3s) translate to such an address, so theirs stay open.
+		g := &v.own.Gateways[i]
+		s := v.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)]
+		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
+			continue
+		}
+		for _, a := range s.LoadBalancerAddrs(v.in.Local.Resolved) {
+			if v.isNode(a) {
+				continue
+			}
+			for _, p := range s.Ports {
+				if p.Protocol == "UDP" {
+					closed(a, p.Port, clusterPath(v.own.Name)+".gateways["+g.Name+"]")
+				}
+			}
+		}
+	}
+	for _, r := range v.remotes {
+		if !r.linked || r.link.Driver != fabric.DriverVXLAN {
+			continue
+		}
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			for _, c := range v.candidates(r.Name, g, r.link.Driver, r.link.BasePort(g, 0)) {
+				for _, alt := range []int{0, 1} {
+					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
+				}
+			}
+		}
+	}
+}
+
+// addFilter says, on a gateway, what may come in from the tunnels.
+func (v *builder) addFilter() {
+	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
+	for _, p := range disjoint(all) {
+		if !v.own.IsGlobalnet(fabric.Family(p.Addr())) {
+			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
+		}
+	}
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			for _, a := range r.Gateways[i].Addresses {
+				v.elements.addr(desired.SetPeers, a, netip.Addr{}, clusterPath(r.Name)+".gateways["+r.Gateways[i].Name+"]")
+			}
+		}
+	}
+	for _, r := range v.remotes {
+		v.addErrors(r)
+	}
+	for _, e := range v.exports {
+		if part := e.ClusterPart(v.own.Name); part != nil {
+			v.restrict(e, part)
+			v.admitMapped(e, part)
+		}
+		v.addOffers(e)
+	}
+}
+
+// addErrors adds the sources whose ICMP errors count for flows with a cluster: its own, and
+// the sources of clusters that may forward between it and this one.
+func (v *builder) addErrors(r *remoteCluster) {
+	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
+	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {
+		from := v.byName[name]
+		if from == nil {
+			continue
+		}
+		for _, source := range disjoint(slices.Concat(from.sources, from.tunnels())) {
+			for _, end := range ends {
+				if fam := fabric.Family(end.Addr()); fam == fabric.Family(source.Addr()) && v.uses(fam) {
+					v.elements.add(desired.Element{
+						Set: desired.SetErrors, Family: fam, ID: cidr.Format(source) + " . " + cidr.Format(end), Origin: clusterPath(r.Name),
+					})
+				}
+			}
+		}
+	}
+}
+
+// restrict writes an export's allow list. The clusterset addresses are closed
+// altogether: an honest cluster has translated them before the tunnel, and one
+// that did not would reach the backends past the list.
+func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
+	if e.Allow == nil {
+		return
+	}
+	origin := exportPath(e.ID(), v.own.Name)
+	addrs := append([]netip.Addr(nil), part.IPs...)
+	for _, h := range part.Hosts {
+		addrs = append(addrs, h.IPs...)
+	}
+	for _, a := range addrs {
+		v.elements.addr(desired.SetRestricted, a, netip.Addr{}, origin)
+		v.admit(e, a, origin)
+	}
+	for _, a := range e.VIPs {
+		v.elements.addr(desired.SetRestricted, a, netip.Addr{}, origin)
+	}
+}
+
+// admit lets the sources of every cluster that may reach an export reach one of
+// its addresses.
+func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
+	for _, r := range v.remotes {
+		if !e.Allows(r.Name) {
+			continue
+		}
+		for _, p := range r.sources {
+			if fabric.Family(p.Addr()) == fabric.Family(addr) {
+				v.elements.add(desired.Element{
+					Set: desired.SetAllowed, Family: fabric.Family(addr), ID: cidr.Format(p) + " . " + addr.String(), Origin: origin,
+				})
+			}
+		}
+	}
+}
+
+// admitMapped opens the mapped address of each headless pod that has no fixed
+// one: it is what others learn, and only answers get in otherwise.
+func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
+	if e.Type != fabric.Headless || !v.own.Globalnet {
+		return
+	}
+	for _, m := range members(part, v.services[e.ID()]) {
+		if m.host != nil {
+			continue
+		}
+		for _, a := range v.mappedAddrs(m.Addrs) {
+			v.admit(e, a, exportPath(e.ID(), v.own.Name))
+		}
+	}
+}
+
+// addOffers names the addresses and ports from which other clusters' servers answer.
+func (v *builder) addOffers(e *fabric.Export) {
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		r := v.byName[part.Name]
+		if r == nil {
+			continue
+		}
+		origin := exportPath(e.ID(), part.Name)
+		offer := func(addrs []netip.Addr, ports map[string]int) {
+			for _, a := range addrs {
+				for _, p := range portsOf(e, part) {
+					id := serviceKey(a, p.Protocol, cmp.Or(ports[portKey(p)], p.Port))
+					v.elements.add(desired.Element{Set: desired.SetOffers, Family: fabric.Family(a), ID: id, Origin: origin})
+				}
+			}
+		}
+		offer(part.IPs, nil)
+		for _, h := range part.Hosts {
+			offer(h.IPs, nil)
+		}
+		for _, h := range r.hosts(e, part) {
+			offer(h.IPs, h.Ports)
+		}
+	}
+}

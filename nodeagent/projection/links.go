@@ -1,0 +1,184 @@
+package projection
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Bytes that an encapsulation adds to a packet.
+const (
+	vxlanOver4 = 50 // IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
+	vxlanOver6 = 70 // IPv6 40 instead
+	tcpOver4   = 40 // IPv4 20, TCP 20
+	tcpOver6   = 60 // IPv6 40, TCP 20
+
+	ethernetMTU = 1500 // assumed while the underlay's is not known
+	leastMTU6   = 1280 // of a link that carries IPv6 (RFC 8200, 5); below, the kernel takes IPv6 off it
+)
+
+// addSysctls asks only for what the data path cannot do without.
+func (v *builder) addSysctls() {
+	add := func(name, value string) {
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
+	}
+	add("net/netfilter/nf_conntrack_tcp_loose", "1")
+	add("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
+	if v.v4 {
+		add("net/ipv4/ip_forward", "1")
+	}
+	if v.v6 {
+		add("net/ipv6/conf/all/forwarding", "1")
+	}
+	if v.node != nil {
+		v.addLinkSysctls(desired.NodeDevice, clusterPath(v.own.Name))
+	}
+}
+
+// addLinkSysctls sets what a link of ours needs, whatever the host's defaults for
+// new links are. Router advertisements have no business on any of them.
+func (v *builder) addLinkSysctls(link, origin string) {
+	add := func(name, value string) {
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: origin})
+	}
+	if v.v4 {
+		add("net/ipv4/conf/"+link+"/rp_filter", "2")
+	}
+	if v.v6 {
+		add("net/ipv6/conf/"+link+"/disable_ipv6", "0")
+		add("net/ipv6/conf/"+link+"/accept_ra", "0")
+	}
+}
+
+func (v *builder) underlayMTU() int {
+	if v.in.Local.UnderlayMTU > 0 {
+		return v.in.Local.UnderlayMTU
+	}
+	return ethernetMTU
+}
+
+// linkMTU is never less than IPv6 needs: what the underlay does not carry whole is
+// split outside, as RFC 8200, 5 asks of such a link.
+func (v *builder) linkMTU(mtu int) int {
+	if v.v6 {
+		return max(mtu, leastMTU6)
+	}
+	return mtu
+}
+
+// underlay is the node's address that carries the packets between nodes, of a
+// family that all of them have: IPv4 if they do.
+func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
+	for _, fam := range []int{4, 6} {
+		lacks := func(n *model.Node) bool {
+			_, ok := ofFamily(n.Addrs, fam)
+			return !ok && len(n.Addrs) > 0
+		}
+		if !slices.ContainsFunc(v.nodes, lacks) {
+			return ofFamily(n.Addrs, fam)
+		}
+	}
+	if a, ok := ofFamily(n.Addrs, 4); ok {
+		return a, true
+	}
+	return ofFamily(n.Addrs, 6)
+}
+
+func onlyIPv6(n *model.Node) bool {
+	_, four := ofFamily(n.Addrs, 4)
+	_, six := ofFamily(n.Addrs, 6)
+	return six && !four
+}
+
+// addNodeLink makes the VXLAN between the nodes of the cluster, the name
+// server's address on it, and a neighbour for every other node.
+func (v *builder) addNodeLink() {
+	if v.node == nil {
+		return
+	}
+	local, ok := v.underlay(v.node)
+	if !ok {
+		v.problem(clusterPath(v.own.Name), NodeUnknown, "node "+v.node.Name+" has no address")
+		v.node = nil
+		return
+	}
+	over := vxlanOver4
+	if local.Is6() {
+		over = vxlanOver6
+	}
+	origin := clusterPath(v.own.Name)
+	v.state.Links = append(v.state.Links, desired.Device{
+		Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
+		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
+	})
+	for _, dns := range v.in.Fabric.DNS.Addresses() {
+		if !v.uses(fabric.Family(dns)) {
+			continue
+		}
+		v.state.Addresses = append(v.state.Addresses, desired.Address{
+			Link: desired.NodeDevice, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
+		})
+	}
+	for _, n := range v.nodes {
+		if n.Name == v.node.Name {
+			continue
+		}
+		v.addNeighbours(desired.NodeDevice, n, origin)
+	}
+}
+
+// addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
+// of IPv6 (and of IPv4 where it has no such address), at a link-local one.
+func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
+	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
+	if v.v6 {
+		addrs = append(addrs, linkLocal(n.Name))
+	}
+	for _, a := range addrs {
+		v.state.Neighbours = append(v.state.Neighbours, desired.Neighbour{
+			Link: link, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
+		})
+	}
+}
+
+// hop is the next hop on NodeLink that leads to a node. For IPv6 it is link-local,
+// so that the node needs no other address of that family; IPv4 may use it as well
+// (RFC 8950).
+func (v *builder) hop(n *model.Node, fam int) (netip.Addr, bool) {
+	if fam == 4 {
+		if a, ok := ofFamily(n.Addrs, 4); ok {
+			return a, true
+		}
+	}
+	return linkLocal(n.Name), v.v6
+}
+
+// linkLocal is a node's address on the VXLAN that follows from its hardware address.
+func linkLocal(node string) netip.Addr { return desired.LinkLocal(hardwareAddr(node)) }
+
+func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }
+
+func (v *builder) addTable() {
+	mtu := v.largestMTU()
+	v.state.Tables = append(v.state.Tables, desired.Table{
+		Name: desired.TableName, MSS4: mtu - tcpOver4, MSS6: mtu - tcpOver6, Connections: v.quota(), Origin: "tunnel",
+	})
+}
+
+// quota is how many connections a pod may have through this node; 0 = any number.
+func (v *builder) quota() int {
+	connections := v.in.Fabric.Limits.Connections
+	if v.gateway == nil || connections == 0 {
+		return 0
+	}
+	if v.in.Local.NoConnLimit {
+		v.problem("limits.connections", NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
+			"so that one pod can fill its connection table")
+		return 0
+	}
+	return connections
+}

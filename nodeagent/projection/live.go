@@ -1,0 +1,146 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// ClusterState gives what this cluster tells the others: which of its exports have
+// ready endpoints, and for headless ones the address by which others reach each.
+// It depends on fabric and facts only, so every node of a cluster that knows the
+// same says the same.
+func ClusterState(in Input) model.ClusterState {
+	out := model.ClusterState{Cluster: in.Cluster}
+	v := newView(in)
+	if v == nil {
+		return out
+	}
+	offers := map[string]*mcs.Offer{}
+	for _, v := range in.decision().Verdicts {
+		if v.Offer != nil {
+			offers[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
+		}
+	}
+	for _, e := range v.exports {
+		part := e.ClusterPart(v.own.Name)
+		if part == nil {
+			continue
+		}
+		svc := v.services[e.ID()]
+		live := model.ExportState{Namespace: e.Namespace, Name: e.Name, Offer: offers[e.ID()]}
+		if e.Type == fabric.Headless {
+			live.Hosts = v.liveHosts(part, svc)
+			live.Hosts = live.Hosts[:min(len(live.Hosts), mcs.MaxHosts)]
+			live.Ready = len(live.Hosts) > 0
+		} else {
+			live.Ready, live.Terminating = serving(e, part, svc)
+			live.Families = partial(part.IPs, svc)
+		}
+		out.Exports = append(out.Exports, live)
+	}
+	return out
+}
+
+func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []model.ExportHost {
+	var out []model.ExportHost
+	for _, m := range members(part, svc) {
+		if !m.Ready {
+			continue
+		}
+		if ips := v.addressesOutside(m); len(ips) > 0 {
+			host := model.ExportHost{Name: m.Hostname, IPs: sortedAddrs(ips)}
+			if host.Name == "" {
+				host.Label = cidr.Label(slices.MinFunc(m.Addrs, netip.Addr.Compare))
+			}
+			if m.host == nil || !slices.ContainsFunc(m.host.IPs, func(a netip.Addr) bool { return slices.Contains(ips, a) }) {
+				host.Ports = renumbered(m.Endpoint)
+			}
+			out = append(out, host)
+		}
+	}
+	slices.SortFunc(out, func(a, b model.ExportHost) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.CompareFunc(a.IPs, b.IPs, netip.Addr.Compare))
+	})
+	return out
+}
+
+// renumbered gives the ports that have another number on the endpoint.
+func renumbered(e *model.Endpoint) map[string]int {
+	var out map[string]int
+	for port, number := range e.Ports {
+		if _, text, _ := strings.Cut(port, "/"); text != strconv.Itoa(number) {
+			if out == nil {
+				out = map[string]int{}
+			}
+			out[port] = number
+		}
+	}
+	return out
+}
+
+// addressesOutside are those by which other clusters reach an endpoint: its own
+// in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise its mapped
+// egress address.
+func (v *builder) addressesOutside(m member) []netip.Addr {
+	var out, hidden []netip.Addr
+	for _, a := range m.Addrs {
+		switch {
+		case v.own.IsGlobalnet(fabric.Family(a)):
+			hidden = append(hidden, a)
+		case contains(v.own.PodCIDRs, a):
+			out = append(out, a)
+		}
+	}
+	if m.host == nil {
+		return append(out, v.mappedAddrs(hidden)...)
+	}
+	for _, ip := range m.host.IPs {
+		if _, ok := ofFamily(hidden, fabric.Family(ip)); ok {
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
+// partial gives the families that a service has, where an export has addresses of
+// more: a service of a cluster with both may have one. What Kubernetes gave it
+// counts, and of a service without an address its endpoints.
+func partial(ips []netip.Addr, svc *model.Service) []int {
+	if svc == nil {
+		return nil
+	}
+	var out []int
+	whole := true
+	for _, fam := range []int{4, 6} {
+		_, offered := ofFamily(ips, fam)
+		if hasFamily(svc, fam) {
+			out = append(out, fam)
+		} else {
+			whole = whole && !offered
+		}
+	}
+	if whole {
+		return nil
+	}
+	return out
+}
+
+// hasFamily reports whether a service has a family.
+func hasFamily(s *model.Service, fam int) bool {
+	if len(s.ClusterIPs) > 0 {
+		_, ok := ofFamily(s.ClusterIPs, fam)
+		return ok
+	}
+	return len(s.Endpoints) == 0 || slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool {
+		_, ok := ofFamily(e.Addrs, fam)
+		return ok
+	})
+}

@@ -1,0 +1,145 @@
+package projection
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"hawser.dev/hawser/internal/stablehash"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Topology says which clusters have a link and which pass on what others send: as
+// the shape of the fabric has it and, while clusters go over from another shape,
+// as that one had it.
+type Topology struct {
+	Now    *fabric.Graph
+	Before *fabric.Graph // nil = nobody goes over
+	shapes []fabric.Shape
+}
+
+// NewNet joins the clusters of a fabric; before is the shape that they leave, or nil.
+func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
+	n := Topology{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
+	if before == nil {
+		return n
+	}
+	n.Before = fabric.NewGraph(*before, f.ClusterNames())
+	n.shapes = append(n.shapes, *before)
+	return n
+}
+
+// Mesh reports whether nothing is ever passed on.
+func (n Topology) Mesh() bool {
+	return !slices.ContainsFunc(n.shapes, func(s fabric.Shape) bool { return !IsMesh(s) })
+}
+
+// IsMesh reports whether all clusters of a shape are linked, and none passes on.
+func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
+
+// Same reports whether NewNet would give the same for clusters of the same names.
+func (n Topology) Same(f *fabric.Fabric, before *fabric.Shape) bool {
+	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
+		return false
+	}
+	return before == nil || SameShape(n.shapes[1], *before)
+}
+
+// SameShape reports whether two shapes are equal.
+func SameShape(a, b fabric.Shape) bool {
+	if IsMesh(a) || IsMesh(b) {
+		return IsMesh(a) == IsMesh(b)
+	}
+	return a.Mode == b.Mode && slices.Equal(a.Hubs, b.Hubs) && slices.Equal(a.Edges, b.Edges)
+}
+
+// Linked reports whether two clusters have a link of their own.
+func (n Topology) Linked(a, b string) bool {
+	return n.Now.Linked(a, b) || n.Before != nil && n.Before.Linked(a, b)
+}
+
+// Passes reports whether a cluster passes on what others send to each other.
+func (n Topology) Passes(cluster string) bool {
+	return n.Now.ForwardsTransit(cluster) || n.Before != nil && n.Before.ForwardsTransit(cluster)
+}
+
+// Neighbours gives the clusters to which one has a link, sorted.
+func (n Topology) Neighbours(cluster string) []string {
+	out := n.Now.Neighbors(cluster)
+	if n.Before == nil {
+		return out
+	}
+	out = append(out, n.Before.Neighbors(cluster)...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// ShapeDigest names a shape, so that clusters can tell each other in which one they are.
+func ShapeDigest(s fabric.Shape) string {
+	if IsMesh(s) {
+		s = fabric.Shape{}
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, stablehash.Mix64(stablehash.Sum64(string(raw)))))
+}
+
+// reach gives the clusters that can be reached from one without going through
+// another: over links of either shape, through clusters that pass on.
+func (n Topology) reach(from, without string) map[string]bool {
+	seen := map[string]bool{from: true}
+	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
+		if todo[0] != from && !n.Passes(todo[0]) {
+			continue
+		}
+		for _, next := range n.Neighbours(todo[0]) {
+			if next != without && !seen[next] {
+				seen[next] = true
+				todo = append(todo, next)
+			}
+		}
+	}
+	return seen
+}
+
+// Between returns the clusters that may forward what two clusters send to each other, over
+// links of either shape; sorted.
+func (n Topology) Between(a, b string) []string {
+	if n.Mesh() {
+		return nil
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(n.reach(a, b))) {
+		if name != a && n.Passes(name) && n.reach(name, a)[b] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Sources gives the clusters whose packets may come to a cluster over its link
+// with a neighbour: the neighbour's own, and when it passes on, those of all that
+// it reaches without the cluster.
+func (n Topology) Sources(cluster, neighbour string) map[string]bool {
+	if !n.Passes(neighbour) {
+		return map[string]bool{neighbour: true}
+	}
+	return n.reach(neighbour, cluster)
+}
+
+// OnlyVia gives the clusters that one reaches over no link but that with a
+// neighbour: what came from there is not passed on to them.
+func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
+	if !n.Passes(neighbour) {
+		return map[string]bool{neighbour: true}
+	}
+	out := n.reach(neighbour, cluster)
+	for there := range n.reach(cluster, neighbour) {
+		delete(out, there)
+	}
+	return out
+}

@@ -1,0 +1,44 @@
+package projection_test
+
+import (
+	"slices"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/projection"
+)
+
+// TestQuota: gateways have the quota of the topology, other nodes none, and a gateway
+// whose kernel cannot count says so.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/families.txtar")
+	for _, test := range []struct {
+		name        string
+		node        string
+		connections int
+		noConnLimit bool
+		want        int
+		told        bool
+	}{
+		{"gateway", "c/c-a", 500, false, 500, false},
+		{"gateway, none", "c/c-a", 0, false, 0, false},
+		{"gateway whose kernel cannot", "c/c-a", 500, true, 0, true},
+		{"gateway whose kernel cannot and need not", "c/c-a", 0, true, 0, false},
+		{"worker", "c/c-w1", 500, true, 0, false},
+	} {
+		in := w.inputs[test.node]
+		f := *in.Fabric
+		f.Limits.Connections, in.Fabric = test.connections, &f
+		in.Local.NoConnLimit = test.noConnLimit
+		s, problems := projection.Desired(in)
+		if got := s.Tables[0].Connections; got != test.want {
+			t.Errorf("%s: quota of %d connections, want %d", test.name, got, test.want)
+		}
+		said := slices.ContainsFunc(problems, func(p projection.Problem) bool {
+			return p.Code == projection.NoQuota && p.Path == "limits.connections"
+		})
+		if said != test.told {
+			t.Errorf("%s: no-quota is told: %v, want %v", test.name, said, test.told)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package projection
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addRules sends every packet through the table of remote clusters first; the
+// tunnels send what comes out of them through the table of our own nodes after it.
+// Before both, a gateway sends what other nodes hand to it over its own links: while it
+// and they disagree for a moment, nothing is lost, and nothing goes in circles.
+func (v *builder) addRules() {
+	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.own.Name)})
+	if v.gateway != nil && v.node != nil {
+		v.addRule(desired.Rule{
+			Priority: desired.RuleGateway, IIF: desired.NodeDevice, Table: desired.TableGateway, Origin: v.gatewayPath(),
+		})
+	}
+}
+
+// addRule adds a rule for each family that matters to this node.
+func (v *builder) addRule(r desired.Rule) {
+	for _, fam := range []int{4, 6} {
+		if r.IPv6 = fam == 6; v.uses(fam) {
+			v.state.Rules = append(v.state.Rules, r)
+		}
+	}
+}
+
+func (v *builder) addRoutes() {
+	for _, r := range v.remotes {
+		v.routeRemote(r)
+		v.routeGateway(r)
+	}
+	v.routePools()
+	v.routeBound()
+	if v.gateway != nil {
+		v.routeTunnels()
+		v.routeTransit()
+		v.routeNodes()
+	}
+}
+
+func (v *builder) route(r desired.Route) { v.state.Routes = append(v.state.Routes, r) }
+
+func (v *builder) blackhole(dst netip.Prefix, origin string) {
+	v.route(desired.Route{Table: desired.TableOut, Dst: dst.Masked(), Type: desired.RouteBlackhole, Origin: origin})
+}
+
+// source is the address of the host's own packets: in a flat cluster one of the
+// pod prefixes, which others can answer; otherwise the node's, which the
+// gateway translates.
+func (v *builder) source(fam int) netip.Addr {
+	if !v.own.IsGlobalnet(fam) {
+		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
+			return a
+		}
+	}
+	if v.node == nil {
+		return netip.Addr{}
+	}
+	a, _ := ofFamily(v.node.Addrs, fam)
+	return a
+}
+
+// routeRemote routes what a cluster is reached by. Without a way the prefix is
+// a blackhole: falling through to the default route would send the packets out
+// in the clear, and conntrack would keep the NAT of that way for the flow.
+func (v *builder) routeRemote(r *remoteCluster) {
+	origin := clusterPath(r.Name)
+	v.routeConnected(r)
+	for _, p := range r.visible {
+		if slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix == p }) {
+			continue
+		}
+		link, via, ok := v.nextHop(r, fabric.Family(p.Addr()))
+		if !ok {
+			v.blackhole(p, origin)
+			continue
+		}
+		v.route(desired.Route{
+			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
+			Src: v.source(fabric.Family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
+		})
+	}
+}
+
+// routeGateway routes what other nodes hand to this gateway over its own link,
+// be it alive or not. Without one it ends here. Handing it on to another gateway would go in circles
+// when that one has none either, and conntrack would remember the flow without
+// its egress translation: once the link is back, that entry and the flow as the
+// far side knows it exclude each other, and the kernel changes ports.
+func (v *builder) routeGateway(r *remoteCluster) {
+	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
+		return // no rule leads here, or table 7300 says the right thing
+	}
+	var c desired.Tunnel
+	ok := false
+	if r.ownLink {
+		c, ok = v.ownTunnelTo(r, r.transit)
+	}
+	for _, p := range r.visible {
+		route := desired.Route{Table: desired.TableGateway, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+		if ok {
+			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
+			if route.MTU = v.pathMTUFor(r, c.Link, r.transit); r.transit.Via != "" {
+				route.MTU = v.passMTU(c, r.transit)
+			}
+		}
+		v.route(route)
+	}
+}
+
+// ownTunnelTo finds how this gateway sends over one of its own links.
+func (v *builder) ownTunnelTo(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
+	if p.Via != "" {
+		return v.transitTunnel(r, p)
+	}
+	return v.tunnelTo(r, p.Remote)
+}
+
+// routeMTU is that of the route to a remote cluster; 0 = as much as its link.
+func (v *builder) routeMTU(r *remoteCluster, link string) int {
+	if r.path.Via == "" {
+		return v.pathMTUFor(r, link, r.path)
+	}
+	if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
+		return v.passMTU(c, r.path)
+	}
+	return 0 // the gateway tells what fits
+}
+
+// nextHop is the tunnel on the gateway of the link, and that gateway's own
+// address on every other node, other gateways included.
+func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Addr, ok bool) {
+	if !r.reachable {
+		return "", netip.Addr{}, false
+	}
+	if v.carries(r) {
+		c, ok := v.ownTunnelTo(r, r.path)
+		return c.Link, c.Via(fam), ok
+	}
+	node := v.nodeNamed(v.own.Gateway(r.path.Local).Node)
+	if node == nil {
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NodeUnknown,
+			"its node is not among the nodes of the cluster")
+		return "", netip.Addr{}, false
+	}
+	if v.node == nil {
+		return "", netip.Addr{}, false
+	}
+	via, ok = v.hop(node, fam)
+	if !ok {
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NoNextHop,
+			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
+	}
+	return desired.NodeDevice, via, ok
+}
+
+// routePools makes lookups of the host's own packets succeed where the output
+// chain will put another destination, and ends what nobody translated: a packet
+// for our block that matches nothing must not be answered, as an ICMP error or a
+// reset would end a connection that another gateway still carries.
+func (v *builder) routePools() {
+	if v.node != nil {
+		for _, p := range v.in.Fabric.ServicePools {
+			if v.uses(fabric.Family(p.Addr())) {
+				v.routeHost(p.Masked(), "services")
+			}
+		}
+		for _, e := range v.exports {
+			part := e.ClusterPart(v.own.Name)
+			if part == nil {
+				continue
+			}
+			if ready, _ := serving(e, part, v.services[e.ID()]); ready {
+				for _, a := range v.used(part.IPs) {
+					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
+				}
+			}
+		}
+	}
+	for _, p := range v.own.GlobalCIDRs {
+		if !v.uses(fabric.Family(p.Addr())) {
+			continue
+		}
+		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
+	}
+}
+
+func (v *builder) routeHost(dst netip.Prefix, origin string) {
+	v.route(desired.Route{
+		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeDevice,
+		Src: v.source(fabric.Family(dst.Addr())), Origin: origin,
+	})
+}
+
+// routeTunnels routes the addresses of remote gateways, for probes and the feed;
+// over the tunnels that are not in use for who is bound to their devices.
+func (v *builder) routeTunnels() {
+	// A packet of IPv6 whose route is missing for a moment must not find that of another
+	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
+	// table changes. For IPv4 any change of a route ends it.
+	for _, p := range v.in.Fabric.TunnelPools {
+		if p.Addr().Is6() && v.uses(6) && v.hasTunnels() {
+			v.blackhole(p, "tunnel.ipv6Cidr")
+		}
+	}
+	for _, r := range v.remotes {
+		if !r.linked || r.viaTransit() {
+			v.routeTunnelAddrs(r)
+		}
+		if !r.linked {
+			continue
+		}
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			for n, link := range v.devicesTo(r, g.Name) {
+				metric := 0
+				if n > 0 {
+					metric = desired.MetricTunnel + n
+				}
+				for _, a := range v.used(g.Addresses) {
+					src, _ := ofFamily(v.gateway.Addresses, fabric.Family(a))
+					v.route(desired.Route{
+						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
+						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
+					})
+				}
+			}
+		}
+	}
+}
+
+// routeNodes sends what came out of a tunnel to the node that has the pod, past
+// the CNI, which may drop packets with sources that it does not know.
+func (v *builder) routeNodes() {
+	if v.node == nil || !v.hasTunnels() {
+		return
+	}
+	v.routeEndpoints()
+	v.routeHomes()
+	origin := clusterPath(v.own.Name)
+	for _, n := range v.nodes {
+		if n.Name == v.node.Name {
+			continue
+		}
+		for _, p := range n.PodCIDRs {
+			if !v.uses(fabric.Family(p.Addr())) {
+				continue
+			}
+			via, ok := v.hop(n, fabric.Family(p.Addr()))
+			if !ok {
+				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
+				continue
+			}
+			v.route(desired.Route{
+				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
+			})
+		}
+		for _, a := range v.used(n.Addrs) {
+			via := a
+			if a.Is6() {
+				via = linkLocal(n.Name)
+			}
+			v.route(desired.Route{
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
+			})
+		}
+	}
+}
+
+// routeBound lets sockets that are bound to NodeLink reach the nodes' IPv6
+// addresses there: without a route the kernel refuses them, where it takes an
+// IPv4 address as on-link. The rule meets no packet of any other socket.
+func (v *builder) routeBound() {
+	if v.node == nil || !v.v6 {
+		return
+	}
+	if _, ok := ofFamily(v.node.Addrs, 6); !ok {
+		return
+	}
+	origin := clusterPath(v.own.Name)
+	v.state.Rules = append(v.state.Rules, desired.Rule{
+		Priority: desired.RuleBound, IPv6: true, OIF: desired.NodeDevice, Table: desired.TableBound, Origin: origin,
+	})
+	for _, n := range v.nodes {
+		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
+			v.route(desired.Route{
+				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Origin: origin,
+			})
+		}
+	}
+}
+
+// used gives those addresses whose family matters to this node.
+func (v *builder) used(addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
+}

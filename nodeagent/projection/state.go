@@ -1,0 +1,98 @@
+package projection
+
+import (
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Desired gives everything that the node should have. Equal inputs, in whatever
+// order their lists are, give equal outputs. Problems stop nothing.
+func Desired(in Input) (desired.State, []Problem) {
+	if in.Memo != nil {
+		in.Memo.begin()
+	}
+	v := newView(in)
+	if v == nil {
+		return desired.State{}, []Problem{{
+			Path: clusterPath(in.Cluster), Code: ClusterUnknown, Text: "the fabric does not hold this cluster",
+		}}
+	}
+	if v.node == nil {
+		v.problem(clusterPath(in.Cluster), NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
+	}
+	v.addSysctls()
+	v.addNodeLink()
+	v.addTunnels()
+	v.addTransit()
+	v.addTable()
+	v.addRules()
+	v.addFeedRules()
+	v.addReturnPaths()
+	v.addRoutes()
+	v.addEveryNode()
+	v.addExports()
+	v.addStray()
+	v.addForeignRules()
+	v.addTakenNetworks()
+	v.addReplySources()
+	if v.gateway != nil {
+		v.addEgress()
+		v.addFilter()
+	}
+	v.addEntries()
+	v.addDNS()
+	v.addServiceExports()
+	v.addRefused()
+	v.addTakenImports()
+	s := &v.state
+	s.Sysctls = unique(s.Sysctls)
+	s.Links = unique(s.Links)
+	s.Wireguards = unique(s.Wireguards)
+	s.Peers = unique(s.Peers)
+	s.IPsecs = unique(s.IPsecs)
+	s.Addresses = unique(s.Addresses)
+	s.Neighbours = unique(s.Neighbours)
+	s.Forwards = unique(s.Forwards)
+	s.Rules = unique(s.Rules)
+	s.Routes = unique(s.Routes)
+	s.Services = unique(s.Services)
+	s.Zones = unique(s.Zones)
+	s.Elements = v.elements.all()
+	return *s, v.sorted()
+}
+
+// Routes gives the routes of State alone, which are all that a move to another
+// link changes at once, in a fraction of the time.
+func Routes(in Input) []desired.Route {
+	v := newView(in)
+	if v == nil {
+		return nil
+	}
+	v.addNodeLink()
+	v.addTunnels()
+	v.addTransit()
+	v.addRoutes()
+	return unique(v.state.Routes)
+}
+
+// unique sorts specs by key and keeps the first of each: a key that is wanted
+// twice would stop the whole kind.
+func unique[S diff.Spec](list []S) []S {
+	type keyed struct {
+		key  string
+		spec S
+	}
+	all := make([]keyed, len(list))
+	for i, s := range list {
+		all[i] = keyed{s.Key(), s}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	all = slices.CompactFunc(all, func(a, b keyed) bool { return a.key == b.key })
+	for i := range all {
+		list[i] = all[i].spec
+	}
+	return list[:len(all)]
+}

@@ -1,0 +1,256 @@
+package projection_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/projection"
+)
+
+// packet is the first packet of a flow, or an answer.
+type packet struct {
+	proto    string
+	src, dst netip.Addr
+	sport    int
+	dport    int
+}
+
+func (p packet) turned() packet {
+	return packet{proto: p.proto, src: p.dst, dst: p.src, sport: p.dport, dport: p.sport}
+}
+
+func (p packet) String() string {
+	return fmt.Sprintf("%s:%d from %s", p.dst, p.dport, p.src)
+}
+
+// flow is a conntrack entry: the packet as it came, and as its answer comes.
+type flow struct {
+	original, reply packet
+	home            string // conntrack's mark: who handed it over, as desired.HomeID names nodes
+}
+
+// tracer carries packets through a world: it evaluates the rules of table inet
+// hawser over the nodes' elements, policy routing, WireGuard's allowed IPs, and
+// the little of a CNI and of kube-proxy that matters (masquerade of what leaves
+// the pods' prefixes, ClusterIPs).
+type tracer struct {
+	w     *world
+	slot  int // what the hash of the caller gives
+	flows map[string][]flow
+	// overlay gives, by cluster, the nodes as they are, where Node objects say nothing of pods'
+	// prefixes and the network of the pods takes packets straight to a pod.
+	overlay map[string][]model.Node
+}
+
+// hidden takes from the nodes of a world what they say of pods' prefixes.
+func (t *tracer) hidden() {
+	t.overlay = map[string][]model.Node{}
+	for name, in := range t.w.inputs {
+		t.overlay[in.Cluster] = in.Facts.Nodes
+		nodes := slices.Clone(in.Facts.Nodes)
+		for i := range nodes {
+			nodes[i].PodCIDRs = nil
+		}
+		in.Facts.Nodes = nodes
+		t.w.inputs[name] = in
+	}
+	t.w.project()
+}
+
+// hop is a packet at one node.
+type hop struct {
+	node string // cluster/node
+	iif  string // hw-*, "pod", "cni" or "local" (the host itself)
+	packet
+	answer   bool   // conntrack knows it as the answer of a flow
+	original packet // of its flow
+	mid      bool   // TCP, neither SYN nor RST: in the middle of a connection
+	sender   string // node that sent it over NodeLink
+	mark     uint32
+}
+
+func newTracer(w *world, slot int) *tracer {
+	return &tracer{w: w, slot: slot, flows: map[string][]flow{}}
+}
+
+// send carries a packet to its end: "delivered" at a node, or the reason why not.
+func (t *tracer) send(h hop) (hop, string) {
+	for range 16 {
+		next, end := t.visit(h)
+		if end != "" {
+			return next, end
+		}
+		h = next
+	}
+	return h, "loop"
+}
+
+func (t *tracer) visit(h hop) (hop, string) {
+	in := h.packet
+	h.original = in
+	known := -1
+	for i, f := range t.flows[h.node] {
+		if f.original == in {
+			known, h.packet, h.answer = i, f.reply.turned(), false
+		} else if f.reply == in {
+			known, h.packet, h.answer, h.original = i, f.original.turned(), true, f.original
+		}
+	}
+	translated := h
+	if known < 0 {
+		t.prerouting(&translated)
+		if why := t.refused(&translated); why != "" {
+			return h, why
+		}
+	}
+	home := ""
+	if known >= 0 {
+		home = t.flows[h.node][known].home
+	}
+	home = t.home(&translated, home)
+	if known >= 0 {
+		t.flows[h.node][known].home = home
+	}
+	route, local := t.lookup(&translated)
+	if why := t.filter(&translated, route); why != "" {
+		return h, why
+	}
+	if route == nil && !local && !t.inside(&translated) {
+		return h, "left by the default route"
+	}
+	if known < 0 {
+		if why := t.postrouting(&translated, route); why != "" {
+			return h, why
+		}
+		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned(), home: home})
+	}
+	return t.forward(translated, route)
+}
+
+// home is the chain of that name: it gives what conntrack's mark becomes.
+func (t *tracer) home(h *hop, known string) string {
+	_, there := t.has(h, desired.SetRemote, h.dst)
+	switch {
+	case h.iif == desired.NodeDevice && there:
+		return desired.HomeID(desired.HardwareAddr("node/" + h.sender))
+	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && there:
+		return ""
+	}
+	if mark, ok := t.get(h, desired.SetHomes, known); ok && t.tunnel(h.iif) {
+		fmt.Sscan(mark, &h.mark)
+	} else if t.tunnel(h.iif) && h.answer {
+		h.mark = desired.MarkHome
+	}
+	return known
+}
+
+func (t *tracer) state(h *hop) desired.State    { return t.w.states[h.node] }
+func (t *tracer) input(h *hop) projection.Input { return t.w.inputs[h.node] }
+func (t *tracer) tunnel(name string) bool       { return strings.HasPrefix(name, desired.TunnelPrefix) }
+func (h *hop) service(a netip.Addr, p int) string {
+	return fmt.Sprintf("%s . %s . %d", a, h.proto, p)
+}
+
+// get finds an element by key; has finds a prefix that holds an address.
+func (t *tracer) get(h *hop, set, id string) (string, bool) {
+	for _, e := range t.state(h).Elements {
+		if e.Set == set && e.ID == id {
+			return e.Value, true
+		}
+	}
+	return "", false
+}
+
+func (t *tracer) has(h *hop, set string, a netip.Addr) (desired.Element, bool) {
+	for _, e := range t.state(h).Elements {
+		if e.Set == set && parsePrefix(e.ID).Contains(a) {
+			return e, true
+		}
+	}
+	return desired.Element{}, false
+}
+
+func parsePrefix(text string) netip.Prefix {
+	if strings.Contains(text, "/") {
+		return netip.MustParsePrefix(text)
+	}
+	a := netip.MustParseAddr(text)
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// ours reports whether a packet is a pod's, the host's own, or came by a link of ours.
+func (t *tracer) ours(h *hop) bool {
+	_, pod := t.has(h, desired.SetPods, h.src)
+	return pod || h.iif == "local" || h.iif == desired.NodeDevice || t.tunnel(h.iif)
+}
+
+// prerouting is the chains services and inverse, then kube-proxy.
+func (t *tracer) prerouting(h *hop) {
+	if !t.ours(h) {
+		t.kubeProxy(h)
+		return
+	}
+	if h.proto == "icmp" {
+		if to, ok := t.get(h, desired.SetEcho, h.dst.String()); ok {
+			h.dst = netip.MustParseAddr(to)
+			return
+		}
+	} else if chain, ok := t.get(h, desired.SetServices, h.service(h.dst, h.dport)); ok {
+		to, ok := t.get(h, desired.SetSlots, fmt.Sprintf("%s . %d", h.service(h.dst, h.dport), t.slot%slotsOf(chain)))
+		if !ok {
+			panic("no slot for " + h.service(h.dst, h.dport))
+		}
+		address, port, _ := strings.Cut(to, " . ")
+		h.dst = netip.MustParseAddr(address)
+		fmt.Sscan(port, &h.dport)
+		return
+	}
+	if t.tunnel(h.iif) {
+		if to, ok := t.get(h, desired.SetOwners, h.dst.String()); ok {
+			h.dst = netip.MustParseAddr(to)
+		} else if e, ok := t.has(h, desired.SetUnmapped, h.dst); ok {
+			h.dst = moved(h.dst, parsePrefix(e.ID), parsePrefix(e.Value))
+		}
+	}
+	t.kubeProxy(h)
+}
+
+func slotsOf(chain string) int {
+	if strings.HasPrefix(chain, "pick_one") {
+		return desired.SlotsOne
+	}
+	return desired.SlotsMany
+}
+
+func (t *tracer) kubeProxy(h *hop) {
+	for _, s := range t.input(h).Facts.Services {
+		for _, e := range s.Endpoints {
+			if slices.Contains(s.ClusterIPs, h.dst) && e.Ready {
+				h.dst, h.dport = e.Addrs[0], e.Ports[fmt.Sprintf("%s/%d", strings.ToUpper(h.proto), h.dport)]
+				return
+			}
+		}
+	}
+}
+
+// moved is prefix NAT, written apart from the code under test.
+func moved(a netip.Addr, from, to netip.Prefix) netip.Addr {
+	x, y := a.As4(), to.Addr().As4()
+	for bit := from.Bits(); bit < 32; bit++ {
+		mask := byte(0x80 >> (bit % 8))
+		y[bit/8] = y[bit/8]&^mask | x[bit/8]&mask
+	}
+	return netip.AddrFrom4(y)
+}
+
+// refused is the pools' reject in the chains forward and outgoing.
+func (t *tracer) refused(h *hop) string {
+	if _, ok := t.has(h, desired.SetPools, h.dst); ok && !t.tunnel(h.iif) {
+		return "refused"
+	}
+	return ""
+}

@@ -1,0 +1,264 @@
+package projection
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addTransit makes, on a gateway of a shape in which clusters pass on what others
+// send, the ways that this takes: over the tunnels to gateways of neighbours, and
+// over MateLink to the other gateways of this cluster.
+func (v *builder) addTransit() {
+	if v.gateway == nil || v.net.Mesh() {
+		return
+	}
+	built := driver.Transit(v.site(), v.transitRemotes())
+	v.merge(&built)
+	v.transit = built.Tunnels
+	for _, l := range built.Links {
+		priority := desired.RuleTransit
+		if l.Name[len(desired.TransitPrefix)] == '6' { // there can be two devices
+			priority--
+		}
+		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
+	}
+	v.addSiblingDevice()
+	v.addNoTrack()
+}
+
+// transitRemotes gives the gateways of neighbours, with what may come from them:
+// packets of their own cluster and, when that passes on, of those behind it.
+func (v *builder) transitRemotes() []driver.Remote {
+	var out []driver.Remote
+	for _, r := range v.remotes {
+		if !r.linked {
+			continue
+		}
+		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			// What is left of the link's MTU for what is passed on.
+			mtu := v.mtu(r, r.link.Driver)
+			if c, ok := v.tunnelTo(r, g.Name); ok {
+				mtu = c.MTU
+			}
+			mtu = v.linkMTU(mtu - driver.TransitOverhead(v.gateway.Addresses, g.Addresses))
+			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: mtu, Prefixes: prefixes})
+			v.addSplitHorizon(r, g.Addresses)
+		}
+	}
+	return out
+}
+
+// addSplitHorizon keeps what came from a neighbour from being passed on to clusters that
+// are reached through that neighbour only.
+func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
+	if !v.net.Passes(v.own.Name) {
+		return
+	}
+	for _, p := range v.prefixesOf(v.net.OnlyVia(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.visible }) {
+		set := desired.SetSplitHorizon4
+		if p.Addr().Is6() {
+			set = desired.SetSplitHorizon6
+		}
+		for _, a := range from {
+			v.elements.add(desired.Element{
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + cidr.Format(p), Origin: clusterPath(r.Name),
+			})
+		}
+	}
+}
+
+// prefixesOf gives prefixes of some clusters, and their gateways' addresses in the
+// tunnels.
+func (v *builder) prefixesOf(clusters map[string]bool, of func(*remoteCluster) []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		if r := v.byName[name]; r != nil {
+			out = append(append(out, of(r)...), r.tunnels()...)
+		}
+	}
+	return disjoint(out)
+}
+
+// tunnels gives the addresses of a cluster's gateways in the tunnels.
+func (r *remoteCluster) tunnels() []netip.Prefix {
+	var out []netip.Prefix
+	for i := range r.Gateways {
+		for _, a := range r.Gateways[i].Addresses {
+			out = append(out, cidr.Single(a))
+		}
+	}
+	return out
+}
+
+// sibling is another gateway of this cluster.
+type sibling struct {
+	node    *model.Node
+	gateway string
+	addrs   []netip.Addr // in the tunnels
+}
+
+func (v *builder) siblings() []sibling {
+	var out []sibling
+	for i := range v.own.Gateways {
+		g := &v.own.Gateways[i]
+		if node := v.nodeNamed(g.Node); g.Name != v.gateway.Name && node != nil {
+			out = append(out, sibling{node: node, gateway: g.Name, addrs: g.Addresses})
+		}
+	}
+	return out
+}
+
+// addSiblingDevice makes the VXLAN between the gateways of this cluster for what is
+// passed on. It is not the one between nodes, as what came over it must leave over
+// a link of this gateway's own, and is never handed on again.
+func (v *builder) addSiblingDevice() {
+	if v.node == nil {
+		return
+	}
+	local, ok := v.underlay(v.node)
+	mates := v.siblings()
+	if !ok || len(mates) == 0 {
+		return
+	}
+	over := vxlanOver4
+	if local.Is6() {
+		over = vxlanOver6
+	}
+	v.state.Links = append(v.state.Links, desired.Device{
+		Name: desired.SiblingDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(v.underlayMTU() - over), Up: true,
+		MAC: hardwareAddr(v.node.Name), VNI: desired.TransitVNI, Port: desired.VXLANPort, Local: local, Origin: v.gatewayPath(),
+	})
+	if v.v4 {
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{
+			Name: "net/ipv4/conf/" + desired.SiblingDevice + "/rp_filter", Value: "2", Origin: v.gatewayPath(),
+		})
+	}
+	// Without an address the kernel takes nothing from a link, however loosely it
+	// looks at where a source is.
+	for _, a := range v.gateway.Addresses {
+		v.state.Addresses = append(v.state.Addresses, desired.Address{
+			Link: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
+		})
+	}
+	for _, m := range mates {
+		v.addNeighbours(desired.SiblingDevice, m.node, v.gatewayPath())
+		for _, a := range m.node.Addrs {
+			v.elements.addr(desired.SetSiblings, a, netip.Addr{}, v.gatewayPath())
+		}
+	}
+	v.addRule(desired.Rule{Priority: desired.RuleMate, IIF: desired.SiblingDevice, Table: desired.TableSibling, Origin: v.gatewayPath()})
+}
+
+// addNoTrack names what goes through this gateway without connection tracking:
+// for other clusters, if this one passes on, and for the tunnel addresses of the
+// cluster's other gateways.
+func (v *builder) addNoTrack() {
+	add := func(p netip.Prefix, origin string) {
+		v.elements.prefix(desired.SetNoTrack, p, netip.Prefix{}, origin)
+	}
+	for _, m := range v.siblings() {
+		for _, a := range m.addrs {
+			add(cidr.Single(a), clusterPath(v.own.Name))
+		}
+	}
+	if !v.net.Passes(v.own.Name) {
+		return
+	}
+	for _, r := range v.remotes {
+		for _, p := range append(r.tunnels(), r.visible...) {
+			add(p, clusterPath(r.Name))
+		}
+	}
+}
+
+// transitTunnel finds how what is passed on goes to the gateway at the end of a path.
+func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
+	next := p.Next(r.Name)
+	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
+	if i < 0 {
+		return desired.Tunnel{}, false
+	}
+	return v.transit[i], true
+}
+
+// passMTU is that of a route over a tunnel for what is passed on: what the way
+// carries, less what passing on adds; 0 = as much as the device.
+func (v *builder) passMTU(c desired.Tunnel, p model.Path) int {
+	mtu := c.MTU
+	if p.MTU > 0 {
+		mtu = v.linkMTU(min(mtu, p.MTU-driver.TransitOverhead(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
+	}
+	i := slices.IndexFunc(v.state.Links, func(l desired.Device) bool { return l.Name == c.Link })
+	if i >= 0 && v.state.Links[i].MTU <= mtu {
+		return 0
+	}
+	return mtu
+}
+
+// routeTransit routes what came over PassPrefix and MateLink. It leaves over the
+// link that was chosen for the pair of clusters, so that it arrives at the gateway
+// from which the answers come; when that is another gateway's link it is handed to
+// that gateway, and from there it leaves over a link or not at all: nothing goes in
+// circles.
+func (v *builder) routeTransit() {
+	if v.gateway == nil || v.net.Mesh() || v.node == nil {
+		return
+	}
+	for _, m := range v.siblings() {
+		for _, a := range m.addrs {
+			if via, ok := v.hop(m.node, fabric.Family(a)); ok {
+				v.route(desired.Route{
+					Table: desired.TableTransit, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.SiblingDevice, Via: via,
+					Origin: clusterPath(v.own.Name),
+				})
+			}
+		}
+	}
+	passes := v.net.Passes(v.own.Name)
+	for _, r := range v.remotes {
+		for _, p := range r.tunnels() {
+			v.routeThrough(r, p, passes)
+		}
+		for _, p := range r.visible {
+			v.routeThrough(r, p, passes)
+		}
+	}
+}
+
+func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) {
+	fam := fabric.Family(dst.Addr())
+	route := desired.Route{Table: desired.TableSibling, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+	if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)
+	}
+	v.route(route)
+	if !passes {
+		return
+	}
+	route.Table = desired.TableTransit
+	if via, ok := v.mateOn(r, fam); ok {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
+	} else if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.path)
+	}
+	v.route(route)
+}
+
+// mateOn is the next hop to the other gateway that has the link to a cluster.
+func (v *builder) mateOn(r *remoteCluster, fam int) (netip.Addr, bool) {
+	mates := v.siblings()
+	i := slices.IndexFunc(mates, func(m sibling) bool { return r.reachable && m.gateway == r.path.Local })
+	if i < 0 || v.node == nil {
+		return netip.Addr{}, false
+	}
+	return v.hop(mates[i].node, fam)
+}

@@ -1,0 +1,294 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// findLink notes what the link of the pair with a remote cluster is made with,
+// and the largest packet that it takes.
+func (v *builder) findLink(r *remoteCluster) {
+	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
+	r.six = v.six || reachedOverIPv6(r.Cluster)
+	if !r.linked {
+		return
+	}
+	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
+	for i := range r.Gateways {
+		for _, c := range v.in.Tunnels[r.Name+"/"+r.Gateways[i].Name] {
+			v.largest = max(v.largest, v.mtu(r, c.Driver))
+		}
+	}
+}
+
+// mtu is what a packet to a remote cluster may have over a driver's tunnel, in bytes.
+func (v *builder) mtu(r *remoteCluster, driver string) int {
+	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
+}
+
+// fits is what the underlay of this node leaves to a driver's tunnel, in bytes.
+func (v *builder) fits(name string, six bool) int {
+	driver := driver.ByName(name)
+	if driver == nil {
+		return v.underlayMTU()
+	}
+	fits := v.underlayMTU() - driver.Traits().Overhead(six)
+	if most := driver.Traits().Userspace; most > 0 && !v.in.Local.KernelESP {
+		return min(fits, most)
+	}
+	return fits
+}
+
+// reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names, and
+// what is found, may stand for any address, and not every node asks for them.
+func reachedOverIPv6(c *fabric.Cluster) bool {
+	for i := range c.Gateways {
+		for _, text := range c.Gateways[i].Endpoints {
+			if e, err := fabric.ParseEndpoint(text); fabric.IsEndpointSource(text) || err == nil && !e.Addr.Is4() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// largestMTU is that of the widest link of this cluster.
+func (v *builder) largestMTU() int {
+	if v.largest > 0 {
+		return v.largest
+	}
+	link := v.in.Fabric.Link(v.own.Name, "")
+	return v.linkMTU(cmp.Or(link.MTU, v.fits(link.Driver, v.six)))
+}
+
+// pathMTUFor gives the MTU of a route to a remote cluster, where that is less than
+// the device's; 0 = as much as the device.
+func (v *builder) pathMTUFor(r *remoteCluster, device string, path model.Path) int {
+	mtu := v.mtu(r, r.link.Driver)
+	if c, ok := v.tunnelTo(r, path.Remote); ok {
+		mtu = c.MTU
+	}
+	if path.MTU > 0 {
+		mtu = min(mtu, path.MTU)
+	}
+	i := slices.IndexFunc(v.state.Links, func(l desired.Device) bool { return l.Name == device })
+	if i >= 0 && v.state.Links[i].MTU <= mtu {
+		return 0
+	}
+	return mtu
+}
+
+// addTunnels makes the links of this gateway to those of other clusters.
+func (v *builder) addTunnels() {
+	if v.gateway == nil {
+		return
+	}
+	v.checkMTU()
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "lane "+strconv.Itoa(g.Ordinal)+
+					" is another gateway's too, so moves between them lose packets; run hawser allocate")
+			}
+		}
+	}
+	built := driver.Build(v.site(), v.tunnelRemotes())
+	v.merge(&built)
+	v.state.Tunnels = built.Tunnels
+}
+
+// merge adds the objects that tunnels are made of, and what hinders them. Where they
+// lead is the caller's.
+func (v *builder) merge(built *driver.Result) {
+	for _, p := range built.Problems {
+		v.problem(p.Path, p.Code, p.Text)
+	}
+	s := &v.state
+	s.Sysctls = append(s.Sysctls, built.Sysctls...)
+	s.Links = append(s.Links, built.Links...)
+	s.Wireguards = append(s.Wireguards, built.Wireguards...)
+	s.Peers = append(s.Peers, built.Peers...)
+	s.Addresses = append(s.Addresses, built.Addresses...)
+	s.Neighbours = append(s.Neighbours, built.Neighbours...)
+	s.Forwards = append(s.Forwards, built.Forwards...)
+	s.Rules = append(s.Rules, built.Rules...)
+	s.Routes = append(s.Routes, built.Routes...)
+	s.IPsecs = append(s.IPsecs, built.IPsecs...)
+	for _, e := range built.Elements {
+		v.elements.add(e)
+	}
+}
+
+func (v *builder) site() driver.LocalGateway {
+	site := driver.LocalGateway{
+		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys,
+		IPsec: v.in.Fabric.Tunnel.IPsec, Pools: v.in.Fabric.TunnelPools, V4: v.v4, V6: v.v6,
+	}
+	if v.node != nil {
+		site.Addrs = v.node.Addrs
+	}
+	return site
+}
+
+// tunnelRemotes gives the gateways of other clusters, once for each link to them.
+func (v *builder) tunnelRemotes() []driver.Remote {
+	var out []driver.Remote
+	for _, r := range v.remotes {
+		if !r.linked {
+			continue
+		}
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			held := v.in.Tunnels[r.Name+"/"+g.Name]
+			if len(held) == 0 {
+				held = []model.TunnelParams{v.usual(r.link, g)}
+			}
+			for rank, c := range held {
+				out = append(out, v.tunnelRemote(r, g, c, rank))
+			}
+		}
+		if driver.ByName(r.link.Driver) == nil {
+			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so there is no link")
+		}
+	}
+	slices.SortStableFunc(out, func(a, b driver.Remote) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
+	})
+	return out
+}
+
+// usual is the tunnel that a link says for this gateway and a remote one.
+func (v *builder) usual(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
+	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
+}
+
+func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.TunnelParams, rank int) driver.Remote {
+	link := r.link
+	link.Driver = c.Driver
+	usual := v.usual(link, g)
+	c.LocalPort, c.RemotePort, c.Epoch = cmp.Or(c.LocalPort, usual.LocalPort), cmp.Or(c.RemotePort, usual.RemotePort), cmp.Or(c.Epoch, usual.Epoch)
+	out := driver.Remote{
+		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
+	}
+	v.endpoint(&out, c.RemotePort)
+	if !r.sharesOrdinal(g) || v.carries(r) && r.path.Remote == g.Name {
+		out.Prefixes = r.visible
+	}
+	return out
+}
+
+// endpoint gives where a gateway is reached, with the port from which its ports
+// count there, and the addresses of all its endpoints: where it was found, or else
+// at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
+// the tunnel's at the other end.
+func (v *builder) endpoint(out *driver.Remote, port int) {
+	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
+	for _, c := range candidates {
+		out.Addrs = append(out.Addrs, c.Addr.Addr())
+	}
+	at := 0
+	if way, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
+		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).RemotePort)
+		place := way.Addr
+		if out.Alternate && way.Pending.IsValid() {
+			place = way.Pending
+		}
+		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == place })
+		out.DialCount = way.DialCount
+	}
+	if at >= 0 && at < len(candidates) {
+		out.Addr, out.RemoteBasePort = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
+	}
+}
+
+// canSendTo reports whether this node has an address of the family; while its
+// addresses are not known, any will do.
+func (v *builder) canSendTo(addr netip.Addr) bool {
+	if v.node == nil {
+		return true
+	}
+	_, ok := ofFamily(v.node.Addrs, fabric.Family(addr))
+	return ok
+}
+
+// sharesOrdinal reports whether another gateway of the cluster has the same lane,
+// as in a fabric from before there were lanes.
+func (r *remoteCluster) sharesOrdinal(g *fabric.Gateway) bool {
+	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Ordinal == g.Ordinal })
+}
+
+// checkMTU compares what the file says with what this node's underlay carries.
+func (v *builder) checkMTU() {
+	for _, r := range v.remotes {
+		link := r.link
+		fits := v.fits(link.Driver, r.six)
+		path := "tunnel.mtu"
+		if link.MTU != v.in.Fabric.Tunnel.MTU {
+			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
+		}
+		if link.MTU <= fits {
+			if v.v6 && cmp.Or(link.MTU, fits) < leastMTU6 {
+				v.problem(path, MTUTooSmall, "IPv6 needs "+strconv.Itoa(leastMTU6)+" bytes, so larger packets are split outside the link")
+			}
+			continue
+		}
+		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" carries at most "+strconv.Itoa(fits))
+	}
+}
+
+func (v *builder) gatewayPath() string {
+	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
+}
+
+// carries reports whether this node is the gateway of the link to r.
+func (v *builder) carries(r *remoteCluster) bool {
+	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
+}
+
+// tunnelTo finds how a remote gateway is reached: by the first of its tunnels.
+func (v *builder) tunnelTo(r *remoteCluster, gateway string) (desired.Tunnel, bool) {
+	all := v.tunnelsTo(r, gateway)
+	if len(all) == 0 {
+		return desired.Tunnel{}, false
+	}
+	return all[0], true
+}
+
+// tunnelsTo gives all tunnels to a remote gateway, that to use first.
+func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
+	first, _ := slices.BinarySearchFunc(v.state.Tunnels, gateway, func(c desired.Tunnel, name string) int {
+		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
+	})
+	behind := first
+	for behind < len(v.state.Tunnels) && v.state.Tunnels[behind].Cluster == r.Name && v.state.Tunnels[behind].Gateway == gateway {
+		behind++
+	}
+	return v.state.Tunnels[first:behind]
+}
+
+// devicesTo gives the devices that lead to a remote gateway, one a tunnel, that to
+// use first.
+func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
+	var out []string
+	rank := -1
+	for _, c := range v.tunnelsTo(r, gateway) {
+		if c.Preference > rank && !slices.Contains(out, c.Link) {
+			rank = c.Preference
+			out = append(out, c.Link)
+		}
+	}
+	return out
+}
+
+// hasTunnels reports whether anything can come out of a tunnel, if only for want of
+// somebody who sends.
+func (v *builder) hasTunnels() bool {
+	return slices.ContainsFunc(v.state.Links, func(l desired.Device) bool { return desired.IsTunnel(l.Name) })
+}

@@ -1,0 +1,189 @@
+package projection_test
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestTunnelsBeside changes a pair's tunnel in the three steps that the agent takes:
+// another one beside it, sent over, alone. Nothing that a packet needs meanwhile
+// may change: a step adds objects, turns routes, or takes objects away.
+func TestTunnelsBeside(t *testing.T) {
+	t.Parallel()
+	was := model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820}
+	tests := map[string]struct {
+		is     model.TunnelParams
+		device string
+	}{
+		"driver":                 {model.TunnelParams{Driver: "vxlan", LocalPort: 51820, RemotePort: 51820}, "hw-vt4-51884"},
+		"to IPsec":               {model.TunnelParams{Driver: "ipsec"}, "ipsec0"},
+		"port":                   {model.TunnelParams{Driver: "wireguard", LocalPort: 52820, RemotePort: 52820}, "hw-wg1-p52820"},
+		"epoch":                  {model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820, Epoch: 2}, "hw-wg2"},
+		"IPsec of an epoch":      {model.TunnelParams{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
+		"other ports of a range": {model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 52820, Alternate: true}, "hw-wg1-p51883"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, _ := readWorld(t, "testdata/lanes.txtar")
+			in := w.inputs["g1/g1-a"]
+			addEpoch(in, 2)
+			state := func(tunnels ...model.TunnelParams) map[string]bool {
+				in.Tunnels = map[string][]model.TunnelParams{"g2/g2-a": tunnels}
+				s, problems := projection.Desired(in)
+				for _, p := range problems {
+					if strings.Contains(p.Path, "gateways") {
+						t.Errorf("%s: %s", p.Code, p.Text)
+					}
+				}
+				return linesOf(text(s))
+			}
+			one, beside, turned, other := state(was), state(was, tt.is), state(tt.is, was), state(tt.is)
+			if plain := linesOf(text(w.states["g1/g1-a"])); len(minus(plain, one))+len(minus(one, plain)) > 0 {
+				t.Errorf("the tunnel that the fabric says differs from none said: %v, %v", minus(plain, one), minus(one, plain))
+			}
+			if lost := widened(minus(one, beside)); len(lost) > 0 {
+				t.Errorf("made beside, but lost %v", lost)
+			}
+			if !slices.ContainsFunc(minus(beside, one), func(l string) bool { return strings.HasPrefix(l, "link "+tt.device+" ") }) {
+				t.Errorf("made beside, but gained no %s: %v", tt.device, minus(beside, one))
+			}
+			for _, line := range append(minus(beside, turned), minus(turned, beside)...) {
+				if !strings.HasPrefix(line, "route 730") {
+					t.Errorf("turned, and changed %s", line)
+				}
+			}
+			if gained := widened(minus(other, turned)); len(gained) > 0 {
+				t.Errorf("alone, but gained %v", gained)
+			}
+		})
+	}
+}
+
+// addEpoch gives all gateways keys of another epoch.
+func addEpoch(in projection.Input, epoch int) {
+	keys := in.Keys.Epochs[0]
+	keys.Epoch = epoch
+	in.Keys.Epochs = append(in.Keys.Epochs, keys)
+	for i := range in.Fabric.Clusters {
+		for j := range in.Fabric.Clusters[i].Gateways {
+			g := &in.Fabric.Clusters[i].Gateways[j]
+			g.Keys = append(g.Keys, fabric.Key{Epoch: epoch, Public: "later-" + g.Name, Ed25519: "later-" + g.Name})
+		}
+	}
+}
+
+// TestEpochsOfIPsec changes from the connection of one epoch to that of the next: they
+// stand beside each other, and have no object in common that changes.
+func TestEpochsOfIPsec(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/lanes.txtar")
+	in := w.inputs["g1/g1-a"]
+	addEpoch(in, 2)
+	state := func(epochs ...int) map[string]bool {
+		in.Tunnels = map[string][]model.TunnelParams{}
+		for _, epoch := range epochs {
+			in.Tunnels["g2/g2-a"] = append(in.Tunnels["g2/g2-a"], model.TunnelParams{Driver: "ipsec", Epoch: epoch})
+		}
+		s, problems := projection.Desired(in)
+		if len(problems) > 0 {
+			t.Errorf("epochs %v: %v", epochs, problems)
+		}
+		return linesOf(text(s))
+	}
+	one, beside, turned, other := state(1), state(1, 2), state(2, 1), state(2)
+	if lost := minus(one, beside); len(lost) > 0 {
+		t.Errorf("made beside, but lost %v", lost)
+	}
+	for _, want := range []string{"link hw-iq4-4807 ", "ipsec hawser-g2.g2-a.e2 ", "tunnels4 241.0.255.254"} {
+		if !slices.ContainsFunc(minus(beside, one), func(l string) bool { return strings.HasPrefix(l, want) }) {
+			t.Errorf("made beside, but gained no %s: %v", want, strings.Join(minus(beside, one), "\n"))
+		}
+	}
+	for _, line := range append(minus(beside, turned), minus(turned, beside)...) {
+		if !strings.HasPrefix(line, "route 730") {
+			t.Errorf("turned, and changed %s", line)
+		}
+	}
+	if gained := minus(other, turned); len(gained) > 0 {
+		t.Errorf("alone, but gained %v", gained)
+	}
+	for line := range other {
+		if strings.Contains(line, "hw-ip4") || strings.HasPrefix(line, "ipsec hawser-g2.g2-a ") {
+			t.Errorf("alone, and still has %s", line)
+		}
+	}
+}
+
+// minus gives the lines that only a has, sorted.
+func minus(a, b map[string]bool) []string {
+	var out []string
+	for line := range a {
+		if !b[line] {
+			out = append(out, line)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// widened leaves out what follows the largest packet of all tunnels there are, and
+// changes in place.
+func widened(lines []string) []string {
+	return slices.DeleteFunc(lines, func(l string) bool {
+		return strings.HasPrefix(l, "table ") || strings.HasPrefix(l, "link hw-vx0 ")
+	})
+}
+
+// TestBesideIPsec: a second connection with the same keys goes to the better endpoint,
+// between other addresses, and changes nothing of the first.
+func TestBesideIPsec(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/lanes.txtar")
+	in := w.inputs["g1/g1-a"]
+	far := in.Fabric.Cluster("g2")
+	for i := range far.Gateways {
+		if far.Gateways[i].Name == "g2-a" {
+			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
+		}
+	}
+	usual, beside := model.TunnelParams{Driver: "ipsec", Epoch: 1}, model.TunnelParams{Driver: "ipsec", Epoch: 1, Alternate: true}
+	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+	state := func(way model.RemoteEndpoint, tunnels ...model.TunnelParams) (map[string]bool, map[string]string) {
+		in.Local.RemoteEndpoints = map[string]model.RemoteEndpoint{"g2/g2-a": way}
+		in.Tunnels = map[string][]model.TunnelParams{"g2/g2-a": tunnels}
+		s, _ := projection.Desired(in)
+		to := map[string]string{}
+		for _, c := range s.IPsecs {
+			if strings.HasPrefix(c.Name, "hawser-g2.g2-a") {
+				to[c.Name] = c.Remote.Addr().String()
+			}
+		}
+		return linesOf(text(s)), to
+	}
+	second := model.RemoteEndpoint{Addr: at("203.0.113.99:51820")}
+	before, _ := state(second, usual)
+	second.Pending = at("10.99.0.2:51820")
+	both, to := state(second, usual, beside)
+	if lost := widened(minus(before, both)); len(lost) > 0 {
+		t.Errorf("made beside, but lost %v", lost)
+	}
+	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+		t.Errorf("connections to %v, want %v", to, want)
+	}
+	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
+	alone, _ := state(second, beside)
+	again, to := state(model.RemoteEndpoint{Addr: second.Pending, DialCount: 1}, beside, usual)
+	if lost := widened(minus(alone, again)); len(lost) > 0 {
+		t.Errorf("made anew, but lost %v", lost)
+	}
+	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+		t.Errorf("connections to %v, want %v", to, want)
+	}
+}

@@ -1,0 +1,380 @@
+package projection
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// builder is the input, indexed and in canonical order, with the state as it grows.
+type builder struct {
+	in       Input
+	own      *fabric.Cluster
+	gateway  *fabric.Gateway // of this node; nil on a worker
+	node     *model.Node     // this node; nil when the facts do not hold it
+	nodes    []*model.Node   // sorted by name
+	shared   []netip.Addr    // claimed by several nodes
+	exports  []*fabric.Export
+	remotes  []*remoteCluster
+	byName   map[string]*remoteCluster
+	services map[string]*model.Service
+	// externalNames are the Services of type ExternalName, which have no endpoints.
+	externalNames map[string]bool
+	unsupported   map[string][]string // by Service: its unsupported parts
+	nodeAddrs     map[netip.Addr]bool // that nodes report
+	v4, v6        bool                // families in play on this node
+	net           Topology
+	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
+	six           bool             // a gateway here may be reached over IPv6
+	largest       int              // MTU of the widest link to another cluster, bytes
+
+	state    desired.State
+	elements elements
+	entries  []entry
+	answers  []answer
+	problems []Problem
+}
+
+// remoteCluster is another cluster as this one sees it.
+type remoteCluster struct {
+	*fabric.Cluster
+	linked    bool // there is a link of the two clusters
+	path      model.Path
+	reachable bool                // path names a gateway on both sides
+	transit   model.Path          // this gateway's own link
+	ownLink   bool                // transit names a gateway on both sides
+	visible   []netip.Prefix      // by which this cluster reaches it
+	sources   []netip.Prefix      // that its packets come from
+	connected []model.Network     // parts of visible that are on a network of this node
+	link      fabric.LinkSettings // what its tunnels are made with
+	six       bool                // they may be over IPv6
+	live      map[string]*model.ExportState
+	heard     bool                          // live counts
+	kept      map[string]*model.ExportState // of before the agent was started
+}
+
+// newView indexes the input. It is nil when the fabric does not hold the cluster.
+func newView(in Input) *builder {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil {
+		return nil
+	}
+	v := &builder{
+		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remoteCluster{}, services: map[string]*model.Service{},
+		externalNames: map[string]bool{}, unsupported: map[string][]string{},
+	}
+	for i := range in.Facts.Nodes {
+		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
+	}
+	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
+	v.node = v.nodeNamed(in.Node)
+	v.refuseShared()
+	for i := range in.Fabric.Exports {
+		v.exports = append(v.exports, &in.Fabric.Exports[i])
+	}
+	slices.SortFunc(v.exports, func(a, b *fabric.Export) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	v.families()
+	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
+		v.refuseNodes(p, func(*model.Node) bool { return true }, "which is the clusterset's")
+	}
+	v.net = NewNet(in.Fabric, in.FormerShape)
+	v.six = reachedOverIPv6(own)
+	v.addRemotes()
+	v.nodeAddrs = map[netip.Addr]bool{}
+	for _, n := range in.Facts.Nodes { // also addresses that several nodes claim
+		for _, a := range slices.Concat(n.Addrs, n.External) {
+			v.nodeAddrs[a] = true
+		}
+	}
+	v.addServices()
+	v.addLongNames()
+	return v
+}
+
+// refuseNodes takes the addresses inside a prefix from those nodes that may lose them.
+func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
+	for i, n := range v.nodes {
+		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
+			continue
+		}
+		kept := *n
+		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), p.Contains)
+		v.nodes[i] = &kept
+		if n.Name == v.in.Node {
+			v.node = &kept
+		}
+		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" says that it has an address in "+p.String()+", "+whose+", so that address does not count")
+	}
+}
+
+// refuseShared removes the addresses that several nodes claim: a kubelet can report another
+// node's address with its own. This node keeps its own.
+func (v *builder) refuseShared() {
+	claims := map[netip.Addr][]string{}
+	for _, n := range v.nodes {
+		for _, a := range n.Addrs {
+			claims[a] = append(claims[a], n.Name)
+		}
+	}
+	for i, n := range v.nodes {
+		shared := func(a netip.Addr) bool { return len(claims[a]) > 1 }
+		if n.Name == v.in.Node || !slices.ContainsFunc(n.Addrs, shared) {
+			continue
+		}
+		kept := *n
+		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), shared)
+		v.nodes[i] = &kept
+	}
+	for a, names := range claims {
+		if len(names) > 1 {
+			v.shared = append(v.shared, a)
+			v.problem(clusterPath(v.own.Name), NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
+				", so it counts for neither: delete the Node that does not exist, or correct its --node-ip")
+		}
+	}
+}
+
+func (v *builder) nodeNamed(name string) *model.Node {
+	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *model.Node, name string) int { return cmp.Compare(n.Name, name) })
+	if !found {
+		return nil
+	}
+	return v.nodes[i]
+}
+
+// families notes which address families matter to this node, so that a set
+// without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
+// alone. IPv4 may always carry the probes, and no host is without.
+func (v *builder) families() {
+	// The families that the clusterset uses at all.
+	note := func(lists ...[]netip.Prefix) {
+		for _, list := range lists {
+			for _, p := range list {
+				v.v4 = v.v4 || p.Addr().Is4()
+				v.v6 = v.v6 || p.Addr().Is6()
+			}
+		}
+	}
+	f := v.in.Fabric
+	note(f.GlobalPools, f.ServicePools, f.TunnelPools)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		note(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
+	}
+	switch {
+	case v.node != nil && onlyIPv6(v.node):
+		v.v6 = true
+	case v.v4:
+		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.own.Name))
+	}
+	if v.v6 && v.in.Local.NoIPv6 {
+		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.v6 = false
+	}
+}
+
+// uses reports whether a family matters to this node.
+func (v *builder) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
+
+func (v *builder) addRemotes() {
+	for i := range v.in.Fabric.Clusters {
+		c := &v.in.Fabric.Clusters[i]
+		if c.Name == v.own.Name {
+			continue
+		}
+		r := &remoteCluster{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
+		v.findLink(r)
+		v.findPath(r)
+		path, exists := v.in.GatewayPaths[r.Name]
+		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
+			r.transit, r.ownLink = path, true
+		}
+		v.findPrefixes(r)
+		v.findConnected(r)
+		if live, heard := v.in.Live[c.Name]; heard {
+			r.heard, r.live = true, byID(live)
+		} else {
+			r.kept = byID(v.in.RestoredLive[c.Name])
+		}
+		v.remotes = append(v.remotes, r)
+		v.byName[c.Name] = r
+	}
+	slices.SortFunc(v.remotes, func(a, b *remoteCluster) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// findPath takes the link that was chosen, if both its ends exist: the fabric
+// may be newer than the choice.
+func (v *builder) findPath(r *remoteCluster) {
+	path, exists := v.in.Paths[r.Name]
+	if !exists {
+		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
+		return
+	}
+	if v.own.Gateway(path.Local) == nil || !v.farEnd(r, path) {
+		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
+		return
+	}
+	r.path, r.reachable = path, true
+}
+
+// farEnd reports whether the gateway at the end of a path exists, and its cluster
+// is linked to this one.
+func (v *builder) farEnd(r *remoteCluster, p model.Path) bool {
+	next := v.in.Fabric.Cluster(p.Next(r.Name))
+	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
+}
+
+// findPrefixes decides by which prefixes a cluster is reached: its global block
+// always, its own prefixes when it is flat and nobody here means something else
+// by them.
+func (v *builder) findPrefixes(r *remoteCluster) {
+	for _, p := range r.GlobalCIDRs {
+		v.addVisible(r, p, true)
+	}
+	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
+		for _, p := range list {
+			if !r.IsGlobalnet(fabric.Family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+				v.addVisible(r, p, i == 0)
+			}
+		}
+	}
+	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
+	if !(v.own.Has(4) && r.Has(4)) && !(v.own.Has(6) && r.Has(6)) {
+		v.problem(clusterPath(r.Name), NoFamily, "it has no address family in common with this cluster")
+	}
+}
+
+// addVisible refuses a prefix that holds this very node: its route would take the
+// packets between the nodes, the tunnel's own among them. What another node says of
+// itself takes no prefix away: a kubelet can say anything.
+func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
+	if !v.uses(fabric.Family(p.Addr())) {
+		return
+	}
+	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {
+		v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+v.node.Name+", so it is not routed")
+		return
+	}
+	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which is cluster "+r.Name+"'s")
+	r.visible = append(r.visible, p)
+	if source {
+		r.sources = append(r.sources, p)
+	}
+}
+
+func byID(live model.ClusterState) map[string]*model.ExportState {
+	out := make(map[string]*model.ExportState, len(live.Exports))
+	for i := range live.Exports {
+		e := &live.Exports[i]
+		out[e.Namespace+"/"+e.Name] = e
+	}
+	return out
+}
+
+// ready reports whether the cluster has backends of an export; while nothing
+// was heard from it, what the fabric says counts.
+func (r *remoteCluster) ready(id string) bool {
+	if !r.heard {
+		return true
+	}
+	e := r.live[id]
+	return e != nil && e.Ready
+}
+
+// terminating reports whether the cluster said that all its endpoints of an export
+// terminate.
+func (r *remoteCluster) terminating(id string) bool {
+	e := r.live[id]
+	return r.heard && e != nil && e.Terminating
+}
+
+// offers reports whether a service of the cluster has a family: what it said of
+// itself counts.
+func (r *remoteCluster) offers(id string, fam int) bool {
+	if !r.Has(fam) {
+		return false
+	}
+	e := r.live[id]
+	return e == nil || len(e.Families) == 0 || slices.Contains(e.Families, fam)
+}
+
+func (r *remoteCluster) sees(addr netip.Addr) bool {
+	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+func clusterPath(name string) string { return "clusters[" + name + "]" }
+
+func exportPath(id, cluster string) string { return "exports[" + id + "].clusters[" + cluster + "]" }
+
+// Problem is something that a person should know but that stops nothing: the
+// rest of the node's state is still projected.
+type Problem struct {
+	Path string `json:"path"` // topology path, such as exports[sample/web].clusters[g2]
+	Code string `json:"code"` // stable, kebab-case
+	Text string `json:"text"` // what is wrong, lower case, no full stop
+}
+
+// Codes of problems.
+const (
+	ClusterUnknown   = "cluster-unknown"    // the fabric does not hold this node's cluster
+	NodeUnknown      = "node-unknown"       // the facts do not hold a node
+	NoPath           = "no-path"            // no link to a remote cluster
+	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
+	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
+	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of this node
+	ConnectedNetwork = status.ConnectedNetwork
+	ConnectedExport  = status.ConnectedExport
+	NodeAddress      = "node-address"     // a node has an address that is the clusterset's, another cluster's, or another node's
+	IPv6Off          = "ipv6-off"         // IPv6 is needed and switched off on the host
+	NoFamily         = "no-common-family" // a remote cluster with other address families only
+	MTUTooSmall      = "mtu-too-small"    // IPv6 does not fit the underlay whole
+	SourceNotKept    = "source-not-kept"  // a flat prefix is used by another cluster too
+	KeyMissing       = driver.KeyMissing
+	PeerKeyMissing   = driver.PeerKeyMissing
+	NoEndpoint       = driver.NoEndpoint
+	FamilyMissing    = driver.FamilyMissing
+	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have
+	OrdinalTwice     = "lane-twice"          // two gateways of a cluster with one lane
+	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
+	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
+	ServiceType      = "service-type"        // an export whose Service is of type ExternalName
+	PortMissing      = "port-missing"        // an export's port that the Service does not have
+	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
+	ExportRefused    = "export-refused"      // an export of another cluster that the topology keeps for others
+	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
+	ImportForeign    = "import-taken"        // a ServiceImport that should be ours is somebody else's
+	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
+	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
+	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
+	TooManyEndpoints = "too-many-endpoints"  // more backends than slots
+	TooManyHosts     = "too-many-hosts"      // a headless export with more pods than other clusters learn
+	PodsOutside      = status.PodsOutside
+	EndpointsOutside = "endpoints-outside" // endpoints of exports are in no prefix of podCIDRs
+	ForeignRule      = "foreign-rule"      // a routing rule of another program takes packets for other clusters
+	// EndpointUnsupported is for unsupported parts of a Service or its EndpointSlices.
+	EndpointUnsupported = "endpoint-unsupported"
+	NoQuota             = "no-quota"         // a gateway whose kernel cannot count connections
+	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that does not count
+)
+
+func (v *builder) problem(path, code, text string) {
+	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
+}
+
+// sorted gives the problems in an order that does not depend on how they were
+// found, each once.
+func (v *builder) sorted() []Problem {
+	slices.SortFunc(v.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+	})
+	return slices.Compact(v.problems)
+}

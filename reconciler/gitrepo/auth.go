@@ -1,0 +1,128 @@
+package gitrepo
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
+)
+
+// Auth is the login for the remote repositories of one host. Files are read at every use,
+// so that a token may be rotated in place.
+type Auth struct {
+	// Host is host or host:port of the only server that gets the login. Empty means none.
+	// A repository can name other servers, and so can a redirect.
+	Host           string
+	Username       string // HTTPS; with a token most servers accept any name
+	Password       string // HTTPS password or token
+	PasswordFile   string // the same in a file; it wins over Password
+	SSHKeyFile     string // private key; empty asks the SSH agent
+	SSHKnownHosts  string // file; empty uses the user's and the system's
+	SSHKeyPassword string // of an encrypted key
+}
+
+// HostOf returns the server of a repository address, as Auth.Host has it; empty for a path.
+func HostOf(address string) string {
+	ep, err := transport.NewEndpoint(address)
+	if err != nil || ep.Protocol == "file" {
+		return ""
+	}
+	return hostOf(ep)
+}
+
+// hostOf returns the host of an address, with the port unless it is the protocol's default.
+func hostOf(ep *transport.Endpoint) string {
+	host := strings.ToLower(ep.Host)
+	usual := map[string]int{"https": 443, "http": 80, "ssh": 22}
+	if ep.Port == 0 || ep.Port == usual[ep.Protocol] {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ep.Port))
+}
+
+// method returns the login for an address; nil leaves it to what the URL holds. A password
+// is not sent over http.
+func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
+	own := a.Host != "" && strings.EqualFold(a.Host, hostOf(ep))
+	switch ep.Protocol {
+	case "http", "https":
+		password := a.Password
+		if own && a.PasswordFile != "" {
+			raw, err := os.ReadFile(a.PasswordFile)
+			if err != nil {
+				return nil, fmt.Errorf("read git token: %w", err)
+			}
+			password = strings.TrimSpace(string(raw))
+		}
+		if !own || password == "" && a.Username == "" {
+			return nil, nil
+		}
+		if ep.Protocol == "http" {
+			return nil, fmt.Errorf("the token for %s is not sent over http, where others can read it: use an https address", a.Host)
+		}
+		username := a.Username
+		if username == "" {
+			username = "git"
+		}
+		return &http.BasicAuth{Username: username, Password: password}, nil
+	case "ssh":
+		if a.SSHKeyFile != "" && !own {
+			return nil, fmt.Errorf("the SSH key %s is for %s and not for %s: set HAWSER_GIT_HOST=%[3]s if it is", a.SSHKeyFile, cmp.Or(a.Host, "no host"), hostOf(ep))
+		}
+		if a.SSHKeyFile == "" {
+			if os.Getenv("SSH_AUTH_SOCK") == "" {
+				return nil, errors.New("no SSH agent is running (SSH_AUTH_SOCK is not set): start one with ssh-agent, " +
+					"or name a private key with hawser reconcile --ssh-key")
+			}
+			return nil, nil
+		}
+		user := ep.User
+		if user == "" {
+			user = "git"
+		}
+		keys, err := ssh.NewPublicKeysFromFile(user, a.SSHKeyFile, a.SSHKeyPassword)
+		if err != nil {
+			return nil, fmt.Errorf("read SSH key %s: %w", a.SSHKeyFile, err)
+		}
+		var files []string
+		if a.SSHKnownHosts != "" {
+			files = []string{a.SSHKnownHosts}
+		}
+		keys.HostKeyCallback, err = ssh.NewKnownHostsCallback(files...)
+		if err != nil {
+			return nil, fmt.Errorf("read known SSH hosts: %w", err)
+		}
+		return keys, nil
+	default:
+		return nil, nil
+	}
+}
+
+// withheld returns what to add to an error of a server that wants a login: the login is for
+// another host.
+func (a Auth) withheld(ep *transport.Endpoint, err error) string {
+	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)
+	if !refused || a.Password == "" && a.PasswordFile == "" || strings.EqualFold(a.Host, hostOf(ep)) {
+		return ""
+	}
+	if a.Host == "" {
+		return fmt.Sprintf(" (the token is sent to no host that a clone names: set HAWSER_GIT_HOST=%s if it is for this one)", hostOf(ep))
+	}
+	return fmt.Sprintf(" (the token is for %s alone)", a.Host)
+}
+
+// secrets returns texts that messages must not contain.
+func (a Auth) secrets(ep *transport.Endpoint, method transport.AuthMethod) []string {
+	out := []string{a.Password, ep.Password, a.SSHKeyPassword}
+	if basic, ok := method.(*http.BasicAuth); ok {
+		out = append(out, basic.Password)
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package gitrepo_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"hawser.dev/hawser/reconciler/gitrepo"
+)
+
+const password = "s3cret-of-the-test"
+
+// TestLoginGoesToOneHost: the login is sent to the host that it is for, over https, and to
+// no other server.
+func TestLoginGoesToOneHost(t *testing.T) {
+	t.Parallel()
+	var heard atomic.Pointer[string]
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, pass, _ := r.BasicAuth()
+		text := user + ":" + pass
+		heard.Store(&text)
+		http.Error(w, "log in, "+pass, http.StatusUnauthorized)
+	})
+	plain, tls := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	t.Cleanup(plain.Close)
+	t.Cleanup(tls.Close)
+	away := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, tls.URL+r.URL.String(), http.StatusFound)
+	}))
+	t.Cleanup(away.Close)
+	hostOf := func(address string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Host
+	}
+	tests := []struct {
+		name, address, host string
+		heard, message      string
+	}{
+		{"its host", tls.URL, hostOf(tls.URL), "git:" + password, "authentication required"},
+		{"no host", tls.URL, "", ":", "HAWSER_GIT_HOST=" + hostOf(tls.URL)},
+		{"another host", tls.URL, "git.example.org", ":", "the token is for git.example.org alone"},
+		{"another port", tls.URL, hostOf(away.URL), ":", "the token is for " + hostOf(away.URL) + " alone"},
+		{"http", plain.URL, hostOf(plain.URL), "", "use an https address"},
+		{"http, not its host", plain.URL, "git.example.org", ":", "alone"},
+		{"a redirect", away.URL, hostOf(away.URL), ":", ""},
+	}
+	for _, tt := range tests {
+		heard.Store(nil)
+		s, err := gitrepo.Open(gitrepo.Config{URL: tt.address + "/net.git", Auth: gitrepo.Auth{Host: tt.host, Password: password}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Fetch(t.Context(), "main")
+		if err == nil || !strings.Contains(err.Error(), tt.message) || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.message)
+		}
+		have := ""
+		if p := heard.Load(); p != nil {
+			have = *p
+		}
+		if have != tt.heard {
+			t.Errorf("%s: the server heard %q, want %q", tt.name, have, tt.heard)
+		}
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"https://Git.example.org/a.git": "git.example.org", "https://git.example.org:443/a": "git.example.org",
+		"https://me:x@git.example.org:8443/a": "git.example.org:8443", "git@git.example.org:a/b": "git.example.org",
+		"ssh://git.example.org:2222/a": "git.example.org:2222", "/srv/net.git": "", ".": "", "file:///srv": "",
+		"https://[2001:db8::1]:8443/a": "[2001:db8::1]:8443",
+	} {
+		if have := gitrepo.HostOf(address); have != want {
+			t.Errorf("%s: %q, want %q", address, have, want)
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage"
+)
+
+const (
+	lockWait = 2 * time.Second       // how long another process may hold a branch's lock
+	lockPoll = 10 * time.Millisecond // between two tries
+)
+
+// local is a repository on this machine.
+type local struct {
+	path  string // what the user wrote: a work tree, a folder in it, or a git folder
+	named bool   // as Config.Named
+	dirs  gitDirs
+	store *bounded
+}
+
+// gitDirs are the folders of a repository (gitrepository-layout(5)).
+type gitDirs struct {
+	git    string // HEAD and index of this work tree
+	common string // objects and refs; differs from git in a linked work tree
+	work   string // top of the work tree; empty for a bare repository
+}
+
+// locate finds the repository that holds path, as git does: the nearest .git on the way
+// up. Anyone can commit the files of a bare repository, so only a path that a user named
+// is one (as with git's safe.bareRepository=explicit). The folder "." names nothing inside
+// a work tree, because it is the default of --repo.
+func locate(path string, named bool) (gitDirs, error) {
+	start, err := filepath.Abs(path)
+	if err != nil {
+		return gitDirs{}, fmt.Errorf("find the repository of %s: %w", path, err)
+	}
+	bare := named && isGitDir(start) && filepath.Base(start) != ".git"
+	for dir := start; ; dir = filepath.Dir(dir) {
+		dot := filepath.Join(dir, ".git")
+		git, err := gitDirAt(dot)
+		if err != nil {
+			return gitDirs{}, err
+		}
+		if git != "" && (dir == start || !bare || filepath.Clean(path) == ".") {
+			if err := notPlanted(dir); err != nil {
+				return gitDirs{}, err
+			}
+			return withCommon(gitDirs{git: git, work: dir})
+		}
+		if dir != filepath.Dir(dir) {
+			continue
+		}
+		if bare {
+			return withCommon(gitDirs{git: start})
+		}
+		return gitDirs{}, fmt.Errorf("%s: %w (git init makes one)", path, ErrNoRepository)
+	}
+}
+
+// gitDirAt returns the git folder that dot, a path that ends in .git, is or names; empty
+// if absent. A file may not name a folder inside a work tree: a commit can contain
+// that folder.
+func gitDirAt(dot string) (string, error) {
+	if isGitDir(dot) {
+		return dot, nil
+	}
+	raw, err := readSmall(dot)
+	if err != nil {
+		return "", nil
+	}
+	target, ok := strings.CutPrefix(strings.TrimSpace(string(raw)), "gitdir: ")
+	if !ok {
+		return "", nil
+	}
+	target, err = filepath.EvalSymlinks(absolute(filepath.Dir(dot), target))
+	if err != nil {
+		return "", fmt.Errorf("open the repository that %s names: %w", dot, err)
+	}
+	if !isGitDir(target) {
+		if _, err := os.Stat(filepath.Join(target, "commondir")); err != nil {
+			return "", fmt.Errorf("%s names %s, which is not a git folder", dot, target)
+		}
+	}
+	for dir := target; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == ".git" {
+			return target, nil
+		}
+		if isGitDir(filepath.Join(dir, ".git")) {
+			return "", fmt.Errorf("%s names %s, which is inside the work tree %s: commits can contain that folder, so it is not used as a repository "+
+				"(name a repository with --repo)", dot, target, dir)
+		}
+	}
+	return target, nil
+}
+
+// notPlanted refuses a work tree in a folder whose files the repository around it has
+// committed. git never checks out a .git, and records a repository inside a work tree as
+// a submodule: such a .git came with a build or an archive.
+func notPlanted(dir string) error {
+	for top := filepath.Dir(dir); top != filepath.Dir(top); top = filepath.Dir(top) {
+		git, err := gitDirAt(filepath.Join(top, ".git"))
+		if err != nil || git == "" {
+			continue
+		}
+		dirs, err := withCommon(gitDirs{git: git, work: top})
+		if err != nil {
+			return err
+		}
+		store, err := openStorage(dirs)
+		if err != nil {
+			return nil // it has no commit that this program reads
+		}
+		head, err := resolve(store, plumbing.HEAD)
+		if err != nil {
+			return nil
+		}
+		below, err := filepath.Rel(top, dir)
+		if err != nil {
+			return err
+		}
+		s := &Store{name: top, backend: &local{dirs: dirs, store: store}}
+		entry, err := s.lookup(head, filepath.ToSlash(below))
+		if err == nil && entry.Mode == filemode.Dir {
+			return fmt.Errorf("%s is inside the work tree %s, whose commits contain the files of that folder: remove it, "+
+				"or name the repository with --repo", filepath.Join(dir, ".git"), top)
+		}
+		return nil
+	}
+	return nil
+}
+
+// maxSmall bounds files of a git folder that are a line long, in bytes.
+const maxSmall = 64 << 10
+
+// readSmall reads a regular file of a git folder.
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSmall {
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSmall)
+	}
+	return os.ReadFile(path)
+}
+
+func isGitDir(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func withCommon(d gitDirs) (gitDirs, error) {
+	raw, err := os.ReadFile(filepath.Join(d.git, "commondir"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.common = d.git
+	case err != nil:
+		return d, fmt.Errorf("open git folder %s: %w", d.git, err)
+	default:
+		d.common = absolute(d.git, strings.TrimSpace(string(raw)))
+	}
+	return d, nil
+}
+
+func absolute(base, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// sync opens the repository again, to see packs that another process wrote since.
+func (l *local) sync(context.Context, []string) error {
+	dirs, err := locate(l.path, l.named)
+	if err != nil {
+		return err
+	}
+	store, err := openStorage(dirs)
+	if err != nil {
+		return err
+	}
+	l.dirs, l.store = dirs, store
+	return nil
+}
+
+func (l *local) objects() storage.Storer {
+	if l.store == nil {
+		return nil
+	}
+	return l.store
+}
+
+func (l *local) ref(branch string) plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(branch)
+}
+
+func (l *local) candidates(name string) []plumbing.ReferenceName {
+	return []plumbing.ReferenceName{
+		l.ref(name), plumbing.ReferenceName("refs/remotes/" + name), plumbing.NewRemoteReferenceName(remoteName, name),
+	}
+}
+
+func (l *local) seen() (storer.ReferenceIter, error) { return l.store.IterReferences() }
+
+// remotes gives paths from where the repository is, as git reads them.
+func (l *local) remotes() ([]Remote, error) {
+	conf, err := l.store.Config()
+	if err != nil {
+		return nil, err
+	}
+	var out []Remote
+	for name, r := range conf.Remotes {
+		if len(r.URLs) == 0 {
+			continue
+		}
+		address := r.URLs[0]
+		if ep, err := transport.NewEndpoint(address); err == nil && ep.Protocol == "file" && !strings.HasPrefix(address, "file://") {
+			base := l.dirs.work
+			if base == "" {
+				base = l.dirs.common
+			}
+			address = absolute(base, address)
+		}
+		out = append(out, Remote{Name: name, URL: address})
+	}
+	return out, nil
+}
+
+func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
+	if err := l.sync(ctx, nil); err != nil {
+		return Hash{}, err
+	}
+	hash, err := resolve(l.store, l.ref(branch))
+	if errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return Hash{}, nil
+	}
+	return hash, err
+}
+
+// advance follows git's own protocol for a loose ref: create <ref>.lock, which
+// only one process can, compare, write, rename. go-git's compare-and-set locks
+// in a way that git does not honour.
+func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
+	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.ref(branch).String()))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	lock, err := takeLock(ctx, path+".lock")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(lock.Name()) }() // gone already after the rename
+	err = l.compare(branch, from)
+	if err == nil {
+		_, err = fmt.Fprintln(lock, to)
+	}
+	if err := errors.Join(err, lock.Close()); err != nil {
+		return err
+	}
+	removeEmpty(path) // git leaves the folder of a deleted branch
+	return os.Rename(lock.Name(), path)
+}
+
+// removeEmpty removes the folders below a path, and the one at the path, that have no files.
+func removeEmpty(path string) {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmpty(filepath.Join(path, e.Name()))
+		}
+	}
+	_ = os.Remove(path) // fails if it has a file
+}
+
+func (l *local) compare(branch string, from Hash) error {
+	have, err := resolve(l.store, l.ref(branch))
+	if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return err
+	}
+	if have != from {
+		return ErrRefChanged
+	}
+	return nil
+}
+
+func takeLock(ctx context.Context, path string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another git process holds %s (remove it if none runs): %w", path, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// checkedOut looks at the HEAD of the main work tree and of all linked ones.
+func (l *local) checkedOut(branch string) (bool, error) {
+	conf, err := l.store.Config()
+	if err != nil {
+		return false, fmt.Errorf("read config of %s: %w", l.path, err)
+	}
+	heads, err := filepath.Glob(filepath.Join(l.dirs.common, "worktrees", "*", "HEAD"))
+	if err != nil {
+		return false, fmt.Errorf("list work trees of %s: %w", l.path, err)
+	}
+	if !conf.Core.IsBare {
+		heads = append(heads, filepath.Join(l.dirs.common, "HEAD"))
+	}
+	for _, head := range heads {
+		raw, err := os.ReadFile(head)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("read %s: %w", head, err)
+		}
+		if strings.TrimSpace(string(raw)) == "ref: "+l.ref(branch).String() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// resolve follows symbolic references to a commit.
+func resolve(st storage.Storer, name plumbing.ReferenceName) (Hash, error) {
+	ref, err := storer.ResolveReference(st, name)
+	if err != nil {
+		return Hash{}, err
+	}
+	return ref.Hash(), nil
+}

@@ -1,0 +1,104 @@
+package gitrepo_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/reconciler/gitrepo"
+)
+
+// TestDiscovery: a folder finds the repository that git finds, and never a repository
+// that a commit can contain.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	top := workTree(t)
+	commitFile(t, top, "net/envs/clusterset.yaml", "honest")
+	commitFile(t, top, "data/file", "honest")
+	evil := filepath.Join(t.TempDir(), "evil")
+	git(t, filepath.Dir(evil), "clone", "-q", "--bare", top, evil)
+	forge := func(dir string) { // the files of a repository with another head
+		t.Helper()
+		if err := os.CopyFS(filepath.Join(top, dir), os.DirFS(evil)); err != nil {
+			t.Fatal(err)
+		}
+		git(t, filepath.Join(top, dir), "--git-dir=.", "update-ref", "refs/heads/main", git(t, top, "rev-parse", "HEAD~1"))
+	}
+	honest := git(t, top, "rev-parse", "HEAD")
+	finds := func(path string, named bool, want string) {
+		t.Helper()
+		s, err := gitrepo.Open(gitrepo.Config{URL: path, Named: named})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sync(t, s)
+		if have := head(t, s, "main").String(); have != want {
+			t.Errorf("%s finds %s, want %s", path, have, want)
+		}
+	}
+	refuses := func(path string, named bool, want string) {
+		t.Helper()
+		s, err := gitrepo.Open(gitrepo.Config{URL: path, Named: named})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+	// At the top, next to the topology, and in a folder between them.
+	for _, dir := range []string{"", "net/envs", "net"} {
+		forge(dir)
+	}
+	finds(top, false, honest)
+	finds(top, true, honest)
+	finds(filepath.Join(top, "net/envs"), false, honest)
+	finds(filepath.Join(top, ".git"), true, honest)
+	git(t, top, "worktree", "add", "-q", filepath.Join(t.TempDir(), "linked"), "-b", "linked")
+	// A user may name a bare repository that lies in a work tree.
+	finds(filepath.Join(top, "net"), true, git(t, top, "rev-parse", "HEAD~1"))
+
+	// A file .git may name a repository elsewhere, and not one in a work tree.
+	put(t, top, "data/.git", "gitdir: ../net\n")
+	refuses(filepath.Join(top, "data"), false, "inside the work tree")
+	refuses(filepath.Join(top, "data"), true, "inside the work tree")
+	// Nor does a folder .git count whose files the repository around it has.
+	if err := errors.Join(os.Remove(filepath.Join(top, "data/.git")), os.CopyFS(filepath.Join(top, "data/.git"), os.DirFS(evil))); err != nil {
+		t.Fatal(err)
+	}
+	refuses(filepath.Join(top, "data"), false, "remove it")
+	// A clone in a work tree, a submodule and a separate git folder are used as git does.
+	clone := filepath.Join(top, "clone")
+	git(t, top, "clone", "-q", evil, clone)
+	finds(clone, false, honest)
+	git(t, top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", evil, "module")
+	git(t, top, "commit", "-q", "-m", "submodule")
+	finds(filepath.Join(top, "module"), false, honest)
+	apart := t.TempDir()
+	git(t, apart, "clone", "-q", "--separate-git-dir", filepath.Join(apart, "git"), evil, filepath.Join(apart, "work"))
+	finds(filepath.Join(apart, "work"), false, honest)
+	// Without a .git only a path that is named is bare.
+	refuses(evil, false, "not in a git repository")
+	finds(evil, true, honest)
+	refuses(filepath.Join(evil, "refs"), true, "not in a git repository")
+}
+
+// TestDefaultNamesNothing: the folder "." is the default of --repo, so that it does not
+// name a bare repository inside a work tree.
+func TestDefaultNamesNothing(t *testing.T) {
+	top := workTree(t)
+	honest := commitFile(t, top, "net/clusterset.yaml", "honest")
+	git(t, top, "clone", "-q", "--bare", top, filepath.Join(top, "net/bare"))
+	if err := os.CopyFS(filepath.Join(top, "net"), os.DirFS(filepath.Join(top, "net/bare"))); err != nil {
+		t.Fatal(err)
+	}
+	git(t, top, "commit", "-q", "--allow-empty", "-m", "two")
+	t.Chdir(filepath.Join(top, "net"))
+	s := open(t, ".")
+	sync(t, s)
+	if have := head(t, s, "main").String(); have == honest {
+		t.Error("a repository in the work tree was used")
+	}
+}

@@ -1,0 +1,189 @@
+package gitrepo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+)
+
+// Bounds of one fetch. go-git inflates each object of a pack in memory.
+const (
+	maxPackObject  = 100 << 20 // bytes of one object in the pack
+	maxPackDelta   = 64 << 20  // bytes of a delta, and of its result: go-git has several copies
+	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
+	maxPackObjects = 1_000_000
+	maxFetch       = 4 << 30 // bytes of a pack
+	maxMemory      = 2 << 30 // bytes of all objects of a mirror in memory
+	maxMessage     = 1000    // characters of an error, and of what the server says
+)
+
+// listener notes that a server is alive, and what it says to people (the sideband of
+// gitprotocol-pack(5)).
+type listener struct {
+	silence time.Duration
+	timer   *time.Timer
+
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func newListener(silence time.Duration, silent func()) *listener {
+	return &listener{silence: silence, timer: time.AfterFunc(silence, silent)}
+}
+
+func (l *listener) reset() { l.timer.Reset(l.silence) }
+func (l *listener) stop()  { l.timer.Stop() }
+
+// Write implements io.Writer for the server's messages.
+func (l *listener) Write(p []byte) (int, error) {
+	l.reset()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := 4*maxMessage - l.buffer.Len(); room > 0 {
+		l.buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// text returns what the server said, for the end of an error.
+func (l *listener) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lines []string
+	for line := range strings.Lines(l.buffer.String()) {
+		if at := strings.LastIndexByte(strings.TrimRight(line, "\r\n"), '\r'); at >= 0 {
+			line = line[at+1:] // a counter that the server writes over itself
+		}
+		if line = strings.TrimSpace(oneLine(line, maxMessage)); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "; remote: " + oneLine(strings.Join(lines, "; remote: "), maxMessage)
+}
+
+// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads
+// it.
+type receiver struct {
+	*bounded
+	folder string // of a mirror on disk; empty = it is in memory
+	limit  int64  // bytes of a pack
+	heard  *listener
+}
+
+// PackfileWriter implements storer.PackfileWriter.
+func (r *receiver) PackfileWriter() (io.WriteCloser, error) {
+	dir := ""
+	if r.folder != "" {
+		if dir = filepath.Join(r.folder, "objects", "pack"); os.MkdirAll(dir, 0o700) != nil {
+			dir = r.folder
+		}
+	}
+	file, err := os.CreateTemp(dir, "tmp_received_")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the pack: %w", err)
+	}
+	return &received{receiver: r, file: file}, nil
+}
+
+// received is a pack that arrives.
+type received struct {
+	*receiver
+	file *os.File
+	size int64
+}
+
+// Write implements io.Writer.
+func (r *received) Write(p []byte) (int, error) {
+	r.heard.reset()
+	if r.size += int64(len(p)); r.size > r.limit {
+		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.limit)
+	}
+	return r.file.Write(p)
+}
+
+// Close checks the pack and stores its objects.
+func (r *received) Close() error {
+	defer func() { _ = os.Remove(r.file.Name()) }()
+	r.heard.stop() // the server has said everything
+	var err error
+	if r.size <= r.limit {
+		err = r.store()
+	}
+	return errors.Join(err, r.file.Close())
+}
+
+func (r *received) store() error {
+	if r.size == 0 {
+		return nil
+	}
+	limit, way := int64(maxPackBytes), "Move the topology to a repository of its own"
+	if r.folder == "" {
+		limit, way = maxMemory, way+", or keep the mirror in a folder (hawser reconcile --cache)"
+	}
+	if err := checkPack(r.file, limit, way); err != nil {
+		return err
+	}
+	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if into, onDisk := r.Storer.(storer.PackfileWriter); onDisk {
+		return packfile.WritePackfileToObjectStorage(into, r.file)
+	}
+	return packfile.UpdateObjectStorage(r.Storer, r.file)
+}
+
+// checkPack reads the headers of a pack's objects and the sizes in its deltas. It needs no
+// more memory than one buffer. limit bounds the bytes of all objects; way is the way out if
+// they have more.
+func checkPack(file *os.File, limit int64, way string) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	scanner := packfile.NewScanner(file)
+	_, count, err := scanner.Header()
+	if err != nil {
+		return fmt.Errorf("read pack: %w", err)
+	}
+	if count > maxPackObjects {
+		return tooLarge("the pack has %d objects: at most %d are fetched at once", count, maxPackObjects)
+	}
+	var total int64
+	for range count {
+		h, err := scanner.NextObjectHeader()
+		if err != nil {
+			return fmt.Errorf("read pack: %w", err)
+		}
+		size, most := h.Length, int64(maxPackObject)
+		if h.Type.IsDelta() {
+			most = maxPackDelta
+			e, err := readEntryHeader(file, h.Offset)
+			if err != nil {
+				return fmt.Errorf("read pack: %w", err)
+			}
+			size = max(size, e.size)
+		}
+		if size > most {
+			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
+				"to a repository of its own", size, most)
+		}
+		if total += size; total > limit {
+			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. %s", limit, way)
+		}
+		if _, _, err := scanner.NextObject(io.Discard); err != nil {
+			return fmt.Errorf("read pack: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,377 @@
+// Package gitrepo reads and writes the branches of a git repository through
+// go-git: one on this machine, on whose object store it works directly, or a
+// remote one, of which it keeps a mirror. It never touches a work tree or an
+// index.
+package gitrepo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrNoBranch says that the repository has no such branch (an empty
+	// repository has none at all).
+	ErrNoBranch = errors.New("no such branch")
+	// ErrNoRepository: neither the folder nor one above it is a git repository.
+	ErrNoRepository = errors.New("not in a git repository")
+	// ErrNoFile says that a commit holds no such file.
+	ErrNoFile = errors.New("no such file")
+	// ErrNoCommit says that the repository does not hold a commit, or no longer.
+	ErrNoCommit = errors.New("no such commit")
+	// ErrUnusable is a commit that is not read: it is over a bound, or has an entry that
+	// Hawser does not follow. Another try ends the same.
+	ErrUnusable = errors.New("the commit cannot be used")
+	// ErrRefChanged says that a branch no longer is where the caller saw it.
+	ErrRefChanged = errors.New("branch moved meanwhile")
+)
+
+// Hash names a git object.
+type Hash = plumbing.Hash
+
+// Config says where a repository is and how to reach it.
+type Config struct {
+	// URL is a path, or any URL that git understands (https, ssh, git, file,
+	// user@host:path).
+	URL string
+	// Named means that a user named URL as the repository (--repo), so that it may be a bare
+	// one. Otherwise URL is a folder with files, and its repository has a work tree.
+	Named bool
+	Auth  Auth
+	// Cache is the folder of the mirror of a remote repository; empty keeps the
+	// mirror in memory.
+	Cache string
+	// Depth is how many commits of a remote branch are fetched; 0 = all.
+	Depth int
+	// Silence is the time without a byte from a server that ends a transfer; 0 = two minutes.
+	Silence time.Duration
+	// MaxFetch is the most bytes that one fetch receives; 0 = 4 GiB.
+	MaxFetch int64
+}
+
+// Store is one repository. It is for one goroutine, except Watch.
+type Store struct {
+	name string // for messages, without credentials
+	backend
+}
+
+// backend is what differs between a repository here and a remote one.
+type backend interface {
+	// sync makes the named branches of the repository readable.
+	sync(ctx context.Context, branches []string) error
+	// objects is the storage that sync filled.
+	objects() storage.Storer
+	// ref is the local name of a branch of the repository.
+	ref(branch string) plumbing.ReferenceName
+	// seen gives the refs that sync saw.
+	seen() (storer.ReferenceIter, error)
+	// remotes lists where a clone is from.
+	remotes() ([]Remote, error)
+	// ask gives where a branch of the repository is now, zero when there is none; nothing is fetched.
+	ask(ctx context.Context, branch string) (Hash, error)
+	// candidates are the refs that a person may mean by name, best first.
+	candidates(name string) []plumbing.ReferenceName
+	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
+	// has to follow from from where a server looks at that.
+	advance(ctx context.Context, branch string, from, to Hash) error
+	// checkedOut reports whether a work tree is on the branch.
+	checkedOut(branch string) (bool, error)
+	watch(ctx context.Context, changed func(), polls func(error))
+}
+
+// Open prepares a repository. It does no I/O beyond its cache folder: whether
+// the repository can be reached shows at the first Sync.
+func Open(cfg Config) (*Store, error) {
+	ep, err := transport.NewEndpoint(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read repository address %s: %w", Redact(cfg.URL), err)
+	}
+	s := &Store{name: Redact(cfg.URL)}
+	if ep.Protocol == "file" {
+		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), named: cfg.Named}
+		return s, nil
+	}
+	s.backend, err = newMirror(cfg, ep)
+	return s, err
+}
+
+// Branch turns what a person writes for a branch (main, refs/heads/main) into
+// its short name, or reports problems with it.
+func Branch(text string) (string, error) {
+	short := strings.TrimPrefix(text, "refs/heads/")
+	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
+		return "", fmt.Errorf("%q is not a branch name", text)
+	}
+	return short, nil
+}
+
+// Same reports whether two addresses are one repository, as far as is known
+// without asking: equal text, or paths into one git folder.
+func Same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var dirs [2]string
+	for i, address := range []string{a, b} {
+		ep, err := transport.NewEndpoint(address)
+		if err != nil || ep.Protocol != "file" {
+			return false
+		}
+		found, err := locate(strings.TrimPrefix(address, "file://"), true)
+		if err != nil {
+			return false
+		}
+		if dirs[i], err = filepath.EvalSymlinks(found.common); err != nil {
+			return false
+		}
+	}
+	return dirs[0] == dirs[1]
+}
+
+// Redact removes the password from a repository address.
+func Redact(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	return u.Redacted()
+}
+
+// Name is the repository's address without credentials.
+func (s *Store) Name() string { return s.name }
+
+// Fetch brings what the repository now holds on the named branches. A branch
+// that does not exist is no error here; Head tells.
+func (s *Store) Fetch(ctx context.Context, branches ...string) error {
+	if err := s.sync(ctx, branches); err != nil {
+		return fmt.Errorf("read repository %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Head gives the commit that a branch points to as of the last Sync, or
+// ErrNoBranch.
+func (s *Store) Head(branch string) (Hash, error) {
+	if s.objects() == nil {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
+	}
+	ref, err := resolve(s.objects(), s.ref(branch))
+	if errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w%s", branch, s.name, ErrNoBranch, s.others(branch))
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)
+	}
+	return ref, nil
+}
+
+// Found is what a name stands for.
+type Found struct {
+	Commit Hash
+	// Ref is the full name of the ref, such as refs/heads/rendered; empty for a hash.
+	Ref string
+}
+
+// Resolve finds what a person means by name: a branch or, in a clone, a branch of the
+// remote (origin/rendered, or rendered alone), a tag, or the hash of a commit, of which
+// seven digits are enough. ErrNoBranch says that there is none.
+func (s *Store) Resolve(name string) (Found, error) {
+	if s.objects() != nil {
+		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
+			hash, err := resolve(s.objects(), ref)
+			if errors.Is(err, plumbing.ErrReferenceNotFound) {
+				continue
+			}
+			if err == nil {
+				hash, err = s.commitOf(hash)
+			}
+			return Found{Commit: hash, Ref: ref.String()}, err
+		}
+		if hashText.MatchString(name) {
+			if hash, err := s.byHash(name); err == nil {
+				return Found{Commit: hash}, nil
+			}
+		}
+	}
+	return Found{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
+}
+
+// hashText is what may be the hash of a commit, or its beginning.
+var hashText = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
+
+func (s *Store) byHash(text string) (Hash, error) {
+	if len(text) == len(Hash{})*2 {
+		hash, err := s.commitOf(plumbing.NewHash(text))
+		if err == nil {
+			_, err = s.commit(hash)
+		}
+		return hash, err
+	}
+	b, ok := s.objects().(*bounded)
+	if !ok {
+		return Hash{}, ErrNoCommit
+	}
+	found, err := b.commits(text)
+	if err != nil {
+		return Hash{}, err
+	}
+	if len(found) != 1 {
+		return Hash{}, fmt.Errorf("%w: %d commits begin with %s", ErrNoCommit, len(found), text)
+	}
+	return found[0], nil
+}
+
+// commitOf follows an annotated tag to its commit.
+func (s *Store) commitOf(hash Hash) (Hash, error) {
+	tag, err := object.GetTag(s.objects(), hash)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return hash, nil
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("read tag %s of %s: %w", hash, s.name, err)
+	}
+	commit, err := tag.Commit()
+	if err != nil {
+		return Hash{}, fmt.Errorf("read tag %s of %s: %w", hash, s.name, err)
+	}
+	return commit.Hash, nil
+}
+
+// Remote is a repository that a clone knows.
+type Remote struct{ Name, URL string }
+
+// Names lists the branches as of the last Sync, and those that a clone knows of remotes
+// (origin/main), in order.
+func (s *Store) Names() ([]string, error) {
+	refs, err := s.seen()
+	var names []string
+	if err == nil {
+		err = refs.ForEach(func(ref *plumbing.Reference) error {
+			if name := ref.Name(); name.IsBranch() || name.IsRemote() && ref.Type() == plumbing.HashReference {
+				names = append(names, name.Short())
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list branches of %s: %w", s.name, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Remotes lists the repositories that a clone knows, origin first; none of a repository
+// that is not on this machine.
+func (s *Store) Remotes() ([]Remote, error) {
+	remotes, err := s.remotes()
+	if err != nil {
+		return nil, fmt.Errorf("list remotes of %s: %w", s.name, err)
+	}
+	rank := func(r Remote) int {
+		if r.Name == remoteName {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(remotes, func(a, b Remote) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) })
+	return remotes, nil
+}
+
+// RemoteHead gives the commit that a branch of the repository points to now, zero when there is
+// no such branch. Nothing is fetched.
+func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
+	hash, err := s.ask(ctx, branch)
+	if err != nil {
+		return Hash{}, fmt.Errorf("ask repository %s: %w", s.name, err)
+	}
+	return hash, nil
+}
+
+// FastForward moves a branch from one commit to another, or creates it when from
+// is the zero hash. Nothing is moved and ErrMoved given when the branch is
+// somewhere else.
+func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) error {
+	if err := s.advance(ctx, branch, from, to); err != nil {
+		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
+	}
+	return nil
+}
+
+// CheckNew returns an error if the repository cannot hold a branch that it does not have. git
+// cannot hold both rendered and rendered/a, for example.
+func (s *Store) CheckNew(branch string) error {
+	refs, err := s.seen()
+	if err != nil {
+		return fmt.Errorf("list branches of %s: %w", s.name, err)
+	}
+	return refs.ForEach(func(ref *plumbing.Reference) error {
+		if have := ref.Name().Short(); ref.Name().IsBranch() && (strings.HasPrefix(have, branch+"/") || strings.HasPrefix(branch, have+"/")) {
+			return fmt.Errorf("%s cannot hold branch %s, because it has branch %s: name another branch, or delete %[3]s (git branch -D %[3]s)",
+				s.name, branch, have)
+		}
+		return nil
+	})
+}
+
+// CheckedOut reports whether a work tree on this machine is on the branch, so
+// that moving it would make that work tree look changed.
+func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
+
+// Watch calls changed whenever a branch may have moved, until ctx ends. For a
+// remote repository it only waits for the end. polls is told why the kernel does
+// not say so, and the files are read once a second instead.
+func (s *Store) Watch(ctx context.Context, changed func(), polls func(error)) {
+	s.watch(ctx, changed, polls)
+}
+
+// maxNamed is how many branches a message names.
+const maxNamed = 8
+
+// others says what there is in place of a branch that there is not: nothing, or what
+// ends a message.
+func (s *Store) others(branch string) string {
+	refs, err := s.seen()
+	if err != nil {
+		return "" // the message that asks is about something else
+	}
+	var branches []string
+	tag := false
+	_ = refs.ForEach(func(ref *plumbing.Reference) error {
+		if ref.Name().IsBranch() {
+			branches = append(branches, ref.Name().Short())
+		}
+		tag = tag || ref.Name() == plumbing.NewTagReferenceName(branch)
+		return nil
+	})
+	slices.Sort(branches)
+	more := ""
+	if n := len(branches) - maxNamed; n > 0 {
+		branches, more = branches[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	text := ""
+	if tag {
+		text = ", but a tag of that name"
+	}
+	switch len(branches) {
+	case 0:
+		return text
+	case 1:
+		return text + " (there is " + branches[0] + ")"
+	}
+	return text + " (there are " + strings.Join(branches, ", ") + more + ")"
+}

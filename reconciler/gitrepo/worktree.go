@@ -1,0 +1,102 @@
+package gitrepo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
+
+	"hawser.dev/hawser/internal/checkout"
+)
+
+// WorkTree is what a person has checked out of a repository.
+type WorkTree struct {
+	Top    string // folder
+	Branch string // that HEAD is on; empty = none, it is detached
+	Head   Hash   // zero = nothing is committed yet
+}
+
+// WorkTree gives the work tree that the repository's path is in; false for a bare
+// repository and a remote one. Sync comes first.
+func (s *Store) WorkTree() (WorkTree, bool, error) {
+	l, here := s.backend.(*local)
+	if !here || l.dirs.work == "" {
+		return WorkTree{}, false, nil
+	}
+	raw, err := os.ReadFile(filepath.Join(l.dirs.git, "HEAD"))
+	if err != nil {
+		return WorkTree{}, false, fmt.Errorf("read HEAD of %s: %w", s.name, err)
+	}
+	head, w := strings.TrimSpace(string(raw)), WorkTree{Top: l.dirs.work}
+	ref, named := strings.CutPrefix(head, "ref: ")
+	if !named {
+		w.Head = plumbing.NewHash(head)
+		return w, true, nil
+	}
+	w.Branch = plumbing.ReferenceName(ref).Short()
+	w.Head, err = resolve(l.store, plumbing.ReferenceName(ref))
+	if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return w, true, fmt.Errorf("read HEAD of %s: %w", s.name, err)
+	}
+	return w, true, nil
+}
+
+// Uncommitted returns the files, by path in the repository, whose text in the work tree
+// differs from a commit. Line ends do not count (checkout.Text), nor do files that a sparse
+// checkout leaves out.
+func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string, error) {
+	var out []string
+	for _, name := range files {
+		have, err := checkout.ReadFile(filepath.Join(w.Top, filepath.FromSlash(name)))
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
+			return nil, fmt.Errorf("read work tree: %w", err)
+		}
+		var committed []byte
+		absent := commit.IsZero()
+		if !absent {
+			committed, err = s.File(commit, name)
+			if absent = errors.Is(err, ErrNoFile); err != nil && !absent {
+				return nil, err
+			}
+		}
+		if missing && !absent {
+			sparse, err := s.leftOut(name)
+			if err != nil {
+				return nil, err
+			}
+			missing, have = !sparse, committed
+		}
+		if missing != absent || !bytes.Equal(checkout.Text(have), checkout.Text(committed)) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// leftOut reports whether a sparse checkout leaves a file out of the work tree
+// (git-read-tree(1), skip-worktree bit).
+func (s *Store) leftOut(name string) (bool, error) {
+	files, err := s.objects().Index()
+	if err != nil {
+		return false, fmt.Errorf("read the index of %s: %w (git sparse-checkout reapply --no-sparse-index "+
+			"and git update-index --no-split-index write a plain one)", s.name, err)
+	}
+	entry, err := files.Entry(name)
+	if errors.Is(err, index.ErrEntryNotFound) {
+		return false, nil
+	}
+	return err == nil && entry.SkipWorktree, err
+}
+
+// Remote reports whether the repository is not on this machine.
+func (s *Store) Remote() bool {
+	_, here := s.backend.(*local)
+	return !here
+}

@@ -1,0 +1,194 @@
+// Package linkconfig says what each link between two clusters is made with, of what the topology,
+// the two clusters and the link itself say.
+package linkconfig
+
+import (
+	"cmp"
+	"slices"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Shape gives the shape as agents have it.
+func Shape(s *schema.ClusterSet) fabric.Shape {
+	conn := &s.Spec.Connectivity
+	switch conn.Mode {
+	case schema.ModeHub:
+		return fabric.Shape{Mode: schema.ModeHub, Hubs: slices.Sorted(slices.Values(conn.Hubs))}
+	case schema.ModeLinks:
+		out := fabric.Shape{Mode: schema.ModeLinks, Partial: conn.Partial}
+		for _, l := range conn.Links {
+			if len(l) == 2 {
+				out.Edges = append(out.Edges, fabric.SortedPair(l[0], l[1]))
+			}
+		}
+		slices.SortFunc(out.Edges, fabric.ComparePairs)
+		return out
+	}
+	return fabric.Shape{}
+}
+
+// Graph gives the clusters in their shape.
+func Graph(s *schema.ClusterSet) *fabric.Graph {
+	names := make([]string, 0, len(s.Spec.Clusters))
+	for i := range s.Spec.Clusters {
+		if name := s.Spec.Clusters[i].Name; name != "" {
+			names = append(names, name)
+		}
+	}
+	return fabric.NewGraph(Shape(s), names)
+}
+
+// Set knows what each link is made with.
+type Set struct {
+	Graph    *fabric.Graph
+	set      *schema.ClusterSet
+	clusters map[string]*schema.Cluster
+	Pairs    map[[2]string]*schema.Link
+	special  []fabric.LinkSettings
+	degree   map[string]int      // by cluster: its links among special
+	tunnels  map[string][]Tunnel // by cluster: what these are made with, each once
+	Kinds    []Tunnel            // what links are made with anywhere, each once; the usual ones first
+}
+
+// Resolve resolves what spec.tunnel, clusters and links say. The topology must have its
+// defaults.
+func Resolve(s *schema.ClusterSet) *Set {
+	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
+		tunnels: map[string][]Tunnel{}}
+	for i := range s.Spec.Clusters {
+		c := &s.Spec.Clusters[i]
+		if l.clusters[c.Name] == nil {
+			l.clusters[c.Name] = c
+		}
+	}
+	for i := range s.Spec.Links {
+		if link := &s.Spec.Links[i]; len(link.Between) == 2 {
+			if p := fabric.SortedPair(link.Between[0], link.Between[1]); l.Pairs[p] == nil {
+				l.Pairs[p] = link
+			}
+		}
+	}
+	found, usual := map[[2]string]bool{}, l.usual([2]string{})
+	l.Kinds = []Tunnel{tunnelOf(&usual)}
+	note := func(a, b string) {
+		p := fabric.SortedPair(a, b)
+		if len(l.special) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
+			return
+		}
+		found[p] = true
+		if link := l.Of(a, b); link != l.usual(p) {
+			l.special = append(l.special, link)
+			k := tunnelOf(&link)
+			for _, name := range p {
+				l.degree[name]++
+				l.tunnels[name] = once(l.tunnels[name], k)
+			}
+			l.Kinds = once(l.Kinds, k)
+		}
+	}
+	for p := range l.Pairs {
+		note(p[0], p[1])
+	}
+	for name, c := range l.clusters {
+		if len(l.special) > MaxSpecial {
+			break
+		}
+		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
+			for _, other := range l.Graph.Neighbors(name) {
+				note(name, other)
+			}
+		}
+	}
+	fabric.SortLinks(l.special)
+	return l
+}
+
+// MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
+const MaxSpecial = 500_000
+
+// NonDefault gives the links that differ from spec.tunnel, in order; not all of them
+// where there are more than maxSpecial.
+func (l *Set) NonDefault() []fabric.LinkSettings { return l.special }
+
+func once(list []Tunnel, k Tunnel) []Tunnel {
+	if slices.Contains(list, k) {
+		return list
+	}
+	return append(list, k)
+}
+
+// usual is a link of which nobody says anything.
+func (l *Set) usual(pair [2]string) fabric.LinkSettings {
+	t := &l.set.Spec.Tunnel
+	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
+	if t.Keepalive != nil {
+		out.Keepalive = *t.Keepalive
+	}
+	return out
+}
+
+// Of gives what the link between two clusters is made with: what links says,
+// otherwise what the clusters say, otherwise spec.tunnel.
+func (l *Set) Of(a, b string) fabric.LinkSettings {
+	pair := fabric.SortedPair(a, b)
+	out, own := l.usual(pair), l.Pairs[pair]
+	var one, two schema.TunnelOverride
+	if c := l.clusters[pair[0]]; c != nil {
+		one = c.Tunnel
+	}
+	if c := l.clusters[pair[1]]; c != nil {
+		two = c.Tunnel
+	}
+	out.Driver = cmp.Or(one.Driver, two.Driver, out.Driver)
+	out.MTU = least(cmp.Or(one.MTU, out.MTU), cmp.Or(two.MTU, out.MTU))
+	out.Keepalive = least(*cmp.Or(one.Keepalive, &out.Keepalive), *cmp.Or(two.Keepalive, &out.Keepalive))
+	if own != nil {
+		out.Driver, out.Port, out.MTU = cmp.Or(own.Driver, out.Driver), own.Port, cmp.Or(own.MTU, out.MTU)
+		if own.Keepalive != nil {
+			out.Keepalive = *own.Keepalive
+		}
+	}
+	return out
+}
+
+// least gives the smaller of two, where zero is none.
+func least[T cmp.Ordered](a, b T) T {
+	var zero T
+	if a == zero || b != zero && b < a {
+		return b
+	}
+	return a
+}
+
+// Tunnel is what a gateway must have for some of its links.
+type Tunnel struct {
+	Driver string
+	Port   int  // of the link; 0: the gateway's own
+	Quiet  bool // nothing is sent to keep it open
+}
+
+func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
+
+// Tunnels gives what the gateways of a cluster must have, in no order.
+func (l *Set) Tunnels(cluster string) []Tunnel {
+	out := slices.Clone(l.tunnels[cluster])
+	if l.Graph.Degree(cluster) > l.degree[cluster] {
+		out = append(out, l.Kinds[0])
+	}
+	return out
+}
+
+// Drivers gives the drivers of a cluster's links, sorted.
+func (l *Set) Drivers(cluster string) []string {
+	var out []string
+	for _, k := range l.Tunnels(cluster) {
+		out = append(out, k.Driver)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Uses reports whether a cluster has a link with the driver.
+func (l *Set) Uses(cluster, driver string) bool { return slices.Contains(l.Drivers(cluster), driver) }

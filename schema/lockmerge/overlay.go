@@ -1,0 +1,500 @@
+// Package lockmerge lays a lock over the one that is published, so that nothing that is published
+// moves, whatever branches were merged.
+package lockmerge
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fieldpath"
+	"hawser.dev/hawser/schema/lockfile"
+)
+
+// CodeWouldMove marks a line of a lock that would move something published.
+const CodeWouldMove = "would-move"
+
+// OntoPublished gives the lock with everything that is published in its place: what
+// published holds stays with its holder, and what l has besides is kept where
+// nobody holds it there. Neither lock is changed.
+//
+// Only what a person reads in a review goes before what is published: a pin or a
+// pool of the topology, and lines of l under released: of what GC took out, which
+// is nowhere else in l then, and of what allocate.Move moved, which is reserved in l.
+//
+// Errors (CodeWouldMove) are for lines of l that say otherwise: whoever took them
+// at their word would move what is published. The lock that comes with them has
+// the published values, so that it mends l. Warnings (lock-conflict) are for two
+// lines of l that hold the same, as a merge of two branches leaves them: the one
+// that is not published gets another.
+func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*lockfile.Lock, diag.List) {
+	o := &merger{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Claim]int{}, twice: map[string]bool{},
+		owners: map[netip.Prefix]string{}, holders: map[netip.Addr]lockfile.Claim{}, lost: map[string][]netip.Prefix{}, out: l.Clone()}
+	for i := range top.Spec.Clusters {
+		o.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
+	}
+	for _, d := range lockfile.Requests(top) {
+		o.counts[d.Claim] = d.Count
+	}
+	for _, d := range l.Conflicts {
+		o.twice[d.Path] = true
+	}
+	o.published = o.unreleased(published)
+	o.index()
+	names := slices.Sorted(maps.Keys(o.published.Clusters))
+	for _, name := range names {
+		o.keepBlocks(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.out.Clusters)) {
+		o.dropConflicts(name)
+	}
+	for _, name := range names {
+		o.keepMappings(name)
+	}
+	o.mergeClaims()
+	o.mergeOrdinals()
+	o.list.Sort()
+	return o.out, o.list
+}
+
+// merger is the state of one call of Keep.
+type merger struct {
+	top       *schema.ClusterSet
+	members   map[string]*schema.Cluster
+	counts    map[lockfile.Claim]int // addresses of each family that the topology asks for
+	twice     map[string]bool        // paths that stand in the committed lock twice, so that none of the two was chosen
+	committed *lockfile.Lock
+	published *lockfile.Lock                // less what was released
+	owners    map[netip.Prefix]string       // clusters of the published blocks, annexes and former blocks
+	prefixes  []netip.Prefix                // keys of owners, by address
+	holders   map[netip.Addr]lockfile.Claim // of published addresses
+	lost      map[string][]netip.Prefix     // committed blocks that a cluster does not get
+	out       *lockfile.Lock
+	list      diag.List
+}
+
+// index makes published things found by what they are.
+func (o *merger) index() {
+	for name, c := range o.published.Clusters {
+		for _, h := range c.Prefixes() {
+			o.owners[h.Prefix] = name
+		}
+	}
+	o.prefixes = slices.SortedFunc(maps.Keys(o.owners), netip.Prefix.Compare)
+	for _, s := range o.published.Sorted() {
+		for _, addr := range o.published.Addrs[s].Addrs {
+			o.holders[addr] = s
+		}
+	}
+}
+
+// conflictingOwner gives a published prefix of another cluster that overlaps p.
+func (o *merger) conflictingOwner(name string, p netip.Prefix) (netip.Prefix, bool) {
+	i, _ := slices.BinarySearchFunc(o.prefixes, p, func(q, p netip.Prefix) int { return q.Addr().Compare(p.Addr()) })
+	for j := max(i-1, 0); j < len(o.prefixes) && o.prefixes[j].Addr().Compare(cidr.Last(p)) <= 0; j++ {
+		if q := o.prefixes[j]; q.Overlaps(p) && o.owners[q] != name {
+			return q, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// committedOwns reports whether the committed lock, too, gives a prefix to a cluster.
+func (o *merger) committedOwns(name string, p netip.Prefix) bool {
+	c := o.committed.Clusters[name]
+	return c != nil && lockfile.HasPrefix(c.Prefixes(), p)
+}
+
+// refuse notes a line that would move what is published at now, elsewhere.
+func (o *merger) refuse(path string, line, published diag.Pos, now, then string) {
+	if o.twice[path] {
+		return
+	}
+	hint := "run hawser allocate, which keeps what is published, and commit the lock; " +
+		"hawser allocate --move moves what is named"
+	if strings.HasSuffix(path, ".blocks") {
+		hint += ", and a pin (globalCIDR) moves a cluster to the block that you choose"
+	}
+	o.list = append(o.list, diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
+		Related: []diag.Related{{Path: path, Pos: published}},
+		Summary: fmt.Sprintf("would move from %s, where it is published, to %s", now, then), Hint: hint})
+}
+
+// reportTaken notes a line with what is published for another holder. When that one has
+// it in the committed lock, too, then a merge brought both lines together.
+func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, published diag.Pos, both bool) {
+	d := diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
+		Related: []diag.Related{{Path: holder, Pos: published}},
+		Summary: fmt.Sprintf("has %s, which is published as that of %s", what, holder),
+		Hint:    "run hawser allocate, which gives it another, and commit the lock"}
+	if both {
+		d.Severity, d.Code = diag.Warning, "lock-conflict"
+		d.Summary += "; it gets another"
+		d.Hint = "both were allocated on different branches; what is published stays"
+	}
+	o.list = append(o.list, d)
+}
+
+// pool gives the global pool of a prefix's family.
+func (o *merger) pool(p netip.Prefix) (netip.Prefix, bool) {
+	for _, pool := range o.top.GlobalPools() {
+		if pool.Addr().Is4() == p.Addr().Is4() {
+			return pool, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// releasedBlocks gives the blocks that the committed lock says a cluster leaves.
+func (o *merger) releasedBlocks(name string) []lockfile.PrefixAllocation {
+	if r := o.committed.Released; r != nil && r.Clusters[name] != nil {
+		return r.Clusters[name].Blocks
+	}
+	return nil
+}
+
+// keepBlocks puts the published blocks of a cluster into force, and reserves
+// those that it left.
+func (o *merger) keepBlocks(name string) {
+	from, c, member := o.published.Clusters[name], o.out.Cluster(name), o.members[name]
+	path := fieldpath.Key("clusters", name) + ".blocks"
+	for _, b := range from.Blocks {
+		i := slices.IndexFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
+		if i < 0 {
+			c.Blocks = append(c.Blocks, b)
+			continue
+		}
+		mine := c.Blocks[i]
+		if mine.Prefix == b.Prefix {
+			continue
+		}
+		pin := member.PinInFamily(b.Prefix)
+		pool, ok := o.pool(b.Prefix)
+		moves := lockfile.HasPrefix(o.releasedBlocks(name), b.Prefix) && lockfile.HasPrefix(c.Former, b.Prefix)
+		if member != nil && (moves || pin.IsValid() && pin != b.Prefix || !pin.IsValid() && ok && !cidr.Contains(pool, b.Prefix)) {
+			if !cidr.Contains(mine.Prefix, b.Prefix) && !lockfile.HasPrefix(c.Former, b.Prefix) {
+				c.Former = append(c.Former, b)
+			}
+			continue
+		}
+		c.Blocks[i] = b
+		c.Former = slices.DeleteFunc(c.Former, func(h lockfile.PrefixAllocation) bool { return h.Prefix == b.Prefix })
+		o.lost[name] = append(o.lost[name], mine.Prefix)
+		if _, inForce := o.pool(b.Prefix); member == nil || !inForce || pin.IsValid() {
+			continue
+		}
+		if q, is := o.conflictingOwner(name, mine.Prefix); is && o.committedOwns(o.owners[q], q) {
+			o.reportTaken(path, mine.Pos, mine.Prefix.String(), fieldpath.Key("clusters", o.owners[q])+".blocks", b.Pos, true)
+			continue
+		}
+		o.refuse(path, mine.Pos, b.Pos, b.Prefix.String(), mine.Prefix.String())
+	}
+	for _, f := range from.Former {
+		if !lockfile.HasPrefix(c.Prefixes(), f.Prefix) {
+			c.Former = append(c.Former, f)
+		}
+	}
+}
+
+// dropConflicts takes from a cluster what is published as another's.
+func (o *merger) dropConflicts(name string) {
+	c := o.out.Clusters[name]
+	drop := func(list []lockfile.PrefixAllocation, path string, live bool) []lockfile.PrefixAllocation {
+		return slices.DeleteFunc(list, func(h lockfile.PrefixAllocation) bool {
+			q, is := o.conflictingOwner(name, h.Prefix)
+			if !is {
+				return false
+			}
+			o.lost[name] = append(o.lost[name], h.Prefix)
+			if live && o.members[name].PinInFamily(h.Prefix) != h.Prefix { // a pin is refused as such
+				owner := o.owners[q]
+				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.PrefixAllocation) bool { return p.Prefix == q })
+				o.reportTaken(fieldpath.Key("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), fieldpath.Key("clusters", owner)+".blocks",
+					o.published.Clusters[owner].Prefixes()[i].Pos, o.committedOwns(owner, q))
+			}
+			return true
+		})
+	}
+	live := o.members[name] != nil
+	c.Blocks = drop(c.Blocks, ".blocks", live)
+	c.Extensions = drop(c.Extensions, ".annexes", live)
+	c.Former = drop(c.Former, ".former", false)
+}
+
+// keepMappings puts the published mappings of a cluster into force, with their
+// annexes, as far as the cluster still has the block that they lie in.
+func (o *merger) keepMappings(name string) {
+	from, c := o.published.Clusters[name], o.out.Cluster(name)
+	for _, a := range from.Extensions {
+		if !c.Holds(a.Prefix) {
+			c.Extensions = append(c.Extensions, a)
+		}
+	}
+	c.SortAnnexes()
+	var live []netip.Prefix
+	if member := o.members[name]; member != nil {
+		live = o.top.MappablePodCIDRs(member)
+	}
+	kept := map[netip.Prefix]netip.Prefix{} // pods by what they are mapped to
+	for _, pods := range lockfile.SortedPrefixes(from.Mappings) {
+		m := from.Mappings[pods]
+		if !c.Holds(m.Prefix) {
+			continue
+		}
+		kept[m.Prefix] = pods
+		mine, has := c.Mappings[pods]
+		c.Mappings[pods] = m
+		if has && mine.Prefix == m.Prefix {
+			c.Mappings[pods] = mine
+		} else if has && c.Holds(mine.Prefix) && slices.Contains(live, pods) {
+			path := fieldpath.Key(fieldpath.Key("clusters", name)+".mappings", pods.String())
+			o.refuse(path, mine.Pos, m.Pos, m.Prefix.String(), mine.Prefix.String())
+		}
+	}
+	for pods, m := range c.Mappings {
+		if _, is := from.Mappings[pods]; is && kept[m.Prefix] == pods {
+			continue
+		}
+		if o.mapsAway(name, pods, m, kept) {
+			delete(c.Mappings, pods)
+		}
+	}
+}
+
+// mapsAway reports, and notes, that a mapping which is not published lies where
+// something published does.
+func (o *merger) mapsAway(name string, pods netip.Prefix, m lockfile.PrefixAllocation, kept map[netip.Prefix]netip.Prefix) bool {
+	path := fieldpath.Key("clusters", name) + ".mappings"
+	for q, owner := range kept {
+		if q.Overlaps(m.Prefix) {
+			from := o.published.Clusters[name].Mappings[owner]
+			there, both := o.committed.Mapping(name, owner)
+			o.reportTaken(fieldpath.Key(path, pods.String()), m.Pos, m.Prefix.String(), fieldpath.Key(path, owner.String()), from.Pos, both && there == q)
+			return true
+		}
+	}
+	for addr, s := range o.holders {
+		if s.Pool() == name && m.Prefix.Contains(addr) {
+			o.reportTaken(fieldpath.Key(path, pods.String()), m.Pos, addr.String(), s.Path(), o.published.Addrs[s].Pos,
+				slices.Contains(o.committed.Addrs[s].Addrs, addr))
+			return true
+		}
+	}
+	return false
+}
+
+// mergeClaims leaves every published address with its holder.
+func (o *merger) mergeClaims() {
+	for _, s := range o.out.Sorted() {
+		h := o.out.Addrs[s]
+		_, live := o.counts[s]
+		mine := slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool {
+			owner, is := o.holders[addr]
+			if is && owner == s {
+				return false
+			}
+			inside := func(p netip.Prefix) bool { return p.Contains(addr) }
+			if slices.ContainsFunc(o.lost[s.Pool()], inside) || !is && live && o.mappedOver(s, addr) {
+				return true
+			}
+			if !is {
+				return false
+			}
+			if live {
+				o.reportTaken(s.Path(), h.Pos, addr.String(), owner.Path(), o.published.Addrs[owner].Pos,
+					slices.Contains(o.committed.Addrs[owner].Addrs, addr))
+			}
+			return true
+		})
+		o.out.Addrs[s] = lockfile.Allocation{Addrs: mine, Pos: h.Pos}
+		if len(mine) == 0 {
+			delete(o.out.Addrs, s)
+		}
+	}
+	for _, s := range o.published.Sorted() {
+		o.keepSlot(s)
+	}
+}
+
+// mappedOver reports, and notes, that an address which is not published lies in a
+// published mapping.
+func (o *merger) mappedOver(s lockfile.Claim, addr netip.Addr) bool {
+	from := o.published.Clusters[s.Pool()]
+	if from == nil {
+		return false
+	}
+	for pods, m := range from.Mappings {
+		if m.Prefix.Contains(addr) && o.out.Clusters[s.Cluster].Mappings[pods].Prefix == m.Prefix {
+			path := fieldpath.Key(fieldpath.Key("clusters", s.Cluster)+".mappings", pods.String())
+			there, both := o.committed.Mapping(s.Cluster, pods)
+			o.reportTaken(s.Path(), o.out.Addrs[s].Pos, addr.String(), path, m.Pos, both && there == m.Prefix)
+			return true
+		}
+	}
+	return false
+}
+
+func (o *merger) keepSlot(s lockfile.Claim) {
+	from, mine := o.published.Addrs[s], o.out.Addrs[s]
+	if len(mine.Addrs) == 0 {
+		o.out.Addrs[s] = from
+		return
+	}
+	count := o.counts[s]
+	moved := false
+	var given []netip.Addr
+	if r := o.committed.Released; r != nil {
+		given = r.Addrs[s].Addrs
+	}
+	for _, is4 := range []bool{true, false} {
+		was, will := o.inForce(s, from.Addrs, is4, count), o.inForce(s, mine.Addrs, is4, count)
+		for i := range min(len(was), len(will)) {
+			if was[i] == will[i] {
+				continue
+			}
+			if moved = slices.Contains(given, was[i]) && slices.Contains(mine.Addrs, was[i]); !moved {
+				o.refuse(s.Path(), mine.Pos, from.Pos, was[i].String(), will[i].String())
+				o.out.Addrs[s] = lockfile.Allocation{Addrs: from.Addrs, Pos: mine.Pos}
+				return
+			}
+		}
+	}
+	first, then := from.Addrs, mine.Addrs
+	if moved {
+		first, then = then, first
+	}
+	addrs := slices.Clone(first)
+	for _, addr := range then {
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	o.out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: mine.Pos}
+}
+
+// inForce gives the addresses of one family that a slot has in force, of those
+// that the lock holds for it.
+func (o *merger) inForce(s lockfile.Claim, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
+	var blocks []netip.Prefix
+	switch s.Kind {
+	case lockfile.SlotGateway:
+		blocks = o.top.TunnelPools()
+	case lockfile.ClaimClusterSetIP:
+		blocks = o.top.ServicePools()
+	default:
+		blocks = o.out.Blocks(s.Cluster)
+	}
+	blocks = slices.DeleteFunc(blocks, func(p netip.Prefix) bool { return p.Addr().Is4() != is4 })
+	return lockfile.FirstPerFamily(addrs, count, blocks)
+}
+
+// mergeOrdinals leaves every published lane with its gateway.
+func (o *merger) mergeOrdinals() {
+	type place struct {
+		cluster string
+		lane    int
+	}
+	holder := map[place]lockfile.Claim{}
+	for s, h := range o.published.Ordinals {
+		holder[place{s.Cluster, h.Ordinal}] = s
+	}
+	for _, s := range o.out.SortedLanes() {
+		h := o.out.Ordinals[s]
+		owner, is := holder[place{s.Cluster, h.Ordinal}]
+		if !is || owner == s {
+			continue
+		}
+		delete(o.out.Ordinals, s)
+		if _, live := o.counts[s]; live {
+			there, both := o.committed.Ordinals[owner]
+			o.reportTaken(s.LanePath(), h.Pos, fmt.Sprintf("lane %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
+				both && there.Ordinal == h.Ordinal)
+		}
+	}
+	for _, s := range o.published.SortedLanes() {
+		from := o.published.Ordinals[s]
+		mine, has := o.out.Ordinals[s]
+		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: from.Ordinal, Pos: mine.Pos}
+		if _, live := o.counts[s]; live && has && mine.Ordinal != from.Ordinal {
+			o.refuse(s.LanePath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Ordinal), fmt.Sprintf("lane %d", mine.Ordinal))
+		}
+	}
+}
+
+// unreleased gives the published lock less what the committed one has released. A
+// line under released counts for what neither the topology nor the committed lock
+// has: a branch that needs the thing again may have been merged since.
+func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
+	released := o.committed.Released
+	if released == nil {
+		return published
+	}
+	out := published.Clone()
+	for s, h := range released.Addrs {
+		from := published.Addrs[s]
+		inForce := lockfile.KeepFirst(from.Addrs, o.counts[s])
+		addrs := slices.DeleteFunc(slices.Clone(from.Addrs), func(a netip.Addr) bool {
+			return slices.Contains(h.Addrs, a) && !slices.Contains(o.committed.Addrs[s].Addrs, a) && !slices.Contains(inForce, a)
+		})
+		out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: from.Pos}
+		if len(addrs) == 0 {
+			delete(out.Addrs, s)
+		}
+	}
+	for s := range released.Ordinals {
+		_, live := o.counts[s]
+		if _, has := o.committed.Ordinals[s]; !live && !has {
+			delete(out.Ordinals, s)
+		}
+	}
+	inUse := map[string]bool{}
+	for s := range out.Addrs {
+		inUse[s.Pool()] = true
+	}
+	for name, c := range released.Clusters {
+		if entry := out.Clusters[name]; entry != nil {
+			o.releaseCluster(name, c, entry, inUse[name])
+		}
+	}
+	return out
+}
+
+// releaseCluster takes what was released out of a cluster's published entry. A
+// block goes when nothing that was published later is left in it (inUse).
+func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, inUse bool) {
+	member, mine := o.members[name], o.committed.Clusters[name]
+	if mine == nil {
+		mine = &lockfile.Cluster{}
+	}
+	var live []netip.Prefix
+	if member != nil {
+		live = o.top.MappablePodCIDRs(member)
+	}
+	maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m lockfile.PrefixAllocation) bool {
+		return released.Mappings[pods].Prefix == m.Prefix && mine.Mappings[pods].Prefix != m.Prefix &&
+			!slices.Contains(live, pods)
+	})
+	gone := func(list, released []lockfile.PrefixAllocation, inUse func(netip.Prefix) bool) []lockfile.PrefixAllocation {
+		return slices.DeleteFunc(list, func(h lockfile.PrefixAllocation) bool {
+			return lockfile.HasPrefix(released, h.Prefix) && !lockfile.HasPrefix(mine.Prefixes(), h.Prefix) && !inUse(h.Prefix)
+		})
+	}
+	mapped := func(p netip.Prefix) bool {
+		for _, m := range entry.Mappings {
+			if p.Overlaps(m.Prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	entry.Blocks = gone(entry.Blocks, released.Blocks, func(p netip.Prefix) bool {
+		return member != nil || inUse || mapped(p)
+	})
+	entry.Former = gone(entry.Former, released.Former, func(netip.Prefix) bool { return false })
+	entry.Extensions = gone(entry.Extensions, released.Extensions, mapped)
+}
