@@ -56,7 +56,7 @@ type endpointSelector struct {
 
 func newSearch(config Config, prober *health.Prober, tunnel *migration.Negotiator, wake, looks trigger.Trigger) *endpointSelector {
 	s := &endpointSelector{
-		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: endpointprobe.New(config.Log), wake: wake, refresh: looks,
+		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: endpointprobe.New(), wake: wake, refresh: looks,
 		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
 	}
 	s.kept = s.file.LoadOrZero(config.Log)

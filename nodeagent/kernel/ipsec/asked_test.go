@@ -1,7 +1,6 @@
 package ipsec
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
-	s := endpointprobe.New(slog.New(slog.DiscardHandler))
+	s := endpointprobe.New()
 	defer s.Close()
 	answered := make(chan struct{}, 1000)
 	eventually(t, "an answer", func() bool {

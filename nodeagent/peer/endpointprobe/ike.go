@@ -10,67 +10,70 @@ import (
 	"time"
 )
 
-// Parts of an IKE header (RFC 7296, section 3.1).
+// Fields of an IKE header (RFC 7296, section 3.1).
 const (
-	ikeHeader    = 28
-	ikeFuture    = 3 << 4 // version 3.0
-	ikeInit      = 34     // IKE_SA_INIT
-	ikeInitiator = 1 << 3
+	ikeHeader        = 28     // bytes
+	ikeFutureVersion = 3 << 4 // 3.0
+	ikeSAInit        = 34     // exchange type IKE_SA_INIT
+	ikeInitiator     = 1 << 3 // flag
 )
 
-// ProbeIKE asks whether somebody speaks IKE at a place where IKE and ESP share a port
-// (RFC 3948). The question is of a version that does not exist yet: whoever hears it
-// says which one it speaks (RFC 7296, section 2.5), and keeps nothing of it. So an
-// answer says that the way is open, and not yet who is there. answered is called
-// at most once, by another goroutine.
-func (s *Client) ProbeIKE(to netip.AddrPort, answered func()) error {
+// nonESPMarkerLen is the length of the zeros before IKE on a port that it shares with ESP
+// (RFC 3948, section 2.2).
+const nonESPMarkerLen = 4
+
+// ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). Its version
+// does not exist yet: every IKE daemon answers with the version that it supports and keeps
+// no state (RFC 7296, section 2.5). The reply is not authenticated: it proves that the
+// address answers, not who answers. ProbeIKE calls onReply at most once, from another
+// goroutine.
+func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
-		return fmt.Errorf("ask gateway at %s: %w", to, err)
+		return fmt.Errorf("probe gateway at %s: %w", to, err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(replyTimeout)) // it does so for every socket
-	var own [8]byte
-	_, _ = rand.Read(own[:]) // never fails
-	if _, err := conn.Write(ikeQuestion(own)); err != nil {
+	_ = conn.SetReadDeadline(time.Now().Add(replyTimeout)) // fails only for sockets without deadlines
+	var spi [8]byte
+	_, _ = rand.Read(spi[:]) // never fails
+	if _, err := conn.Write(ikeProbe(spi)); err != nil {
 		_ = conn.Close()
-		return fmt.Errorf("ask gateway at %s: %w", to, err)
+		return fmt.Errorf("probe gateway at %s: %w", to, err)
 	}
-	s.mu.Lock()
-	s.calls[conn] = true
-	s.mu.Unlock()
-	s.readers.Go(func() {
-		heard := ikeHeard(conn, own)
-		s.mu.Lock()
-		delete(s.calls, conn)
-		s.mu.Unlock()
+	c.mu.Lock()
+	c.ike[conn] = true
+	c.mu.Unlock()
+	c.readers.Go(func() {
+		replied := awaitIKE(conn, spi)
+		c.mu.Lock()
+		delete(c.ike, conn)
+		c.mu.Unlock()
 		_ = conn.Close()
-		if heard {
-			answered()
+		if replied {
+			onReply()
 		}
 	})
 	return nil
 }
 
-// ikeQuestion is the header alone, behind the marker that tells it from ESP.
-func ikeQuestion(own [8]byte) []byte {
+// ikeProbe returns an IKE header without payloads, behind the non-ESP marker.
+func ikeProbe(spi [8]byte) []byte {
 	out := make([]byte, nonESPMarkerLen, nonESPMarkerLen+ikeHeader)
-	out = append(append(out, own[:]...), make([]byte, len(own))...)
-	out = append(out, 0, ikeFuture, ikeInit, ikeInitiator, 0, 0, 0, 0)
+	out = append(out, spi[:]...)
+	out = append(out, make([]byte, 8)...) // the responder's SPI
+	out = append(out, 0, ikeFutureVersion, ikeSAInit, ikeInitiator, 0, 0, 0, 0)
 	return binary.BigEndian.AppendUint32(out, ikeHeader)
 }
 
-// nonESPMarkerLen is the length of four zeros before IKE (RFC 3948, section 2.2).
-const nonESPMarkerLen = 4
-
-// ikeHeard waits for an answer that names the question.
-func ikeHeard(conn *net.UDPConn, own [8]byte) bool {
-	buffer := make([]byte, longest)
+// awaitIKE reports whether an IKE message with the probe's SPI arrives before the deadline.
+func awaitIKE(conn *net.UDPConn, spi [8]byte) bool {
+	prefix := append(make([]byte, nonESPMarkerLen), spi[:]...)
+	buffer := make([]byte, maxReply)
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
-			return false // nobody listens, or nobody answers in time
+			return false
 		}
-		if raw := buffer[:n]; n >= nonESPMarkerLen+ikeHeader && bytes.Equal(raw[:nonESPMarkerLen], make([]byte, nonESPMarkerLen)) && bytes.Equal(raw[nonESPMarkerLen:nonESPMarkerLen+len(own)], own[:]) {
+		if n >= nonESPMarkerLen+ikeHeader && bytes.HasPrefix(buffer, prefix) {
 			return true
 		}
 	}

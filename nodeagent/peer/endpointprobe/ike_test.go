@@ -1,19 +1,18 @@
 package endpointprobe
 
 import (
-	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 )
 
-// TestAskIKE: the answer counts that names the question, behind the marker of IKE.
-func TestAskIKE(t *testing.T) {
+// TestProbeIKE: a reply counts if it has the probe's SPI behind the non-ESP marker.
+func TestProbeIKE(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		answer func(question []byte) []byte
-		want   bool
+		reply func(probe []byte) []byte
+		want  bool
 	}{
 		"its own":      {func(q []byte) []byte { return q }, true},
 		"longer":       {func(q []byte) []byte { return append(q, 1, 2, 3) }, true},
@@ -30,32 +29,32 @@ func TestAskIKE(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			s := New(slog.New(slog.DiscardHandler))
-			answered := make(chan struct{}, 1)
-			if err := s.ProbeIKE(netip.MustParseAddrPort(conn.LocalAddr().String()), func() { answered <- struct{}{} }); err != nil {
+			c := New()
+			replied := make(chan struct{}, 1)
+			if err := c.ProbeIKE(netip.MustParseAddrPort(conn.LocalAddr().String()), func() { replied <- struct{}{} }); err != nil {
 				t.Fatal(err)
 			}
-			buffer := make([]byte, longest)
+			buffer := make([]byte, maxReply)
 			n, from, err := conn.ReadFromUDPAddrPort(buffer)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n != 32 || buffer[4+17] != 3<<4 || buffer[31] != 28 {
-				t.Errorf("question %x", buffer[:n])
+				t.Errorf("probe %x", buffer[:n])
 			}
-			if _, err := conn.WriteToUDPAddrPort(tt.answer(buffer[:n:n]), from); err != nil {
+			if _, err := conn.WriteToUDPAddrPort(tt.reply(buffer[:n:n]), from); err != nil {
 				t.Fatal(err)
 			}
 			if tt.want {
 				select {
-				case <-answered:
+				case <-replied:
 				case <-time.After(60 * time.Second):
-					t.Error("the answer does not count")
+					t.Error("the reply does not count")
 				}
 			}
-			s.Close() // and so all that was read is judged
-			if !tt.want && len(answered) > 0 {
-				t.Error("the answer counts")
+			c.Close() // waits until every reply was read
+			if !tt.want && len(replied) > 0 {
+				t.Error("the reply counts")
 			}
 		})
 	}

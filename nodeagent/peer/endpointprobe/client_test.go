@@ -1,11 +1,12 @@
 package endpointprobe
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -31,8 +32,8 @@ func newKey(t testing.TB) (private fabric.Secret, public [32]byte) {
 	return private, public
 }
 
-// gateway is a WireGuard device on a free port of this host, and the keys of one
-// that it knows.
+// gateway starts a WireGuard device on a free port of this host. It returns the keys of its
+// peer and the port.
 func gateway(t testing.TB) (Keys, uint16) {
 	t.Helper()
 	own, ownPublic := newKey(t)
@@ -62,7 +63,8 @@ func gateway(t testing.TB) (Keys, uint16) {
 	return Keys{Private: peer, Public: ownPublic, PSK: psk}, port
 }
 
-// TestHandshake: WireGuard itself answers our first message, and only its answer counts.
+// TestHandshake: wireguard-go answers an initiation. Only its own response counts, and forged
+// ones before it do not change that.
 func TestHandshake(t *testing.T) {
 	t.Parallel()
 	keys, port := gateway(t)
@@ -71,46 +73,78 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	h, raw, err := newInitiation(keys)
+	h, message, err := newInitiation(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Write(raw); err != nil {
+	if _, err := conn.Write(message); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, longest)
-	n, err := conn.Read(answer)
+	reply := make([]byte, maxReply)
+	n, err := conn.Read(reply)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer = answer[:n]
-	if index, ok := replyIndex(answer); !ok || index != h.index {
+	reply = reply[:n]
+	if index, ok := replyIndex(reply); !ok || index != h.index {
 		t.Fatalf("receiver %d %t, want %d", index, ok, h.index)
 	}
-	if !h.verifies(answer) {
-		t.Error("the answer does not prove anything")
-	}
-	for i := 12; i < 60; i += 7 { // ephemeral key and tag
-		answer[i] ^= 1
-		if h.verifies(answer) {
-			t.Errorf("an answer that was changed at byte %d counts", i)
+	for i := responseHeader; i < len(reply)-macs; i += 7 { // ephemeral key and tag
+		forged := bytes.Clone(reply)
+		forged[i] ^= 1
+		if h.verifies(forged) {
+			t.Errorf("a response with a changed byte %d counts", i)
 		}
-		answer[i] ^= 1
+	}
+	lowOrder := bytes.Clone(reply)
+	clear(lowOrder[responseHeader:][:device.NoisePublicKeySize])
+	if h.verifies(lowOrder) {
+		t.Error("a response with a key of low order counts")
 	}
 	other, _, err := newInitiation(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.verifies(answer) {
-		t.Error("the answer to another question counts")
+	if other.verifies(reply) {
+		t.Error("the response to another initiation counts")
+	}
+	if !h.verifies(reply) {
+		t.Error("the peer's response does not count after forged ones")
 	}
 }
 
-// TestAsk sends real questions through raw sockets, over both families.
-func TestAsk(t *testing.T) {
+// TestCookieReply: a peer under load answers with a cookie, which only the holder of its
+// key can make for this initiation.
+func TestCookieReply(t *testing.T) {
+	t.Parallel()
+	private, public := newKey(t)
+	_, peerPublic := newKey(t)
+	h, message, err := newInitiation(Keys{Private: private, Public: peerPublic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[[32]byte]bool{peerPublic: true, public: false} {
+		var peer device.CookieChecker
+		peer.Init(key)
+		reply, err := peer.CreateReply(message, h.index, []byte{192, 0, 2, 1, 4, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := binary.Append(nil, binary.LittleEndian, reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if index, ok := replyIndex(raw); !ok || index != h.index || h.verifies(raw) != want {
+			t.Errorf("receiver %d %t, want %d; a cookie of the peer: %t", index, ok, h.index, want)
+		}
+	}
+}
+
+// TestProbeWireGuard sends probes through raw sockets, over both families.
+func TestProbeWireGuard(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		if os.Getenv("REQUIRE_KERNEL") == "1" {
@@ -119,28 +153,28 @@ func TestAsk(t *testing.T) {
 		t.Skip("needs root")
 	}
 	keys, port := gateway(t)
-	s := New(slog.New(slog.DiscardHandler))
+	s := New()
 	defer s.Close()
 	for _, text := range []string{"127.0.0.1", "::1"} {
 		addr := netip.MustParseAddr(text)
 		own := listener(t, addr)
-		answered := make(chan struct{}, 1)
-		// One may be lost, or come within 20 ms of the last.
+		replied := make(chan struct{}, 1)
+		// A device drops an initiation within 20 ms of the previous one.
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		deadline := time.After(60 * time.Second)
 		for done := false; !done; {
 			err := s.ProbeWireGuard(Request{Keys: keys, From: own, To: netip.AddrPortFrom(addr, port)}, func() {
 				select {
-				case answered <- struct{}{}:
-				default: // another one came before
+				case replied <- struct{}{}:
+				default: // an earlier probe was answered
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			select {
-			case <-answered:
+			case <-replied:
 				done = true
 			case <-tick.C:
 			case <-deadline:
@@ -150,7 +184,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// listener holds a port, as a tunnel device would.
+// listener binds a port of its own, as a tunnel device does, and returns it.
 func listener(t *testing.T, addr netip.Addr) uint16 {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
@@ -161,21 +195,21 @@ func listener(t *testing.T, addr netip.Addr) uint16 {
 	return netip.MustParseAddrPort(c.LocalAddr().String()).Port()
 }
 
-// FuzzAnswer checks that no datagram makes the reader panic or counts by chance.
-func FuzzAnswer(f *testing.F) {
+// FuzzReply checks that no datagram makes the reader panic or counts by chance.
+func FuzzReply(f *testing.F) {
 	keys, _ := gateway(f)
-	h, raw, err := newInitiation(keys)
+	h, message, err := newInitiation(keys)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(raw)
+	f.Add(message)
 	f.Add(append([]byte{2, 0, 0, 0}, make([]byte, 88)...))
 	f.Add(append([]byte{3, 0, 0, 0}, make([]byte, 60)...))
-	s := New(slog.New(slog.DiscardHandler))
-	s.open[0] = pending{handshake: h, answer: func() {}}
+	c := New()
+	c.pending[0] = pending{initiation: h, onReply: func() {}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if s.matchReply(raw) != nil {
-			t.Error("a made-up answer counts")
+		if c.matchReply(raw) != nil {
+			t.Error("a made-up reply counts")
 		}
 	})
 }
