@@ -19,6 +19,7 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects"
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
@@ -52,8 +53,8 @@ func startAs(t *testing.T, kubeconfig string, want apiobjects.Want) *gateway {
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	look := func() {}
 	changed := func() { look() }
-	exports := &apiobjects.Watch[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Changed: changed}
-	imports := &apiobjects.Watch[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Changed: changed}
+	exports := &listwatch.Cache[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Convert: apiobjects.DecodeTrimmed[*mcsv1.ServiceExport], OnChange: changed}
+	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Convert: apiobjects.DecodeTrimmed[*mcsv1.ServiceImport], OnChange: changed}
 	g.Writer = apiobjects.New(apiobjects.Config{
 		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (apiobjects.Want, string, bool) {

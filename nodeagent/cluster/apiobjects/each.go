@@ -75,6 +75,22 @@ func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
 	return out, nil
 }
 
+// decode returns an object as T. It reports false for an object that violates its schema; the API
+// server admits none.
+func decode[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
+	out, err := read[T](o)
+	return out, err == nil
+}
+
+// DecodeTrimmed is decode with managedFields trimmed to whether the agents wrote the object.
+func DecodeTrimmed[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
+	out, ok := decode[T](o)
+	if ok {
+		listwatch.TrimManagedFields(out, FieldManager)
+	}
+	return out, ok
+}
+
 // stamp changes whenever one of the objects does.
 func (t *resourceCache[T]) stamp() (string, error) {
 	all, err := t.snapshot()

@@ -21,6 +21,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
@@ -77,11 +78,11 @@ type watchRunner struct {
 // New makes a publisher. It asks nothing of the API.
 func New(c Config) *Writer {
 	p := &Writer{config: c, trigger: trigger.New(), turn: &writeContext{}, dns: map[string]List[*corev1.ConfigMap]{}}
-	slicesOf := addWatch(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
-	propertiesOf := addWatch(p, &Watch[*clusterProperty]{Resource: clusterProperties})
+	slicesOf := addWatch(p, &listwatch.Cache[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager, Convert: DecodeTrimmed[*discoveryv1.EndpointSlice]})
+	propertiesOf := addWatch(p, &listwatch.Cache[*clusterProperty]{Resource: clusterProperties, Convert: DecodeTrimmed[*clusterProperty]})
 	var ofDNS []List[*corev1.ConfigMap]
 	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
-		p.dns[name] = addWatch(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, KeepManagedFields: true})
+		p.dns[name] = addWatch(p, &listwatch.Cache[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, Convert: decode[*corev1.ConfigMap]})
 		ofDNS = append(ofDNS, p.dns[name])
 	}
 	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
@@ -127,8 +128,8 @@ func together[T any](lists []List[T]) List[T] {
 	}
 }
 
-func addWatch[T metav1.Object](p *Writer, w *Watch[T]) List[T] {
-	w.Client, w.Changed = p.config.Client, p.Trigger
+func addWatch[T metav1.Object](p *Writer, w *listwatch.Cache[T]) List[T] {
+	w.Client, w.OnChange = p.config.Client, p.Trigger
 	p.watches = append(p.watches, watchRunner{w.Resource, w.Run, w.Err})
 	return w.Objects
 }

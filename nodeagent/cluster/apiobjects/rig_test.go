@@ -15,6 +15,7 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
@@ -35,8 +36,8 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	client := s.client(t)
 	look := func() {}
-	exports := &Watch[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Changed: func() { look() }}
-	imports := &Watch[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Changed: func() { look() }}
+	exports := &listwatch.Cache[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Convert: DecodeTrimmed[*mcsv1.ServiceExport], OnChange: func() { look() }}
+	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Convert: DecodeTrimmed[*mcsv1.ServiceImport], OnChange: func() { look() }}
 	g.Writer = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (Want, string, bool) {

@@ -46,7 +46,7 @@ func BenchmarkEndpoint(b *testing.B) {
 		}
 	})
 	b.Run("changed", func(b *testing.B) {
-		t := NewTable(nil)
+		t := NewIndex(nil)
 		for i := range objects.Services {
 			t.PutService("sample", objects.Services[i].Name, &objects.Services[i], []*discoveryv1.EndpointSlice{&objects.EndpointSlices[i]})
 		}
@@ -69,7 +69,7 @@ func BenchmarkEndpoint(b *testing.B) {
 func TestOneEndpointTouchesOneService(t *testing.T) {
 	t.Parallel()
 	objects := manyEndpoints()
-	table := NewTable(nil)
+	table := NewIndex(nil)
 	for i := range objects.Services {
 		table.PutService("sample", objects.Services[i].Name, &objects.Services[i], []*discoveryv1.EndpointSlice{&objects.EndpointSlices[i]})
 	}

@@ -116,7 +116,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		return table.Facts().Imports
 	}
 	held := func(list []mcs.Import) string { return fmt.Sprint(list[0].IPs, list[0].Foreign) }
-	table := NewTable(nil)
+	table := NewIndex(nil)
 	if have := held(put(table, ManagedByValue, "243.0.0.7")); have != "[243.0.0.7] false" {
 		t.Fatal(have)
 	}
@@ -127,14 +127,14 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		t.Errorf("written by another: %s", have)
 	}
 	facts := table.Facts()
-	table = NewTable(&facts)
+	table = NewIndex(&facts)
 	if have := held(put(table, "lighthouse")); have != "[243.0.0.7] true" {
 		t.Errorf("after a restart: %s", have)
 	}
 	if have := held(put(table, ManagedByValue, "243.0.0.8")); have != "[243.0.0.8] false" {
 		t.Errorf("ours again: %s", have)
 	}
-	if table.DropImport("sample/web"); len(table.Facts().Imports) > 0 {
+	if table.DeleteImport("sample/web"); len(table.Facts().Imports) > 0 {
 		t.Error("one that is deleted shows")
 	}
 }
@@ -160,7 +160,7 @@ func TestTableBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := FromObjects(objects)
-	table := NewTable(&before)
+	table := NewIndex(&before)
 	if diff := cmp.Diff(before, table.Facts(), byValue); diff != "" {
 		t.Errorf("facts of before (-want +have):\n%s", diff)
 	}

@@ -17,7 +17,7 @@ import (
 // FromObjects maps Kubernetes objects to facts. It is pure; the order of the
 // objects plays no part, but of two objects of one name the later one counts.
 func FromObjects(objects Objects) model.Facts {
-	t := NewTable(nil)
+	t := NewIndex(nil)
 	for i := range objects.Nodes {
 		t.PutNode(&objects.Nodes[i])
 	}
@@ -47,7 +47,7 @@ func FromObjects(objects Objects) model.Facts {
 		for i := range objects.HawserNodes {
 			t.PutReport(objects.HawserNodes[i].Name, objects.HawserNodes[i].Status.RulesBootID)
 		}
-		t.HaveReports()
+		t.ReportsSynced()
 	}
 	return t.Facts()
 }

@@ -12,27 +12,24 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// scope is what one watch asks for; two that are equal are one watch.
+// scope identifies one watch: a resource and the objects of it that count.
 type scope struct {
 	resource  resource
 	namespace string // empty = all
-	// names are those of the Services that count, or the keys of the labels of nodes that do,
-	// sorted and joined by commas.
+	// names has the names of Services, or the label keys of nodes, sorted and joined by commas.
 	names string
-	// rules are the label selectors of the pods that count, sorted, one a line.
+	// rules has the label selectors of pods, sorted, one per line.
 	rules string
 }
 
-// maxNames is how many names a label selector may hold: a longer address than
-// about 4 000 bytes does not get through every proxy.
+// maxNames limits the names in a label selector: some proxies reject URLs of more than 4,000 bytes.
 const maxNames = 50
 
-// restrict has the server leave out what does not count, as far as it can.
+// restrict adds selectors, so that the API server sends few other objects.
 //
-// Services have no label that names them, and a field selector takes a single
-// name. So one name is one field, and for several the namespace is watched whole
-// (one watch, however many exports it has); what comes for other names is
-// dropped unread. Slices have the label, so that only what is exported comes.
+// Services have no label with their name, and a field selector has a single name. With several
+// names, one watch gets all Services of the namespace and drops the others. EndpointSlices
+// have a label with the name of their Service.
 func (s scope) restrict(options *metav1.ListOptions) {
 	names := strings.Split(s.names, ",")
 	switch s.resource {
@@ -52,18 +49,18 @@ func (s scope) restrict(options *metav1.ListOptions) {
 	}
 }
 
-// watchRequirements is what a node's facts must hold.
+// watchRequirements lists the objects that a node needs facts about.
 type watchRequirements struct {
-	labels     map[string]bool            // keys of labels that pick the nodes of gateways
-	services   map[string]bool            // namespace/name of declared exports, and those that lead to gateways
+	labels     map[string]bool            // label keys in node selectors of gateways
+	services   map[string]bool            // namespace/name of declared exports and of Services of gateways
 	pods       map[string]map[string]bool // label selectors by namespace
 	mcs        bool                       // ServiceExports and ServiceImports
 	namespaces bool
 }
 
-// needsOf says what matters on a node. Only gateways choose egress addresses, so
-// only they look at pods; only they write into the cluster, so only they need to
-// know its namespaces and, without dynamic exports, its ServiceExports.
+// needsOf returns the requirements of a node. Only gateways need pods, for egress rules. Only
+// gateways write to the API, so only they need namespaces, and ServiceExports if exports are
+// not dynamic.
 func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	own := f.Cluster(cluster)
 	if own == nil {
@@ -99,8 +96,8 @@ func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	return n
 }
 
-// scopes gives the watches that fill the needs, where the cluster has these
-// ServiceExports (namespace/name).
+// scopes returns the watches for the requirements and for the Services of the ServiceExports, which are
+// namespace/name.
 func (n watchRequirements) scopes(exports []string) map[scope]bool {
 	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true, {resource: hawserNodes}: true}
 	for namespace, rules := range n.pods {
@@ -125,7 +122,7 @@ func (n watchRequirements) scopes(exports []string) map[scope]bool {
 	return out
 }
 
-// names gives the Services that count by namespace.
+// names returns the names of the required Services by namespace.
 func (n watchRequirements) names(exports []string) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	add := func(key string) {

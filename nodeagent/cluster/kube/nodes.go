@@ -6,56 +6,64 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// Nodes follows all HawserNodes of a cluster with one watch: what its agents tell. While the
-// server is away, what was known last stays. Its methods may be called from any goroutine.
+// Nodes watches all HawserNodes of a cluster. While the API server is unreachable, the last
+// known ones stay. It is safe for concurrent use.
 type Nodes struct {
-	client *Client
-
-	mu   sync.Mutex
-	told map[string]NodeStatus // by node
-	all  bool                  // they came
-	err  error                 // of the last request
+	cache listwatch.Cache[namedStatus]
 }
 
-// FollowNodes makes a Nodes, which asks nothing before Run.
-func FollowNodes(client *Client) *Nodes { return &Nodes{client: client, told: map[string]NodeStatus{}} }
+type namedStatus struct {
+	node   string
+	status NodeStatus
+}
 
-// Run follows until ctx ends.
-func (n *Nodes) Run(ctx context.Context) { listwatch.Run(ctx, HawserNodes.Resource, nodesFollower{n}) }
+// FollowNodes returns a Nodes. It makes no request before Run.
+func FollowNodes(client *Client) *Nodes {
+	return &Nodes{listwatch.Cache[namedStatus]{
+		Client: client.Dynamic, Resource: HawserNodes,
+		Convert: func(o *unstructured.Unstructured) (namedStatus, bool) {
+			status, ok := statusOf(o)
+			return namedStatus{o.GetName(), status}, ok
+		},
+	}}
+}
 
-// Current gives what agents tell, by node, and why that may be old; nil = it is not. The error
-// is not nil before all were read once.
+// Run watches until ctx is done.
+func (n *Nodes) Run(ctx context.Context) { n.cache.Run(ctx) }
+
+// Current returns the status of each node by its name. If it may be old or incomplete, the error
+// says why.
 func (n *Nodes) Current() (map[string]NodeStatus, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	told := maps.Clone(n.told)
-	switch {
-	case n.err != nil && apierrors.IsNotFound(n.err):
-		return told, errors.New("the cluster has no HawserNodes: apply the CRDs of the rendered base")
-	case n.err != nil:
-		return told, fmt.Errorf("read HawserNodes: %w", n.err)
-	case !n.all:
-		return told, errors.New("not all HawserNodes were read yet")
+	list, synced := n.cache.Objects()
+	out := make(map[string]NodeStatus, len(list))
+	for _, o := range list {
+		out[o.node] = o.status
 	}
-	return told, nil
+	switch err := n.cache.Err(); {
+	case apierrors.IsNotFound(err):
+		return out, errors.New("the cluster has no HawserNodes: apply the CRDs of the rendered base")
+	case err != nil:
+		return out, fmt.Errorf("read HawserNodes: %w", err)
+	case !synced:
+		return out, errors.New("not all HawserNodes were read yet")
+	}
+	return out, nil
 }
 
-// pageSize is the number of HawserNodes in one answer: a HawserNode may have 100 KB.
+// pageSize is the number of HawserNodes per response. A HawserNode may have 100 KB.
 const pageSize = 100
 
-// Proofs lists the distinct proofs that HawserNodes of the cluster have for a kind of document.
+// Proofs returns the distinct proofs of one kind of document in the HawserNodes of the cluster.
 func (c *Client) Proofs(ctx context.Context, kind trust.Kind) ([]string, error) {
 	proofs := map[string]bool{}
 	options := metav1.ListOptions{Limit: pageSize}
@@ -80,66 +88,12 @@ func (c *Client) Proofs(ctx context.Context, kind trust.Kind) ([]string, error) 
 	}
 }
 
-// nodesFollower is the listwatch.Follower of a Nodes.
-type nodesFollower struct{ n *Nodes }
-
-func (f nodesFollower) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	return f.n.client.Dynamic.Resource(HawserNodes).List(ctx, options)
-}
-
-func (f nodesFollower) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return f.n.client.Dynamic.Resource(HawserNodes).Watch(ctx, options)
-}
-
-func (f nodesFollower) RequestDone(err error) {
-	f.n.mu.Lock()
-	defer f.n.mu.Unlock()
-	f.n.err = err
-}
-
-// Transform leaves an object as it is: what of it is kept is a NodeStatus.
-func (f nodesFollower) Transform(object any) any { return object }
-
-func (f nodesFollower) Put(object any) {
-	f.n.mu.Lock()
-	defer f.n.mu.Unlock()
-	f.put(object)
-}
-
-func (f nodesFollower) put(object any) {
-	o, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return
-	}
-	if told, known := statusOf(o); known {
-		f.n.told[o.GetName()] = told
-	} else {
-		delete(f.n.told, o.GetName())
-	}
-}
-
-// statusOf reads what an agent told in a HawserNode. A status that does not fit is that of
-// another Hawser, or no agent's: of such a node nothing is known.
-func statusOf(o *unstructured.Unstructured) (told NodeStatus, known bool) {
+// statusOf returns the status of a HawserNode. It reports false if there is no status or it does
+// not decode, as of another version.
+func statusOf(o *unstructured.Unstructured) (out NodeStatus, ok bool) {
 	status, found, err := unstructured.NestedMap(o.Object, "status")
-	if err != nil || !found || runtime.DefaultUnstructuredConverter.FromUnstructured(status, &told) != nil {
+	if err != nil || !found || runtime.DefaultUnstructuredConverter.FromUnstructured(status, &out) != nil {
 		return NodeStatus{}, false
 	}
-	return told, true
-}
-
-func (f nodesFollower) Delete(object any) {
-	f.n.mu.Lock()
-	defer f.n.mu.Unlock()
-	delete(f.n.told, keyOf(object))
-}
-
-func (f nodesFollower) Replace(objects []any) {
-	f.n.mu.Lock()
-	defer f.n.mu.Unlock()
-	f.n.all = true
-	clear(f.n.told)
-	for _, object := range objects {
-		f.put(object)
-	}
+	return out, true
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/sortedmap"
@@ -21,19 +21,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Where facts come from.
+// Sources of facts, as status shows them.
 const (
 	fromAPI  = "kubernetes API"
 	fromCopy = "last good copy"
 )
 
-// settle is how long watches that changed are left alone before they change again,
-// so that many exports made at once restart them a few times, not once each.
-const settle = 200 * time.Millisecond
+// minRestartInterval is the shortest time between two restarts of watches. Exports that are created
+// together cause a few restarts instead of one each.
+const minRestartInterval = 200 * time.Millisecond
 
-// Source gives facts as the API server tells them. It watches what the fabric
-// and the ServiceExports make matter, and nothing else. Its methods may be called
-// from any goroutine.
+// Source reads facts from the API server. It watches only the objects that the fabric and the
+// ServiceExports require. It is safe for concurrent use.
 type Source struct {
 	client        *Client
 	cluster, node string
@@ -42,29 +41,29 @@ type Source struct {
 	wake          trigger.Trigger
 
 	mu               sync.Mutex
-	table            *facts.Index
+	index            *facts.Index
 	needs            watchRequirements
-	hasFabric        bool // the needs are those of a fabric
-	stale            bool // the watches are not yet those that are needed
+	hasFabric        bool // SetFabric was called
+	stale            bool // other watches are needed than those that run
 	loaded           bool
 	watches          map[scope]*watcher
-	areas            map[string]*namespaceServices // by namespace
+	services         map[string]*namespaceServices // by namespace/names of a scope
 	exports          sortedmap.Map[*mcsv1.ServiceExport]
 	imports          sortedmap.Map[*mcsv1.ServiceImport]
-	unreachableSince time.Time // since when the API server is away; zero = it is not
+	unreachableSince time.Time // zero = the API server is reachable
 }
 
-// NewSource makes a source that begins with what was known before (nil =
-// nothing). changed is called when the facts have changed, and must not block.
+// NewSource returns a source that starts with the facts of the previous agent; nil if absent. It calls
+// changed after each change of facts; changed must not block.
 func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: trigger.New(),
-		table: facts.NewTable(before), loaded: before != nil, stale: true, unreachableSince: time.Now(),
-		watches: map[scope]*watcher{}, areas: map[string]*namespaceServices{},
+		index: facts.NewIndex(before), loaded: before != nil, stale: true, unreachableSince: time.Now(),
+		watches: map[scope]*watcher{}, services: map[string]*namespaceServices{},
 	}
 }
 
-// SetFabric makes the source watch what a fabric makes matter.
+// SetFabric watches the objects that f requires.
 func (s *Source) SetFabric(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *Source) SetFabric(f *fabric.Fabric) {
 	s.wake.Fire()
 }
 
-// Run watches until ctx ends.
+// Run watches until ctx is done.
 func (s *Source) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
@@ -81,7 +80,7 @@ func (s *Source) Run(ctx context.Context) {
 	for {
 		s.adjust(func(w *watcher) {
 			own, stop := context.WithCancel(ctx)
-			w.stop = stop
+			w.cancel = stop
 			wait.Go(func() {
 				defer stop()
 				listwatch.Run(own, string(w.resource), w)
@@ -95,100 +94,119 @@ func (s *Source) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(settle):
+		case <-time.After(minRestartInterval):
 		}
 	}
 }
 
-// adjust stops the watches that are not needed any more and starts those that are
-// missing.
+// adjust stops the watches that are no longer needed and starts the missing ones.
 func (s *Source) adjust(start func(*watcher)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hasFabric || !s.stale {
 		return
 	}
-	wanted := s.needs.scopes(s.table.Exports())
+	wanted := s.needs.scopes(s.index.Exports())
 	for have, w := range s.watches {
 		if !wanted[have] {
-			w.stop()
+			w.cancel()
 			delete(s.watches, have)
-			delete(s.areas, have.namespace+"/"+have.names)
+			delete(s.services, have.namespace+"/"+have.names)
 		}
 	}
 	for want := range wanted {
 		if s.watches[want] == nil {
-			w := &watcher{scope: want, source: s}
-			w.handler = s.handlerFor(want)
+			w := newWatcher(s, want)
 			s.watches[want] = w
 			start(w)
 		}
 	}
 	s.stale = false
-	names := s.needs.names(s.table.Exports()) // what no watch is about any more goes
-	changed := s.table.KeepServices(func(key string) bool {
+	// Remove the objects without a watch.
+	names := s.needs.names(s.index.Exports())
+	changed := s.index.RetainServices(func(key string) bool {
 		namespace, name, _ := strings.Cut(key, "/")
 		return names[namespace][name]
 	})
-	changed = s.table.KeepPods(func(key string) bool {
+	changed = s.index.RetainPods(func(key string) bool {
 		namespace, _, _ := strings.Cut(key, "/")
 		return s.needs.pods[namespace] != nil
 	}) || changed
-	nothing := func(string) bool { return false }
+	none := func(string) bool { return false }
 	if !s.needs.mcs {
-		changed = s.table.KeepExports(nothing) || changed
-		changed = s.table.KeepImports(nothing) || changed
+		changed = s.index.RetainExports(none) || changed
+		changed = s.index.RetainImports(none) || changed
 	}
 	if !s.needs.namespaces {
-		changed = s.table.KeepNamespaces(nothing) || changed
+		changed = s.index.RetainNamespaces(none) || changed
 	}
 	if s.updateSynced() || changed {
 		s.changed()
 	}
 }
 
-// area gives what is known of the Services of a scope.
-func (s *Source) area(w scope) *namespaceServices {
-	key := w.namespace + "/" + w.names
-	if s.areas[key] == nil {
-		a := &namespaceServices{
-			namespace: w.namespace, table: s.table, names: map[string]bool{},
-			slicesOf: map[string]*sortedmap.Map[*discoveryv1.EndpointSlice]{},
-		}
-		for name := range strings.SplitSeq(w.names, ",") {
-			a.names[name] = true
-			a.slicesOf[name] = &sortedmap.Map[*discoveryv1.EndpointSlice]{}
-		}
-		s.areas[key] = a
+// servicesOf returns the Services of a scope, which its two watches share.
+func (s *Source) servicesOf(of scope) *namespaceServices {
+	key := of.namespace + "/" + of.names
+	if s.services[key] == nil {
+		s.services[key] = newNamespaceServices(s.index, of)
 	}
-	return s.areas[key]
+	return s.services[key]
 }
 
-// apply lets a watch change facts, as long as it is one of ours.
-func (s *Source) apply(w *watcher, change func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watches[w.scope] != w {
-		return
-	}
-	changed := change()
+// isCurrent reports whether w has not been replaced. s.mu is locked.
+func (s *Source) isCurrent(w *watcher) bool { return s.watches[w.scope] == w }
+
+// updated handles an event of w: it restarts watches if the ServiceExports require others, and
+// notifies the agent if facts changed. s.mu is locked.
+func (s *Source) updated(w *watcher, factsChanged bool) {
 	if w.resource == serviceExports && s.needs.mcs && !s.watchesComplete() {
 		s.stale = true
 		s.wake.Fire()
 	}
-	if changed {
+	if factsChanged {
 		s.updateSynced()
 		s.changed()
 	}
 }
 
-// watchesComplete reports whether the watches are those that the ServiceExports need.
+// requestDone stores the result of a request of w, and logs when the API server becomes
+// unreachable and reachable.
+func (s *Source) requestDone(w *watcher, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isCurrent(w) {
+		return
+	}
+	w.err = err
+	// Facts are complete without a resource that we may not read or that does not exist.
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		w.synced = true
+	}
+	unreachable := false
+	for _, w := range s.watches {
+		unreachable = unreachable || isUnreachable(w.err)
+	}
+	switch {
+	case unreachable && s.unreachableSince.IsZero():
+		s.unreachableSince = time.Now()
+		s.log.Warn("kubernetes API unreachable; using the last known facts", "host", s.client.Host, "err", err)
+	case !unreachable && !s.unreachableSince.IsZero() && err == nil:
+		s.unreachableSince = time.Time{}
+		s.log.Info("kubernetes API reachable", "host", s.client.Host)
+	}
+	if s.updateSynced() {
+		s.changed()
+	}
+}
+
+// watchesComplete reports whether the running watches are those that the ServiceExports require.
 func (s *Source) watchesComplete() bool {
-	wanted := s.needs.scopes(s.table.Exports())
+	wanted := s.needs.scopes(s.index.Exports())
 	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watcher) bool { return true })
 }
 
-// updateSynced looks whether all was told at least once; then the facts are the whole truth.
+// updateSynced reports whether the facts just became complete: each watch has listed its objects.
 func (s *Source) updateSynced() bool {
 	if s.loaded || s.stale {
 		return false
@@ -202,36 +220,40 @@ func (s *Source) updateSynced() bool {
 	return true
 }
 
-// Current gives the facts in force. They are shared: do not change them.
+// Current returns the current facts. The caller must not modify them.
 func (s *Source) Current() facts.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// One line for each thing that a person can mend.
-	told := map[string]bool{}
+	// Watches of several namespaces report the same problem once.
+	reported := map[string]bool{}
 	var errs []error
 	for _, w := range slices.SortedFunc(maps.Values(s.watches), byScope) {
-		if err := w.trouble(s.client.Host); err != nil && !told[err.Error()] {
-			told[err.Error()] = true
+		if err := w.problem(s.client.Host); err != nil && !reported[err.Error()] {
+			reported[err.Error()] = true
 			errs = append(errs, err)
 		}
 	}
-	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: errors.Join(errs...), Source: fromAPI, DegradedSince: s.unreachableSince}
-	state.Facts.HasAPI = true // addresses are given in the API alone
+	state := facts.State{Facts: s.index.Facts(), Loaded: s.loaded, Err: errors.Join(errs...), Source: fromAPI, DegradedSince: s.unreachableSince}
+	state.Facts.HasAPI = true
 	if !s.unreachableSince.IsZero() {
 		state.Source = fromCopy
 	}
 	return state
 }
 
-// Exports gives the ServiceExports as they are, with as much of their managedFields as says
-// that we are among their writers, in the order of their names; and false until all came once.
-// They are shared: do not change them.
-func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) { return all(s, &s.exports, serviceExports) }
+// Exports returns the ServiceExports by namespace and name, and whether they are complete. Of
+// managedFields they keep only whether the agents wrote the object. The caller must not modify
+// them.
+func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) {
+	return listAll(s, &s.exports, serviceExports)
+}
 
-// Imports gives the ServiceImports as they are, ours and others'; see Exports.
-func (s *Source) Imports() ([]*mcsv1.ServiceImport, bool) { return all(s, &s.imports, serviceImports) }
+// Imports returns the ServiceImports, foreign ones included. See Exports.
+func (s *Source) Imports() ([]*mcsv1.ServiceImport, bool) {
+	return listAll(s, &s.imports, serviceImports)
+}
 
-func all[T any](s *Source, objects *sortedmap.Map[T], r resource) ([]T, bool) {
+func listAll[T any](s *Source, objects *sortedmap.Map[T], r resource) ([]T, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.watches[scope{resource: r}]

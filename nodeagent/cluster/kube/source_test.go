@@ -175,8 +175,8 @@ func TestSourceFollowsTheFabric(t *testing.T) {
 	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.watches) != 5 || len(r.areas) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
-		t.Errorf("%d watches and %d areas are left", len(r.watches), len(r.areas))
+	if len(r.watches) != 5 || len(r.Source.services) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
+		t.Errorf("%d watches and %d namespaces are left", len(r.watches), len(r.Source.services))
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package listwatch follows objects of the Kubernetes API for as long as an agent runs, whatever
-// becomes of the server. It is a reflector of client-go that reports how each request ended
-// instead of logging it.
+// Package listwatch lists and watches objects of the Kubernetes API until its context is
+// done. It runs a reflector of client-go, and reports the result of each request instead of
+// logging it.
 package listwatch
 
 import (
@@ -21,82 +21,74 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pause between two tries of a watch: the first one, and the longest. Every pause
-// is drawn from once to twice its length, so that the agents of a cluster whose API
-// server comes back do not ask all at once.
+// Pauses between two attempts. Each is multiplied by a random factor from 1 to 2, so that the
+// agents of a cluster do not return to a restarted API server at the same moment.
 const (
-	retryFirst = 500 * time.Millisecond
-	retryMost  = 15 * time.Second
-	// retryMissing is the pause while there is no such kind: who defines one waits for
-	// it, and such an answer costs the server next to nothing.
-	retryMissing = time.Second
-	// retryForget is how long a watch must have stood for the pauses to begin anew.
-	retryForget = time.Minute
+	minBackoff = 500 * time.Millisecond
+	maxBackoff = 15 * time.Second
+	// missingInterval is the pause while the API server has no such resource. The request
+	// is cheap, and its user waits for the CRD.
+	missingInterval = time.Second
+	// resetAfter is the run time of a watch after which the next pause is minBackoff again.
+	resetAfter = time.Minute
 )
 
-// Handler asks for objects and takes what comes. Its methods are called from one goroutine, but
-// for Trim.
-type Handler interface {
+// Watch is one resource to list and watch, and the store for its objects. One goroutine
+// calls all methods except the transformer.
+type Watch interface {
+	cache.ReflectorStore
 	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// RequestDone gets how each request ended; nil = well.
+	// RequestDone receives the result of each list and each start of a watch.
 	RequestDone(err error)
-	// Transform leaves of an object what is needed. Put and Replace get trimmed objects.
-	Transform(object any) any
-	// Put takes an object that is new or has changed.
-	Put(object any)
-	// Delete takes an object that is gone, as it was last.
-	Delete(object any)
-	// Replace takes all that there are.
-	Replace(objects []any)
 }
 
-// Run follows until ctx ends.
-func Run(ctx context.Context, name string, f Handler) {
+// Run fills the store of w until ctx is done.
+func Run(ctx context.Context, name string, w Watch) {
 	discard := logr.Discard()
 	ctx = klog.NewContext(ctx, discard)
-	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
-	r := cache.NewReflectorWithOptions(requests(f), nil, storeAdapter{f}, cache.ReflectorOptions{
-		Logger: &discard, Name: name, Backoff: &pauses,
+	backoff := wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 1, Steps: 10, Cap: maxBackoff}
+	r := cache.NewReflectorWithOptions(requests(w), nil, w, cache.ReflectorOptions{
+		Logger: &discard, Name: name, Backoff: &backoff,
 	})
-	// Not the reflector's own loop, which logs every try.
-	again := pauses.DelayWithReset(clock.RealClock{}, retryForget)
+	// Reflector.RunWithContext would log each failed attempt.
+	delay := backoff.DelayWithReset(clock.RealClock{}, resetAfter)
 	for ctx.Err() == nil {
 		err := r.ListAndWatchWithContext(ctx)
-		rest := again()
+		pause := delay()
 		if apierrors.IsNotFound(err) {
-			rest, again = wait.Jitter(retryMissing, 0.5), pauses.DelayWithReset(clock.RealClock{}, retryForget)
+			pause, delay = wait.Jitter(missingInterval, 0.5), backoff.DelayWithReset(clock.RealClock{}, resetAfter)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(rest):
+		case <-time.After(pause):
 		}
 	}
 }
 
-func requests(f Handler) cache.ListerWatcher {
-	ended := func(ctx context.Context, err error) {
+func requests(w Watch) cache.ListerWatcher {
+	done := func(ctx context.Context, err error) {
 		if ctx.Err() == nil {
-			f.RequestDone(err)
+			w.RequestDone(err)
 		}
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := f.List(ctx, options)
-			ended(ctx, err)
+			list, err := w.List(ctx, options)
+			done(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			stream, err := f.Watch(ctx, options)
+			stream, err := w.Watch(ctx, options)
 			if err == nil && reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
-				// What client-go makes of a connection that was closed without an answer.
+				// client-go returns an empty watch if the connection closed without a response.
 				err = errors.New("the server closed the connection")
 			}
-			ended(ctx, err)
+			done(ctx, err)
 			if err != nil && options.SendInitialEvents != nil {
-				// On some errors a reflector that begins waits without looking at its
-				// context, and the agent could not stop. It does not know this one, so it
-				// turns to a list, and waits as it should.
+				// After some errors of a streaming list, the reflector waits without
+				// watching its context, and the agent could not stop. It does not
+				// recognize a plain error, and lists instead.
 				err = errors.New(err.Error())
 			}
 			return stream, err
@@ -104,41 +96,12 @@ func requests(f Handler) cache.ListerWatcher {
 	}
 }
 
-// storeAdapter is the reflector's store. It keeps nothing itself.
-type storeAdapter struct{ Handler }
-
-func (s storeAdapter) Add(object any) error { return s.Update(object) }
-
-func (s storeAdapter) Update(object any) error {
-	s.Put(s.Transform(object))
-	return nil
-}
-
-func (s storeAdapter) Delete(object any) error {
-	s.Handler.Delete(object)
-	return nil
-}
-
-func (s storeAdapter) Replace(objects []any, _ string) error {
-	for i := range objects {
-		objects[i] = s.Transform(objects[i])
-	}
-	s.Handler.Replace(objects)
-	return nil
-}
-
-func (s storeAdapter) Resync() error { return nil }
-
-// Transformer has the reflector trim objects as they come in a first list.
-func (s storeAdapter) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return s.Transform(object), nil }
-}
-
-// Key gives namespace/name of an object, or the name of one without a namespace.
+// Key returns namespace/name of an object, or its name if it has no namespace.
 func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
-// TrimManagedFields leaves of an object's managedFields, which are most of its bytes, that a manager is
-// among its writers: that tells what lost its mark from what never was ours.
+// TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one
+// entry if manager wrote the object: this distinguishes an object of ours that lost its label
+// from a foreign object.
 func TrimManagedFields(o metav1.Object, manager string) {
 	var kept []metav1.ManagedFieldsEntry
 	if IsFieldManager(o, manager) {
@@ -147,7 +110,7 @@ func TrimManagedFields(o metav1.Object, manager string) {
 	o.SetManagedFields(kept)
 }
 
-// IsFieldManager reports whether a manager is among the writers of an object.
+// IsFieldManager reports whether manager wrote fields of an object.
 func IsFieldManager(o metav1.Object, manager string) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == manager })
 }

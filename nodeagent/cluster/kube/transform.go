@@ -1,22 +1,18 @@
 package kube
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"hawser.dev/hawser/internal/sortedmap"
-	"hawser.dev/hawser/nodeagent/cluster/facts"
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 )
 
-// transform leaves of an object what facts are made of, as most of its bytes are not.
+// transform returns an object with only the fields that facts use, a small part of its bytes.
+// It is idempotent: the reflector transforms the objects of a streamed list twice.
 func transform(object any) any {
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -66,8 +62,8 @@ func transform(object any) any {
 		if o.GetKind() == hawserNodeKind {
 			return trimReport(o)
 		}
-		// An object of the Multi-Cluster Services API that cannot be read stays as it is, and
-		// counts as none.
+		// An object of the Multi-Cluster Services API that does not decode stays
+		// unstructured, and the watch ignores it.
 		var out metav1.Object = &mcsv1.ServiceExport{}
 		if o.GetKind() == mcsv1.ServiceImportKindName {
 			out = &mcsv1.ServiceImport{}
@@ -84,7 +80,7 @@ func transform(object any) any {
 // hawserNodeKind is the kind of HawserNodes.
 const hawserNodeKind = "HawserNode"
 
-// trimReport leaves of a HawserNode the boot in which its agent reported its rules.
+// trimReport returns a HawserNode with only the boot in which its agent reported its rules.
 func trimReport(o *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{rulesBootID: reportOf(o)}}}
 	out.SetName(o.GetName())
@@ -99,12 +95,12 @@ const rulesBootID = "rulesBootID"
 func reportOf(o *unstructured.Unstructured) string {
 	boot, _, err := unstructured.NestedString(o.Object, "status", rulesBootID)
 	if err != nil {
-		return "" // what does not fit its own schema the API server does not admit
+		return "" // the API server admits no object that violates its schema
 	}
 	return boot
 }
 
-// readiness keeps whether a node is ready, and not since when.
+// readiness returns the Ready condition of a node without its times.
 func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	for _, c := range conditions {
 		if c.Type == corev1.NodeReady {
@@ -114,8 +110,9 @@ func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return nil
 }
 
-// ofNode keeps of a node's labels and condition what picks gateways, where something does.
-func ofNode(node *corev1.Node, keys []string) *corev1.Node {
+// trimNode returns a node with the labels and the state that select gateways. keys are the label keys of
+// all node selectors; without keys, nothing selects gateways by label.
+func trimNode(node *corev1.Node, keys []string) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: node.Spec, Status: node.Status}
 	if len(keys) == 0 {
 		out.Spec.Unschedulable, out.Status.Conditions = false, nil
@@ -131,89 +128,4 @@ func ofNode(node *corev1.Node, keys []string) *corev1.Node {
 		}
 	}
 	return out
-}
-
-// eventHandler takes the objects of one watch. Each function reports whether facts changed.
-type eventHandler struct {
-	onUpdate func(object any) bool
-	onDelete func(key string) bool
-	retain   func(wanted func(key string) bool) bool
-	onSynced func() bool // all objects came; nil = nobody waits for that
-}
-
-// handlerFor makes the sink of a scope.
-func (s *Source) handlerFor(w scope) eventHandler {
-	t := s.table
-	switch w.resource {
-	case nodes:
-		var keys []string
-		if w.names != "" {
-			keys = strings.Split(w.names, ",")
-		}
-		return eventHandler{onUpdate: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, onDelete: t.DropNode, retain: t.KeepNodes}
-	case namespaces:
-		return eventHandler{onUpdate: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, onDelete: t.DropNamespace, retain: t.KeepNamespaces}
-	case pods:
-		var out []labels.Selector
-		for rule := range strings.SplitSeq(w.rules, "\n") {
-			if selector, err := labels.Parse(rule); err == nil {
-				out = append(out, selector)
-			}
-		}
-		return eventHandler{onUpdate: podFilter(t, out), onDelete: t.DropPod, retain: t.KeepPods}
-	case serviceExports:
-		return both(&s.exports, t.PutExport, t.DropExport, t.KeepExports)
-	case serviceImports:
-		return both(&s.imports, t.PutImport, t.DropImport, t.KeepImports)
-	case hawserNodes:
-		// A HawserNode that is deleted ends no report: the rules are still in the kernel.
-		return eventHandler{
-			onUpdate: func(o any) bool {
-				report := o.(*unstructured.Unstructured)
-				return t.PutReport(report.GetName(), reportOf(report))
-			},
-			onDelete: func(string) bool { return false },
-			retain:   func(func(string) bool) bool { return false },
-			onSynced: t.HaveReports,
-		}
-	case services:
-		return s.area(w).serviceHandler()
-	}
-	return s.area(w).sliceHandler()
-}
-
-// both keeps objects as they are besides making facts of them. Who reads the objects wants to
-// know of every change.
-func both[T any](as *sortedmap.Map[T], take func(T) bool, lose func(string) bool, keep func(func(string) bool) bool) eventHandler {
-	return eventHandler{
-		onUpdate: func(object any) bool {
-			o, ok := object.(T) // what does not fit its own schema the API server does not admit
-			if !ok {
-				return false
-			}
-			changed := as.Put(keyOf(o), o)
-			return take(o) || changed
-		},
-		onDelete: func(key string) bool {
-			changed := as.Delete(key)
-			return lose(key) || changed
-		},
-		retain: func(wanted func(string) bool) bool {
-			changed := as.Retain(wanted)
-			return keep(wanted) || changed
-		},
-	}
-}
-
-// podFilter takes the pods that some rule selects.
-func podFilter(t *facts.Index, rules []labels.Selector) func(object any) bool {
-	return func(object any) bool {
-		pod := object.(*corev1.Pod)
-		for _, rule := range rules {
-			if rule.Matches(labels.Set(pod.Labels)) {
-				return t.PutPod(pod)
-			}
-		}
-		return t.DropPod(keyOf(pod))
-	}
 }

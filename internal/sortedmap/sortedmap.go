@@ -1,5 +1,4 @@
-// Package sortedmap keeps values by key: what a watch of the Kubernetes API told, and what was made of
-// it. It knows nothing of either.
+// Package sortedmap provides a map from namespace/name to values with a sorted list of the values.
 package sortedmap
 
 import (
@@ -9,23 +8,22 @@ import (
 	"strings"
 )
 
-// Map holds values by name or namespace/name. The zero Store is empty. It is for one goroutine
-// at a time.
+// Map has values by name or namespace/name. The zero Map is empty. It is not safe for concurrent use.
 type Map[T any] struct {
 	values map[string]T
 	list   []T
-	listed bool // list was made since the last change
+	listed bool // list is current
 }
 
-// Get gives the value of a key, and whether there is one.
+// Get returns the value of a key, and whether it exists.
 func (s *Map[T]) Get(key string) (T, bool) {
-	value, there := s.values[key]
-	return value, there
+	value, ok := s.values[key]
+	return value, ok
 }
 
-// Put reports whether what is there differs from what was.
+// Put stores a value and reports whether it differs from the previous one.
 func (s *Map[T]) Put(key string, value T) bool {
-	if have, there := s.values[key]; there && reflect.DeepEqual(have, value) {
+	if before, ok := s.values[key]; ok && reflect.DeepEqual(before, value) {
 		return false
 	}
 	if s.values == nil {
@@ -36,9 +34,9 @@ func (s *Map[T]) Put(key string, value T) bool {
 	return true
 }
 
-// Delete reports whether there was one.
+// Delete removes a key and reports whether it existed.
 func (s *Map[T]) Delete(key string) bool {
-	if _, there := s.values[key]; !there {
+	if _, ok := s.values[key]; !ok {
 		return false
 	}
 	delete(s.values, key)
@@ -46,20 +44,20 @@ func (s *Map[T]) Delete(key string) bool {
 	return true
 }
 
-// Retain deletes what is not wanted, and reports whether there was any.
+// Retain removes the keys that wanted rejects, and reports whether any existed.
 func (s *Map[T]) Retain(wanted func(key string) bool) bool {
 	before := len(s.values)
 	maps.DeleteFunc(s.values, func(key string, _ T) bool { return !wanted(key) })
-	gone := len(s.values) != before
-	s.listed = s.listed && !gone
-	return gone
+	removed := len(s.values) != before
+	s.listed = s.listed && !removed
+	return removed
 }
 
-// Keys gives the keys by namespace, then by name.
+// Keys returns the keys by namespace, then by name.
 func (s *Map[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values), byPart) }
 
-// List gives the values in the order of their keys; nil = there are none. As long as nothing
-// changes it is the same list: do not change it.
+// List returns the values in the order of their keys; nil if empty. Without a change it returns the same
+// slice again. The caller must not modify it.
 func (s *Map[T]) List() []T {
 	if s.listed {
 		return s.list
