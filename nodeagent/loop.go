@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/observe/control"
 	"hawser.dev/hawser/nodeagent/observe/metrics"
 	"hawser.dev/hawser/nodeagent/peer"
-	"hawser.dev/hawser/nodeagent/peer/endpointdiscovery"
+	"hawser.dev/hawser/nodeagent/peer/endpoint"
 	"hawser.dev/hawser/nodeagent/round"
 )
 
@@ -91,7 +91,7 @@ func (l *loop) observe(in input.Current) round.Observed {
 		l.closeStaleAPIConns()
 	}
 	if own != nil {
-		l.inputs.ResolveNames(endpointdiscovery.LoadBalancerNames(own, in.Facts))
+		l.inputs.ResolveNames(endpoint.LoadBalancerNames(own, in.Facts))
 	}
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{

@@ -10,29 +10,26 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestCandidates: what is written comes first, whatever is found; an address that is both is
-// there once; over VXLAN nothing counts that is found.
-func TestCandidates(t *testing.T) {
+// TestReaches: candidates have the port of the link, families that the node has, and over
+// VXLAN configured endpoints only.
+func TestReaches(t *testing.T) {
 	t.Parallel()
 	at := netip.MustParseAddr
 	tests := []struct {
 		name, driver string
 		endpoints    []string
-		found        []model.DiscoveredEndpoint
+		discovered   []model.DiscoveredEndpoint
 		want         string
-		named        bool
+		mayChange    bool
 	}{
-		{name: "written alone", endpoints: []string{"192.0.2.1", "192.0.2.2:6000"}, want: "192.0.2.1=192.0.2.1:51820 192.0.2.2:6000=192.0.2.2:6000"},
-		{name: "nothing was heard", endpoints: []string{"seen"}, named: true},
-		{name: "found behind written", endpoints: []string{"192.0.2.1", "node:ExternalIP", "seen"}, named: true,
-			found: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("203.0.113.9")}, {Source: "seen", Addr: at("203.0.113.9"), Port: 7000}},
-			want:  "192.0.2.1=192.0.2.1:51820 203.0.113.9 (found: node:ExternalIP)=203.0.113.9:51820 203.0.113.9:7000 (found: seen)=203.0.113.9:7000"},
-		{name: "found what is written", endpoints: []string{"192.0.2.1", "node:ExternalIP"}, named: true,
-			found: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("192.0.2.1")}}, want: "192.0.2.1=192.0.2.1:51820"},
-		{name: "a family that the node lacks", endpoints: []string{"node:ExternalIP"}, named: true,
-			found: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("2001:db8::9")}}},
-		{name: "vxlan", driver: fabric.DriverVXLAN, endpoints: []string{"192.0.2.1", "node:ExternalIP"}, named: true,
-			found: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("203.0.113.9")}}, want: "192.0.2.1=192.0.2.1:51820"},
+		{name: "no announcement", endpoints: []string{"seen"}, mayChange: true},
+		{name: "discovered behind configured", endpoints: []string{"192.0.2.1", "node:ExternalIP", "seen"}, mayChange: true,
+			discovered: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("203.0.113.9")}, {Source: "seen", Addr: at("203.0.113.9"), Port: 7000}},
+			want:       "192.0.2.1=192.0.2.1:51820 203.0.113.9 (found: node:ExternalIP)=203.0.113.9:51820 203.0.113.9:7000 (found: seen)=203.0.113.9:7000"},
+		{name: "a family that the node lacks", endpoints: []string{"node:ExternalIP"}, mayChange: true,
+			discovered: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("2001:db8::9")}}},
+		{name: "vxlan", driver: fabric.DriverVXLAN, endpoints: []string{"192.0.2.1", "node:ExternalIP"}, mayChange: true,
+			discovered: []model.DiscoveredEndpoint{{Source: "node:ExternalIP", Addr: at("203.0.113.9")}}, want: "192.0.2.1=192.0.2.1:51820"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +44,7 @@ func TestCandidates(t *testing.T) {
 					{Name: "g2", Gateways: []fabric.Gateway{{Name: "b", Port: 51820, Endpoints: tt.endpoints}}},
 				}},
 				Cluster: "g1", Node: "n1", Facts: model.Facts{Nodes: []model.Node{{Name: "n1", Addrs: []netip.Addr{at("172.18.0.2")}}}},
-				Local: model.HostState{Discovered: map[string][]model.DiscoveredEndpoint{"g2/b": tt.found}},
+				Local: model.HostState{Discovered: map[string][]model.DiscoveredEndpoint{"g2/b": tt.discovered}},
 			}
 			reaches := projection.Reaches(in)
 			if len(reaches) != 1 {
@@ -57,8 +54,8 @@ func TestCandidates(t *testing.T) {
 			for _, c := range reaches[0].Candidates {
 				have = append(have, c.Text+"="+c.Addr.String())
 			}
-			if got := strings.Join(have, " "); got != tt.want || reaches[0].Named != tt.named {
-				t.Errorf("have %s, named %t", got, reaches[0].Named)
+			if got := strings.Join(have, " "); got != tt.want || reaches[0].MayChange != tt.mayChange {
+				t.Errorf("have %s, may change %t", got, reaches[0].MayChange)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, CanProbe: r.Driver != fabric.DriverVXLAN,
 				Improves: leads(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
 			},
-			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), HasAlternatives: len(r.Candidates) > 1 || r.Named,
+			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), HasAlternatives: len(r.Candidates) > 1 || r.MayChange,
 		})
 	}
 	return c.remotes

@@ -24,7 +24,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
-	"hawser.dev/hawser/nodeagent/peer/endpointdiscovery"
+	"hawser.dev/hawser/nodeagent/peer/endpoint"
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/peer/migration"
 	"hawser.dev/hawser/nodeagent/projection"
@@ -58,7 +58,7 @@ type PeerStatus struct {
 	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
 	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
 	// Observed is from where what those of them sends arrives that want to know.
-	Observed endpointdiscovery.ObservedAddrs `json:"Seen"`
+	Observed endpoint.ObservedAddrs `json:"Seen"`
 }
 
 // PeerSpec is what the parts that talk to other agents should look at.
@@ -120,13 +120,13 @@ type Outcome struct {
 // from one another share caches, so that all steps from it are made in one goroutine.
 // Its JSON has all that a dry run beside the agent has to know, and no secret.
 type State struct {
-	Choice       *pathSelector              `json:"choice"`
-	Transition   transition                 `json:"transition"`
-	Removals     retiringGateways           `json:"removals"`
-	Heard        restoredLive               `json:"heard"`
-	Announcement exportAnnouncement         `json:"announcement"`
-	Found        endpointdiscovery.Registry `json:"found,omitzero"`
-	HoldDown     holdDown                   `json:"back,omitempty"`
+	Choice       *pathSelector      `json:"choice"`
+	Transition   transition         `json:"transition"`
+	Removals     retiringGateways   `json:"removals"`
+	Heard        restoredLive       `json:"heard"`
+	Announcement exportAnnouncement `json:"announcement"`
+	Found        endpoint.Registry  `json:"found,omitzero"`
+	HoldDown     holdDown           `json:"back,omitempty"`
 
 	last       Projection
 	generation int
@@ -164,7 +164,7 @@ func NewState(cluster string, kept Saved, now time.Time) State {
 		Transition:   restoreTransition(kept.Shape, now),
 		Heard:        restoredLive{Began: now, Kept: kept.Live},
 		Announcement: exportAnnouncement{Carries: kept.Carries},
-		Found:        endpointdiscovery.Restore(kept.Found),
+		Found:        endpoint.Restore(kept.Found),
 	}
 }
 
@@ -253,7 +253,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	f := next.Removals.merged
 	next.Found, do.Requeue = next.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
 	in.Local.Discovered = next.Found.Endpoints()
-	do.PublishEndpoints = endpointdiscovery.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
+	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
 
 	aim := PeerSpec{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
 	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.RemoteEndpoints)

@@ -1,0 +1,141 @@
+package endpoint
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// maxObserved is how many observed addresses of one gateway count.
+const maxObserved = 2
+
+// ObservedAddrs are the addresses from which packets of remote gateways arrive, by
+// cluster/gateway. The port is the one that the gateway's ports count from.
+type ObservedAddrs map[string]netip.AddrPort
+
+// BuildAdvert returns the discovered endpoints of the cluster's own gateways, and the
+// observed addresses of remote gateways with fabric.SourceObserved. It returns nil if there
+// are neither. resolved has the addresses of names (model.HostState), and live has the state
+// of each remote cluster.
+func BuildAdvert(f *fabric.Fabric, own string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState, observed ObservedAddrs) *model.EndpointAdvert {
+	c := f.Cluster(own)
+	if c == nil {
+		return nil
+	}
+	out := model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{}, Observed: map[string]netip.AddrPort{}}
+	for i := range c.Gateways {
+		g := &c.Gateways[i]
+		var all []model.DiscoveredEndpoint
+		for _, source := range g.Endpoints {
+			for _, a := range discover(c, g, source, facts, resolved, live) {
+				all = append(all, model.DiscoveredEndpoint{Source: source, Addr: a.Addr(), Port: int(a.Port())})
+			}
+		}
+		if len(all) > 0 {
+			out.Discovered[g.Name] = all[:min(len(all), maxDiscovered)]
+		}
+	}
+	for name, addr := range observed {
+		cluster, gateway, _ := strings.Cut(name, "/")
+		remote := f.Cluster(cluster)
+		if remote == nil || cluster == own {
+			continue
+		}
+		if g := remote.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceObserved) {
+			out.Observed[name] = addr
+		}
+	}
+	switch {
+	case len(out.Discovered) == 0 && len(out.Observed) == 0:
+		return nil
+	case len(out.Discovered) == 0:
+		out.Discovered = nil
+	case len(out.Observed) == 0:
+		out.Observed = nil
+	}
+	return &out
+}
+
+// discover returns the addresses of an own gateway by one source; none for an entry of
+// endpoints that is no source. Port 0 means the gateway's own port.
+func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState) []netip.AddrPort {
+	if source == fabric.SourceObserved {
+		return mostObserved(c.Name+"/"+g.Name, live)
+	}
+	service := facts.GatewayService(g)
+	if source == fabric.SourceLoadBalancer && service != nil {
+		return withoutPort(service.LoadBalancerAddrs(resolved))
+	}
+	i := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
+	if i < 0 {
+		return nil // no node holds the gateway now
+	}
+	switch source {
+	case fabric.SourceExternalIP:
+		return withoutPort(facts.Nodes[i].External)
+	case fabric.SourceInternalIP:
+		return withoutPort(facts.Nodes[i].Addrs)
+	case fabric.SourceNodePort:
+		if service == nil {
+			return nil
+		}
+		// Every node forwards a NodePort. The gateway's own node comes first, because it needs
+		// no other one.
+		var out []netip.Addr
+		for _, n := range slices.Concat(facts.Nodes[i:i+1], facts.Nodes[:i], facts.Nodes[i+1:]) {
+			if len(n.External) > 0 {
+				out = append(out, n.External...)
+			} else {
+				out = append(out, n.Addrs...)
+			}
+		}
+		return withoutPort(out)
+	}
+	return nil
+}
+
+func withoutPort(addrs []netip.Addr) []netip.AddrPort {
+	out := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		out[i] = netip.AddrPortFrom(a, 0)
+	}
+	return out
+}
+
+// mostObserved returns the addresses from which remote clusters receive packets of a
+// gateway. Addresses that more clusters observe come first.
+func mostObserved(name string, live map[string]model.ClusterState) []netip.AddrPort {
+	count := map[netip.AddrPort]int{}
+	for _, l := range live {
+		if l.Endpoints != nil && l.Endpoints.Observed[name].IsValid() {
+			count[l.Endpoints.Observed[name]]++
+		}
+	}
+	out := slices.SortedFunc(maps.Keys(count), func(a, b netip.AddrPort) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), a.Compare(b))
+	})
+	return out[:min(len(out), maxObserved)]
+}
+
+// LoadBalancerNames returns the host names of the load balancers of a cluster's gateways,
+// in lower case. The caller resolves them.
+func LoadBalancerNames(own *fabric.Cluster, facts model.Facts) []string {
+	var out []string
+	for i := range own.Gateways {
+		s := facts.GatewayService(&own.Gateways[i])
+		if s == nil {
+			continue
+		}
+		for _, text := range s.LoadBalancers {
+			if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(strings.ToLower(text)) {
+				out = append(out, strings.ToLower(text))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+// Package endpoint decides at which address each remote gateway is reached.
+//
+// A gateway's own cluster builds an advert of its discovered endpoints (BuildAdvert). Other
+// clusters accept adverts within bounds (Registry) and put them behind the configured
+// endpoints (Candidates). The Selector then picks one candidate for each gateway: it
+// probes all of them while the link is down, and better ones while it is up.
+//
+// The package is pure: the time and all observations are arguments, and the caller sends
+// probes and changes tunnels.
+package endpoint
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Candidates returns where a gateway may be reached, in order of preference: configured
+// addresses and names in the order of the topology, then discovered endpoints. resolved
+// has the addresses of names, as in model.HostState. port is the gateway's port where an
+// endpoint has none. Candidates leaves out addresses that usable rejects, and discovered
+// endpoints that are configured too.
+//
+// VXLAN does not authenticate the peer, so only configured endpoints count there.
+func Candidates(g *fabric.Gateway, driver string, port int, resolved map[string][]netip.Addr, discovered []model.DiscoveredEndpoint, usable func(netip.Addr) bool) []model.Candidate {
+	var out []model.Candidate
+	add := func(text string, a netip.Addr, own int) {
+		if usable(a) {
+			out = append(out, model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(own, port)))})
+		}
+	}
+	for _, text := range g.Endpoints {
+		e, err := fabric.ParseEndpoint(text)
+		switch {
+		case err != nil: // a source, or from a newer version
+		case e.Name == "":
+			add(text, e.Addr, e.Port)
+		default:
+			for _, a := range resolved[fabric.Endpoint{Name: e.Name}.String()] {
+				add(text, a, e.Port)
+			}
+		}
+	}
+	if driver == fabric.DriverVXLAN {
+		return out
+	}
+	for _, d := range discovered {
+		at := netip.AddrPortFrom(d.Addr, uint16(cmp.Or(d.Port, port)))
+		if slices.ContainsFunc(out, func(c model.Candidate) bool { return c.Addr == at }) {
+			continue
+		}
+		text := at.String()
+		if int(at.Port()) == port {
+			text = at.Addr().String()
+		}
+		add(text+" (found: "+d.Source+")", d.Addr, d.Port)
+	}
+	return out
+}
+
+// MayChange reports whether the addresses of a gateway may change without a commit: it has
+// a name or a source among its endpoints.
+func MayChange(g *fabric.Gateway) bool {
+	return slices.ContainsFunc(g.Endpoints, func(text string) bool {
+		e, err := fabric.ParseEndpoint(text)
+		return err == nil && e.Name != "" || fabric.IsEndpointSource(text)
+	})
+}

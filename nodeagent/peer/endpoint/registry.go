@@ -1,0 +1,225 @@
+package endpoint
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Bounds on what one cluster can make others probe.
+const (
+	// maxDiscovered is how many endpoints of one gateway count.
+	maxDiscovered = 4
+	// changeBurst is how many changes of one gateway's endpoints count at once. One more
+	// counts after each changeInterval. Every change makes others probe new addresses.
+	changeBurst    = 4
+	changeInterval = 30 * time.Second
+	// Ports below minPort belong to services that answer anyone.
+	minPort = 1024
+	maxPort = 65535 - fabric.VXLANOffset
+)
+
+// Registry has the discovered endpoints of remote gateways, as their clusters announce
+// them. The feed authenticates the cluster by its gateways' keys. An announcement counts
+// for gateways of that cluster only, for the sources that the topology grants them, and
+// within bounds. The last accepted one stays until its cluster announces another one. A
+// Registry is immutable.
+type Registry struct {
+	Gateways map[string]Entry `json:"gateways,omitempty"` // by cluster/gateway
+	// Refused has the reasons why endpoints in current announcements do not count, by cluster.
+	Refused map[string][]string `json:"refused,omitempty"`
+}
+
+// Entry has the accepted endpoints of one gateway.
+type Entry struct {
+	Endpoints []model.DiscoveredEndpoint `json:"found"`
+	// RecentChanges are the changes that count against changeBurst, as of At.
+	RecentChanges int       `json:"spent,omitempty"`
+	At            time.Time `json:"at,omitzero"`
+}
+
+const unknownGateway = "a gateway that the topology does not have"
+
+// Restore returns a registry with the endpoints that Saved returned in the previous agent.
+func Restore(saved map[string][]model.DiscoveredEndpoint) Registry {
+	r := Registry{Gateways: make(map[string]Entry, len(saved))}
+	for name, all := range saved {
+		r.Gateways[name] = Entry{Endpoints: all}
+	}
+	return r
+}
+
+// Saved returns what Restore needs, by cluster/gateway.
+func (r Registry) Saved() map[string][]model.DiscoveredEndpoint { return r.Endpoints() }
+
+// Endpoints returns the accepted endpoints by cluster/gateway, in the order of the sources
+// in the topology.
+func (r Registry) Endpoints() map[string][]model.DiscoveredEndpoint {
+	out := make(map[string][]model.DiscoveredEndpoint, len(r.Gateways))
+	for name, e := range r.Gateways {
+		if len(e.Endpoints) > 0 {
+			out[name] = e.Endpoints
+		}
+	}
+	return out
+}
+
+// Update returns the registry with the current announcements. live has the state of each
+// remote cluster, nodes are those of the own cluster. requeue is the time after which a
+// change counts that came too soon; 0 if none did.
+func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
+	next = Registry{Gateways: map[string]Entry{}, Refused: map[string][]string{}}
+	policy := sync.OnceValue(func() addressPolicy { return newAddressPolicy(f, own, nodes) }) // most fabrics have no sources
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == own {
+			continue
+		}
+		var announced map[string][]model.DiscoveredEndpoint
+		if advert := live[c.Name].Endpoints; advert != nil {
+			announced = advert.Discovered
+		}
+		var refused []string
+		for _, name := range slices.Sorted(maps.Keys(announced)) {
+			switch g := c.Gateway(name); {
+			case g == nil && !slices.Contains(refused, unknownGateway):
+				refused = append(refused, unknownGateway)
+			case g != nil && !g.HasDiscoveredEndpoint():
+				refused = append(refused, "gateway "+name+": the topology lets it find none")
+			}
+		}
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			if !g.HasDiscoveredEndpoint() {
+				continue
+			}
+			accepted, reasons := policy().filter(g, announced[g.Name])
+			refused = append(refused, reasons...)
+			entry, wait := r.Gateways[c.Name+"/"+g.Name].change(accepted, now)
+			if wait > 0 && (requeue == 0 || wait < requeue) {
+				requeue = wait
+			}
+			if len(entry.Endpoints) > 0 {
+				next.Gateways[c.Name+"/"+g.Name] = entry
+			}
+		}
+		if len(refused) > 0 {
+			next.Refused[c.Name] = refused
+		}
+	}
+	if reflect.DeepEqual(r, next) {
+		return r, requeue
+	}
+	return next, requeue
+}
+
+// change returns the entry with other endpoints. If they changed too often it returns the
+// entry as before, and how long the change has to wait.
+func (e Entry) change(accepted []model.DiscoveredEndpoint, now time.Time) (Entry, time.Duration) {
+	if len(accepted) == 0 || slices.Equal(accepted, e.Endpoints) {
+		return e, 0
+	}
+	if passed := now.Sub(e.At); e.RecentChanges > 0 && passed >= changeInterval {
+		steps := int(passed / changeInterval)
+		e.RecentChanges, e.At = max(e.RecentChanges-steps, 0), e.At.Add(time.Duration(steps)*changeInterval)
+	}
+	if e.RecentChanges >= changeBurst {
+		return e, max(e.At.Add(changeInterval).Sub(now), time.Second)
+	}
+	if e.RecentChanges == 0 {
+		e.At = now
+	}
+	e.Endpoints, e.RecentChanges = accepted, e.RecentChanges+1
+	return e, 0
+}
+
+// addressPolicy decides which addresses a gateway of another cluster can have.
+type addressPolicy struct {
+	nodes    []netip.Addr // of the own cluster
+	reserved []reservedPrefix
+}
+
+// reservedPrefix has addresses that a route of Hawser leads into a tunnel, or to own pods.
+type reservedPrefix struct {
+	prefix netip.Prefix
+	owner  string
+}
+
+func newAddressPolicy(f *fabric.Fabric, own string, nodes []model.Node) addressPolicy {
+	var p addressPolicy
+	for _, n := range nodes {
+		p.nodes = append(p.nodes, n.Addrs...)
+	}
+	reserve := func(owner string, prefixes []netip.Prefix) {
+		for _, prefix := range prefixes {
+			p.reserved = append(p.reserved, reservedPrefix{prefix, owner})
+		}
+	}
+	reserve("the pools of the clusterset", slices.Concat(f.GlobalPools, f.ServicePools, f.TunnelPools))
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		all := slices.Concat(c.PodCIDRs, c.ServiceCIDRs)
+		if c.Name != own {
+			all = slices.DeleteFunc(all, func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
+		}
+		reserve("the prefixes of cluster "+c.Name, all)
+	}
+	return p
+}
+
+// filter returns the announced endpoints that a gateway may have, in the order of its
+// sources, and why the others do not count.
+func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEndpoint) (accepted []model.DiscoveredEndpoint, refused []string) {
+	refuse := func(reason string) {
+		if text := "gateway " + g.Name + ": " + reason; !slices.Contains(refused, text) {
+			refused = append(refused, text)
+		}
+	}
+	for _, source := range g.Endpoints {
+		for _, d := range announced {
+			switch reason := p.rejectReason(g, d); {
+			case d.Source != source || slices.Contains(accepted, d):
+			case reason != "":
+				refuse(reason)
+			case len(accepted) == maxDiscovered:
+				refuse(fmt.Sprintf("more than %d endpoints", maxDiscovered))
+			default:
+				accepted = append(accepted, d)
+			}
+		}
+	}
+	for _, d := range announced {
+		if !fabric.IsEndpointSource(d.Source) || !slices.Contains(g.Endpoints, d.Source) {
+			refuse("the topology grants it no such source of endpoints")
+		}
+	}
+	return accepted, refused
+}
+
+// rejectReason returns why no other gateway can have an endpoint; empty if it can. A reason
+// contains no value that the announcing cluster can vary, so each is logged once.
+func (p addressPolicy) rejectReason(g *fabric.Gateway, d model.DiscoveredEndpoint) string {
+	a := d.Addr
+	if !a.IsValid() || !a.IsGlobalUnicast() || a.Zone() != "" || a.Is4In6() {
+		return "an address that is not unicast, or of one link only"
+	}
+	if d.Port != 0 && d.Port != g.Port && (d.Port < minPort || d.Port > maxPort) {
+		return fmt.Sprintf("a port that is not in the range %d to %d", minPort, maxPort)
+	}
+	for _, r := range p.reserved {
+		if r.prefix.Contains(a) {
+			return "an address inside " + r.owner
+		}
+	}
+	if slices.Contains(p.nodes, a) {
+		return "an address of a node of this cluster"
+	}
+	return ""
+}
