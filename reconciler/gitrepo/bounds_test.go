@@ -1,3 +1,5 @@
+//go:build !race
+
 package gitrepo_test
 
 import (
