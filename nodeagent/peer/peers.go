@@ -19,7 +19,6 @@ import (
 	"hawser.dev/hawser/internal/statefile"
 	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 	"hawser.dev/hawser/nodeagent/model"
@@ -92,9 +91,10 @@ func New(config Config) *Peers {
 		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Fire() },
 	})
 	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
-	file := statefile.New[map[string]migration.Saved](config.StateDir, "cables.json")
+	tunnels := statefile.New[map[string]migration.Saved](config.StateDir, "tunnels.json")
 	p.tunnel = migration.New(migration.Config{
-		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.TriggerRound,
+		Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.TriggerRound,
+		Restored: tunnels.LoadOrZero(config.Log), Save: tunnels.Save,
 	})
 	p.search = newSearch(config, p.prober, p.tunnel, wake, searches)
 	p.layer = transport.New(transport.Config{
@@ -102,28 +102,6 @@ func New(config Config) *Peers {
 		Machines: []transport.Protocol{p.prober, p.tunnel, p.finder, p.search},
 	})
 	return p
-}
-
-// restoreTunnels gives the tunnels of the run before.
-func restoreTunnels(file *statefile.File[map[string]migration.Saved], log *slog.Logger) map[string]migration.Saved {
-	kept := file.LoadOrZero(log)
-	for name, k := range kept {
-		for i, c := range k.Tunnels {
-			k.Tunnels[i] = dated(c)
-		}
-		k.Use = dated(k.Use)
-		kept[name] = k
-	}
-	return kept
-}
-
-// dated gives a tunnel that an agent from before there were epochs kept the only
-// one that there was.
-func dated(c migration.TunnelID) migration.TunnelID {
-	if d := driver.ByName(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
-		c.Epoch = 1
-	}
-	return c
 }
 
 // updateRelay passes on to this cluster's nodes what came from other clusters.
@@ -346,4 +324,4 @@ func (p *Peers) States() []status.InputState {
 }
 
 // StateFiles names what Peers leave in the state folder.
-func StateFiles() []string { return []string{"ages.json", "cables.json", "endpoints.json"} }
+func StateFiles() []string { return []string{"ages.json", "endpoints.json", "tunnels.json"} }

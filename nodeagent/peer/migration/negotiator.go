@@ -17,160 +17,168 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
+const (
+	// retryInterval is the time between two attempts to save after one failed.
+	retryInterval = time.Second
+	// noDeadline is the wait if nothing is due.
+	noDeadline = time.Hour
+	// maxIdle bounds the time between two ticks of a migrating pair.
+	maxIdle = time.Second
+)
+
 // PairConfig is a gateway of another cluster and the tunnel that the pair should have.
 type PairConfig struct {
 	Name string   `json:"Name"` // cluster/gateway
 	Want TunnelID `json:"Want"`
 	Keys Keys     `json:"Keys"`
-	// Secondary: both ends should go over the secondary tunnel for now; see Pair.Secondary
+	// Secondary says that both ends should use the secondary tunnel for now; see
+	// Pair.SetSecondary.
 	Secondary bool       `json:"Secondary"`
 	Source    netip.Addr `json:"Source"` // own tunnel address
-	Addr      netip.Addr `json:"Addr"`   // the peer's, same family
+	Addr      netip.Addr `json:"Addr"`   // of the peer, same family
 }
 
 // Installed is what the kernel has for one pair.
 type Installed struct {
-	Active  TunnelID              // is sent over
-	Devices map[TunnelID][]string // of those that stand, the one to send over first
+	Active TunnelID // the one to send over
+	// Devices are the devices of each tunnel that works, the preferred one first.
+	Devices map[TunnelID][]string
 }
 
-// Config is what an Exchange needs for its whole life.
+// Config is the fixed configuration of a Negotiator.
 type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
-	// Wake is rung when there is something to do before the time of the last tick is over.
+	// Wake fires if a tick is due earlier than the last one said.
 	Wake trigger.Trigger
-	// Kept is what the run before kept, by peer, and Keep keeps it for the next. It
-	// is called by the goroutine of Run alone.
-	Kept map[string]Saved
-	Keep func(map[string]Saved) error
-	// OnChange is called when tunnels are to be made, used or given up. It must not
-	// block.
+	// Restored is what the previous agent saved, by peer. Save replaces it; only the
+	// goroutine of Run calls it.
+	Restored map[string]Saved
+	Save     func(map[string]Saved) error
+	// OnChange runs if the agent has to create, use or remove tunnels. It must not block.
 	OnChange func()
 }
 
-// Negotiator tells the other ends what tunnels this gateway has, hears what they
-// have, and so changes the tunnels of all its pairs, as a machine of a
-// transport.Transport. Its methods may be called from any goroutine.
+// Negotiator migrates all pairs of this gateway: it exchanges reports with the peers
+// as a transport.Protocol. Nothing leaves and nothing changes in the kernel before it is
+// saved, so that a restarted agent knows all tunnels that a peer may send over. Its
+// methods are safe for concurrent use.
 type Negotiator struct {
 	config Config
-	saves  trigger.Trigger // there may be something to keep
+	saves  trigger.Trigger // a pair changed
 
-	mu    sync.Mutex
-	self  string // cluster/gateway; empty = this node is no gateway
-	links map[string]*pairState
-	flows map[flow]*pairState
-	queue timerqueue.Queue[*pairState] // of pairs that talk, or of which something is new
-	kept  map[string]Saved             // what others may act on
-	begun bool                         // the pairs are known; until then there is nothing to keep
-	moved bool                         // pairs changed, so sockets may have to
+	mu       sync.Mutex
+	self     string // cluster/gateway; empty = this node is no gateway
+	synced   bool   // Set was called once; before that there is nothing to save
+	pairs    map[string]*pairState
+	paths    map[path]*pairState
+	queue    timerqueue.Queue[*pairState] // pairs that probe or have changed
+	rebind   bool                         // the sockets may have to change
+	restored map[string]Saved             // of the previous agent, until the first save
 
-	// Of the goroutine of Run.
-	saved  map[string]Saved // on disk
-	failed bool             // could not be written
+	// The goroutine of Run alone uses these.
+	onDisk  map[string]Saved
+	saveErr error
 }
 
-// pairState is a pair with what is needed to talk to its other end.
+// pairState is a pair with the way to reach its peer.
 type pairState struct {
 	timerqueue.Entry
 	PairConfig
 	pair    *Pair
+	saved   Saved // what the agent and the peer may act on
 	devices map[TunnelID][]string
 	tunnels map[string]TunnelID // by device
-	unsaid  []Outgoing          // until what they say is kept
 }
 
-// flow finds the pair that a packet belongs to.
-type flow struct {
+// isSaved reports whether the state of a pair has been saved.
+func (s *pairState) isSaved() bool { return s.pair.Saved().equal(s.saved) }
+
+// path identifies the pair of a packet.
+type path struct {
 	source, from netip.Addr
 	device       string
 }
 
-// New makes an Exchange without pairs.
+// New returns a Negotiator without pairs.
 func New(config Config) *Negotiator {
-	kept := config.Kept
-	if kept == nil {
-		kept = map[string]Saved{}
-	}
 	return &Negotiator{
-		config: config, saves: trigger.New(), links: map[string]*pairState{}, flows: map[flow]*pairState{}, kept: kept, saved: maps.Clone(kept),
+		config: config, saves: trigger.New(), pairs: map[string]*pairState{}, paths: map[path]*pairState{},
+		restored: maps.Clone(config.Restored), onDisk: config.Restored,
 	}
 }
 
-// Set says which gateway this node is and which pairs it is part of. Pairs that
-// stay keep their state; those that are new begin where the run before ended.
-func (x *Negotiator) Set(self string, peers []PairConfig) {
+// Set replaces the gateway that this node is and its pairs. Pairs in both sets keep
+// their state; a new pair continues where the previous agent stopped.
+func (n *Negotiator) Set(self string, peers []PairConfig) {
 	now := time.Now()
-	x.mu.Lock()
-	changed := !x.begun || self != x.self || len(peers) != len(x.links)
-	if self != x.self {
-		for _, l := range x.links {
-			x.queue.Remove(l)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changed := !n.synced || self != n.self || len(peers) != len(n.pairs)
+	before, restored := n.pairs, n.restored
+	if self != n.self {
+		restored = map[string]Saved{}
+		maps.Copy(restored, n.restored)
+		for name, s := range before {
+			n.queue.Remove(s)
+			restored[name] = s.saved
 		}
-		x.links = map[string]*pairState{}
-		x.self = self
+		before = nil
 	}
-	links := make(map[string]*pairState, len(peers))
+	n.self, n.synced, n.pairs = self, true, make(map[string]*pairState, len(peers))
 	for _, p := range peers {
-		l := x.links[p.Name]
-		if l != nil && reflect.DeepEqual(l.PairConfig, p) {
-			links[p.Name] = l
+		s := before[p.Name]
+		n.pairs[p.Name] = s
+		switch {
+		case s == nil:
+			pair := Restore(restored[p.Name], p.Want, p.Keys, uint64(now.UnixNano()), now)
+			s = &pairState{pair: pair, saved: pair.Saved()}
+			n.pairs[p.Name] = s
+		case reflect.DeepEqual(s.PairConfig, p):
 			continue
 		}
 		changed = true
-		if l == nil {
-			number := uint64(now.UnixNano())
-			l = &pairState{pair: Restore(x.kept[p.Name], p.Want, p.Keys, number, now)}
-			x.kept[p.Name] = l.pair.Saved()
-		}
-		l.PairConfig = p
-		l.pair.Want(p.Want, p.Keys, now)
-		l.pair.Secondary(p.Secondary, now)
-		x.queue.Schedule(l, now)
-		links[p.Name] = l
+		s.PairConfig = p
+		s.pair.SetWant(p.Want, p.Keys, now)
+		s.pair.SetSecondary(p.Secondary, now)
+		n.queue.Schedule(s, now)
 	}
-	for name, l := range x.links {
-		if links[name] == nil {
-			x.queue.Remove(l)
+	for name, s := range before {
+		if n.pairs[name] == nil {
+			n.queue.Remove(s)
 		}
 	}
-	x.links, x.begun = links, true
 	if changed {
-		x.moved = true
-		x.index()
-	}
-	x.mu.Unlock()
-	if changed {
-		x.saves.Fire()
-		x.config.Wake.Fire()
+		n.rebind = true
+		n.index()
+		n.saves.Fire()
+		n.config.Wake.Fire()
 	}
 }
 
-// index finds the pairs behind the devices again.
-func (x *Negotiator) index() {
-	x.flows = map[flow]*pairState{}
-	for _, l := range x.links {
-		for device := range l.tunnels {
-			x.flows[flow{source: l.Source, from: l.Addr, device: device}] = l
+// index finds the pairs of all devices again.
+func (n *Negotiator) index() {
+	n.paths = map[path]*pairState{}
+	for _, s := range n.pairs {
+		for device := range s.tunnels {
+			n.paths[path{source: s.Source, from: s.Addr, device: device}] = s
 		}
 	}
 }
 
-// Tunnels gives the tunnels of each pair that is not just at the one that it should
-// have, that to send over first. What it says may be in use until Applied says
-// otherwise.
-func (x *Negotiator) Tunnels() map[string][]TunnelID {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// Tunnels returns the tunnels of each pair that is not at the wanted tunnel alone, the
+// one to send over first. They may be in use until SetInstalled reports otherwise.
+func (n *Negotiator) Tunnels() map[string][]TunnelID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	out := map[string][]TunnelID{}
-	for name, l := range x.links {
-		kept := x.kept[name]
-		if len(kept.Tunnels) == 1 && kept.Use == l.Want {
+	for name, s := range n.pairs {
+		if len(s.saved.Tunnels) == 1 && s.saved.Active == s.Want {
 			continue
 		}
-		tunnels := []TunnelID{kept.Use}
-		for _, c := range kept.Tunnels {
-			if c != kept.Use {
+		tunnels := []TunnelID{s.saved.Active}
+		for _, c := range s.saved.Tunnels {
+			if c != s.saved.Active {
 				tunnels = append(tunnels, c)
 			}
 		}
@@ -180,24 +188,26 @@ func (x *Negotiator) Tunnels() map[string][]TunnelID {
 }
 
 // UsesDriver reports whether any pair has a tunnel of a driver.
-func (x *Negotiator) UsesDriver(driver string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for name := range x.links {
-		if slices.ContainsFunc(x.kept[name].Tunnels, func(c TunnelID) bool { return c.Driver == driver }) {
+func (n *Negotiator) UsesDriver(driver string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.pairs {
+		if slices.ContainsFunc(s.saved.Tunnels, func(c TunnelID) bool { return c.Driver == driver }) {
 			return true
 		}
 	}
 	return false
 }
 
-// SetInstalled says what the kernel has, by peer. One that is missing has what it had.
-func (x *Negotiator) SetInstalled(applied map[string]Installed) {
+// SetInstalled sets what the kernel has, by peer. A peer that is missing does not
+// change.
+func (n *Negotiator) SetInstalled(installed map[string]Installed) {
 	now := time.Now()
-	x.mu.Lock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	changed := false
-	for name, l := range x.links {
-		have, known := applied[name]
+	for name, s := range n.pairs {
+		have, known := installed[name]
 		if !known {
 			continue
 		}
@@ -207,226 +217,196 @@ func (x *Negotiator) SetInstalled(applied map[string]Installed) {
 				tunnels[d] = c
 			}
 		}
-		changed = changed || !maps.Equal(l.tunnels, tunnels)
-		l.devices, l.tunnels = have.Devices, tunnels
-		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Active, now)
-		x.queue.Schedule(l, now)
+		changed = changed || !maps.Equal(s.tunnels, tunnels)
+		s.devices, s.tunnels = have.Devices, tunnels
+		s.pair.SetInstalled(slices.Collect(maps.Keys(have.Devices)), have.Active, now)
+		n.queue.Schedule(s, now)
 	}
 	if changed {
-		x.index()
+		n.index()
 	}
-	x.mu.Unlock()
-	x.config.Wake.Fire()
+	n.config.Wake.Fire()
 }
 
-// Alive says whether packets get through to a peer now. It is to be told again while they
-// do not.
-func (x *Negotiator) Alive(name string, alive bool, now time.Time) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if l := x.links[name]; l != nil {
-		l.pair.Alive(alive, now)
+// Alive sets whether packets to a peer get through now. It must be called again while
+// they do not.
+func (n *Negotiator) Alive(name string, alive bool, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.pairs[name]; s != nil {
+		s.pair.SetAlive(alive, now)
 		if !alive {
-			x.queue.Schedule(l, now)
+			n.queue.Schedule(s, now)
 		}
 	}
 }
 
-// OverSecondary says how far a peer's pair has gone over to its secondary tunnel; see
+// OverSecondary reports how far a pair has moved to its secondary tunnel; see
 // Pair.OverSecondary.
-func (x *Negotiator) OverSecondary(name string) (begun, done bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if l := x.links[name]; l != nil {
-		return l.pair.OverSecondary()
+func (n *Negotiator) OverSecondary(name string) (active, only bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.pairs[name]; s != nil {
+		return s.pair.OverSecondary()
 	}
 	return false, false
 }
 
-// Progress says how far the change of each pair is, by peer, where one goes on.
-func (x *Negotiator) Progress() map[string]Progress {
+// Progress returns how far the migrations are, by peer.
+func (n *Negotiator) Progress() map[string]Progress {
 	now := time.Now()
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	out := map[string]Progress{}
-	for name, l := range x.links {
-		if p := l.pair.Progress(now); p.Why != "" {
+	for name, s := range n.pairs {
+		if p := s.pair.Progress(now); p.Why != "" {
 			out[name] = p
 		}
 	}
 	return out
 }
 
-// Run keeps what pairs came to, before it is said or acted on, until ctx ends. It is for a
-// goroutine of its own, as a disk may hang.
-func (x *Negotiator) Run(ctx context.Context) error {
-	x.saves.Run(ctx, func() time.Duration {
-		x.keep()
-		if x.failed {
-			return retry
+// Run saves changes of pairs until ctx is done. It has a goroutine of its own, because
+// a disk may hang.
+func (n *Negotiator) Run(ctx context.Context) error {
+	n.saves.Run(ctx, func() time.Duration {
+		n.save()
+		if n.saveErr != nil {
+			return retryInterval
 		}
-		return never
+		return noDeadline
 	})
 	return nil
 }
 
-const (
-	// retry is how long after it failed the disk is tried again.
-	retry = time.Second
-	// never is when nothing is to be done unasked.
-	never = time.Hour
-	// idle is how long nothing is looked at, at most.
-	idle = time.Second
-)
-
-// Sockets gives the tunnel addresses of this gateway; nil when they are as before, unless
-// all are asked for.
-func (x *Negotiator) Sockets(all bool) map[socket.Bind]bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.moved && !all {
+// Sockets returns the tunnel addresses of this gateway; nil if they did not change,
+// unless all is set.
+func (n *Negotiator) Sockets(all bool) map[socket.Bind]bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.rebind && !all {
 		return nil
 	}
-	x.moved = false
+	n.rebind = false
 	out := map[socket.Bind]bool{}
-	for _, l := range x.links {
-		out[socket.Bind{Addr: l.Source}] = true
+	for _, s := range n.pairs {
+		out[socket.Bind{Addr: s.Source}] = true
 	}
 	return out
 }
 
-// Sent is called for what Tick gave. Who gets no answer asks again, and so nothing is done.
-func (x *Negotiator) Sent(uint64, uint64) {}
+// Sent implements transport.Protocol. A lost probe needs no action: the next one
+// follows.
+func (n *Negotiator) Sent(uint64, uint64) {}
 
-// Tick gives what is to be sent now, and how long nothing is due after it.
-func (x *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// Tick returns the packets to send now, and the time until the next tick.
+func (n *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var out []socket.Datagram
-	for l, ok := x.queue.Next(now); ok; l, ok = x.queue.Next(now) {
-		messages, at := l.pair.Tick(now)
-		if at.IsZero() {
-			x.queue.Remove(l)
-		} else {
-			x.queue.Schedule(l, timerqueue.Earlier(at, now.Add(idle))) // tunnels are given up in time, too
-		}
-		if len(messages) > 0 {
-			l.unsaid = messages
-		}
-		if !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
-			x.saves.Fire() // and then it is said
+	for s, ok := n.queue.Next(now); ok; s, ok = n.queue.Next(now) {
+		s.pair.Advance(now)
+		if !s.isSaved() {
+			n.queue.Schedule(s, now.Add(maxIdle)) // or once it is saved
+			n.saves.Fire()
 			continue
 		}
-		out = append(out, x.say(l)...)
-	}
-	return out, x.queue.UntilNext(now, idle)
-}
-
-// say gives the datagrams of what a pair has to say.
-func (x *Negotiator) say(l *pairState) []socket.Datagram {
-	var out []socket.Datagram
-	for _, m := range l.unsaid {
-		if devices := l.devices[m.On]; len(devices) > 0 {
-			out = append(out, x.datagram(l, devices[0], m.Message))
+		probes, next := s.pair.Tick(now)
+		if next.IsZero() {
+			n.queue.Remove(s)
+		} else {
+			n.queue.Schedule(s, timerqueue.Earlier(next, now.Add(maxIdle)))
+		}
+		for _, m := range probes {
+			if devices := s.devices[m.On]; len(devices) > 0 {
+				out = append(out, n.datagram(s, devices[0], m.Message))
+			}
 		}
 	}
-	l.unsaid = nil
-	return out
+	return out, n.queue.UntilNext(now, maxIdle)
 }
 
-func (x *Negotiator) datagram(l *pairState, device string, m Message) socket.Datagram {
-	out := wire.Message{From: wire.HashID(x.self), To: wire.HashID(l.Name), Tunnels: &m}
+func (n *Negotiator) datagram(s *pairState, device string, m Message) socket.Datagram {
+	out := wire.Message{From: wire.HashID(n.self), To: wire.HashID(s.Name), Tunnels: &m}
 	return socket.Datagram{
-		From: socket.Bind{Addr: l.Source}, Device: device, To: netip.AddrPortFrom(l.Addr, x.config.Port), Raw: out.Encode(),
+		From: socket.Bind{Addr: s.Source}, Device: device, To: netip.AddrPortFrom(s.Addr, n.config.Port), Raw: out.Encode(),
 	}
 }
 
-// Receive takes a message that came over a tunnel, and gives the answer. What
-// changes by it is kept before anything is said, so there is no answer then: the
-// other end asks again.
-func (x *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagram {
+// Receive handles a message that arrived over a tunnel, and returns the reply. There is
+// none if the message changes what has to be saved first: the peer probes again.
+func (n *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	if in.Tunnels == nil {
 		return nil
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	l := x.flows[flow{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
-	if l == nil || x.self == "" || in.To != wire.HashID(x.self) || in.Message.From != wire.HashID(l.Name) || in.From.Port() != x.config.Port {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.paths[path{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
+	if s == nil || n.self == "" || in.To != wire.HashID(n.self) || in.Message.From != wire.HashID(s.Name) || in.From.Port() != n.config.Port {
 		return nil
 	}
-	answer, ok := l.pair.Receive(l.tunnels[in.Device], *in.Tunnels, now)
-	x.queue.Schedule(l, now)
-	x.config.Wake.Fire()
-	if !ok || !reflect.DeepEqual(l.pair.Saved(), x.kept[l.Name]) {
+	reply, ok := s.pair.Receive(s.tunnels[in.Device], *in.Tunnels, now)
+	n.queue.Schedule(s, now)
+	n.config.Wake.Fire()
+	if !ok || !s.isSaved() {
 		return nil
 	}
-	return []socket.Datagram{x.datagram(l, in.Device, answer)}
+	return []socket.Datagram{n.datagram(s, in.Device, reply)}
 }
 
-// keep writes what changed before anybody learns of it.
-func (x *Negotiator) keep() {
-	x.mu.Lock()
-	if !x.begun {
-		x.mu.Unlock()
+// save writes the state of all pairs and then lets the agent and the peers act on it.
+// It does so even if the disk is full: the state matters only if this agent restarts
+// during a migration.
+func (n *Negotiator) save() {
+	n.mu.Lock()
+	if !n.synced {
+		n.mu.Unlock()
 		return
 	}
-	next := make(map[string]Saved, len(x.links))
-	for name, l := range x.links {
-		next[name] = l.pair.Saved()
+	next := make(map[string]Saved, len(n.pairs))
+	for name, s := range n.pairs {
+		next[name] = s.pair.Saved()
 	}
-	same, news := reflect.DeepEqual(next, x.saved), !reflect.DeepEqual(next, x.kept)
-	x.mu.Unlock()
-	if !same {
-		x.save(next)
-	}
-	if !news {
-		return
-	}
-	x.mu.Lock()
-	x.tell(next)
-	for name := range x.kept {
-		if x.links[name] == nil {
-			delete(x.kept, name)
+	n.mu.Unlock()
+	var err error
+	if !maps.EqualFunc(next, n.onDisk, Saved.equal) {
+		if err = n.config.Save(next); err == nil {
+			n.onDisk = next
+		} else if n.saveErr == nil {
+			n.config.Log.Warn("cannot save tunnel state", "err", err)
 		}
 	}
-	for name, k := range next { // but not what came meanwhile
-		if x.links[name] != nil {
-			x.kept[name] = k
-		}
+	n.saveErr = err
+	if n.publish(next) {
+		n.config.Wake.Fire()
+		n.config.OnChange()
 	}
+}
+
+// publish lets the agent and the peers act on saved states. It reports whether one
+// changed.
+func (n *Negotiator) publish(saved map[string]Saved) bool {
 	now := time.Now()
-	for _, l := range x.links {
-		if len(l.unsaid) > 0 {
-			x.queue.Schedule(l, now)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changed := false
+	n.restored = nil
+	for name, s := range n.pairs {
+		to, known := saved[name]
+		if !known || to.equal(s.saved) {
+			continue
 		}
+		n.logChange(name, s.saved, to)
+		s.saved, changed = to, true
+		n.queue.Schedule(s, now)
 	}
-	x.mu.Unlock()
-	x.config.Wake.Fire()
-	x.config.OnChange()
+	return changed
 }
 
-// save goes on without, should the disk be full: then it matters only if this
-// agent restarts before it is done.
-func (x *Negotiator) save(next map[string]Saved) {
-	err := x.config.Keep(next)
-	if err == nil {
-		x.saved = next
-	} else if !x.failed {
-		x.config.Log.Warn("tunnels not kept for the next start", "err", err)
-	}
-	x.failed = err != nil
-}
-
-// tell writes changes of what is in use to the log.
-func (x *Negotiator) tell(next map[string]Saved) {
-	for name, k := range next {
-		before, known := x.kept[name]
-		switch {
-		case !known:
-		case before.Use != k.Use:
-			x.config.Log.Info("tunnel changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
-		case !slices.Equal(before.Tunnels, k.Tunnels):
-			x.config.Log.Info("tunnels of a pair", "peer", name, "use", k.Use.String(), "tunnels", k.Tunnels)
-		}
+func (n *Negotiator) logChange(peer string, from, to Saved) {
+	if from.Active != to.Active {
+		n.config.Log.Info("tunnel changed", "peer", peer, "from", from.Active.String(), "to", to.Active.String())
+	} else {
+		n.config.Log.Info("tunnels of a pair", "peer", peer, "use", to.Active.String(), "tunnels", to.Tunnels)
 	}
 }

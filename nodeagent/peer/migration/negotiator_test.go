@@ -12,21 +12,21 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// party is an Exchange whose sockets and kernel are the test's.
-type party struct {
+// node is a Negotiator without sockets and kernel.
+type node struct {
 	*Negotiator
 	name  string
 	addr  netip.Addr
-	other *party
+	peer  *node
 	disk  map[string]Saved
 	saves int
 }
 
-func newParty(name, addr string, kept map[string]Saved) *party {
-	p := &party{name: name, addr: netip.MustParseAddr(addr)}
+func newNode(name, addr string, kept map[string]Saved) *node {
+	p := &node{name: name, addr: netip.MustParseAddr(addr)}
 	p.Negotiator = New(Config{
-		Port: 4804, Log: slog.New(slog.DiscardHandler), Kept: kept, Wake: trigger.New(), OnChange: func() {},
-		Keep: func(k map[string]Saved) error {
+		Port: 4804, Log: slog.New(slog.DiscardHandler), Restored: kept, Wake: trigger.New(), OnChange: func() {},
+		Save: func(k map[string]Saved) error {
 			p.disk = k
 			p.saves++
 			return nil
@@ -35,21 +35,21 @@ func newParty(name, addr string, kept map[string]Saved) *party {
 	return p
 }
 
-func parties() (a, b *party) {
-	a, b = newParty("g1/a", "241.0.0.1", nil), newParty("g2/a", "241.0.0.2", nil)
-	a.other, b.other = b, a
+func newNodes() (a, b *node) {
+	a, b = newNode("g1/a", "241.0.0.1", nil), newNode("g2/a", "241.0.0.2", nil)
+	a.peer, b.peer = b, a
 	return a, b
 }
 
-func (p *party) set(want TunnelID) {
-	p.Set(p.name, []PairConfig{{Name: p.other.name, Want: want, Source: p.addr, Addr: p.other.addr}})
+func (p *node) setWant(want TunnelID) {
+	p.Set(p.name, []PairConfig{{Name: p.peer.name, Want: want, Source: p.addr, Addr: p.peer.addr}})
 }
 
-// pass does what the agent does: make what is said, and tell.
-func (p *party) pass(want TunnelID) {
-	p.set(want)
-	p.keep()
-	tunnels := p.Tunnels()[p.other.name]
+// round creates the tunnels, as the agent does.
+func (p *node) round(want TunnelID) {
+	p.setWant(want)
+	p.save()
+	tunnels := p.Tunnels()[p.peer.name]
 	if tunnels == nil {
 		tunnels = []TunnelID{want}
 	}
@@ -57,28 +57,28 @@ func (p *party) pass(want TunnelID) {
 	for _, c := range tunnels {
 		done.Devices[c] = []string{c.String()}
 	}
-	p.SetInstalled(map[string]Installed{p.other.name: done})
+	p.SetInstalled(map[string]Installed{p.peer.name: done})
 }
 
-// turn sends what is due, and the answers.
-func (p *party) turn(now time.Time) {
-	for range 2 { // what is new is said once it is kept
+// tick delivers the probes that are due, and the replies.
+func (p *node) tick(now time.Time) {
+	for range 2 { // a change is reported after it is saved
 		out, _ := p.Tick(now)
-		p.keep()
+		p.save()
 		for _, d := range out {
 			p.deliver(d)
 		}
 	}
 }
 
-func (p *party) deliver(d socket.Datagram) {
-	for _, answer := range p.other.receive(d.To.Addr(), d.Device, netip.AddrPortFrom(p.addr, 4804), d.Raw) {
-		p.receive(p.addr, answer.Device, netip.AddrPortFrom(d.To.Addr(), 4804), answer.Raw)
+func (p *node) deliver(d socket.Datagram) {
+	for _, reply := range p.peer.receive(d.To.Addr(), d.Device, netip.AddrPortFrom(p.addr, 4804), d.Raw) {
+		p.receive(p.addr, reply.Device, netip.AddrPortFrom(d.To.Addr(), 4804), reply.Raw)
 	}
 }
 
-// receive takes a datagram at an own address that came over a device.
-func (p *party) receive(at netip.Addr, device string, from netip.AddrPort, raw []byte) []socket.Datagram {
+// receive handles a datagram that arrived over a device.
+func (p *node) receive(at netip.Addr, device string, from netip.AddrPort, raw []byte) []socket.Datagram {
 	m, err := wire.Decode(raw)
 	if err != nil {
 		return nil
@@ -86,67 +86,68 @@ func (p *party) receive(at netip.Addr, device string, from netip.AddrPort, raw [
 	return p.Receive(time.Now(), transport.Packet{At: socket.Bind{Addr: at}, Device: device, From: from, Message: m})
 }
 
-func TestExchange(t *testing.T) {
+// TestMigration: two agents migrate to the wanted tunnel, and save it.
+func TestMigration(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	a, b := parties()
-	a.pass(was)
-	b.pass(was)
+	a, b := newNodes()
+	a.round(was)
+	b.round(was)
 	if out, _ := a.Tick(time.Now()); len(out) > 0 {
-		t.Errorf("%d messages while nothing changes", len(out))
+		t.Errorf("%d messages without a migration", len(out))
 	}
 	now := time.Now()
 	for range 200 {
 		now = now.Add(activeInterval)
-		a.pass(is)
-		b.pass(is)
-		a.turn(now)
-		b.turn(now)
+		a.round(is)
+		b.round(is)
+		a.tick(now)
+		b.tick(now)
 	}
-	for _, p := range []*party{a, b} {
-		if kept := p.disk[p.other.name]; kept.Use != is {
-			t.Errorf("%s kept %+v", p.name, kept)
+	for _, p := range []*node{a, b} {
+		if saved := p.disk[p.peer.name]; saved.Active != is {
+			t.Errorf("%s saved %+v", p.name, saved)
 		}
 	}
 }
 
-// TestHistory: an agent that starts writes nothing before it knows its pairs, and
-// goes on where it was.
+// TestHistory: an agent that starts saves nothing before it knows its pairs, and continues
+// where the previous one stopped.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	kept := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Use: was}}
-	p := newParty("g1/a", "241.0.0.1", kept)
-	p.other = newParty("g2/a", "241.0.0.2", nil)
-	p.keep()
+	kept := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Active: was}}
+	p := newNode("g1/a", "241.0.0.1", kept)
+	p.peer = newNode("g2/a", "241.0.0.2", nil)
+	p.save()
 	if p.saves > 0 {
-		t.Error("wrote before it knew anything")
+		t.Error("saved before it knew its pairs")
 	}
-	p.set(is)
-	p.keep()
+	p.setWant(is)
+	p.save()
 	if got := p.Tunnels()["g2/a"]; len(got) != 2 || got[0] != was || got[1] != is {
-		t.Errorf("begins with %v", got)
+		t.Errorf("starts with %v", got)
 	}
 }
 
-// TestStrangers: what does not come from the peer over its tunnel has no answer.
+// TestStrangers: only the peer gets a reply, and only over the tunnel of the pair.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	a, b := parties()
-	a.pass(was)
-	b.pass(was)
-	a.pass(is)
+	a, b := newNodes()
+	a.round(was)
+	b.round(was)
+	a.round(is)
 	out, _ := a.Tick(time.Now())
 	if len(out) == 0 {
-		t.Fatal("nothing is asked")
+		t.Fatal("no probe")
 	}
 	raw, from := out[0].Raw, netip.AddrPortFrom(a.addr, 4804)
 	over := was.String()
 	damaged := append([]byte{}, raw...)
-	damaged[8]++ // whose it says it is
+	damaged[8]++ // the sender
 	other := append([]byte{}, raw...)
-	other[16]++ // for whom it says it is
+	other[16]++ // the receiver
 	tests := map[string]struct {
 		device string
 		from   netip.AddrPort
@@ -162,10 +163,10 @@ func TestStrangers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		if got := b.receive(b.addr, tt.device, tt.from, tt.raw); got != nil {
-			t.Errorf("%s: answered", name)
+			t.Errorf("%s: gets a reply", name)
 		}
 	}
 	if got := b.receive(b.addr, over, from, raw); len(got) != 1 {
-		t.Error("the peer itself is not answered")
+		t.Error("the peer gets no reply")
 	}
 }

@@ -1,159 +1,185 @@
+// Package migration moves the traffic of two gateways from one tunnel to another
+// without losing a packet. Both ends learn at different times which tunnel the fabric
+// wants, so for a while they have several. The rules of each end:
+//
+//   - It receives on every tunnel that it has.
+//   - It reports to the peer which tunnels the peer may send over.
+//   - It sends over the best tunnel that both ends verified: the target if possible,
+//     otherwise the one in use as long as that works.
+//   - It withdraws a tunnel that it neither wants nor sends over, and removes it once
+//     the peer has read that and does not send over it.
+//
+// Pair has these rules for one pair, and is pure. Negotiator exchanges the reports.
 package migration
 
 import (
 	"slices"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// Pair is the state of the tunnels between this gateway and one other. It knows
-// the time only as an argument. Whatever it says in a message must be kept (see
-// Kept) before the message leaves.
+const (
+	// retireDelay is the time between the release of a tunnel by both ends and its
+	// removal, for packets in flight.
+	retireDelay = 5 * time.Second
+	// secondaryAfter is the time after which an unsynced pair with a link that is down
+	// tries the secondary tunnel.
+	secondaryAfter = 30 * time.Second
+	// maxTunnels bounds the tunnels of a pair.
+	maxTunnels = 6
+)
+
+// Pair has the tunnels between this gateway and one peer. It has no clock: each method
+// takes the time. It must be saved (see Saved) before a message leaves and before the
+// kernel changes. It is not safe for concurrent use.
 type Pair struct {
-	want          TunnelID
-	since         time.Time // of want
-	secondary     bool      // this end wants both to go over the secondary tunnel
-	state         State
-	tunnels       []*localTunnel
-	active        TunnelID
-	kernelActive  TunnelID // what the kernel sends over, and
-	kernelUnknown bool     // that it may be any that is held, as the run before was in the middle of something
-	stageTarget   TunnelID // what next gave when stages were decided
+	want      TunnelID // of the fabric
+	wantSince time.Time
+	tunnels   []*localTunnel // sorted
+	active    TunnelID       // to send over; always one of tunnels
 
-	// A pair that begins without history may be at another tunnel than the other end, which
-	// cannot come to it: it still holds the one before in its place. Such a pair is lost until
-	// its link was up once, and calls over the secondary tunnel, too, when it was down for long.
-	unsynced        bool
-	down            time.Time // the link is, since then; zero = it is not
-	tryingSecondary bool
+	// kernelActive is what the kernel sends over. kernelUnknown says that it may be any
+	// of tunnels, because the previous agent may have stopped in the middle of a round.
+	kernelActive  TunnelID
+	kernelUnknown bool
 
-	table  []transition[State, *Pair]
-	stages []transition[Stage, pairTunnel]
+	// preferSecondary says that this end asks for the secondary tunnel.
+	preferSecondary bool
 
-	number uint64 // of the last message
-	peer   struct {
-		number    uint64 // of the last message from the other end
-		read      uint64 // the number of the last of this end that it read
-		at        time.Time
-		says      map[uint64]peerTunnel
-		secondary bool // it wants both to go over its secondary tunnel
-	}
-	probeUntil time.Time // until when this end asks for the other's sake
-	event      time.Time // the last time that something happened
-	due        time.Time // of the next asks
-	asking     bool
+	// An unsynced pair has no history and its link has not been up yet. The peer may send
+	// over a tunnel that occupies the ports of the wanted one. See wantsRendezvous.
+	unsynced  bool
+	downSince time.Time // zero = the link is up
+
+	seq          uint64 // of the last own message
+	peer         peerReport
+	probing      bool
+	nextProbe    time.Time
+	lastEvent    time.Time
+	probeForPeer time.Time // the peer migrates: this end probes, too, until then
 }
 
-// NewPair begins without history. Numbers of messages must be higher in a later run.
-func NewPair(want TunnelID, keys Keys, number uint64, now time.Time) *Pair {
-	p := &Pair{
-		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: pairTransitions(), stages: tunnelTransitions(), unsynced: true,
-	}
-	p.begin(keys)
-	return p
+// localTunnel is a tunnel that this end has or is about to create.
+type localTunnel struct {
+	TunnelID
+	verification
+	installed bool // the last round left it in the kernel
+	// announced says that a message may have allowed the peer to send over it.
+	announced bool
+	// withdrawnSeq is the first message that does not offer the tunnel any longer, and
+	// releasedAt the time when the peer had read it and did not send over the tunnel.
+	// Both are zero while the tunnel is needed.
+	withdrawnSeq uint64
+	releasedAt   time.Time
 }
 
-// begin takes the oldest tunnel that the other end may have, and holds the one that
-// is wanted.
-func (p *Pair) begin(keys Keys) {
-	// Without history a pair begins with the oldest tunnel: the other end may know no newer epoch
-	// yet.
-	want := p.want
-	if all := keys[want.Driver]; want.Epoch != 0 && len(all) > 0 {
-		want.Epoch = all[0]
-	}
-	p.active = want
-	p.kernelActive = p.active
-	p.ensure(p.active)
-	p.ensure(p.want)
+// peerReport is the latest report of the peer.
+type peerReport struct {
+	seq     uint64
+	ackSeq  uint64 // the latest message of this end that the peer had read
+	at      time.Time
+	tunnels map[uint64]wire.TunnelState // by hash
 }
 
-// Restore begins where the run before ended, as far as there are keys.
-func Restore(kept Saved, want TunnelID, keys Keys, number uint64, now time.Time) *Pair {
-	p := NewPair(want, keys, number, now)
-	if !slices.Contains(kept.Tunnels, kept.Use) || !keys.open(kept.Use) {
+// NewPair starts without history. seq must be higher than in earlier processes.
+func NewPair(want TunnelID, keys Keys, seq uint64, now time.Time) *Pair {
+	return Restore(Saved{}, want, keys, seq, now)
+}
+
+// Restore continues where the previous agent stopped, as far as there are keys.
+func Restore(saved Saved, want TunnelID, keys Keys, seq uint64, now time.Time) *Pair {
+	p := &Pair{want: want, wantSince: now, seq: seq, lastEvent: now, nextProbe: now}
+	if !slices.Contains(saved.Tunnels, saved.Active) || !keys.has(saved.Active) {
+		p.unsynced = true
+		p.restart(keys)
+		p.advance(now)
 		return p
 	}
-	p.tunnels, p.active, p.kernelActive, p.kernelUnknown = nil, kept.Use, kept.Use, true
-	p.unsynced = kept.Use == want && slices.Contains(kept.Tunnels, want.counterpart())
-	for _, c := range kept.Tunnels {
-		if keys.open(c) {
-			p.ensure(c).stage = Announced
+	p.active, p.kernelActive, p.kernelUnknown = saved.Active, saved.Active, true
+	// The secondary tunnel next to the wanted one may be left over from a rendezvous.
+	p.unsynced = saved.Active == want && slices.Contains(saved.Tunnels, want.counterpart())
+	for _, c := range saved.Tunnels {
+		if keys.has(c) {
+			p.add(c).announced = true
 		}
 	}
 	p.advance(now)
 	return p
 }
 
-// Saved gives what a later run has to know.
-func (p *Pair) Saved() Saved { return Saved{Tunnels: p.Tunnels(), Use: p.active} }
+// restart activates the tunnel that the peer most likely has: the wanted one with the
+// oldest keys, as the peer may not have newer keys yet.
+func (p *Pair) restart(keys Keys) {
+	p.active = p.want
+	if epochs := keys[p.want.Driver]; p.want.Epoch != 0 && len(epochs) > 0 {
+		p.active.Epoch = epochs[0]
+	}
+	p.kernelActive = p.active
+	p.tunnels = slices.DeleteFunc(p.tunnels, func(t *localTunnel) bool { return t.conflictsWith(p.active) })
+	if p.find(p.active) == nil {
+		p.add(p.active)
+	}
+}
 
-// Want says which tunnel the pair should have in the end, and which ones it can
-// have. One whose keys are gone ends at once, whether or not it is used.
-func (p *Pair) Want(c TunnelID, keys Keys, now time.Time) {
+// Saved returns what the next agent needs to know.
+func (p *Pair) Saved() Saved { return Saved{Tunnels: p.Tunnels(), Active: p.active} }
+
+// SetWant sets the tunnel of the fabric and the usable keys. A tunnel whose keys are gone
+// is removed at once, even if it is active.
+func (p *Pair) SetWant(want TunnelID, keys Keys, now time.Time) {
 	before := len(p.tunnels)
-	p.tunnels = slices.DeleteFunc(p.tunnels, func(h *localTunnel) bool { return !keys.open(h.TunnelID) })
-	lost := p.find(p.active) == nil
-	if c == p.want && !lost && len(p.tunnels) == before {
+	p.tunnels = slices.DeleteFunc(p.tunnels, func(t *localTunnel) bool { return !keys.has(t.TunnelID) })
+	if want == p.want && len(p.tunnels) == before {
 		return
 	}
-	if c != p.want {
-		p.want, p.since = c, now
+	if want != p.want {
+		p.want, p.wantSince = want, now
 	}
-	if lost {
-		p.begin(keys)
-		p.state = Retiring
+	if p.find(p.active) == nil {
+		p.restart(keys)
 	}
 	p.wakeNow(now)
 	p.advance(now)
 }
 
-// Secondary says whether the pair should go over the other one of its two possible
-// tunnels for a while, so that this end may make the wanted one anew. The other end
-// goes along.
-func (p *Pair) Secondary(secondary bool, now time.Time) {
-	if p.secondary != secondary {
-		p.secondary = secondary
+// SetSecondary sets whether both ends should use the secondary tunnel for now, so that
+// this end may create the wanted one again. The peer follows.
+func (p *Pair) SetSecondary(prefer bool, now time.Time) {
+	if p.preferSecondary != prefer {
+		p.preferSecondary = prefer
 		p.wakeNow(now)
 		p.advance(now)
 	}
 }
 
-// OverSecondary says how far that is: begun when this end sends over the secondary tunnel,
-// and alone when there is no other any more.
-func (p *Pair) OverSecondary() (begun, alone bool) {
-	begun = p.active == p.want.counterpart() && p.kernelActive == p.active
-	return begun, begun && len(p.tunnels) == 1
+// OverSecondary reports whether this end sends over the secondary tunnel, and whether
+// it has no other tunnel.
+func (p *Pair) OverSecondary() (active, only bool) {
+	active = p.active == p.want.counterpart() && !p.kernelBehind()
+	return active, active && len(p.tunnels) == 1
 }
 
-// Alive says whether packets get through now.
-func (p *Pair) Alive(alive bool, now time.Time) {
+// SetAlive sets whether packets get through now. It must be called again while they do
+// not.
+func (p *Pair) SetAlive(alive bool, now time.Time) {
 	switch {
 	case alive:
-		p.unsynced, p.tryingSecondary, p.down = false, false, time.Time{}
-	case p.down.IsZero():
-		p.down = now
+		p.unsynced, p.downSince = false, time.Time{}
+	case p.downSince.IsZero():
+		p.downSince = now
 	}
 	p.advance(now)
 }
 
-// wantsSecondary reports whether the pair should go over the secondary tunnel now. It does not
-// while it is on its way to another one.
-func (p *Pair) wantsSecondary() bool {
-	other := p.want.counterpart()
-	if p.active != p.want && p.active != other {
-		return false
-	}
-	return p.secondary || p.peer.secondary && p.peer.says[other.hash()].secondary
-}
-
-// Applied says which tunnels the kernel has now, and which one it sends over.
-func (p *Pair) Applied(tunnels []TunnelID, use TunnelID, now time.Time) {
-	changed := p.kernelActive != use || p.kernelUnknown
-	p.kernelActive, p.kernelUnknown = use, false
-	for _, h := range p.tunnels {
-		standing := slices.Contains(tunnels, h.TunnelID)
-		changed = changed || standing != h.installed
-		h.installed = standing
+// SetInstalled sets which tunnels the kernel has, and which one it sends over.
+func (p *Pair) SetInstalled(tunnels []TunnelID, active TunnelID, now time.Time) {
+	changed := p.kernelUnknown || p.kernelActive != active
+	p.kernelActive, p.kernelUnknown = active, false
+	for _, t := range p.tunnels {
+		installed := slices.Contains(tunnels, t.TunnelID)
+		changed = changed || installed != t.installed
+		t.installed = installed
 	}
 	if changed {
 		p.wakeNow(now)
@@ -161,218 +187,208 @@ func (p *Pair) Applied(tunnels []TunnelID, use TunnelID, now time.Time) {
 	p.advance(now)
 }
 
-// Tunnels gives what this end should have, and take packets on.
+// Tunnels returns the tunnels that this end should have and receive on, sorted.
 func (p *Pair) Tunnels() []TunnelID {
 	out := make([]TunnelID, len(p.tunnels))
-	for i, h := range p.tunnels {
-		out[i] = h.TunnelID
+	for i, t := range p.tunnels {
+		out[i] = t.TunnelID
 	}
-	slices.SortFunc(out, compareTunnels)
 	return out
 }
 
-// wakeNow makes both ends talk at once.
-func (p *Pair) wakeNow(now time.Time) { p.event, p.due = now, now }
-
-func (p *Pair) find(c TunnelID) *localTunnel {
-	for _, h := range p.tunnels {
-		if h.TunnelID == c {
-			return h
+// advance applies the rules of the package comment.
+func (p *Pair) advance(now time.Time) {
+	p.retire(now)
+	if !p.kernelBehind() {
+		if target, ok := p.target(); ok {
+			p.create(target, now)
+		}
+		if p.wantsRendezvous(now) {
+			p.create(p.want.counterpart(), now)
 		}
 	}
-	return nil
-}
-
-func (p *Pair) ensure(c TunnelID) *localTunnel {
-	if h := p.find(c); h != nil {
-		return h
+	// A second switch has to wait for the kernel, unless the tunnel does not work.
+	if best := p.best(now); best != p.active && (!p.kernelBehind() || p.find(p.active).isSilent(now)) {
+		p.active = best
+		p.wakeNow(now)
 	}
-	h := &localTunnel{TunnelID: c}
-	p.tunnels = append(p.tunnels, h)
-	return h
+	p.retire(now)
 }
 
-// target is the tunnel to go to now: the one that is wanted, or on the way to it the
-// same one at other ports, when what there is has its ports.
-func (p *Pair) target() TunnelID {
+// create adds a tunnel if there is room for it.
+func (p *Pair) create(c TunnelID, now time.Time) {
+	if p.find(c) == nil && p.hasRoom(c) {
+		p.add(c)
+		p.wakeNow(now)
+	}
+}
+
+// hasRoom reports whether this end has a tunnel or can create it next to the others.
+func (p *Pair) hasRoom(c TunnelID) bool {
+	return p.find(c) != nil ||
+		len(p.tunnels) < maxTunnels && !slices.ContainsFunc(p.tunnels, func(t *localTunnel) bool { return t.conflictsWith(c) })
+}
+
+// target returns the tunnel to move to: the wanted one, or its counterpart if the
+// secondary tunnel is preferred or an existing tunnel has the ports of the wanted one.
+// It reports false if there is no room for either.
+func (p *Pair) target() (TunnelID, bool) {
 	order := []TunnelID{p.want, p.want.counterpart()}
-	if p.wantsSecondary() {
+	if p.prefersSecondary() {
 		slices.Reverse(order)
 	}
 	for _, c := range order {
-		if p.find(c) != nil || len(p.tunnels) < most && !slices.ContainsFunc(p.tunnels, func(h *localTunnel) bool { return h.conflictsWith(c) }) {
-			return c
+		if p.hasRoom(c) {
+			return c, true
+		}
+	}
+	return TunnelID{}, false
+}
+
+// prefersSecondary reports whether an end asks for the secondary tunnel. It does not
+// count during a migration to another tunnel.
+func (p *Pair) prefersSecondary() bool {
+	secondary := p.want.counterpart()
+	return (p.active == p.want || p.active == secondary) && (p.preferSecondary || p.peer.tunnels[secondary.hash()].Secondary)
+}
+
+// wantsRendezvous reports whether an unsynced pair needs the secondary tunnel to reach
+// the peer. The peer may still have the tunnel before the wanted one at the same port,
+// and so it cannot create the wanted one. A driver with fixed ports has no such port.
+func (p *Pair) wantsRendezvous(now time.Time) bool {
+	return p.unsynced && p.active == p.want && p.want.Ports != [2]int{} && !p.downSince.IsZero() && now.Sub(p.downSince) >= secondaryAfter
+}
+
+// best returns the tunnel to send over.
+func (p *Pair) best(now time.Time) TunnelID {
+	target, ok := p.target()
+	if t := p.find(target); t != nil && p.isUsable(t, now) {
+		return target
+	}
+	switch {
+	case p.find(p.active).isSilent(now):
+		for _, t := range p.tunnels {
+			if p.isUsable(t, now) {
+				return t.TunnelID
+			}
+		}
+	case !(ok && target == p.active) && !p.peer.tunnels[p.active.hash()].InUse:
+		// The ends send over different tunnels, and neither can move to its target. Both choose
+		// the tunnel that sorts first.
+		for _, t := range p.tunnels {
+			if compareTunnels(t.TunnelID, p.active) < 0 && p.peer.tunnels[t.hash()].InUse && p.isUsable(t, now) {
+				return t.TunnelID
+			}
 		}
 	}
 	return p.active
 }
 
-// advance takes every transition whose time has come.
-func (p *Pair) advance(now time.Time) {
-	p.advanceTunnels(now)
-	for ok := true; ok; {
-		p.state, ok = fire(p.table, p.state, p, now)
+// isUsable reports whether both ends verified a tunnel and the peer offers it.
+func (p *Pair) isUsable(t *localTunnel, now time.Time) bool {
+	peer := p.peer.tunnels[t.hash()]
+	return t.installed && t.isVerified(now) && peer.Available && peer.Verified
+}
+
+// retire withdraws tunnels that are not needed, and removes the ones that the peer
+// released.
+func (p *Pair) retire(now time.Time) {
+	target, _ := p.target()
+	p.tunnels = slices.DeleteFunc(p.tunnels, func(t *localTunnel) bool { return p.retireTunnel(t, target, now) })
+}
+
+// retireTunnel reports whether this end may remove a tunnel now. It withdraws a tunnel
+// that is not needed.
+func (p *Pair) retireTunnel(t *localTunnel, target TunnelID, now time.Time) bool {
+	switch {
+	case t.TunnelID == target || p.maySend(t.TunnelID) || t.TunnelID == p.want.counterpart() && p.wantsRendezvous(now):
+		t.withdrawnSeq, t.releasedAt = 0, time.Time{}
+	case !t.announced:
+		return true // the peer never read that it may send over it
+	case t.withdrawnSeq == 0:
+		t.withdrawnSeq = p.seq + 1
+		p.wakeNow(now)
+	case p.peer.tunnels[t.hash()].InUse || p.peer.ackSeq < t.withdrawnSeq || p.peer.ackSeq > p.seq:
+		t.releasedAt = time.Time{}
+	case t.releasedAt.IsZero():
+		t.releasedAt = now
+	default:
+		return now.Sub(t.releasedAt) >= retireDelay
 	}
-	p.advanceTunnels(now)
+	return false
 }
 
-// advanceTunnels does the same for the tunnels.
-func (p *Pair) advanceTunnels(now time.Time) {
-	p.stageTarget = p.target()
-	for _, h := range p.tunnels {
-		for ok := true; ok && h.stage != Removed; {
-			h.stage, ok = fire(p.stages, h.stage, pairTunnel{h, p}, now)
-		}
-	}
-	p.tunnels = slices.DeleteFunc(p.tunnels, func(h *localTunnel) bool { return h.stage == Removed })
-}
-
-func (p *Pair) kernelBehind(time.Time) bool  { return p.kernelUnknown || p.kernelActive != p.active }
-func (p *Pair) kernelInSync(time.Time) bool  { return !p.kernelUnknown && p.kernelActive == p.active }
-func (p *Pair) arrived(time.Time) bool       { return p.target() == p.active }
-func (p *Pair) differs(time.Time) bool       { return p.target() != p.active }
-func (p *Pair) single(time.Time) bool        { return len(p.tunnels) == 1 }
-func (p *Pair) targetMissing(time.Time) bool { return p.find(p.target()) == nil }
-
-// shouldTrySecondary reports whether the other end, of which nothing was ever known, may be at the
-// secondary tunnel. Without ports a pair has no place for one at will.
-func (p *Pair) shouldTrySecondary(now time.Time) bool {
-	return p.unsynced && !p.tryingSecondary && p.want.Ports != [2]int{} && p.active == p.want && !p.down.IsZero() && now.Sub(p.down) >= secondaryAfter
-}
-
-func (p *Pair) trySecondary(now time.Time) {
-	p.tryingSecondary = true
-	p.ensure(p.want.counterpart())
-	p.wakeNow(now)
-}
-
-func (p *Pair) agreed(now time.Time) bool {
-	return p.target() != p.active && p.isUsable(p.find(p.target()), now)
-}
-
-func (p *Pair) failed(now time.Time) bool {
-	return p.find(p.active).isLost(now) && p.usableTunnel(now) != nil
-}
-
-func (p *Pair) make(now time.Time) {
-	p.ensure(p.target())
-	p.wakeNow(now)
-}
-
-func (p *Pair) useNext(now time.Time) { p.switchTo(p.target(), now) }
-
-func (p *Pair) useOther(now time.Time) { p.switchTo(p.usableTunnel(now).TunnelID, now) }
-
-func (p *Pair) switchTo(c TunnelID, now time.Time) {
-	p.active = c
-	p.wakeNow(now)
-}
-
-// endsDiverged reports whether the ends send over two tunnels while the one that both want does
-// not work: then it is the first of the two for both.
-func (p *Pair) endsDiverged(now time.Time) bool { return p.peerTunnel(now) != nil }
-
-func (p *Pair) joinPeer(now time.Time) { p.switchTo(p.peerTunnel(now).TunnelID, now) }
-
-// peerTunnel gives the tunnel to join the other end on; nil = none.
-func (p *Pair) peerTunnel(now time.Time) *localTunnel {
-	if p.peer.says[p.active.hash()].inUse {
-		return nil
-	}
-	for _, h := range p.tunnels {
-		if p.peer.says[h.hash()].inUse && compareTunnels(h.TunnelID, p.active) < 0 && p.isUsable(h, now) {
-			return h
-		}
-	}
-	return nil
-}
-
-// usableTunnel gives a good tunnel, the next one if that is; nil = there is none.
-func (p *Pair) usableTunnel(now time.Time) *localTunnel {
-	if h := p.find(p.target()); h != nil && p.isUsable(h, now) {
-		return h
-	}
-	for _, h := range p.tunnels {
-		if p.isUsable(h, now) {
-			return h
-		}
-	}
-	return nil
-}
-
-// isUsable reports whether both ends proved a tunnel, and the other one keeps it.
-func (p *Pair) isUsable(h *localTunnel, now time.Time) bool {
-	says := p.peer.says[h.hash()]
-	return h.verified() && !h.isLost(now) && says.installed && says.verified && !says.withdrawing
-}
-
-// needed reports whether this end has a use for a tunnel.
-func (t pairTunnel) needed(time.Time) bool {
-	return t.TunnelID == t.pair.stageTarget || t.pair.mayCarry(t.TunnelID) || t.pair.tryingSecondary && t.TunnelID == t.pair.want.counterpart()
-}
-
-// mayCarry reports whether packets of this end may be on a tunnel now.
-func (p *Pair) mayCarry(c TunnelID) bool {
+// maySend reports whether packets of this end may be on a tunnel.
+func (p *Pair) maySend(c TunnelID) bool {
 	return p.kernelUnknown || c == p.active || c == p.kernelActive
 }
 
-func (t pairTunnel) unneeded(now time.Time) bool { return !t.needed(now) }
+// kernelBehind reports whether the kernel may send over another tunnel than the active
+// one.
+func (p *Pair) kernelBehind() bool { return p.kernelUnknown || p.kernelActive != p.active }
 
-func (t pairTunnel) isAnnounced(time.Time) bool { return t.announcedSeq > 0 }
-
-// withdraw says so from the next message on.
-func (t pairTunnel) withdraw(now time.Time) {
-	t.withdrawnSeq = t.pair.number + 1
-	t.pair.wakeNow(now)
+// isMigrating reports whether the pair is not yet at the wanted tunnel alone.
+func (p *Pair) isMigrating() bool {
+	return p.active != p.want || len(p.tunnels) > 1 || p.kernelBehind()
 }
 
-func (t pairTunnel) cancelWithdraw(time.Time) { t.withdrawnSeq = 0 }
+// wakeNow makes this end probe at once, and often for a while.
+func (p *Pair) wakeNow(now time.Time) { p.lastEvent, p.nextProbe = now, now }
 
-// peerReleased reports whether the other end does not use a tunnel, and will not begin to: it has
-// read that this end leaves it.
-func (t pairTunnel) peerReleased(now time.Time) bool {
-	read := t.pair.peer.read
-	return !t.peerUses(now) && read >= t.withdrawnSeq && read <= t.pair.number
+func (p *Pair) find(c TunnelID) *localTunnel {
+	for _, t := range p.tunnels {
+		if t.TunnelID == c {
+			return t
+		}
+	}
+	return nil
 }
 
-func (t pairTunnel) release(now time.Time) { t.released = now }
+func (p *Pair) add(c TunnelID) *localTunnel {
+	t := &localTunnel{TunnelID: c}
+	p.tunnels = append(p.tunnels, t)
+	slices.SortFunc(p.tunnels, func(a, b *localTunnel) int { return compareTunnels(a.TunnelID, b.TunnelID) })
+	return t
+}
 
-func (t pairTunnel) peerUses(time.Time) bool { return t.pair.peer.says[t.hash()].inUse }
+// Progress is the state of a migration, for people.
+type Progress struct {
+	Active TunnelID
+	Target TunnelID  // of the fabric
+	Since  time.Time // when the fabric first wanted Target
+	Why    string    // what the migration waits for; empty = Target is active
+}
 
-func (t pairTunnel) expired(now time.Time) bool { return now.Sub(t.released) >= retireDelay }
-
-// Progress says how far a change is.
+// Progress returns the state of the migration.
 func (p *Pair) Progress(now time.Time) Progress {
-	out := Progress{Active: p.active, Target: p.want, Since: p.since}
+	out := Progress{Active: p.active, Target: p.want, Since: p.wantSince}
 	if p.active != p.want {
-		out.Why = p.why(p.target(), now)
+		out.Why = p.waitsFor(now)
 	}
 	return out
 }
 
-func (p *Pair) why(next TunnelID, now time.Time) string {
-	h := p.find(next)
-	says, known := peerTunnel{}, false
-	if h != nil {
-		says, known = p.peer.says[h.hash()]
-	}
+// waitsFor returns why the target is not active yet.
+func (p *Pair) waitsFor(now time.Time) string {
+	target, ok := p.target()
+	t, peer := p.find(target), p.peer.tunnels[target.hash()]
 	switch {
-	case p.wantsSecondary():
-		return "another endpoint is taken"
-	case next == p.active || h == nil:
-		return "waits for the tunnel before to end"
-	case !h.installed:
-		return "is not up here yet"
-	case h.streak > 0 && !h.isLost(now) && !says.verified:
-		return "the other end gets no answer over it"
-	case known && says.withdrawing:
-		return "the other end leaves it"
-	case known && says.installed && h.streak == 0:
-		return "no answer over it"
-	case known && says.installed:
-		return "is being proved"
+	case p.prefersSecondary():
+		return "moving to another endpoint"
+	case !ok || target == p.active || t == nil:
+		return "waiting until the previous tunnel is removed"
+	case !t.installed:
+		return "not created yet"
 	case p.peer.at.IsZero() || now.Sub(p.peer.at) > seqResetAfter:
-		return "the other end does not say what it has"
+		return "the peer does not report its tunnels"
+	case t.replies > 0 && !t.isSilent(now) && !peer.Verified:
+		return "the peer gets no reply over it"
+	case !peer.Available && peer.Verified:
+		return "the peer withdraws it"
+	case !peer.Available:
+		return "the peer has not created it yet"
+	case t.replies == 0:
+		return "no reply over it"
 	}
-	return "the other end does not have it yet"
+	return "verifying"
 }

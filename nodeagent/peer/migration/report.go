@@ -6,87 +6,86 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// Message is what one end tells the other: what it has, in full.
+const (
+	activeInterval = 200 * time.Millisecond // between probes after an event
+	idleInterval   = 2 * time.Second        // between probes otherwise
+	activeWindow   = 10 * time.Second       // after an event
+	reciprocalTime = 5 * time.Second        // this end probes as well after a probe of a migrating peer
+	// seqResetAfter is the silence after which a lower sequence number of the peer counts:
+	// its clock was set back before it restarted.
+	seqResetAfter = 10 * time.Second
+)
+
+// Message is the full report of one end.
 type Message = wire.TunnelReport
 
-// Outgoing is a message on its way over a tunnel.
+// Outgoing is a message with the tunnel that it leaves over.
 type Outgoing struct {
 	On TunnelID
 	Message
 }
 
-// Tick gives the messages that are due, and when the next ones are.
+// Advance applies what the passing of time changes. It may change Saved.
+func (p *Pair) Advance(now time.Time) { p.advance(now) }
+
+// Tick returns the probes that are due, and the time of the next ones; zero = none.
 func (p *Pair) Tick(now time.Time) ([]Outgoing, time.Time) {
 	p.advance(now)
-	if !p.talks(now) {
-		p.asking = false
+	if !p.isMigrating() && !now.Before(p.probeForPeer) {
+		p.probing = false
 		return nil, time.Time{}
 	}
-	if !p.asking {
-		// What was proved some time ago must be proved anew.
-		p.asking, p.due = true, now
-		for _, h := range p.tunnels {
-			h.streak, h.missed, h.answered = 0, 0, now
+	if !p.probing {
+		p.probing, p.nextProbe = true, now
+		for _, t := range p.tunnels {
+			t.restart(now)
 		}
 	}
-	if p.due.After(now) {
-		return nil, p.due
+	if p.nextProbe.After(now) {
+		return nil, p.nextProbe
 	}
 	var out []Outgoing
-	for _, h := range p.tunnels {
-		if !h.installed {
-			continue
+	for _, t := range p.tunnels {
+		if t.installed {
+			m := p.report(now)
+			m.WantReply = true
+			t.onProbe(m.Seq, now)
+			out = append(out, Outgoing{On: t.TunnelID, Message: m})
 		}
-		m := p.message()
-		m.WantReply = true
-		h.ask(m.Seq, now)
-		out = append(out, Outgoing{On: h.TunnelID, Message: m})
 	}
-	p.due = now.Add(idleInterval)
-	if now.Sub(p.event) < activeWindow {
-		p.due = now.Add(activeInterval)
+	p.nextProbe = now.Add(idleInterval)
+	if now.Sub(p.lastEvent) < activeWindow {
+		p.nextProbe = now.Add(activeInterval)
 	}
-	return out, p.due
+	return out, p.nextProbe
 }
 
-// talks reports whether there is anything to find out.
-func (p *Pair) talks(now time.Time) bool {
-	return p.changes() || now.Before(p.probeUntil)
-}
-
-// changes reports whether this end is not where it should be.
-func (p *Pair) changes() bool { return p.state != Active || p.active != p.want }
-
-// message says what this end has.
-func (p *Pair) message() Message {
-	p.number++
-	m := Message{Migrating: p.changes(), Seq: p.number, AckSeq: p.peer.number}
-	for _, h := range p.tunnels {
-		w := peerTunnel{
-			installed: h.installed, verified: h.verified(), withdrawing: h.stage == Withdrawing || h.stage == Withdrawn,
-			inUse: p.mayCarry(h.TunnelID), secondary: p.secondary && h.TunnelID == p.want.counterpart(),
+// report returns the next message.
+func (p *Pair) report(now time.Time) Message {
+	p.seq++
+	m := Message{Migrating: p.isMigrating(), Seq: p.seq, AckSeq: p.peer.seq}
+	for _, t := range p.tunnels {
+		state := wire.TunnelState{
+			ID: t.hash(), Available: t.installed && t.withdrawnSeq == 0, Verified: t.installed && t.isVerified(now), InUse: p.maySend(t.TunnelID),
+			Secondary: p.preferSecondary && t.TunnelID == p.want.counterpart(),
 		}
-		if h.announcedSeq == 0 && (w.verified || w.inUse) {
-			h.announcedSeq = p.number
-		}
-		m.Each = append(m.Each, wire.TunnelState{
-			ID: h.hash(), Installed: w.installed, Verified: w.verified, InUse: w.inUse, Withdrawing: w.withdrawing, Secondary: w.secondary,
-		})
+		t.announced = t.announced || state.Verified || state.InUse
+		m.Each = append(m.Each, state)
 	}
 	return m
 }
 
-// Receive takes a message that came over a tunnel, and gives the answer; false =
-// none. A tunnel that this end does not have has none.
+// Receive handles a message that arrived over a tunnel, and returns the reply; false =
+// none. There is no reply over a tunnel that this end does not have.
 func (p *Pair) Receive(on TunnelID, m Message, now time.Time) (Message, bool) {
-	h := p.find(on)
-	if h == nil {
+	t := p.find(on)
+	if t == nil {
 		return Message{}, false
 	}
-	if m.Seq > p.peer.number || now.Sub(p.peer.at) > seqResetAfter {
-		p.mergePeer(m, now)
+	if m.Seq > p.peer.seq || now.Sub(p.peer.at) > seqResetAfter {
+		p.onPeerReport(m, now)
 	}
-	if !m.WantReply && h.answer(m.ReplyTo, now) && h.streak == verifyReplies {
+	if !m.WantReply && t.onReply(m.ReplyTo, now) && t.replies == verifyReplies {
 		p.wakeNow(now)
 	}
 	p.advance(now)
@@ -94,29 +93,26 @@ func (p *Pair) Receive(on TunnelID, m Message, now time.Time) (Message, bool) {
 		return Message{}, false
 	}
 	if m.Migrating {
-		if p.probeUntil = now.Add(reciprocalTime); !p.asking {
+		if p.probeForPeer = now.Add(reciprocalTime); !p.probing {
 			p.wakeNow(now)
 		}
 	}
-	answer := p.message()
-	answer.ReplyTo = m.Seq
-	return answer, true
+	reply := p.report(now)
+	reply.ReplyTo = m.Seq
+	return reply, true
 }
 
-// mergePeer takes over what the other end says.
-func (p *Pair) mergePeer(m Message, now time.Time) {
-	says := make(map[uint64]peerTunnel, len(m.Each))
-	fresh := len(m.Each) != len(p.peer.says)
-	p.peer.secondary = false
+// onPeerReport replaces the latest report of the peer.
+func (p *Pair) onPeerReport(m Message, now time.Time) {
+	tunnels := make(map[uint64]wire.TunnelState, len(m.Each))
+	changed := len(m.Each) != len(p.peer.tunnels)
 	for _, t := range m.Each {
-		before, known := p.peer.says[t.ID]
-		now := peerTunnel{installed: t.Installed, verified: t.Verified, inUse: t.InUse, withdrawing: t.Withdrawing, secondary: t.Secondary}
-		fresh = fresh || !known || before != now
-		says[t.ID] = now
-		p.peer.secondary = p.peer.secondary || now.secondary
+		before, known := p.peer.tunnels[t.ID]
+		changed = changed || !known || before != t
+		tunnels[t.ID] = t
 	}
-	p.peer.number, p.peer.read, p.peer.at, p.peer.says = m.Seq, m.AckSeq, now, says
-	if fresh {
+	p.peer = peerReport{seq: m.Seq, ackSeq: m.AckSeq, at: now, tunnels: tunnels}
+	if changed {
 		p.wakeNow(now)
 	}
 }

@@ -64,11 +64,10 @@ const (
 	flagAsk     byte = 1 << 0
 	flagChanges byte = 1 << 1
 
-	flagStanding  byte = 1 << 0
-	flagProved    byte = 1 << 1
-	flagCarries   byte = 1 << 2
-	flagLeaving   byte = 1 << 3
-	flagSecondary byte = 1 << 4
+	flagAvailable byte = 1 << 0
+	flagVerified  byte = 1 << 1
+	flagInUse     byte = 1 << 2
+	flagSecondary byte = 1 << 3
 )
 
 var magic = [4]byte{'h', 'w', 'l', 'k'}
@@ -142,14 +141,13 @@ type TunnelReport struct {
 	Each      []TunnelState
 }
 
-// TunnelState is what is said of one tunnel.
+// TunnelState is what the sender reports of one tunnel.
 type TunnelState struct {
-	ID          uint64
-	Installed   bool // it is made, and takes packets
-	Verified    bool // asks over it are answered
-	InUse       bool // the sender may send over it
-	Withdrawing bool // the sender wants to give it up
-	Secondary   bool // the sender wants both ends to go over it for now
+	ID        uint64
+	Available bool // the sender receives on it, and will not remove it without notice
+	Verified  bool // the sender gets replies over it
+	InUse     bool // the sender may send over it
+	Secondary bool // the sender asks both ends to use it for now
 }
 
 // SizeProbe asks whether a packet as large as itself passes, or answers that: then it echoes
@@ -246,7 +244,7 @@ func (t *TunnelReport) append(out []byte) []byte {
 		out = binary.BigEndian.AppendUint64(out, field)
 	}
 	for _, e := range t.Each {
-		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Installed, e.Verified, e.InUse, e.Withdrawing, e.Secondary))
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Available, e.Verified, e.InUse, e.Secondary))
 	}
 	return out
 }
@@ -335,8 +333,8 @@ func (m *Message) takeTunnels(value []byte) bool {
 	for at := tunnelsLength; at < len(value); at += tunnelLength {
 		flags := value[at+8]
 		t.Each = append(t.Each, TunnelState{
-			ID: binary.BigEndian.Uint64(value[at:]), Installed: flags&flagStanding != 0, Verified: flags&flagProved != 0,
-			InUse: flags&flagCarries != 0, Withdrawing: flags&flagLeaving != 0, Secondary: flags&flagSecondary != 0,
+			ID: binary.BigEndian.Uint64(value[at:]), Available: flags&flagAvailable != 0, Verified: flags&flagVerified != 0,
+			InUse: flags&flagInUse != 0, Secondary: flags&flagSecondary != 0,
 		})
 	}
 	m.Tunnels = t

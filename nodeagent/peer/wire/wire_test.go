@@ -17,7 +17,7 @@ func examples() map[string]*Message {
 		"changes":   {Probe: &Probe{Reply: true}, List: &LinkStateList{Generation: 8, Base: 7, Pages: 1}},
 		"full page": {Probe: &Probe{Reply: true}, Advert: &Advert{}, List: &LinkStateList{Pages: 1, Entries: make([]Entry, MaxEntries)}},
 		"tunnels": {From: 10, To: 11, Tunnels: &TunnelReport{WantReply: true, Migrating: true, Seq: 7, AckSeq: 8, ReplyTo: 9, Each: []TunnelState{
-			{ID: 12, Installed: true, InUse: true}, {ID: 13, Verified: true, Withdrawing: true, Secondary: true},
+			{ID: 12, Available: true, InUse: true}, {ID: 13, Verified: true, Secondary: true},
 		}}},
 		"most tunnels": {Tunnels: &TunnelReport{Each: make([]TunnelState, MaxTunnels)}},
 		"size":         {From: 1, To: 2, Length: 1392, Size: &SizeProbe{Bytes: 1420, Nonce: 1 << 60}},
