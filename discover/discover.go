@@ -1,6 +1,6 @@
 // Package discover finds in the objects of a cluster what a topology says of it: the
 // prefixes of pods and Services, how its own DNS is reached, nodes that can be
-// gateways. It is pure; reconciler/apply reads the objects.
+// gateways. It is pure; kubeclient reads the objects.
 package discover
 
 import (

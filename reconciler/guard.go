@@ -1,11 +1,10 @@
 package reconciler
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/internal/massdelete"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
@@ -56,17 +55,5 @@ func checkMassDelete(have map[string][]byte, set *schema.ClusterSet) error {
 	if set.Spec.Decommission {
 		return nil
 	}
-	return MassDelete("the commit removes", "clusters", len(published), gone)
-}
-
-// MassDelete is the one rule about deleting much at once: more than half of what
-// is there does not go unless a person says so. did and what make the sentence:
-// "the commit removes 3 of 4 clusters".
-func MassDelete(did, what string, have int, gone []string) error {
-	if 2*len(gone) <= have {
-		return nil
-	}
-	const most = 5
-	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, humanize.FirstN(gone, most))
+	return massdelete.Check("the commit removes", "clusters", len(published), gone)
 }

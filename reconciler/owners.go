@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
@@ -110,17 +111,17 @@ func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error
 func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
-	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(PatchesDir)+"/clusters/"), "/")
+	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(render.PatchesDir)+"/clusters/"), "/")
 	switch {
 	case name == r.signers || set.Spec.Trust.Commits != "" && name == r.path(set.Spec.Trust.Commits):
 		return nil, true, nil
 	case name == r.path(LockFile):
 		allocated, err := r.allocated(parent, commit)
 		return nil, !allocated, err
-	case strings.HasPrefix(name, r.path(PatchesDir)+"/clusters/") && inside:
+	case strings.HasPrefix(name, r.path(render.PatchesDir)+"/clusters/") && inside:
 		return set.ClusterOwners(cluster), true, nil
 	}
-	return nil, name == r.path(PatchesDir) || strings.HasPrefix(name, r.path(PatchesDir)+"/"), nil
+	return nil, name == r.path(render.PatchesDir) || strings.HasPrefix(name, r.path(render.PatchesDir)+"/"), nil
 }
 
 // allocated reports whether the lock of a commit is what hawser allocate makes of the one

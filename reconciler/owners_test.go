@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -404,7 +405,7 @@ func TestOwnersOfPaths(t *testing.T) {
 			g.write("patch.yaml", patchText)
 			blob := git(t, g.work, "hash-object", "-w", "patch.yaml")
 			patches := g.mktree("040000 tree " + g.mktree("040000 tree "+tt.file(g, blob)+"\tg1") + "\tclusters")
-			top := g.mktree(git(t, g.work, "ls-tree", "HEAD"), "040000 tree "+patches+"\t"+PatchesDir)
+			top := g.mktree(git(t, g.work, "ls-tree", "HEAD"), "040000 tree "+patches+"\t"+render.PatchesDir)
 			commit := git(t, g.work, "commit-tree", "-p", "HEAD", "-m", "a change", top)
 			git(t, g.work, "update-ref", "refs/heads/main", commit)
 			g.signBare(p.carol)

@@ -297,7 +297,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 		return nil, fail(ReasonFetch, revision, err)
 	}
-	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, PatchesDir))
+	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, render.PatchesDir))
 	if err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}

@@ -19,7 +19,6 @@ import (
 const (
 	TopologyFile = "clusterset.yaml"
 	LockFile     = "clusterset.lock.yaml"
-	PatchesDir   = "patches" // kustomize patches; render says what goes where
 )
 
 // DefaultPublishBranch is where the rendered tree goes.

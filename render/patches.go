@@ -19,8 +19,10 @@ import (
 // Nothing that somebody else wrote to the published branch is used: who may push
 // there could otherwise change what every node runs.
 const (
-	patchDir  = "patches"
-	sourceDir = "patches/source"
+	// PatchesDir is the folder of the patches beside the topology, and of their copies in
+	// each folder of the tree.
+	PatchesDir = "patches"
+	sourceDir  = "patches/source"
 )
 
 // patched gives the folders that patches may change.
@@ -40,18 +42,18 @@ func addPatches(tree Tree, in Input) diag.List {
 	}
 	var list diag.List
 	for _, name := range in.Previous.Paths() {
-		dir, file, ok := strings.Cut(name, "/"+patchDir+"/")
+		dir, file, ok := strings.Cut(name, "/"+PatchesDir+"/")
 		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "published-patch", Path: name,
 				Summary: "stands on the published branch and is not used: it is removed",
-				Hint:    "to keep it, commit it beside the topology as " + path.Join(patchDir, dir, file)})
+				Hint:    "to keep it, commit it beside the topology as " + path.Join(PatchesDir, dir, file)})
 		}
 	}
 	for _, name := range in.Patches.Paths() {
 		dir := folderOf(name)
 		file, ok := strings.CutPrefix(name, dir+"/")
 		if !ok || !folders[dir] {
-			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unused-patch", Path: path.Join(patchDir, name),
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unused-patch", Path: path.Join(PatchesDir, name),
 				Summary: "is not used", Hint: "patches are in patches/base, patches/argocd or patches/clusters/<a cluster of the topology>"})
 			continue
 		}
@@ -87,7 +89,7 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 		}
 		for _, d := range kustomize.Check(part, dir) {
 			if from, f, ok := strings.Cut(d.Pos.File, "/"+sourceDir+"/"); ok {
-				d.Pos.File = path.Join(patchDir, from, f)
+				d.Pos.File = path.Join(PatchesDir, from, f)
 			}
 			if !slices.ContainsFunc(list, func(o diag.Diagnostic) bool { return o.Pos == d.Pos && o.Summary == d.Summary }) {
 				list = append(list, d)
@@ -120,7 +122,7 @@ func kustomization(dir string, files []string) []byte {
 			resources = append(resources, f)
 		}
 	}
-	for _, folder := range []string{definitionsDir, placementDir, patchDir, sourceDir} {
+	for _, folder := range []string{definitionsDir, placementDir, PatchesDir, sourceDir} {
 		if slices.Contains(files, folder+"/kustomization.yaml") {
 			components = append(components, folder)
 			continue

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/internal/unixsocket"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 )
 
 const (
@@ -118,7 +118,7 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: apply.ErrorText(err)})
+		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: kubeclient.ErrorText(err)})
 		return
 	}
 	r.all = append(r.all, reply[T]{who, value, at})
@@ -169,11 +169,11 @@ func (r *replies[T]) fromSockets(ctx context.Context, sockets []string, q questi
 	_ = group.Wait() // every function gives nil; the errors are among the silent
 }
 
-func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Client, q question) {
+func (r *replies[T]) fromPods(ctx context.Context, clusters []*kubeclient.Client, q question) {
 	var group sync.WaitGroup
 	for _, c := range clusters {
 		group.Go(func() {
-			answers, err := c.ExecAgents(ctx, apply.AgentCommand{Args: q.args, Takes: q.takes})
+			answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: q.args, Takes: q.takes})
 			if err != nil {
 				r.add(c.Name, nil, time.Time{}, err)
 			}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 )
 
 type applyFlags struct {
@@ -32,7 +33,7 @@ func newApplyCommand(a *app) *cobra.Command {
 		Use:   "apply [FILE|DIR]",
 		Short: "Apply the topology to the clusters, without Flux or Argo CD",
 		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
-with the field manager "` + apply.FieldManager + `", kinds in the order in which they need each
+with the field manager "` + kubeclient.FieldManager + `", kinds in the order in which they need each
 other, and deletion of what was applied before and left the tree.
 
 The tree is built from the topology (needs the root key), or is a folder that

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/install/apply"
 )
 
 // TestAgreement: only a yes is consent, and a question comes only where there is

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/benchmark"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -119,7 +119,7 @@ func exportableNamespace(f *fabric.Fabric, cluster string) (string, error) {
 	const longest = 63 // of a namespace's name (RFC 1123)
 	if f.DynamicExports != nil {
 		for _, pattern := range f.DynamicExports.Namespaces {
-			name := strings.Replace(pattern, "*", apply.ErrandName("hawser-benchmark-"), 1)
+			name := strings.Replace(pattern, "*", kubeclient.RandomName("hawser-benchmark-"), 1)
 			name = strings.ReplaceAll(name, "*", "")
 			if name != pattern && len(name) <= longest && f.DynamicExports.Allows(name, cluster) {
 				return name, nil
@@ -141,29 +141,29 @@ type bench struct {
 const serverPort = 5201
 
 // measure runs the pods. They are gone when it returns.
-func (m *bench) measure(ctx context.Context, clusters []*apply.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
+func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
 	from, to := clusters[0], clusters[1]
 	out := benchmarked{From: from.Name, To: to.Name}
-	errands := make([]*apply.TestPods, 2)
-	defer apply.ForEach(clusters, func(i int, c *apply.Client) {
+	errands := make([]*kubeclient.TestPods, 2)
+	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		if errands[i] == nil {
 			return
 		}
 		if err := errands[i].Cleanup(ctx); err != nil {
-			m.app.logCluster(c.Name, "pods of the benchmark may be left, in namespace "+namespace+": "+apply.ErrorText(err))
+			m.app.logCluster(c.Name, "pods of the benchmark may be left, in namespace "+namespace+": "+kubeclient.ErrorText(err))
 		}
 	})
 	done := m.app.progress("measuring from pod to pod")
 	defer func() { done() }()
 	var err error
-	if errands[1], err = to.StartPods(ctx, namespace, []apply.TestPod{m.server("server", nil, serverPort)}); err == nil {
+	if errands[1], err = to.StartPods(ctx, namespace, []kubeclient.TestPod{m.server("server", nil, serverPort)}); err == nil {
 		err = errands[1].Export(ctx, "server", serverPort)
 	}
 	if err != nil {
 		return out, inCluster(to, err)
 	}
 	name := "server." + namespace + ".svc." + f.Domain
-	if errands[0], err = from.StartPods(ctx, namespace, []apply.TestPod{m.client("client", nil, name, serverPort, answerWithin)}); err != nil {
+	if errands[0], err = from.StartPods(ctx, namespace, []kubeclient.TestPod{m.client("client", nil, name, serverPort, answerWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	if out.Pods, err = m.result(ctx, errands[0], "client"); err != nil {
@@ -189,10 +189,10 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Client, f *fabric
 		return out, nil
 	}
 	done = m.app.progress("measuring from gateway to gateway, beside Hawser")
-	if err = errands[1].Add(ctx, []apply.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
+	if err = errands[1].Add(ctx, []kubeclient.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
 		return out, inCluster(to, err)
 	}
-	if err = errands[0].Add(ctx, []apply.TestPod{m.client("client-node", near, at, m.flags.port, underlayWithin)}); err != nil {
+	if err = errands[0].Add(ctx, []kubeclient.TestPod{m.client("client-node", near, at, m.flags.port, underlayWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	underlay, err := m.result(ctx, errands[0], "client-node")
@@ -209,22 +209,22 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Client, f *fabric
 	return out, nil
 }
 
-func inCluster(c *apply.Client, err error) error {
-	return fmt.Errorf("cluster %s: %s", c.Name, apply.ErrorText(err))
+func inCluster(c *kubeclient.Client, err error) error {
+	return fmt.Errorf("cluster %s: %s", c.Name, kubeclient.ErrorText(err))
 }
 
 // server is one in a pod, or on the node of a gateway; so is client.
-func (m *bench) server(name string, on *fabric.Gateway, port int) apply.TestPod {
+func (m *bench) server(name string, on *fabric.Gateway, port int) kubeclient.TestPod {
 	return m.testPod(name, on, "--listen", ":"+strconv.Itoa(port))
 }
 
-func (m *bench) client(name string, on *fabric.Gateway, host string, port int, wait time.Duration) apply.TestPod {
+func (m *bench) client(name string, on *fabric.Gateway, host string, port int, wait time.Duration) kubeclient.TestPod {
 	return m.testPod(name, on, "--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(),
 		"--streams", strconv.Itoa(m.flags.streams), "--wait", wait.String())
 }
 
-func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) apply.TestPod {
-	e := apply.TestPod{Name: name, Image: m.image, Args: append([]string{"benchmark", "--key", m.key}, args...)}
+func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) kubeclient.TestPod {
+	e := kubeclient.TestPod{Name: name, Image: m.image, Args: append([]string{"benchmark", "--key", m.key}, args...)}
 	if on != nil {
 		e.Node, e.NodeSelector = on.Node, on.NodeSelector
 	}
@@ -239,7 +239,7 @@ const (
 )
 
 // result waits for what a client prints.
-func (m *bench) result(ctx context.Context, e *apply.TestPods, client string) (benchmark.Result, error) {
+func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client string) (benchmark.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsWithin+answerWithin+3*m.flags.each+resultsAfter)
 	defer cancel()
 	for {

@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/install/delivery"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
@@ -102,7 +104,9 @@ with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
 // withAuto lets each cluster have who runs there.
 const withAuto = "auto"
 
-func withValues() []string { return []string{withAuto, apply.Flux, apply.ArgoCD, apply.Direct} }
+func withValues() []string {
+	return []string{withAuto, delivery.Flux, delivery.ArgoCD, delivery.Direct}
+}
 
 func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) error {
 	if !slices.Contains(withValues(), f.delivery) {
@@ -202,7 +206,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 
 // publishAndApply publishes, and brings what is published into the clusters.
 func (a *app) publishAndApply(ctx context.Context, b bootstrapResult, f bootstrapFlags, at gitLocation, r *reconciler.Reconciler,
-	clusters []*apply.Client, set *schema.ClusterSet, o apply.Options) error {
+	clusters []*kubeclient.Client, set *schema.ClusterSet, o apply.Options) error {
 	defer a.progress("publishing and applying")()
 	out, failure := r.Once(ctx)
 	if failure != nil {
@@ -315,18 +319,18 @@ func (a *app) locateCommit(ctx context.Context, t topology, f bootstrapFlags) (g
 
 // setups gives what each cluster gets besides what the tree has for it, and who brings the
 // tree there.
-func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
+func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
 	signers []string) (map[string]apply.Setup, map[string]string, error) {
 	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
-	apply.ForEach(clusters, func(i int, c *apply.Client) { found[i], errs[i] = c.Detect(ctx) })
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { found[i], errs[i] = delivery.Detect(ctx, c) })
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
 	runs := func(by string) bool {
 		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
 	}
-	from := apply.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, Asked: f.deliveryURL != ""}
-	setups, delivery := map[string]apply.Setup{}, map[string]string{}
+	from := delivery.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, Asked: f.deliveryURL != ""}
+	setups, methods := map[string]apply.Setup{}, map[string]string{}
 	for i, c := range clusters {
 		s := apply.Setup{Recipient: set.Cluster(c.Name).Recipient}
 		var err error
@@ -336,31 +340,31 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Client, s
 		by := f.delivery
 		switch {
 		case by != withAuto:
-		case slices.Contains(found[i], apply.Flux):
-			by = apply.Flux
-		case runs(apply.ArgoCD): // one is for all clusters, wherever it runs
-			by = apply.ArgoCD
+		case slices.Contains(found[i], delivery.Flux):
+			by = delivery.Flux
+		case runs(delivery.ArgoCD): // one is for all clusters, wherever it runs
+			by = delivery.ArgoCD
 		default:
-			by = apply.Direct
+			by = delivery.Direct
 		}
 		switch {
-		case by == apply.Flux && !slices.Contains(found[i], by):
+		case by == delivery.Flux && !slices.Contains(found[i], by):
 			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or choose --with apply", c.Name)
-		case by == apply.ArgoCD && !runs(by):
+		case by == delivery.ArgoCD && !runs(by):
 			return nil, nil, errors.New("--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD: run it in one of them, or choose --with apply")
-		case by == apply.Flux:
-			s.Follow, err = c.FluxObjects(ctx, tree, from, signers)
-		case by == apply.ArgoCD && slices.Contains(found[i], by):
-			s.Follow, err = c.ArgoObjects(ctx, tree, from)
-		case by == apply.ArgoCD:
+		case by == delivery.Flux:
+			s.Follow, err = delivery.FluxObjects(ctx, c, tree, from, signers)
+		case by == delivery.ArgoCD && slices.Contains(found[i], by):
+			s.Follow, err = delivery.ArgoObjects(ctx, c, tree, from)
+		case by == delivery.ArgoCD:
 			s.Follow = []*unstructured.Unstructured{}
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		setups[c.Name], delivery[c.Name] = s, by
+		setups[c.Name], methods[c.Name] = s, by
 	}
-	return setups, delivery, nil
+	return setups, methods, nil
 }
 
 // identityOf reads a cluster's identity, which has to be that of the recipient; empty = there
@@ -389,7 +393,7 @@ func (b *bootstrapResult) empty() bool {
 }
 
 // next gives the commands that come after a bootstrap.
-func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*apply.Client) []string {
+func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*kubeclient.Client) []string {
 	where := " --repo " + shellQuote(b.Repository)
 	access := contextFlagsText(clusters, f.access)
 	reconcile := "hawser reconcile" + where
@@ -400,7 +404,7 @@ func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*app
 		reconcile += " --path " + shellQuote(at.path)
 	}
 	out := []string{reconcile + " --root-key " + shellQuote(f.root)}
-	if slices.ContainsFunc(clusters, func(c *apply.Client) bool { return b.Delivery[c.Name] == apply.Direct }) {
+	if slices.ContainsFunc(clusters, func(c *kubeclient.Client) bool { return b.Delivery[c.Name] == delivery.Direct }) {
 		out = append(out, "hawser apply"+where+access)
 	}
 	return append(out, "hawser status --wait"+access)
@@ -423,10 +427,10 @@ func (b *bootstrapResult) print(w io.Writer, plan bool) error {
 		state = fmt.Sprintf("published as %.12s", b.Published)
 	}
 	_, err := fmt.Fprintf(w, "commit %.12s of branch %s of %s: %s\n", b.Commit, b.Branch, b.Repository, state)
-	carriers := map[string]string{apply.Flux: "Flux", apply.ArgoCD: "Argo CD", apply.Direct: "hawser apply"}
+	methods := map[string]string{delivery.Flux: "Flux", delivery.ArgoCD: "Argo CD", delivery.Direct: "hawser apply"}
 	for _, r := range b.Clusters {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, carriers[b.Delivery[r.Cluster]])
+			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, methods[b.Delivery[r.Cluster]])
 		}
 	}
 	if err == nil {

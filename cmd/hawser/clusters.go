@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
@@ -21,7 +23,7 @@ import (
 
 // clusterFlags say which clusters a command works on, and how to reach them.
 type clusterFlags struct {
-	access   apply.Kubeconfig
+	access   kubeclient.Kubeconfig
 	clusters []string
 }
 
@@ -42,7 +44,7 @@ func (f *clusterFlags) addAccess(flags *pflag.FlagSet) {
 }
 
 // choose gives the clusters that the flags select out of all.
-func (f *clusterFlags) choose(all []string) ([]*apply.Client, error) {
+func (f *clusterFlags) choose(all []string) ([]*kubeclient.Client, error) {
 	names, err := f.names(all)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func (f *clusterFlags) choose(all []string) ([]*apply.Client, error) {
 
 // topologyAndClusters reads a topology, and opens those of its clusters that flags name.
 // Warnings are not printed: whoever goes on from here builds the topology, which does.
-func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *document.Source, clusters []*apply.Client, err error) {
+func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *document.Source, clusters []*kubeclient.Client, err error) {
 	if t, err = a.readTopology(args); err != nil {
 		return t, nil, nil, nil, err
 	}
@@ -154,7 +156,7 @@ func present(text string) int {
 
 // verified replaces the tree of --repo by the newest commit that the signers of --signers and
 // the pinned signers of all clusters accept. Without any signers it warns.
-func (s *treeSource) verified(ctx context.Context, a *app, clusters []*apply.Client, f treeFlags) error {
+func (s *treeSource) verified(ctx context.Context, a *app, clusters []*kubeclient.Client, f treeFlags) error {
 	verify, err := verifiers(f.signers, "", buildFlags{})
 	if err != nil {
 		return err
@@ -197,11 +199,11 @@ func (p *published) verify(cluster string, pins []byte) error {
 // build gives the tree. One that is built from a topology goes on from what the
 // clusters have, so that no key is sealed anew. Without a root key it can be
 // built as far as nothing new is needed from it.
-func (s treeSource) build(ctx context.Context, a *app, clusters []*apply.Client, f treeFlags) (render.Tree, error) {
+func (s treeSource) build(ctx context.Context, a *app, clusters []*kubeclient.Client, f treeFlags) (render.Tree, error) {
 	if s.tree != nil {
 		return s.tree, nil
 	}
-	have, err := apply.PublishedIn(ctx, clusters)
+	have, err := clusterstatus.PublishedIn(ctx, clusters)
 	if err != nil && s.set.Spec.Agent.Image == "" && f.image == "" {
 		return nil, err
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
@@ -234,7 +235,7 @@ func gatewayNames(cmd *cobra.Command, args []string, _ string) []string {
 
 // contextNames gives the contexts of the kubeconfig, behind NAME= too.
 func contextNames(cmd *cobra.Command, _ []string, word string) []string {
-	var access apply.Kubeconfig
+	var access kubeclient.Kubeconfig
 	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // whoever has no such flag has the default
 	known, err := access.Known()
 	if err != nil {

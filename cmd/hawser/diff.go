@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/document"

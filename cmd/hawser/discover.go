@@ -11,11 +11,11 @@ import (
 	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/humanize"
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/kubeclient"
 )
 
 type discoverFlags struct {
-	access apply.Kubeconfig
+	access kubeclient.Kubeconfig
 	output string
 }
 
@@ -45,7 +45,7 @@ cluster that cannot be reached, 2 error.`,
 }
 
 // contextFlags are for commands that name clusters which no topology has yet.
-func contextFlags(cmd *cobra.Command, access *apply.Kubeconfig) {
+func contextFlags(cmd *cobra.Command, access *kubeclient.Kubeconfig) {
 	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
 		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
 	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
@@ -85,10 +85,10 @@ func (a *app) discover(ctx context.Context, f discoverFlags) error {
 }
 
 // discoverAll looks into clusters, all of them whichever fails; the errors are by cluster.
-func (a *app) discoverAll(ctx context.Context, clusters []*apply.Client) ([]discover.Cluster, []error) {
+func (a *app) discoverAll(ctx context.Context, clusters []*kubeclient.Client) ([]discover.Cluster, []error) {
 	defer a.progress("asking the clusters")()
 	out, errs := make([]discover.Cluster, len(clusters)), make([]error, len(clusters))
-	apply.ForEach(clusters, func(i int, c *apply.Client) { out[i], errs[i] = c.Discover(ctx) })
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { out[i], errs[i] = c.Discover(ctx) })
 	return out, errs
 }
 

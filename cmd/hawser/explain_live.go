@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -57,7 +58,7 @@ func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, ans
 	if err != nil {
 		return err
 	}
-	var clusters []*apply.Client
+	var clusters []*kubeclient.Client
 	names := []string{answer.From.Cluster}
 	for _, t := range answer.Destinations {
 		names = append(names, t.Cluster)
@@ -94,7 +95,7 @@ func (a *app) queryPods(ctx context.Context, f showFlags, of *fabric.Fabric, ans
 	}
 	for _, c := range clusters {
 		if c.Name == answer.From.Cluster && r.Unreachable[c.Name] == "" {
-			s := c.State(ctx)
+			s := clusterstatus.Read(ctx, c)
 			r.Unresolved[c.Name] = cmp.Or(s.DNSProblem, s.Error)
 		}
 	}

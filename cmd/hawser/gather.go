@@ -19,8 +19,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/internal/supportbundle"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -67,7 +68,7 @@ type collector struct {
 	mu     sync.Mutex
 	got    int // files that somebody else than this command made
 	agents []status.Status
-	states []apply.ClusterState
+	states []clusterstatus.State
 	apis   []string // versions of the clusters' APIs
 	notes  []string // what else a reader should know first
 	// fabric is one that a cluster gave, and topology the file of the lab that was asked.
@@ -178,7 +179,7 @@ func (f gatherFlags) sources() (work func(context.Context, *collector), what str
 // put takes a file, or says why it is missing, or both.
 func (g *collector) put(file string, text []byte, err error) {
 	if err != nil {
-		g.Fail(file, errors.New(apply.ErrorText(err)))
+		g.Fail(file, errors.New(kubeclient.ErrorText(err)))
 	}
 	if err != nil && len(text) == 0 {
 		return

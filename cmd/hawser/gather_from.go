@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/supportbundle"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterdump"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -25,8 +27,8 @@ import (
 const gatherTimeout = 30 * time.Second
 
 // clusters asks the APIs of clusters, and the agents in their pods.
-func (g *collector) clusters(ctx context.Context, clusters []*apply.Client, since time.Duration) {
-	apply.ForEach(clusters, func(_ int, c *apply.Client) {
+func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client, since time.Duration) {
+	kubeclient.ForEach(clusters, func(_ int, c *kubeclient.Client) {
 		folder := path.Join("clusters", safeFileName(c.Name))
 		put := func(file string, text []byte, err error) {
 			if file == "version.json" {
@@ -39,15 +41,15 @@ func (g *collector) clusters(ctx context.Context, clusters []*apply.Client, sinc
 		}
 		if err := c.Ping(ctx); err != nil { // nothing else would be answered either
 			g.put(folder, nil, err)
-			g.keepState(apply.ClusterState{Cluster: c.Name, Context: c.Context, Error: apply.ErrorText(err)})
+			g.keepState(clusterstatus.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
 			return
 		}
 		var group sync.WaitGroup
-		group.Go(func() { c.Gather(ctx, since, put) })
-		group.Go(func() { g.keepState(c.State(ctx)) })
+		group.Go(func() { clusterdump.Gather(ctx, c, since, put) })
+		group.Go(func() { g.keepState(clusterstatus.Read(ctx, c)) })
 		for _, t := range topics() {
 			group.Go(func() {
-				answers, err := c.ExecAgents(ctx, apply.AgentCommand{Args: t.args})
+				answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: t.args})
 				if err != nil {
 					put(t.folder, nil, err)
 				}
@@ -62,7 +64,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*apply.Client, sinc
 		}
 		group.Wait()
 	})
-	slices.SortFunc(g.states, func(a, b apply.ClusterState) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(g.states, func(a, b clusterstatus.State) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
 // recordSummary takes from an answer what the summary tells.
@@ -83,7 +85,7 @@ func (g *collector) recordSummary(t topic, who string, text []byte) {
 	}
 }
 
-func (g *collector) keepState(s apply.ClusterState) {
+func (g *collector) keepState(s clusterstatus.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.states = append(g.states, s)
@@ -180,10 +182,10 @@ func tailOf(from string) ([]byte, error) {
 		return nil, err
 	}
 	// A file that is much too long is not read from its beginning.
-	skipped := max(0, info.Size()-2*apply.MostLog)
+	skipped := max(0, info.Size()-2*clusterdump.MostLog)
 	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
 		return nil, err
 	}
-	text, left, err := supportbundle.Tail(file, apply.MostLog)
-	return apply.NewestLog(text, left+skipped, err)
+	text, left, err := supportbundle.Tail(file, clusterdump.MostLog)
+	return clusterdump.NewestLog(text, left+skipped, err)
 }

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser"
 	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
 )
@@ -24,7 +24,7 @@ type initFlags struct {
 	name     string
 	clusters []string
 	keys     string
-	access   apply.Kubeconfig
+	access   kubeclient.Kubeconfig
 	secrets  bool
 	schema   bool
 }

@@ -12,8 +12,8 @@ import (
 
 	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/load"
@@ -115,7 +115,7 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 
 // withoutIdentity refuses clusters that have an identity already: it would not open what
 // is encrypted to a new recipient.
-func withoutIdentity(ctx context.Context, clusters []*apply.Client) error {
+func withoutIdentity(ctx context.Context, clusters []*kubeclient.Client) error {
 	for _, c := range clusters {
 		has, err := c.HasIdentity(ctx)
 		if err != nil {
@@ -124,18 +124,18 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Client) error {
 		if has {
 			return fmt.Errorf("--secrets: cluster %s has the Secret %s/%s already, and it is not overwritten: delete it, "+
 				"or leave --secrets out",
-				c.Name, render.Namespace, apply.IdentitySecret)
+				c.Name, render.Namespace, kubeclient.IdentitySecret)
 		}
 	}
 	return nil
 }
 
 // createIdentitySecrets creates the Secret of each cluster's identity, after asking.
-func (a *app) createIdentitySecrets(ctx context.Context, clusters []*apply.Client, keys string) error {
+func (a *app) createIdentitySecrets(ctx context.Context, clusters []*kubeclient.Client, keys string) error {
 	in := bufio.NewReader(a.in)
 	for _, c := range clusters {
 		_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
-			apply.IdentitySecret, c.Name, c.Context)
+			kubeclient.IdentitySecret, c.Name, c.Context)
 		line, _ := in.ReadString('\n') // at the end of the input the answer is no
 		if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
 			continue
@@ -147,7 +147,7 @@ func (a *app) createIdentitySecrets(ctx context.Context, clusters []*apply.Clien
 		if err := c.PutIdentity(ctx, string(raw)); err != nil {
 			return fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		if _, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, apply.IdentitySecret, c.Name); err != nil {
+		if _, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, kubeclient.IdentitySecret, c.Name); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func (a *app) createIdentitySecrets(ctx context.Context, clusters []*apply.Clien
 }
 
 // contextFlagsText gives the flags of a command line by which clusters are found again.
-func contextFlagsText(clusters []*apply.Client, access apply.Kubeconfig) string {
+func contextFlagsText(clusters []*kubeclient.Client, access kubeclient.Kubeconfig) string {
 	words := ""
 	for _, c := range clusters {
 		if c.Name != c.Context {

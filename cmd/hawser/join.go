@@ -15,14 +15,14 @@ import (
 	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
 )
 
 type joinFlags struct {
-	access    apply.Kubeconfig
+	access    kubeclient.Kubeconfig
 	keys      string
 	recipient string
 	secrets   bool

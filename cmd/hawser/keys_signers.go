@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/install/delivery"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric/trust"
@@ -34,7 +35,7 @@ documents with a signature of these keys.
     hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -
 
 They sign published commits, too. Flux (2.9 or newer) verifies these with the Secret
-` + apply.FluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
+` + delivery.FluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
 		Example: `  hawser keys signers --cluster fra --root-key root.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
@@ -76,8 +77,8 @@ func (a *app) showSigners(args []string, f keysSignersFlags) error {
 	case "flux":
 		return a.writeSecret(map[string]any{
 			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-			"metadata":   map[string]any{"name": apply.FluxSigners, "namespace": "flux-system"},
-			"stringData": map[string]any{apply.FluxSignersKey: strings.Join(keys, "\n") + "\n"},
+			"metadata":   map[string]any{"name": delivery.FluxSigners, "namespace": "flux-system"},
+			"stringData": map[string]any{delivery.FluxSignersKey: strings.Join(keys, "\n") + "\n"},
 		})
 	}
 	return a.encode(f.output, keys)

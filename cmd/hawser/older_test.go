@@ -3,15 +3,15 @@ package main
 import (
 	"testing"
 
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 )
 
 func TestOlderThan(t *testing.T) {
 	t.Parallel()
-	states := func(versions ...string) []apply.ClusterState {
-		var out []apply.ClusterState
+	states := func(versions ...string) []clusterstatus.State {
+		var out []clusterstatus.State
 		for _, v := range versions {
-			out = append(out, apply.ClusterState{Nodes: []apply.Node{{Version: v}}})
+			out = append(out, clusterstatus.State{Nodes: []clusterstatus.Node{{Version: v}}})
 		}
 		return out
 	}

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/discover"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
@@ -84,7 +84,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 		if err != nil {
 			return err
 		}
-		reached := slices.DeleteFunc(clusters, func(c *apply.Client) bool {
+		reached := slices.DeleteFunc(clusters, func(c *kubeclient.Client) bool {
 			return slices.ContainsFunc(results, func(r preflighted) bool {
 				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
 			})
@@ -130,10 +130,10 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 }
 
 // runPreflight gives what was found about each cluster.
-func (a *app) runPreflight(ctx context.Context, clusters []*apply.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
+func (a *app) runPreflight(ctx context.Context, clusters []*kubeclient.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
 	defer a.progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))
-	apply.ForEach(clusters, func(i int, c *apply.Client) {
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		list, err := c.Preflight(ctx, discover.Expected{
 			Cluster: set.Cluster(c.Name),
 			Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/portcheck"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
@@ -43,7 +43,7 @@ type probePod struct {
 	cluster string
 	ports   []int
 	targets []portResult
-	told    apply.PodState
+	told    kubeclient.PodState
 	report  *portcheck.Report // nil = its pod has said nothing yet
 }
 
@@ -51,7 +51,7 @@ func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
 // posts gives the gateways of clusters, with the ports that they open and those that they
 // ask at.
-func posts(f *fabric.Fabric, clusters []*apply.Client) []*probePod {
+func posts(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)
 	var out []*probePod
 	openings := map[string][]firewall.Rule{}
@@ -107,32 +107,32 @@ func targets(from string, o firewall.Rule) []portResult {
 
 // checkPorts runs a pod on each gateway's node, which listens where the tunnels will and
 // asks at the endpoints of the others. The pods are gone when it returns.
-func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*apply.Client, image string) (map[string]diag.List, []portResult, error) {
+func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*kubeclient.Client, image string) (map[string]diag.List, []portResult, error) {
 	defer a.progress("asking from gateway to gateway, in pods that are removed again")()
 	key := make([]byte, 16)
 	if _, err := rand.Read(key); err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	all := posts(f, clusters)
-	errands, failed := make([]*apply.TestPods, len(clusters)), make([]error, len(clusters))
-	defer apply.ForEach(clusters, func(i int, c *apply.Client) {
+	errands, failed := make([]*kubeclient.TestPods, len(clusters)), make([]error, len(clusters))
+	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		if err := errands[i].Cleanup(ctx); err != nil {
-			a.logCluster(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+apply.ErrorText(err))
+			a.logCluster(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+kubeclient.ErrorText(err))
 		}
 	})
-	apply.ForEach(clusters, func(i int, c *apply.Client) {
-		var list []apply.TestPod
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		var list []kubeclient.TestPod
 		for _, p := range all {
 			if p.cluster == c.Name {
 				list = append(list, p.testPod(image, hex.EncodeToString(key)))
 			}
 		}
-		errands[i], failed[i] = c.StartPods(ctx, apply.ErrandName("hawser-preflight-"), list)
+		errands[i], failed[i] = c.StartPods(ctx, kubeclient.RandomName("hawser-preflight-"), list)
 	})
 	end, running := time.Now().Add(podsWithin), time.Time{}
 	for {
-		looks := make([]map[string]apply.PodState, len(clusters))
-		apply.ForEach(clusters, func(i int, _ *apply.Client) {
+		looks := make([]map[string]kubeclient.PodState, len(clusters))
+		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) {
 			if failed[i] == nil {
 				looks[i], failed[i] = errands[i].States(ctx)
 			}
@@ -168,7 +168,7 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 	return findings, out, nil
 }
 
-func (p *probePod) testPod(image, key string) apply.TestPod {
+func (p *probePod) testPod(image, key string) kubeclient.TestPod {
 	args := []string{"portcheck", "--key", key, "--for", (podsWithin + time.Minute).String()}
 	for _, port := range p.ports {
 		args = append(args, "--listen", strconv.Itoa(port))
@@ -176,14 +176,14 @@ func (p *probePod) testPod(image, key string) apply.TestPod {
 	for _, t := range p.targets {
 		args = append(args, "--to", t.At)
 	}
-	return apply.TestPod{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
+	return kubeclient.TestPod{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
 }
 
 // take notes how the pod is, and what it said last.
-func (p *probePod) take(told apply.PodState, failed error) {
+func (p *probePod) take(told kubeclient.PodState, failed error) {
 	p.told = told
 	if failed != nil {
-		p.told = apply.PodState{Why: apply.ErrorText(failed)}
+		p.told = kubeclient.PodState{Why: kubeclient.ErrorText(failed)}
 	}
 	var r portcheck.Report
 	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {

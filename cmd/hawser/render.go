@@ -124,7 +124,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	patches := render.Tree{}
 	if t.lockFile != "" {
-		if err := readInto(patches, filepath.Join(filepath.Dir(t.file), reconciler.PatchesDir), "", checkout.Patches()); err != nil {
+		if err := readInto(patches, filepath.Join(filepath.Dir(t.file), render.PatchesDir), "", checkout.Patches()); err != nil {
 			return reconciler.BuildInput{}, err
 		}
 	}

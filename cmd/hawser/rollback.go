@@ -138,7 +138,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	in := reconciler.BuildInput{File: t.file, Topology: after.raw, LockFile: t.lockFile, Lock: after.lock, Patches: render.Tree{},
 		Published: have.tree, Image: f.image, Version: version, Now: time.Now(), Preview: true}
 	for name, raw := range before {
-		if inside, ok := strings.CutPrefix(name, path.Join(below, reconciler.PatchesDir)+"/"); ok {
+		if inside, ok := strings.CutPrefix(name, path.Join(below, render.PatchesDir)+"/"); ok {
 			in.Patches[inside] = raw
 		}
 	}
@@ -270,12 +270,12 @@ func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map
 		return nil, err
 	}
 	out := map[string][]byte{name: raw}
-	patches, err := store.Folder(commit, path.Join(dir, reconciler.PatchesDir))
+	patches, err := store.Folder(commit, path.Join(dir, render.PatchesDir))
 	if err != nil {
 		return nil, err
 	}
 	for inside, raw := range patches {
-		out[path.Join(dir, reconciler.PatchesDir, inside)] = raw
+		out[path.Join(dir, render.PatchesDir, inside)] = raw
 	}
 	return out, nil
 }

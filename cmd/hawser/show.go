@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 )
 
 // What `hawser show` can show.
@@ -127,7 +127,7 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 }
 
 // chosen gives the clusters to ask: those of the topology, or those that the flags name.
-func (f showFlags) chosen() ([]*apply.Client, error) {
+func (f showFlags) chosen() ([]*kubeclient.Client, error) {
 	if len(f.sockets) > 0 || f.lab != "" {
 		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 )
 
@@ -73,8 +74,8 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 		return err
 	}
 	look := func() overview {
-		states := make([]apply.ClusterState, len(clusters))
-		apply.ForEach(clusters, func(i int, c *apply.Client) { states[i] = c.State(ctx) })
+		states := make([]clusterstatus.State, len(clusters))
+		kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
 		return overview{states, findProblems(states)}
 	}
 	switch {
@@ -94,7 +95,7 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 
 // overview is what clusters say at one time.
 type overview struct {
-	states   []apply.ClusterState
+	states   []clusterstatus.State
 	problems []string
 }
 
@@ -170,7 +171,7 @@ func missingFile(path string) bool {
 }
 
 // findProblems says what a person should look at.
-func findProblems(states []apply.ClusterState) []string {
+func findProblems(states []clusterstatus.State) []string {
 	var out []string
 	digests := map[string][]string{}
 	for _, s := range states {
@@ -224,7 +225,7 @@ func firstOf(texts ...string) string {
 	return texts[i]
 }
 
-func statusTables(states []apply.ClusterState, trouble []string, wide bool) string {
+func statusTables(states []clusterstatus.State, trouble []string, wide bool) string {
 	clusters := table{title: "Clusters", head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := table{title: "Nodes", head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
 	exports := table{title: "Exports", head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
@@ -265,7 +266,7 @@ func statusTables(states []apply.ClusterState, trouble []string, wide bool) stri
 	return out + "\nTrouble\n  " + strings.Join(trouble, "\n  ") + "\n"
 }
 
-func clusterRow(s apply.ClusterState) []string {
+func clusterRow(s clusterstatus.State) []string {
 	if s.Error != "" {
 		return []string{s.Cluster, s.Context, "?", "?", "?", "?", "?", "?"}
 	}
@@ -302,7 +303,7 @@ func links(up, all int64) string {
 
 // versionSkewWarning is the warning that agents are newer than a program of some version, whose
 // answers may lack what they say; empty if none is.
-func versionSkewWarning(own string, states []apply.ClusterState) string {
+func versionSkewWarning(own string, states []clusterstatus.State) string {
 	newest := own
 	for _, s := range states {
 		for _, n := range s.Nodes {

@@ -6,23 +6,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 )
 
 func TestDrawnStatus(t *testing.T) {
 	t.Parallel()
-	gateway := func(cluster, name string, up, all int64) apply.Node {
-		return apply.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
+	gateway := func(cluster, name string, up, all int64) clusterstatus.Node {
+		return clusterstatus.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
 	}
-	before := []apply.ClusterState{
-		{Cluster: "g1", Nodes: []apply.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []apply.Export{
+	before := []clusterstatus.State{
+		{Cluster: "g1", Nodes: []clusterstatus.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []clusterstatus.Export{
 			{Namespace: "shop", Name: "web", Type: "ClusterSetIP"}, {Namespace: "shop", Name: "old", Exported: true}}},
-		{Cluster: "g2", Nodes: []apply.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []apply.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
+		{Cluster: "g2", Nodes: []clusterstatus.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
 	}
-	now := []apply.ClusterState{
-		{Cluster: "g1", Nodes: []apply.Node{gateway("g1", "g1-gw", 1, 2)}, Exports: []apply.Export{
+	now := []clusterstatus.State{
+		{Cluster: "g1", Nodes: []clusterstatus.Node{gateway("g1", "g1-gw", 1, 2)}, Exports: []clusterstatus.Export{
 			{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}, {Namespace: "shop", Name: "new", Exported: true}}},
-		{Cluster: "g2", Nodes: []apply.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []apply.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
+		{Cluster: "g2", Nodes: []clusterstatus.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
 		{Cluster: "g3", Error: "connection refused\x1b[2J"},
 	}
 	const first = `Links

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
@@ -30,7 +30,7 @@ func (a *app) watch(ctx context.Context, look func() overview) error {
 		first = "\x1b[H\x1b[2J" // to the first line, and all gone
 		between = first
 	}
-	var states []apply.ClusterState // as they were shown last
+	var states []clusterstatus.State // as they were shown last
 	for before := ""; ; {
 		seen := look()
 		if text := seen.String(); text != before && ctx.Err() == nil {
@@ -133,7 +133,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 }
 
 // laggingAgents says which agents do not follow it, by cluster.
-func (g *waitTarget) laggingAgents(states []apply.ClusterState) []string {
+func (g *waitTarget) laggingAgents(states []clusterstatus.State) []string {
 	if g.blockedBy != "" {
 		return []string{g.blockedBy}
 	}

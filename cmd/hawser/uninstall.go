@@ -9,16 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/install/uninstall"
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/reconciler"
-	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/load"
 )
 
 type uninstallFlags struct {
 	clusterFlags
 	topology string
-	removal  apply.Removal
+	removal  uninstall.Options
 	yes      bool
 	output   string
 }
@@ -71,12 +73,12 @@ func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) e
 	}
 	f.removal.Say, f.removal.Foreign = a.logCluster, f.yes || f.removal.DryRun
 	results := make([]apply.Result, len(clusters))
-	apply.ForEach(clusters, func(i int, c *apply.Client) {
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		results[i] = apply.Result{Cluster: c.Name, Context: c.Context}
-		p, err := c.Uninstall(ctx, f.removal)
+		p, err := uninstall.Run(ctx, c, f.removal)
 		results[i].Plan = p
 		if results[i].Applied = err == nil && !f.removal.DryRun; err != nil {
-			results[i].Error = apply.ErrorText(err)
+			results[i].Error = kubeclient.ErrorText(err)
 		}
 	})
 	if f.output == "text" {

@@ -1,0 +1,184 @@
+// Package apply applies a rendered tree to clusters that have neither Flux nor Argo CD. It
+// uses server-side apply with one field manager. An inventory of the applied objects finds
+// the objects that left the tree. A plan is computed once, then printed or executed.
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// Result is what became of one cluster.
+type Result struct {
+	Cluster string `json:"cluster"`
+	Context string `json:"context"`
+	*Plan
+	Applied bool   `json:"applied"`         // the plan was carried out
+	Ready   string `json:"ready,omitempty"` // what a wait saw last
+	Error   string `json:"error,omitempty"`
+}
+
+// Options say what to do with all clusters.
+type Options struct {
+	Rules
+	DryRun bool
+	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone, whatever
+	// the tree says.
+	KeepCRDs bool
+	// Signers are pinned in clusters that have no pinned signers yet; public keys as
+	// authorized_keys has them.
+	Signers []string
+	// Setups are what clusters get besides what the tree has for them, by their names.
+	Setups map[string]Setup
+	// Verify decides about the source of the tree with the pins of a cluster; its error
+	// leaves the cluster unchanged. nil = no source to verify.
+	Verify func(cluster string, pins []byte) error
+	Wait   *Wait // nil = do not wait
+	// Say reports what goes on; it is called by several goroutines.
+	Say func(cluster, what string)
+	// Confirm is asked once, with the plans of all clusters, before the first change: without
+	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
+	// the plan of another.
+	Confirm func(planned []Result) bool
+}
+
+// All applies a tree to clusters, all at a time: one that is out of reach, or
+// refuses something, holds up no other.
+func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o Options) []Result {
+	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
+	step := func(i int, do func(context.Context, Options) error) {
+		if out[i].Error == "" {
+			if err := do(ctx, o); err != nil {
+				out[i].Error = kubeclient.ErrorText(err)
+			}
+		}
+	}
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		out[i] = Result{Cluster: c.Name, Context: c.Context}
+		jobs[i] = job{cluster: c, tree: tree, result: &out[i]}
+		step(i, jobs[i].plan)
+		if o.Confirm == nil && !o.DryRun {
+			step(i, jobs[i].carry)
+		}
+	})
+	if o.Confirm != nil && !o.DryRun && o.Confirm(out) {
+		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) { step(i, jobs[i].carry) })
+	}
+	return out
+}
+
+// job is the work on one cluster.
+type job struct {
+	cluster *kubeclient.Client
+	tree    render.Tree
+	want    Desired
+	result  *Result
+}
+
+func (j *job) plan(ctx context.Context, o Options) (err error) {
+	if j.want, err = DesiredState(j.tree, j.cluster.Name); err != nil {
+		return err
+	}
+	if o.KeepCRDs {
+		j.want.leaveDefinitions()
+	}
+	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers)
+	j.want.verify = o.Verify
+	if setup, ok := o.Setups[j.cluster.Name]; ok {
+		j.want.setUp(setup)
+	}
+	j.result.Plan, err = NewPlan(ctx, j.cluster, j.want, o.Rules)
+	return err
+}
+
+func (j *job) carry(ctx context.Context, o Options) (err error) {
+	c, r := j.cluster, j.result
+	if j.want.later || slices.ContainsFunc(j.want.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kubeclient.KindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownAfterPublish
+	}) {
+		return errNeedsRootKey
+	}
+	if !r.Empty() {
+		o.Say(c.Name, "applying")
+	}
+	if err := Execute(ctx, c, r.Plan); err != nil {
+		return err
+	}
+	r.Applied = true
+	if o.Wait == nil {
+		return nil
+	}
+	r.Ready, err = clusterstatus.WaitReady(ctx, c, j.want.Digest, o.Wait.Timeout, func(what string) { o.Say(c.Name, what) })
+	return err
+}
+
+// Print writes results as text. It gives the first error of w.
+func Print(w io.Writer, results []Result, dry bool) error {
+	var errs []error
+	text := func(format string, args ...any) {
+		_, err := fmt.Fprintf(w, format, args...)
+		errs = append(errs, err)
+	}
+	for _, r := range results {
+		text("cluster %s (context %s): %s\n", r.Cluster, r.Context, r.headline(dry))
+		if r.Plan == nil {
+			continue
+		}
+		for _, change := range r.Changes {
+			note := ""
+			if change.Op == diff.Update && len(change.ConflictsWith) > 0 {
+				note = "  # applied by " + strings.Join(change.ConflictsWith, ", ") + " so far"
+			}
+			text("  %s %s%s\n", change.Op, change.ID, note)
+			for _, f := range change.Fields {
+				by := ""
+				if len(f.Managers) > 0 {
+					by = "  # held by " + strings.Join(f.Managers, ", ")
+				}
+				text("      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), by)
+			}
+		}
+		for _, left := range r.Skipped {
+			text("  skipped %s: %s\n", left.ID, left.Why)
+		}
+		for _, left := range r.Retained {
+			text("  kept %s: %s\n", left.ID, left.Why)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r Result) headline(dry bool) string {
+	if r.Plan == nil || r.Error != "" && !r.Applied {
+		return "failed: " + r.Error
+	}
+	created, changed, deleted := r.Counts()
+	out := fmt.Sprintf("%d created, %d changed, %d deleted, %d as they were", created, changed, deleted, r.Unchanged)
+	if dry {
+		out = fmt.Sprintf("%d to create, %d to change, %d to delete, %d as they are", created, changed, deleted, r.Unchanged)
+	}
+	if r.Error != "" {
+		return out + "; " + r.Error
+	}
+	if r.Ready != "" {
+		out += "; " + r.Ready
+	}
+	return out
+}
+
+// Wait bounds the wait until the agents are ready with the fabric of the tree.
+type Wait struct{ Timeout time.Duration }

@@ -1,0 +1,291 @@
+package apply
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/kubeclient/fakeapi"
+	"hawser.dev/hawser/render"
+)
+
+// workable leaves of a cluster's objects those that the fake can take.
+func workable(t testing.TB, tree render.Tree, cluster string) Desired {
+	t.Helper()
+	want, err := DesiredState(tree, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := []string{kubeclient.KindNamespace, kubeclient.KindCRD, "ConfigMap", kubeclient.KindSecret, kubeclient.KindDaemonSet, kubeclient.KindServiceExport}
+	out := want.Objects[:0:0]
+	for _, o := range want.Objects {
+		if slices.Contains(kept, o.GetKind()) {
+			out = append(out, o)
+		}
+	}
+	want.Objects = out
+	return want
+}
+
+func planOf(t testing.TB, c *kubeclient.Client, want Desired) *Plan {
+	t.Helper()
+	p, err := NewPlan(t.Context(), c, want, Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// carried plans and carries out; nothing is left to do then.
+func carried(t testing.TB, c *kubeclient.Client, want Desired) *Plan {
+	t.Helper()
+	p := planOf(t, c, want)
+	if err := Execute(t.Context(), c, p); err != nil {
+		t.Fatal(err)
+	}
+	if again := planOf(t, c, want); !again.Empty() {
+		t.Errorf("a second plan changes %v", lines(again))
+	}
+	return p
+}
+
+func lines(p *Plan) []string {
+	var out []string
+	for _, c := range p.Changes {
+		out = append(out, string(c.Op)+" "+c.ID.String())
+	}
+	return out
+}
+
+func TestCarry(t *testing.T) {
+	t.Parallel()
+	api, c := fakeapi.New(t, "g1")
+	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/web", "late/api")
+	p := carried(t, c, workable(t, tree, "g1"))
+	if !slices.Contains(lines(p), "+ ServiceExport hawser-system/web") || len(p.Skipped) != 1 || p.Skipped[0].Name != "api" {
+		t.Errorf("changes %v, skipped %v", lines(p), p.Skipped)
+	}
+	log := api.Changed()
+	order := []string{"/api/v1/namespaces/hawser-system", "hawser-inventory", "customresourcedefinitions", "configmaps/hawser-fabric", "daemonsets", "serviceexports/web"}
+	last := -1
+	for _, part := range order {
+		at := slices.IndexFunc(log, func(line string) bool { return strings.Contains(line, part) })
+		if at <= last {
+			t.Errorf("%s is at %d, after %d:\n%s", part, at, last, strings.Join(log, "\n"))
+		}
+		last = at
+	}
+
+	// What left the tree is deleted; what could not be stays in the inventory.
+	gone := workable(t, fakeapi.Tree(t, tree, []string{"g1"}, "late/api"), "g1")
+	at := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/web"
+	api.Fail = at
+	p = planOf(t, c, gone)
+	if !slices.Contains(lines(p), "- ServiceExport hawser-system/web") {
+		t.Fatalf("changes %v", lines(p))
+	}
+	if err := Execute(t.Context(), c, p); err == nil || !strings.Contains(err.Error(), "delete ServiceExport hawser-system/web") {
+		t.Errorf("a refused deletion gives %v", err)
+	}
+	api.Fail = ""
+	if p = carried(t, c, gone); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
+		t.Errorf("the next apply changes %v", lines(p))
+	}
+}
+
+// TestTaken leaves what left the tree and is another's by now.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	api, c := fakeapi.New(t, "g1")
+	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/a", "hawser-system/b")
+	carried(t, c, workable(t, tree, "g1"))
+	path := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/"
+	api.Edit(path+"a", func(o map[string]any) { delete(o["metadata"].(map[string]any), "managedFields") })
+	api.Edit(path+"b", func(o map[string]any) {
+		o["metadata"].(map[string]any)["labels"] = map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"}
+	})
+	p := carried(t, c, workable(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
+	var why []string
+	for _, left := range p.Retained {
+		why = append(why, left.Name+": "+left.Why)
+	}
+	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply holds no field of it any more: it is another's"}
+	if diff := cmp.Diff(want, why); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	four := []string{"g1", "g2", "g3", "g4"}
+	tests := []struct {
+		name     string
+		clusters []string
+		exports  []string
+		cluster  string
+		rules    Rules
+		want     string // error; empty: none
+	}{
+		{name: "half the clusters", clusters: []string{"g1", "g2"}, exports: []string{"hawser-system/a"}, cluster: "g1"},
+		{name: "three of four clusters", clusters: []string{"g1"}, exports: []string{"hawser-system/a"}, cluster: "g1",
+			want: "the tree removes 3 of 4 clusters (g2, g3, g4), which looks like a mistake: set spec.decommission: true, or pass --allow-mass-delete, if it is meant"},
+		{name: "three of four clusters that are meant", clusters: []string{"g1"}, cluster: "g1", rules: Rules{AllowMassDelete: true}},
+		{name: "the wrong context", clusters: four, cluster: "g2",
+			want: "this is cluster g1 of clusterset demo by its inventory, not g2: is the context right? (hawser uninstall takes the old one out)"},
+		{name: "no such cluster", clusters: four, cluster: "g9",
+			want: "the tree has no such cluster: g9 (there is no clusters/g9/kustomization.yaml)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, c := fakeapi.New(t, "g1")
+			first := fakeapi.Tree(t, nil, four, "hawser-system/a")
+			carried(t, c, workable(t, first, "g1"))
+			tree := fakeapi.Tree(t, first, tt.clusters, tt.exports...)
+			_, err := DesiredState(tree, tt.cluster)
+			if err == nil {
+				_, err = NewPlan(t.Context(), c, workable(t, tree, tt.cluster), tt.rules)
+			}
+			if have := fmt.Sprint(err); err != nil && have != tt.want || err == nil && tt.want != "" {
+				t.Errorf("have %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestResembles: the first apply to a cluster that is another one is refused, with
+// what differs; what was applied before is left to the inventory.
+func TestResembles(t *testing.T) {
+	t.Parallel()
+	node := func(name string, pods ...any) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name}, "spec": map[string]any{"podCIDRs": pods}}
+	}
+	service := func(ip string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "kubernetes", "namespace": "default"}, "spec": map[string]any{"clusterIP": ip}}
+	}
+	agents := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "hawser-identity", "namespace": "hawser-system"}, "data": map[string]any{"cluster": "g7"}}
+	const nodes, kubernetes, identity = "/api/v1/nodes/", "/api/v1/namespaces/default/services/kubernetes", "/api/v1/namespaces/hawser-system/configmaps/hawser-identity"
+	tests := []struct {
+		name    string
+		objects map[string]map[string]any
+		want    string // what differs; empty: nothing
+	}{
+		{"the same", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24"), nodes + "node2": node("node2"), kubernetes: service("10.77.0.1")}, ""},
+		{"nothing is said", nil, ""},
+		{"other nodes", map[string]map[string]any{nodes + "a": node("a"), nodes + "b": node("b"), nodes + "c": node("c"), nodes + "d": node("d")},
+			"gateways' nodes node1 are not there, only a, b, c and 1 more"},
+		{"other pods", map[string]map[string]any{nodes + "node1": node("node1", "10.8.1.0/24")}, "nodes have pods outside of podCIDRs [10.7.0.0/16]: node1 10.8.1.0/24"},
+		{"pods of both families", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24", "fd00::/64")}, "nodes have pods outside of podCIDRs [10.7.0.0/16]: node1 fd00::/64"},
+		{"other Services", map[string]map[string]any{kubernetes: service("10.96.0.1")}, "the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
+		{"agents of another", map[string]map[string]any{identity: agents, kubernetes: service("10.96.0.1")},
+			"its agents are those of cluster g7; the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			api, c := fakeapi.New(t, "g1")
+			for path, o := range tt.objects {
+				api.Objects[path] = o
+			}
+			want := workable(t, fakeapi.Tree(t, nil, []string{"g1"}), "g1")
+			_, err := NewPlan(t.Context(), c, want, Rules{})
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if full := "nothing was applied here yet, and it does not look like cluster g1 of the topology: " + tt.want +
+				": is the context right? If it is, mend the topology, or pass --allow-other-cluster"; fmt.Sprint(err) != full {
+				t.Fatalf("have %v\nwant %s", err, full)
+			}
+			if log := api.Changed(); len(log) > 0 {
+				t.Errorf("changed %v", log)
+			}
+			p, err := NewPlan(t.Context(), c, want, Rules{AllowOtherCluster: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Execute(t.Context(), c, p); err != nil {
+				t.Fatal(err)
+			}
+			planOf(t, c, want) // from the second apply on the inventory decides
+		})
+	}
+}
+
+// TestPublished renders again on top of what a cluster has: no key is sealed anew, and
+// the agents' image stays.
+func TestPublished(t *testing.T) {
+	t.Parallel()
+	_, c := fakeapi.New(t, "g1")
+	tree := fakeapi.Tree(t, nil, []string{"g1", "g2"})
+	for _, name := range []string{render.AgentFile, render.GatewayFile} {
+		tree[name] = bytes.ReplaceAll(tree[name], []byte(render.DefaultImage("")), []byte("example.org/agent:v7"))
+	}
+	carried(t, c, workable(t, tree, "g1"))
+	published, err := clusterstatus.Published(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := fakeapi.Tree(t, published, []string{"g1", "g2"})
+	if have, want := render.SealedOf(again, "g1"), render.SealedOf(tree, "g1"); have != want || have.Ciphertext == "" {
+		t.Errorf("the keys of g1 were sealed anew")
+	}
+	if image := render.ImageOf(again); image != "example.org/agent:v7" {
+		t.Errorf("the agents would run %s", image)
+	}
+}
+
+// TestPublishedIn: of clusters that run one image it is kept; of those that do not there is
+// none to keep, and both are named.
+func TestPublishedIn(t *testing.T) {
+	t.Parallel()
+	running := func(name, image string) *kubeclient.Client {
+		_, c := fakeapi.New(t, name)
+		tree := fakeapi.Tree(t, nil, []string{"g1", "g2"})
+		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
+		carried(t, c, workable(t, tree, name))
+		return c
+	}
+	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
+	tree, err := clusterstatus.PublishedIn(t.Context(), []*kubeclient.Client{one, same})
+	if image := render.ImageOf(tree); err != nil || image != "a/b:v1" {
+		t.Errorf("image %q: %v", image, err)
+	}
+	tree, err = clusterstatus.PublishedIn(t.Context(), []*kubeclient.Client{one, other})
+	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): name the one for all in spec.agent.image, or with --image"
+	if err == nil || err.Error() != want || tree["clusters/g2/keys.yaml"] == nil {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestKeepCRDs leaves definitions to others, in a cluster that has none and in one
+// where they were applied before.
+func TestKeepCRDs(t *testing.T) {
+	t.Parallel()
+	_, c := fakeapi.New(t, "g1")
+	bare := fakeapi.Tree(t, nil, []string{"g1"})
+	keep := workable(t, bare, "g1")
+	keep.leaveDefinitions()
+	if p := carried(t, c, keep); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
+		t.Errorf("changes %v", lines(p))
+	}
+	tree := fakeapi.Tree(t, bare, []string{"g1"}, "hawser-system/web")
+	keep = workable(t, tree, "g1")
+	keep.leaveDefinitions()
+	if p := carried(t, c, keep); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
+		t.Errorf("skipped %v", p.Skipped)
+	}
+	carried(t, c, workable(t, tree, "g1"))
+	p := planOf(t, c, keep)
+	if len(p.Retained) != 2 || !p.Empty() {
+		t.Errorf("kept %v, changes %v", p.Retained, lines(p))
+	}
+}

@@ -1,0 +1,123 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// AppliedAnnotation is on every object that hawser apply made, and names the
+// clusterset. So each has a field that is held by it: a ServiceExport has no
+// other, and what holds no field is not deleted.
+const AppliedAnnotation = "hawser.dev/applied-for"
+
+// Desired is what one cluster should have.
+type Desired struct {
+	Cluster      string
+	Clusterset   string
+	Digest       string   // of the fabric
+	Clusters     []string // members of the fabric
+	Decommission bool     // the fabric says that everything goes
+	Objects      []*unstructured.Unstructured
+	member       fabric.Cluster // this cluster in the fabric; zero when it has left
+	Pins         string         // signers to pin where none are; empty = pin nobody
+	later        bool           // the fabric lacks keys, or nobody can sign it
+	packed       []byte         // the fabric as it is delivered
+	proof        []byte
+	sealed       keys.SealedKeys // of this cluster; zero if it has left
+	setup        Setup
+	verify       func(cluster string, pins []byte) error // Options.Verify
+}
+
+// DesiredState returns what a rendered tree has for a cluster.
+func DesiredState(tree render.Tree, cluster string) (Desired, error) {
+	w := Desired{Cluster: cluster}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	if w.Digest, err = render.FabricDigest(tree); err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	if w.packed, w.proof, err = render.FabricAndProof(tree); err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	w.sealed = render.SealedOf(tree, cluster)
+	w.Clusterset, w.Decommission = f.Name, f.Decommission
+	w.later = knownLater(f) || string(w.proof) == render.KnownAfterPublish
+	for _, c := range f.Clusters {
+		w.Clusters = append(w.Clusters, c.Name)
+		if c.Name == cluster {
+			w.member = c
+		}
+	}
+	w.Objects, err = Objects(tree, cluster)
+	for _, o := range w.Objects {
+		notes := o.GetAnnotations()
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[AppliedAnnotation] = w.Clusterset
+		o.SetAnnotations(notes)
+	}
+	return w, err
+}
+
+// leaveDefinitions takes out what others may define.
+func (w *Desired) leaveDefinitions() {
+	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kubeclient.KindCRD && slices.Contains(render.SharedCRDs(), o.GetName())
+	})
+}
+
+// holds reports whether an object is among those wanted.
+func (w Desired) holds(id kubeclient.ID) bool {
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return kubeclient.IDOf(o).Key() == id.Key() })
+}
+
+// inventory is what is to be kept in mind once all is applied, besides more.
+func (w Desired) inventory(more []kubeclient.ID) clusterstatus.Inventory {
+	out := clusterstatus.Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
+	for _, o := range w.Objects {
+		out.Objects = append(out.Objects, kubeclient.IDOf(o))
+	}
+	return out
+}
+
+// check refuses a tree that is not meant for where it is going.
+func (w Desired) check(have clusterstatus.Inventory) error {
+	if have.Cluster != "" && have.Cluster != w.Cluster {
+		return fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right? (hawser uninstall takes the old one out)",
+			have.Cluster, have.Clusterset, w.Cluster)
+	}
+	if have.Clusterset != "" && have.Clusterset != w.Clusterset {
+		return fmt.Errorf("this cluster belongs to clusterset %s by its inventory, not to %s (hawser uninstall takes it out of there)",
+			have.Clusterset, w.Clusterset)
+	}
+	if len(w.Objects) == 0 {
+		return errors.New("the tree holds nothing for this cluster")
+	}
+	return nil
+}
+
+// errNeedsRootKey is returned for a tree that was built without the root key and needs it.
+var errNeedsRootKey = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
+
+// knownLater reports whether a gateway's public key stands for one to be made.
+func knownLater(f *fabric.Fabric) bool {
+	return slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool {
+		return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool {
+			return slices.ContainsFunc(g.Keys, func(k fabric.Key) bool {
+				return k.Public == render.KnownAfterPublish || k.Ed25519 == render.KnownAfterPublish
+			})
+		})
+	})
+}

@@ -1,0 +1,309 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/massdelete"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/render"
+)
+
+// Change is one object that is to be made, changed or deleted.
+type Change struct {
+	Op diff.Op `json:"op"`
+	kubeclient.ID
+	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
+	// ConflictsWith names who applied the object so far, when that was somebody else.
+	ConflictsWith []string `json:"taken,omitempty"`
+
+	Object *unstructured.Unstructured `json:"-"`
+	UID    types.UID                  `json:"-"` // of the object that is there
+}
+
+// Field is one value that differs. Values of Secrets are masked.
+type Field struct {
+	Path string `json:"path"`
+	Have string `json:"have,omitempty"`
+	Want string `json:"want,omitempty"`
+	// Managers hold the value that is there, and are not hawser apply.
+	Managers []string `json:"managers,omitempty"`
+}
+
+// SkippedObject is an object that is not touched, and why.
+type SkippedObject struct {
+	kubeclient.ID
+	Why string `json:"why"`
+}
+
+// Plan is what applying a tree to a cluster changes, in the order in which it is done.
+type Plan struct {
+	Changes   []Change        `json:"changes"`
+	Unchanged int             `json:"unchanged"`
+	Skipped   []SkippedObject `json:"skipped,omitempty"` // of the tree, left out this time
+	Retained  []SkippedObject `json:"kept,omitempty"`    // left the tree, and stay
+
+	want Desired
+	have clusterstatus.Inventory
+}
+
+// Empty reports whether nothing changes.
+func (p *Plan) Empty() bool { return len(p.Changes) == 0 }
+
+// Counts returns how many objects are created, changed and deleted.
+func (p *Plan) Counts() (created, changed, deleted int) {
+	for _, c := range p.Changes {
+		switch c.Op {
+		case diff.Create:
+			created++
+		case diff.Delete:
+			deleted++
+		default:
+			changed++
+		}
+	}
+	return created, changed, deleted
+}
+
+// Rules are what only a person may switch off.
+type Rules struct {
+	AllowMassDelete bool
+	// AllowOtherCluster lets a first apply go to a cluster that does not look like that
+	// of the topology.
+	AllowOtherCluster bool
+}
+
+// NewPlan compares a cluster with what it should have. The API server itself is
+// asked what applying each object would make of it (a dry run), so defaults,
+// admission and other managers' fields are as they will be. Nothing is changed.
+func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rules) (*Plan, error) {
+	have, err := clusterstatus.ReadInventory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := want.check(have); err != nil {
+		return nil, err
+	}
+	if have.Cluster == "" && !rules.AllowOtherCluster && want.member.Name != "" {
+		if err := checkSameCluster(ctx, c, want); err != nil {
+			return nil, err
+		}
+	}
+	p := &Plan{Changes: []Change{}, want: want, have: have}
+	if err := planObjects(ctx, c, p); err != nil {
+		return nil, err
+	}
+	if err := planPins(ctx, c, p); err != nil {
+		return nil, err
+	}
+	if err := planIdentity(ctx, c, p); err != nil {
+		return nil, err
+	}
+	if want.follows() {
+		return p, nil
+	}
+	var errs []error
+	// What was applied, and left the tree.
+	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), kubeclient.CompareIDs)) {
+		if p.want.holds(id) {
+			continue
+		}
+		have, err := c.Get(ctx, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if have == nil || have.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if why := keeps(have); why != "" {
+			p.Retained = append(p.Retained, SkippedObject{ID: id, Why: why})
+			continue
+		}
+		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, UID: have.GetUID()})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if rules.AllowMassDelete || want.Decommission {
+		return p, nil
+	}
+	return p, guard(ctx, c, p)
+}
+
+// guard holds the rule of the reconciler against what stands in the cluster.
+func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
+	tree, err := clusterstatus.Published(ctx, c)
+	if err != nil {
+		return err
+	}
+	var before, gone, deleted []string
+	if f, err := render.FabricOf(tree); err == nil { // what cannot be read is not in force, so nothing of it can be lost
+		before = f.ClusterNames()
+	}
+	for _, name := range before {
+		if !slices.Contains(p.want.Clusters, name) {
+			gone = append(gone, name)
+		}
+	}
+	for _, change := range p.Changes {
+		if change.Op == diff.Delete {
+			deleted = append(deleted, change.ID.String())
+		}
+	}
+	return errors.Join(
+		massdelete.Check("the tree removes", "clusters", len(before), gone),
+		massdelete.Check("the tree removes", "objects", len(p.have.Objects), deleted))
+}
+
+// outcome is what became of one object of the tree.
+type outcome struct {
+	change *Change
+	left   *SkippedObject
+}
+
+func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
+	spaces := map[string]bool{} // which can be used: they are there and not about to go
+	for _, o := range p.want.Objects {
+		space := o.GetNamespace()
+		if _, known := spaces[space]; known || space == "" {
+			continue
+		}
+		have, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: space})
+		if err != nil {
+			return err
+		}
+		spaces[space] = have != nil && have.GetDeletionTimestamp() == nil
+	}
+	outcomes := make([]outcome, len(p.want.Objects))
+	errs := make([]error, len(p.want.Objects))
+	var group errgroup.Group
+	group.SetLimit(kubeclient.RequestsAtOnce)
+	for i, o := range p.want.Objects {
+		group.Go(func() error {
+			outcomes[i], errs[i] = planObject(ctx, c, p.want, o, spaces)
+			return nil
+		})
+	}
+	_ = group.Wait() // every function gives nil; the errors are in errs
+	for _, out := range outcomes {
+		switch {
+		case out.change != nil:
+			p.Changes = append(p.Changes, *out.change)
+		case out.left != nil:
+			p.Skipped = append(p.Skipped, *out.left)
+		default:
+			p.Unchanged++
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
+	id := kubeclient.IDOf(o)
+	if space := id.Namespace; space != "" && !spaces[space] {
+		if want.holds(kubeclient.ID{Kind: kubeclient.KindNamespace, Name: space}) {
+			return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
+		}
+		return outcome{left: &SkippedObject{ID: id, Why: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
+	}
+	have, err := c.Get(ctx, id)
+	if err != nil {
+		return outcome{}, err
+	}
+	dry, err := c.Apply(ctx, o, true)
+	if errors.Is(err, kubeclient.ErrNoKind) && slices.ContainsFunc(want.Objects, func(o *unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		return o.GetKind() == kubeclient.KindCRD && group == id.Group && kind == id.Kind
+	}) {
+		return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
+	}
+	if errors.Is(err, kubeclient.ErrNoKind) && id.Kind == kubeclient.KindServiceExport {
+		return outcome{left: &SkippedObject{ID: id, Why: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	if have == nil {
+		return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
+	}
+	return compare(o, dry, have)
+}
+
+// compare gives the change that turns have into what the dry run gave, if any.
+func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
+	id := kubeclient.IDOf(o)
+	w, h := views(id, dry, have)
+	changes, err := diff.Compute([]view{w}, []view{h})
+	if err != nil {
+		return outcome{}, fmt.Errorf("compare %s: %w", id, err)
+	}
+	out := &Change{Op: diff.Update, ID: id, Object: o, UID: have.GetUID()}
+	if OwnFields(have) == "" {
+		out.ConflictsWith = managers(have)
+	}
+	if len(changes) == 0 {
+		// What we hold may differ where no value does: a field that another set
+		// before, or one that left the tree and another holds too.
+		if OwnFields(have) == OwnFields(dry) {
+			return outcome{}, nil
+		}
+		return outcome{change: out}, nil
+	}
+	// The field managers, other than Hawser's, that hold a field (managedFields, KEP-555), by
+	// its path as joined writes it.
+	held := map[string][]string{}
+	for _, entry := range have.GetManagedFields() {
+		if entry.Manager == kubeclient.FieldManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
+			continue
+		}
+		var set map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
+			continue
+		}
+		found := map[string]bool{}
+		claim(set, nil, have.Object, found)
+		for path := range found {
+			if !slices.Contains(held[path], entry.Manager) {
+				held[path] = append(held[path], entry.Manager)
+			}
+		}
+	}
+	for _, list := range held {
+		slices.Sort(list)
+	}
+	for _, d := range changes[0].Deltas() {
+		out.Fields = append(out.Fields, Field{Path: d.Name, Have: d.Have, Want: d.Want, Managers: held[d.Name]})
+	}
+	return outcome{change: out}, nil
+}
+
+// keeps says why an object that left the tree is not deleted; empty: it goes.
+func keeps(o *unstructured.Unstructured) string {
+	switch o.GetKind() {
+	case kubeclient.KindNamespace:
+		return "a namespace goes with all that is in it: delete it by hand"
+	case kubeclient.KindCRD:
+		return "a definition goes with all objects of its kind: delete it by hand"
+	}
+	for name, value := range kubeclient.LabelsAndAnnotations(o) {
+		if strings.HasSuffix(name, "/prune") && value == "disabled" {
+			return "it says " + name + ": disabled"
+		}
+	}
+	if OwnFields(o) != "" {
+		return ""
+	}
+	return "hawser apply holds no field of it any more: it is another's"
+}

@@ -1,0 +1,110 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/render"
+)
+
+// maxShown is how many nodes one difference names.
+const maxShown = 3
+
+// checkSameCluster fails when a cluster to which nothing was applied yet differs from the
+// one of the topology, as it does when the context is another cluster's: gateways'
+// nodes that are not there, nodes with pods outside of podCIDRs, Services outside
+// of serviceCIDRs, another cluster's name. What a cluster does not say is no
+// difference: it may have no nodes yet, or none with podCIDRs.
+func checkSameCluster(ctx context.Context, c *kubeclient.Client, want Desired) error {
+	differs, err := clusterNameDiffers(ctx, c, want)
+	if err != nil {
+		return err
+	}
+	nodes, err := nodesDiffer(ctx, c, want)
+	if err != nil {
+		return err
+	}
+	services, err := servicesDiffer(ctx, c, want)
+	if err != nil {
+		return err
+	}
+	if differs = slices.Concat(differs, nodes, services); len(differs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing was applied here yet, and it does not look like cluster %s of the topology: %s: is the context right? "+
+		"If it is, mend the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
+}
+
+// clusterNameDiffers reports that the agents here belong to another cluster, whoever applied them.
+func clusterNameDiffers(ctx context.Context, c *kubeclient.Client, want Desired) ([]string, error) {
+	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.IdentityConfigMap})
+	if err != nil || o == nil {
+		return nil, err
+	}
+	if name, _, _ := unstructured.NestedString(o.Object, "data", "cluster"); name != "" && name != want.Cluster {
+		return []string{"its agents are those of cluster " + name}, nil
+	}
+	return nil, nil
+}
+
+func nodesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]string, error) {
+	nodes, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", "")
+	if err != nil || len(nodes) == 0 {
+		return nil, err
+	}
+	var names, missing, outside []string
+	for i := range nodes {
+		names = append(names, nodes[i].GetName())
+		pods, _, _ := unstructured.NestedStringSlice(nodes[i].Object, "spec", "podCIDRs")
+		for _, text := range pods {
+			if p, err := netip.ParsePrefix(text); err == nil && !within(p, want.member.PodCIDRs) {
+				outside = append(outside, nodes[i].GetName()+" "+text)
+			}
+		}
+	}
+	for _, g := range want.member.Gateways {
+		if g.Node != "" && !slices.Contains(names, g.Node) {
+			missing = append(missing, g.Node)
+		}
+	}
+	var out []string
+	if len(missing) > 0 {
+		out = append(out, fmt.Sprintf("gateways' nodes %s are not there, only %s", few(missing), few(names)))
+	}
+	if len(outside) > 0 {
+		out = append(out, fmt.Sprintf("nodes have pods outside of podCIDRs %v: %s", want.member.PodCIDRs, few(outside)))
+	}
+	return out, nil
+}
+
+func servicesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]string, error) {
+	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "Service", Namespace: "default", Name: "kubernetes"})
+	if err != nil || o == nil {
+		return nil, err
+	}
+	text, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP")
+	a, err := netip.ParseAddr(text)
+	if err != nil || within(cidr.Single(a), want.member.ServiceCIDRs) {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("the Service kubernetes has %s, outside of serviceCIDRs %v", a, want.member.ServiceCIDRs)}, nil
+}
+
+// within reports whether a prefix has a part in one of others.
+func within(p netip.Prefix, others []netip.Prefix) bool {
+	return slices.ContainsFunc(others, p.Overlaps)
+}
+
+func few(names []string) string {
+	slices.Sort(names)
+	return humanize.FirstN(names, maxShown)
+}

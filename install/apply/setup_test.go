@@ -1,0 +1,86 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/fakeapi"
+)
+
+// TestSetup: an identity is made where there is none, is not made again, and is refused where
+// it opens nothing that is sealed for the cluster. With objects to follow, nothing else of the
+// tree is applied but the namespace, and no inventory is kept.
+func TestSetup(t *testing.T) {
+	t.Parallel()
+	made := func() (text, recipient string) {
+		i, err := age.GenerateX25519Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "# public key: " + i.Recipient().String() + "\n" + i.String() + "\n", i.Recipient().String()
+	}
+	first, mine := made()
+	second, other := made()
+	api, c := fakeapi.New(t, "g1")
+	tree := fakeapi.Tree(t, nil, []string{"g1"})
+	want := func(s Setup) Desired {
+		w := workable(t, tree, "g1")
+		w.setUp(s)
+		return w
+	}
+	ctx := t.Context()
+	refused := func(s Setup, text string) {
+		t.Helper()
+		_, err := NewPlan(ctx, c, want(s), Rules{})
+		if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "AGE-SECRET") {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	refused(Setup{Recipient: mine}, "there is no file of its identity here")
+	p := carried(t, c, want(Setup{Identity: first, Recipient: mine}))
+	const secret = "/api/v1/namespaces/hawser-system/secrets/hawser-age-identity"
+	if api.Objects[secret] == nil || p.Empty() {
+		t.Fatal("no identity was made")
+	}
+	p, err := NewPlan(ctx, c, want(Setup{Recipient: mine}), Rules{})
+	if err != nil || !p.Empty() {
+		t.Errorf("again: %+v, %v", p, err)
+	}
+	refused(Setup{Identity: second, Recipient: other}, "is the identity of "+mine+", and the topology has recipient "+other)
+	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: kubeclient.Base64(first + second)}
+	if p, err := NewPlan(ctx, c, want(Setup{Recipient: other}), Rules{}); err != nil || !p.Empty() {
+		t.Errorf("with two identities: %+v, %v", p, err)
+	}
+	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: "AGE-SECRET-KEY-1QQ"}
+	refused(Setup{Recipient: mine}, "its identity.txt is not base64")
+	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: kubeclient.Base64("AGE-SECRET-KEY-1QQ")}
+	refused(Setup{Recipient: mine}, "it is no file of age identities")
+
+	api, c = fakeapi.New(t, "g1")
+	follow := kubeclient.IdentityObject("")
+	follow.SetName("hawser-signers")
+	carried(t, c, want(Setup{Identity: first, Recipient: mine, Follow: append(want(Setup{}).Objects[:0:0], follow)}))
+	for path := range api.Objects {
+		if strings.Contains(path, "inventory") || strings.Contains(path, "daemonsets") {
+			t.Errorf("%s was made", path)
+		}
+	}
+	for _, name := range []string{"/api/v1/namespaces/hawser-system", secret, "/api/v1/namespaces/hawser-system/secrets/hawser-signers"} {
+		if api.Objects[name] == nil {
+			t.Errorf("%s was not made", name)
+		}
+	}
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Recipients(hybrid.String()); err != nil || len(got) != 1 || got[0] != hybrid.Recipient().String() {
+		t.Errorf("a post-quantum identity: %q, %v", got, err)
+	}
+	if got := shortened([]string{hybrid.Recipient().String()})[0]; len(got) > 80 {
+		t.Errorf("%d characters are shown", len(got))
+	}
+}

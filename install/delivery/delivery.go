@@ -1,0 +1,198 @@
+// Package delivery makes Flux or Argo CD deliver the publish branch to clusters.
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
+)
+
+// Who brings to a cluster what is published.
+const (
+	Flux   = "flux"
+	ArgoCD = "argocd"
+	Direct = "apply" // hawser apply, as nobody else does
+)
+
+// Names that Flux, Argo CD and the rendered tree agree on (docs/gitops.md).
+const (
+	fluxNamespace = "flux-system"
+	argoNamespace = "argocd"
+	following     = "hawser"         // the GitRepository, and the Application
+	FluxSigners   = "hawser-signers" // the Secret by which Flux verifies published commits
+	// FluxSignersKey is the name in it, which Flux knows by its end as keys of SSH.
+	FluxSignersKey = "hawser.sshpub"
+)
+
+// Source is what is published, as Flux and Argo CD are told.
+type Source struct {
+	URL    string
+	Branch string
+	Asked  bool // somebody said so: it goes before what a cluster follows already
+}
+
+// checkURL refuses an address that programs in clusters do not take: a path, or git's short form
+// of ssh.
+func (s Source) checkURL() error {
+	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
+		return nil
+	}
+	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", gitrepo.Redact(s.URL))
+}
+
+// Detect reports who can bring a cluster what is published: Flux, Argo CD in this cluster,
+// both, or nobody.
+func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
+	if err := c.Ping(ctx); err != nil {
+		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, kubeclient.ErrorText(err))
+	}
+	var out []string
+	for by, kinds := range map[string][]string{
+		Flux:   {"GitRepository.source.toolkit.fluxcd.io", "Kustomization.kustomize.toolkit.fluxcd.io"},
+		ArgoCD: {"Application.argoproj.io", "ApplicationSet.argoproj.io"},
+	} {
+		all := true
+		for _, kind := range kinds {
+			_, err := c.Mapping(schema.ParseGroupKind(kind))
+			if err != nil && !meta.IsNoMatchError(err) {
+				return nil, fmt.Errorf("cluster %s (context %s): look for %s: %w", c.Name, c.Context, kind, err)
+			}
+			all = all && err == nil
+		}
+		if all {
+			out = append(out, by)
+		}
+	}
+	return out, nil
+}
+
+// oldestVerifier is the minor version of Flux 2 that verifies SSH signatures of commits.
+const oldestVerifier = 9
+
+// FluxObjects returns the objects by which Flux of a cluster follows the published branch: the
+// GitRepository, unless there is one, and the Kustomization of the tree that keeps all others.
+// Where Flux is known to verify SSH signatures it takes only commits that one of the signers
+// made.
+func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
+	space, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: fluxNamespace})
+	if err != nil {
+		return nil, err
+	}
+	if space == nil {
+		return nil, fmt.Errorf("there are definitions of Flux, but no namespace %s, where it would follow what is published", fluxNamespace)
+	}
+	name := path.Join("flux", c.Name, "sync.yaml")
+	if tree[name] == nil {
+		return nil, fmt.Errorf("the tree has no %s", name)
+	}
+	var body map[string]any
+	if err := yaml.Unmarshal(tree[name], &body); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(body) == 0 {
+		return nil, errors.New("there is nothing in " + name)
+	}
+	sync := &unstructured.Unstructured{Object: kubeclient.Normalize(body)}
+	have, err := c.Get(ctx, kubeclient.ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
+	if err != nil || have != nil && !from.Asked {
+		return []*unstructured.Unstructured{sync}, err
+	}
+	if err := from.checkURL(); err != nil {
+		return nil, err
+	}
+	spec := map[string]any{"url": from.URL, "interval": "1m0s", "ref": map[string]any{"branch": from.Branch}}
+	var out []*unstructured.Unstructured
+	found := regexp.MustCompile(`^v2\.(\d+)`).FindStringSubmatch(space.GetLabels()["app.kubernetes.io/version"])
+	if found != nil && len(signers) > 0 {
+		if minor, err := strconv.Atoi(found[1]); err == nil && minor >= oldestVerifier {
+			spec["verify"] = map[string]any{"mode": "HEAD", "secretRef": map[string]any{"name": FluxSigners}}
+			out = append(out, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": kubeclient.KindSecret, "type": "Opaque",
+				"metadata": map[string]any{"name": FluxSigners, "namespace": fluxNamespace},
+				"data":     map[string]any{FluxSignersKey: kubeclient.Base64(strings.Join(signers, "\n") + "\n")},
+			}})
+		}
+	}
+	out = append(out, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+		"metadata": map[string]any{"name": following, "namespace": fluxNamespace}, "spec": spec,
+	}})
+	return append(out, sync), nil
+}
+
+// ArgoObjects returns the objects by which Argo CD in this cluster follows the published branch:
+// the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
+// It fails for clusters that Argo CD does not know by their names.
+func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
+	if err := from.checkURL(); err != nil {
+		return nil, err
+	}
+	objects, err := apply.BuildDir(tree, "argocd") // with people's patches
+	if err != nil {
+		return nil, err
+	}
+	project, out := "default", []*unstructured.Unstructured{}
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "AppProject":
+			project, out = o.GetName(), append(out, o)
+		case "ApplicationSet":
+			if url, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
+				return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: commit %s/argocd/repo.yaml beside the topology, with "+
+					"{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: hawser, namespace: argocd}, "+
+					"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}}", url, from.URL, render.PatchesDir, from.URL, from.Branch)
+			}
+		}
+	}
+	if err := knownToArgo(ctx, c, apply.Clusters(tree)); err != nil {
+		return nil, err
+	}
+	return append(out, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+		"metadata": map[string]any{"name": following, "namespace": argoNamespace},
+		"spec": map[string]any{
+			"project":     project,
+			"source":      map[string]any{"repoURL": from.URL, "targetRevision": from.Branch, "path": "argocd"},
+			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": argoNamespace},
+			"syncPolicy": map[string]any{"automated": map[string]any{"prune": true, "selfHeal": true},
+				"syncOptions": []any{"ServerSideApply=true"}},
+		},
+	}}), nil
+}
+
+// knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
+func knownToArgo(ctx context.Context, c *kubeclient.Client, names []string) error {
+	list, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: kubeclient.KindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(o unstructured.Unstructured) bool {
+			known, _, _ := unstructured.NestedString(o.Object, "data", "name")
+			return known == kubeclient.Base64(name)
+		}) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("no cluster is known to Argo CD by the name of %s: argocd cluster add CONTEXT --name %s", humanize.FirstN(missing, 3), missing[0])
+	}
+	return nil
+}

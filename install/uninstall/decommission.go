@@ -1,0 +1,188 @@
+package uninstall
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// releaseAnnotation is set on the agents' pods: a pod that changes has its
+// ConfigMaps read again at once, instead of within a minute or more.
+const releaseAnnotation = "hawser.dev/release"
+
+// decommissionFabric gives the fabric by which agents take everything down: what is in
+// force, without clusters and exports. The domains stay, by which the agents find
+// what they wrote into the cluster's DNS.
+func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
+	f := fabric.Fabric{Name: clusterset}
+	if before != nil {
+		f = *before
+	}
+	f.APIVersion = fabric.APIVersion
+	f.Clusters, f.Exports, f.Decommission = []fabric.Cluster{}, nil, true
+	f.Links, f.Shape, f.DynamicExports = nil, fabric.Shape{}, nil
+	raw, err := fabric.Encode(&f)
+	if err != nil {
+		return nil, "", err
+	}
+	packed, err = fabric.Compress(raw)
+	return packed, fabric.Digest(raw), err
+}
+
+// decommission has the agents of a cluster take down what they made on their nodes and
+// wrote into the API, and waits until each says that it has. It can be repeated.
+func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
+	tree, err := clusterstatus.Published(ctx, c)
+	if err != nil {
+		return err
+	}
+	before, err := render.FabricOf(tree)
+	if err != nil {
+		before = nil // agents that never had one made nothing
+	}
+	packed, digest, err := decommissionFabric(before, r.have.Clusterset)
+	if err != nil {
+		return err
+	}
+	clusterset := r.have.Clusterset
+	if clusterset == "" && before != nil { // Flux or Argo CD applied it
+		clusterset = before.Name
+	}
+	proof, err := signDecommission(ctx, c, cmp.Or(clusterset, "none"), packed)
+	if err != nil {
+		return err
+	}
+	if err := publishDecommission(ctx, c, packed, proof); err != nil {
+		return err
+	}
+	list, err := c.AgentPods(ctx)
+	if err != nil {
+		return err
+	}
+	at, err := c.Resource(kubeclient.PodKind(), render.Namespace)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{releaseAnnotation: digest}}})
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		// It only saves time: a pod that ended meanwhile is no trouble.
+		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubeclient.FieldManager})
+	}
+	return waitDecommissioned(ctx, c, r, digest)
+}
+
+// publishDecommission replaces the fabric. Agents prefer it to parts of a larger one
+// that may still be there.
+func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proof []byte) error {
+	id := clusterstatus.FabricPart(0)
+	o, err := c.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return fmt.Errorf("there is no %s to tell the agents by", id)
+	}
+	o.Object["data"] = map[string]any{render.FabricProofKey: string(proof)}
+	o.Object["binaryData"] = map[string]any{render.FabricKey: base64.StdEncoding.EncodeToString(packed)}
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if err == nil {
+		_, err = at.Update(ctx, o, metav1.UpdateOptions{FieldManager: kubeclient.FieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", id, err)
+	}
+	return nil
+}
+
+// waitDecommissioned waits until every agent says that nothing is left of it.
+func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, digest string) error {
+	last := ""
+	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
+		waits, err := unreleased(ctx, c, digest)
+		if err != nil {
+			return false, nil // an API server that restarts meanwhile is no reason to give up
+		}
+		if text := "waiting for " + strings.Join(waits, "; "); text != last && len(waits) > 0 {
+			r.say(text)
+			last = text
+		}
+		return len(waits) == 0, nil
+	})
+	if errors.Is(err, kubeclient.ErrTimeout) {
+		return fmt.Errorf("after %s still %s (what they made stays on those nodes: hawser-agent cleanup there takes it away; --force goes on without them)",
+			r.Timeout, last)
+	}
+	return err
+}
+
+// unreleased says who still holds something.
+func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]string, error) {
+	list, err := c.AgentPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := clusterstatus.Nodes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var waits []string
+	for _, p := range list {
+		name, _, _ := unstructured.NestedString(p.Object, "spec", "nodeName")
+		i := slices.IndexFunc(nodes, func(n clusterstatus.Node) bool { return n.Name == name })
+		switch {
+		case name == "":
+			// It was never on a node.
+		case i < 0:
+			waits = append(waits, fmt.Sprintf("node %s, whose agent has not reported", name))
+		case nodes[i].Fabric != digest:
+			waits = append(waits, fmt.Sprintf("node %s, which does not know yet", name))
+		case nodes[i].Ready != "True":
+			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].LastError), ": "))
+		}
+	}
+	slices.Sort(waits)
+	return slices.Compact(waits), nil
+}
+
+// signDecommission signs a last fabric with a key of its own, which takes the place of
+// the pinned signers: who takes a cluster out may change its Secrets, and need not
+// have the root key. It gives the proof.
+func signDecommission(ctx context.Context, c *kubeclient.Client, clusterset string, packed []byte) ([]byte, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	signed, err := trust.Sign(trust.Fabric, trust.Statement{Clusterset: clusterset, Revision: 1, SHA256: trust.Hash(packed)}, signer)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Apply(ctx, apply.PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())})), false); err != nil {
+		return nil, err
+	}
+	return json.Marshal(trust.Proof{Signed: signed})
+}

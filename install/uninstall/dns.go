@@ -1,0 +1,107 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// restoreDNS takes our part out of the cluster's own DNS, where no gateway was
+// left that did. Pods would otherwise wait for name servers that are gone.
+func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
+	forwards := forwards(ctx, c)
+	places := []struct {
+		name, key string
+		without   func(string) (string, error)
+	}{
+		{"coredns", "Corefile", corefile.Remove},
+		{"node-local-dns", "Corefile", corefile.Remove},
+		{"coredns-custom", "hawser.server", func(string) (string, error) { return "", nil }},
+		{"kube-dns", "stubDomains", func(text string) (string, error) { return withoutStubs(text, forwards) }},
+	}
+	var errs []error
+	for _, place := range places {
+		id := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: place.name}
+		o, err := c.Get(ctx, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if o == nil {
+			continue
+		}
+		if err := restore(ctx, c, o, place.key, place.without); err != nil {
+			errs = append(errs, fmt.Errorf("%s, %s: %w", id, place.key, err))
+		}
+	}
+	err := errors.Join(errs...)
+	if err != nil && r.Force {
+		r.say("going on: " + kubeclient.ErrorText(err))
+		return nil
+	}
+	return err
+}
+
+// restore writes a text without our part, unless somebody changes it meanwhile.
+func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
+	text, _, _ := unstructured.NestedString(o.Object, "data", key)
+	if text == "" {
+		return nil
+	}
+	rest, err := without(text)
+	if err != nil || rest == text {
+		return err
+	}
+	var value any = rest
+	if rest == "" && key != "Corefile" {
+		value = nil // the key was not there before us
+	}
+	return c.MergePatch(ctx, o, map[string]any{
+		"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()},
+		"data":     map[string]any{key: value},
+	})
+}
+
+// forwards gives what agents may have written as stub domains: by the fabric that
+// is in force, or by the one that took it down, which has the domains still.
+func forwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
+	tree, err := clusterstatus.Published(ctx, c)
+	if err != nil {
+		return nil
+	}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return nil // without a fabric agents wrote nothing
+	}
+	return forwardsOf(f)
+}
+
+func forwardsOf(f *fabric.Fabric) []corefile.Forward {
+	var out []corefile.Forward
+	for _, server := range f.DNS.Addresses() {
+		forward := corefile.ForwardOf(f, &fabric.Cluster{})
+		forward.Servers = []netip.Addr{server}
+		out = append(out, forward)
+	}
+	return out
+}
+
+func withoutStubs(text string, forwards []corefile.Forward) (string, error) {
+	for _, f := range forwards {
+		rest, err := corefile.RemoveStub(text, f)
+		if err != nil {
+			return text, err
+		}
+		text = rest
+	}
+	return text, nil
+}

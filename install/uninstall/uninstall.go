@@ -1,0 +1,208 @@
+// Package uninstall removes Hawser from a cluster.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+)
+
+// Options configures Run.
+type Options struct {
+	DryRun  bool
+	Force   bool // go on without agents that do not answer
+	Foreign bool // although Flux or Argo CD keeps it
+	CRDs    bool // definitions of the Multi-Cluster Services API too, if nobody uses them
+	Timeout time.Duration
+	Say     func(cluster, what string)
+
+	cluster string
+	have    clusterstatus.Inventory
+}
+
+func (r *Options) say(what string) { r.Say(r.cluster, what) }
+
+// ErrManagedByGitOps is returned if Flux or Argo CD would restore the deleted objects.
+var ErrManagedByGitOps = errors.New("it would be brought back")
+
+// Run removes Hawser from a cluster. The agents undo their changes on the nodes and in the
+// API, then Run deletes all objects of Hawser, the namespace last. Foreign objects are never
+// touched. An interrupted run can be repeated.
+func Run(ctx context.Context, c *kubeclient.Client, r Options) (*apply.Plan, error) {
+	r.cluster = c.Name
+	if err := c.Ping(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.have, err = clusterstatus.ReadInventory(ctx, c); err != nil {
+		return nil, err
+	}
+	if r.have.Cluster != "" && r.have.Cluster != c.Name {
+		return nil, fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right?",
+			r.have.Cluster, r.have.Clusterset, c.Name)
+	}
+	p, err := planRemoval(ctx, c, r)
+	if err != nil || r.DryRun {
+		return p, err
+	}
+	return p, execute(ctx, c, p, &r)
+}
+
+// planRemoval finds all that is Hawser's, in the order in which it is deleted.
+func planRemoval(ctx context.Context, c *kubeclient.Client, r Options) (*apply.Plan, error) {
+	p := &apply.Plan{Changes: []apply.Change{}}
+	for _, find := range finders(r) {
+		list, err := find(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range list {
+			addObject(p, o, r)
+		}
+	}
+	for _, change := range p.Changes {
+		if change.Kind != kubeclient.KindDaemonSet || r.Foreign {
+			continue
+		}
+		if who := gitopsOwner(change.Object); who != "" {
+			return nil, fmt.Errorf("%w: %s is kept by %s: delete or suspend that first (--yes goes on all the same)", ErrManagedByGitOps, change.ID, who)
+		}
+	}
+	return p, nil
+}
+
+// addObject puts an object where it belongs in the plan.
+func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
+	id := kubeclient.IDOf(&o)
+	same := func(change apply.Change) bool { return change.Key() == id.Key() }
+	if slices.ContainsFunc(p.Changes, same) {
+		return
+	}
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	if o.GetKind() == kubeclient.KindCRD && group != ownGroup && !r.CRDs {
+		if !slices.ContainsFunc(p.Retained, func(l apply.SkippedObject) bool { return l.Key() == id.Key() }) {
+			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Why: "others may use it (--crds deletes it when nothing of its kind is left)"})
+		}
+		return
+	}
+	p.Changes = append(p.Changes, apply.Change{Op: diff.Delete, ID: id, Object: &o, UID: o.GetUID()})
+}
+
+// gitopsOwner names who would bring an object back: Flux and Argo CD mark what they apply.
+func gitopsOwner(o *unstructured.Unstructured) string {
+	all := kubeclient.LabelsAndAnnotations(o)
+	switch {
+	case all["kustomize.toolkit.fluxcd.io/name"] != "":
+		return "Flux's Kustomization " + all["kustomize.toolkit.fluxcd.io/namespace"] + "/" + all["kustomize.toolkit.fluxcd.io/name"]
+	case all["argocd.argoproj.io/tracking-id"] != "":
+		return "Argo CD (" + all["argocd.argoproj.io/tracking-id"] + ")"
+	}
+	return ""
+}
+
+// execute deletes the objects of a plan.
+func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Options) error {
+	sets, rest := apply.SplitKind(p.Changes, kubeclient.KindDaemonSet)
+	if len(sets) > 0 {
+		r.say("telling the agents to take everything down")
+		if err := decommission(ctx, c, r); err != nil && !r.Force {
+			return err
+		} else if err != nil {
+			r.say("going on: " + kubeclient.ErrorText(err))
+		}
+	}
+	r.say(fmt.Sprintf("deleting %d objects", len(p.Changes)))
+	if _, err := apply.DeleteAll(ctx, c, sets); err != nil {
+		return err
+	}
+	if err := waitDeleted(ctx, c, *r, "the pods are gone", func(ctx context.Context) (int, error) {
+		list, err := c.AgentPods(ctx)
+		return len(list), err
+	}); err != nil {
+		return err
+	}
+	// What agents wrote on ServiceExports, should an agent not have taken it back itself.
+	list, err := c.List(ctx, kubeclient.MCSKind(kubeclient.KindServiceExport), "", "")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		errs = append(errs, cleanExport(ctx, c, &list[i]))
+	}
+	if err := errors.Join(append(errs, restoreDNS(ctx, c, r))...); err != nil {
+		return err
+	}
+	spaces, rest := apply.SplitKind(rest, kubeclient.KindNamespace)
+	definitions, rest := apply.SplitKind(rest, kubeclient.KindCRD)
+	if _, err := apply.DeleteAll(ctx, c, rest); err != nil {
+		return err
+	}
+	if err := deleteDefinitions(ctx, c, p, definitions); err != nil {
+		return err
+	}
+	if _, err := apply.DeleteAll(ctx, c, spaces); err != nil {
+		return err
+	}
+	return waitDeleted(ctx, c, *r, "the namespace is gone", func(ctx context.Context) (int, error) {
+		o, err := c.Get(ctx, kubeclient.NamespaceID())
+		if o == nil || len(spaces) == 0 {
+			return 0, err
+		}
+		return 1, err
+	})
+}
+
+// deleteDefinitions deletes the kinds of Hawser, and others that nobody uses.
+func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan, list []apply.Change) error {
+	for _, change := range list {
+		group, _, _ := unstructured.NestedString(change.Object.Object, "spec", "group")
+		if group != ownGroup {
+			kind, _, _ := unstructured.NestedString(change.Object.Object, "spec", "names", "kind")
+			mapping, err := c.Mapping(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil {
+				return fmt.Errorf("look for objects of %s: %w", change.Name, err)
+			}
+			left, err := c.List(ctx, mapping.GroupVersionKind, "", "")
+			if err != nil {
+				return err
+			}
+			if len(left) > 0 {
+				p.Retained = append(p.Retained, apply.SkippedObject{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
+				p.Changes = slices.DeleteFunc(p.Changes, func(o apply.Change) bool { return o.Key() == change.Key() })
+				continue
+			}
+		}
+		if err := c.Delete(ctx, change.ID, change.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitDeleted waits until none of something is left; what says so.
+func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what string, count func(context.Context) (int, error)) error {
+	said := false
+	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
+		left, err := count(ctx)
+		if err == nil && left > 0 && !said {
+			r.say("waiting until " + what)
+			said = true
+		}
+		return err == nil && left == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+// Package kubeclient is the client for the APIs of the clusters. It opens contexts of a
+// kubeconfig, reads and applies objects, runs commands in the pods of agents, and starts
+// short-lived test pods.
+package kubeclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// FieldManager is the name under which everything is applied, for ever: fields
+// that leave the tree are found by it.
+const FieldManager = "hawser-apply"
+
+const (
+	requestTimeout = 30 * time.Second // for one request to an API server
+	RequestsAtOnce = 8
+	// A whole cluster is some hundred requests; the API server has its own fairness.
+	requestRate  = 100
+	requestBurst = 200
+)
+
+// Client is the API of one cluster.
+type Client struct {
+	Name    string // in the topology
+	Context string // in the kubeconfig
+	client  dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	config  *rest.Config
+}
+
+// Open makes a client. It does not connect yet.
+func Open(name, contextName string, config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = requestRate, requestBurst
+	config.UserAgent = FieldManager
+	config.WarningHandler = rest.NoWarnings{}
+	if config.Timeout == 0 {
+		config.Timeout = requestTimeout
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("context %s: %w", contextName, err)
+	}
+	found, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("context %s: %w", contextName, err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))
+	return &Client{Name: name, Context: contextName, client: client, mapper: mapper, config: config}, nil
+}
+
+// ErrNoKind is returned for a kind that the cluster does not have.
+var ErrNoKind = errors.New("the cluster has no such kind")
+
+// Resource returns the client for a kind. The error is ErrNoKind if the cluster has no such kind.
+func (c *Client) Resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%w: %s", ErrNoKind, kind.GroupKind())
+	}
+	if err != nil {
+		return nil, err
+	}
+	resource := c.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && namespace != "" {
+		return resource.Namespace(namespace), nil
+	}
+	return resource, nil
+}
+
+// Get reads one object; nil when there is none, or no such kind.
+func (c *Client) Get(ctx context.Context, id ID) (*unstructured.Unstructured, error) {
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if errors.Is(err, ErrNoKind) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	o, err := at.Get(ctx, id.Name, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	return o, nil
+}
+
+// List reads all objects of a kind, in all namespaces unless one is named; none
+// when the cluster has no such kind.
+func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespace, selector string) ([]unstructured.Unstructured, error) {
+	at, err := c.Resource(kind, namespace)
+	if errors.Is(err, ErrNoKind) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	found, err := at.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if kerrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return found.Items, nil
+}
+
+// Apply applies an object; dry asks the API server what would come of it. What
+// another manager holds is taken over: the tree is what was decided, and a plan
+// names whose value goes.
+func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+	id := IDOf(o)
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("apply %s: %w", id, err)
+	}
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	out, err := at.Apply(ctx, id.Name, o, options)
+	if err != nil {
+		return nil, fmt.Errorf("apply %s: %w", id, err)
+	}
+	return out, nil
+}
+
+// Delete deletes an object, if it is still the one with this UID (empty: any).
+// One that is gone is no error.
+func (c *Client) Delete(ctx context.Context, id ID, uid types.UID) error {
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if errors.Is(err, ErrNoKind) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	policy := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &policy}
+	if uid != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	if err := at.Delete(ctx, id.Name, options); err != nil && !kerrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	return nil
+}
+
+// Ping fails if the API server cannot be reached.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.Version(ctx)
+	return err
+}
+
+// Version returns the version document of the API server, in JSON.
+func (c *Client) Version(ctx context.Context) ([]byte, error) {
+	request, err := c.Request(requestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return request.AbsPath("/version").DoRaw(ctx)
+}
+
+// Request returns a GET request whose path the caller sets. The timeout bounds the request
+// with its body.
+func (c *Client) Request(timeout time.Duration) (*rest.Request, error) {
+	config := rest.CopyConfig(c.config)
+	config.Timeout = timeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("context %s: %w", c.Context, err)
+	}
+	return client.RESTClient().Get(), nil
+}
+
+// Mapping returns the resource of a kind, in the version that the API server prefers. The
+// error satisfies meta.IsNoMatchError if the API server does not serve the kind.
+func (c *Client) Mapping(kind schema.GroupKind) (*meta.RESTMapping, error) {
+	return c.mapper.RESTMapping(kind)
+}
+
+// create creates an object.
+func (c *Client) create(ctx context.Context, o *unstructured.Unstructured) error {
+	id := IDOf(o)
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if err == nil {
+		_, err = at.Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", id, err)
+	}
+	return nil
+}
+
+// clustersAtOnce bounds how many clusters are worked on at a time.
+const clustersAtOnce = 8
+
+// ForEach calls do for all clusters, several at a time.
+func ForEach(clusters []*Client, do func(i int, c *Client)) {
+	var group errgroup.Group
+	group.SetLimit(clustersAtOnce)
+	for i, c := range clusters {
+		group.Go(func() error { do(i, c); return nil })
+	}
+	_ = group.Wait() // every function gives nil
+}
+
+// ErrorText returns the text of an error on one line. It starts with "cannot be reached" if
+// the connection failed.
+func ErrorText(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	for _, sign := range []string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"} {
+		if strings.Contains(text, sign) {
+			return "cannot be reached: " + text
+		}
+	}
+	return text
+}
+
+// MergePatch changes the fields of a patch. A missing object is no error.
+func (c *Client) MergePatch(ctx context.Context, o *unstructured.Unstructured, patch map[string]any, subresources ...string) error {
+	id := IDOf(o)
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	if err == nil {
+		_, err = at.Patch(ctx, id.Name, types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
+	}
+	if err != nil && !kerrors.IsNotFound(err) {
+		return fmt.Errorf("clean %s: %w", id, err)
+	}
+	return nil
+}

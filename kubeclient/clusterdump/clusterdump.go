@@ -1,0 +1,157 @@
+// Package clusterdump collects Hawser's objects and logs from a cluster for a support bundle.
+// It leaves out everything that may be a secret.
+package clusterdump
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/render"
+)
+
+// Sink takes one file of what is gathered, or says why there is none, or both where a
+// part is missing. It is called by several goroutines.
+type Sink func(file string, text []byte, err error)
+
+// Gather reads what a cluster's API reports about Hawser, for somebody who has no access to
+// it: versions, objects, and the agents' logs of since (0 = all). Secrets are not asked
+// for, and what may hold one in other objects is left out.
+func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put Sink) {
+	version, err := c.Version(ctx)
+	put("version.json", version, err)
+	var group sync.WaitGroup
+	group.Go(func() { gatherLogs(ctx, c, since, put) })
+	group.Go(func() {
+		tree := render.Tree{} // of what Published reads the part without keys
+		err := clusterstatus.ReadFabric(ctx, c, tree)
+		if err != nil {
+			put("fabric.json", nil, err)
+			return
+		}
+		if len(tree) == 0 {
+			put("fabric.json", nil, fmt.Errorf("there is no %s", clusterstatus.FabricPart(0)))
+			return
+		}
+		f, err := render.FabricOf(tree)
+		if err != nil {
+			put("fabric.json", nil, err)
+			return
+		}
+		text, err := json.MarshalIndent(f, "", "  ")
+		put("fabric.json", append(text, '\n'), err)
+	})
+	for _, s := range shelves() {
+		list, err := collect(ctx, c, s)
+		if text := documents(list, s.shown); len(text) > 0 || err != nil {
+			put("objects/"+s.file+".yaml", text, err)
+		}
+	}
+	group.Wait()
+}
+
+// shelf is what goes into one file.
+type shelf struct {
+	file   string
+	kind   schema.GroupVersionKind
+	places []place
+	shown  func(*unstructured.Unstructured) map[string]any
+}
+
+// place is where objects are looked for.
+type place struct {
+	namespace string // empty = all, or the kind has none
+	selector  string
+	name      string // of the only one; empty = all
+	only      func(*unstructured.Unstructured) bool
+}
+
+// shelves are all files of objects.
+func shelves() []shelf {
+	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
+	system, everywhere := []place{{namespace: render.Namespace}}, []place{{}}
+	var dns []place
+	for _, name := range []string{"coredns", "coredns-custom", "kube-dns", "node-local-dns"} {
+		dns = append(dns, place{namespace: "kube-system", name: name})
+	}
+	return []shelf{
+		{"pods", kubeclient.PodKind(), system, workload},
+		{"daemonsets", clusterstatus.DaemonSetKind(), system, workload},
+		{"events", core("Event"), append(system, place{namespace: "default", only: fromAgents}), whole},
+		{"hawsernodes", clusterstatus.HawserNodeKind(), everywhere, whole},
+		{"nodes", core("Node"), everywhere, machine},
+		{"serviceexports", kubeclient.MCSKind(kubeclient.KindServiceExport), everywhere, whole},
+		{"serviceimports", kubeclient.MCSKind("ServiceImport"), everywhere, whole},
+		{"endpointslices", schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, []place{{selector: kubeclient.LabelEndpointSlices}}, whole},
+		{"clusterproperties", schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1beta1", Kind: "ClusterProperty"}, everywhere, whole},
+		{"configmaps", core("ConfigMap"), system, settings},
+		{"dns", core("ConfigMap"), dns, nameServer},
+	}
+}
+
+// fromAgents are events that agents write about their HawserNodes, which have no
+// namespace, so that these are in the one named default.
+func fromAgents(o *unstructured.Unstructured) bool {
+	by, _, _ := unstructured.NestedString(o.Object, "reportingComponent")
+	return strings.HasPrefix(by, "hawser.dev/")
+}
+
+func collect(ctx context.Context, c *kubeclient.Client, s shelf) ([]unstructured.Unstructured, error) {
+	var out []unstructured.Unstructured
+	for _, p := range s.places {
+		if p.name != "" {
+			o, err := c.Get(ctx, kubeclient.ID{Group: s.kind.Group, Version: s.kind.Version, Kind: s.kind.Kind, Namespace: p.namespace, Name: p.name})
+			if err != nil {
+				return out, err
+			}
+			if o != nil {
+				out = append(out, *o)
+			}
+			continue
+		}
+		list, err := c.List(ctx, s.kind, p.namespace, p.selector)
+		if err != nil {
+			return out, err
+		}
+		for i := range list {
+			if p.only == nil || p.only(&list[i]) {
+				out = append(out, list[i])
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b unstructured.Unstructured) int {
+		if s.file == "events" { // they are read as a log
+			if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+	})
+	return out, nil
+}
+
+// documents writes objects as YAML, one behind the other.
+func documents(list []unstructured.Unstructured, shown func(*unstructured.Unstructured) map[string]any) []byte {
+	var out bytes.Buffer
+	for i := range list {
+		text, err := yaml.Marshal(shown(&list[i]))
+		if err != nil {
+			text = fmt.Appendf(nil, "# %s cannot be written: %v\n", kubeclient.IDOf(&list[i]), err)
+		}
+		out.WriteString("---\n")
+		out.Write(text)
+	}
+	return out.Bytes()
+}

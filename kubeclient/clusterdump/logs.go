@@ -1,0 +1,97 @@
+package clusterdump
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/supportbundle"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/render"
+)
+
+const (
+	// MostLog is how much of one log is kept, in bytes: the newest.
+	MostLog    = 20 << 20
+	logTimeout = time.Minute // for one log
+	logsAtOnce = 2           // of a cluster, as each may take MostLog of memory
+)
+
+// gatherLogs reads the logs of the agents' pods, those too that do not run, and what
+// their containers said before they were started again.
+func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, put Sink) {
+	list, err := c.List(ctx, kubeclient.PodKind(), render.Namespace, "")
+	if err != nil {
+		put("logs", nil, err)
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(logsAtOnce)
+	for i := range list {
+		// The log of the page has a token in it, and is no agent's.
+		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") || kubeclient.IsUIPod(&list[i]) {
+			continue
+		}
+		name := list[i].GetName()
+		group.Go(func() error {
+			text, err := log(ctx, c, name, since, false)
+			put("logs/"+name+".log", text, err)
+			return nil
+		})
+		if restarted(&list[i]) {
+			group.Go(func() error {
+				text, err := log(ctx, c, name, 0, true)
+				put("logs/"+name+".previous.log", text, err)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // every function gives nil
+}
+
+// restarted reports whether the agent's container was started more than once.
+func restarted(pod *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+	for _, item := range list {
+		s, _ := item.(map[string]any)
+		if n, _ := s["restartCount"].(int64); s["name"] == kubeclient.AgentContainer && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// log reads the log of an agent's container; what is too long begins with a line that
+// says so.
+func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Duration, previous bool) ([]byte, error) {
+	request, err := c.Request(logTimeout)
+	if err != nil {
+		return nil, err
+	}
+	request = request.AbsPath("/api/v1/namespaces", render.Namespace, "pods", pod, "log").Param("container", kubeclient.AgentContainer)
+	if previous {
+		request = request.Param("previous", "true")
+	}
+	if since > 0 {
+		request = request.Param("sinceSeconds", strconv.Itoa(max(1, int(since/time.Second))))
+	}
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	return NewestLog(supportbundle.Tail(body, MostLog))
+}
+
+// NewestLog says in the first line of a log how much was left out before it.
+func NewestLog(text []byte, left int64, err error) ([]byte, error) {
+	if left > 0 {
+		text = append(fmt.Appendf(nil, "(hawser gather: %d bytes before this were left out)\n", left), text...)
+	}
+	return text, err
+}

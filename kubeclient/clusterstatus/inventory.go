@@ -1,0 +1,44 @@
+package clusterstatus
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/render"
+)
+
+// InventoryConfigMap, in the namespace hawser-system, holds what was applied: the
+// clusterset, the cluster, the fabric's digest, and one object a line.
+const InventoryConfigMap = "hawser-inventory"
+
+// Inventory is what was applied last.
+type Inventory struct {
+	Clusterset string
+	Cluster    string
+	Digest     string // of the fabric
+	Objects    []kubeclient.ID
+}
+
+// ReadInventory reads it; empty when nothing was applied yet.
+func ReadInventory(ctx context.Context, c *kubeclient.Client) (Inventory, error) {
+	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: InventoryConfigMap})
+	if err != nil || o == nil {
+		return Inventory{}, err
+	}
+	data, _, err := unstructured.NestedStringMap(o.Object, "data")
+	if err != nil {
+		return Inventory{}, err
+	}
+	out := Inventory{Clusterset: data["clusterset"], Cluster: data["cluster"], Digest: data["digest"]}
+	for line := range strings.Lines(data["objects"]) {
+		id, err := kubeclient.ParseLine(strings.TrimSpace(line))
+		if err != nil {
+			return out, err
+		}
+		out.Objects = append(out.Objects, id)
+	}
+	return out, nil
+}

@@ -1,0 +1,89 @@
+package clusterstatus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
+const nodeLocal = "node-local-dns"
+
+// checkNodeLocalDNS reports a NodeLocal DNSCache that does not lead the domain to the agents,
+// unless the topology leaves the cluster's DNS to somebody else.
+func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client) (string, error) {
+	cache, err := cache(ctx, c)
+	if err != nil || cache == nil {
+		return "", err
+	}
+	tree := render.Tree{}
+	if err := ReadFabric(ctx, c, tree); err != nil {
+		return "", err
+	}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return "", nil // it is told elsewhere
+	}
+	own := f.Cluster(c.Name)
+	if own == nil || cmp.Or(own.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
+		return "", nil
+	}
+	text, _, _ := unstructured.NestedString(cache.Object, "data", "Corefile")
+	forward := corefile.ForwardOf(f, own)
+	if !forward.Valid() || !corefile.BypassesForward(text, f.Domain) {
+		return "", nil
+	}
+	do := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])
+	if cache.GetName() == nodeLocal {
+		do = "say clusters[].dns: node-local in the topology, or " + do
+	}
+	return fmt.Sprintf("NodeLocal DNSCache does not lead %s to the agents, so pods that ask it do not resolve names of the clusterset: "+
+		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), do), nil
+}
+
+// cache finds the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's
+// volumes; nil = there is none, or nobody may look.
+func cache(ctx context.Context, c *kubeclient.Client) (*unstructured.Unstructured, error) {
+	settings := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: nodeLocal}
+	found, err := c.Get(ctx, settings)
+	if found != nil || err != nil {
+		return found, unlessForbidden(err)
+	}
+	daemons, err := c.Get(ctx, kubeclient.ID{Group: "apps", Version: "v1", Kind: "DaemonSet", Namespace: "kube-system", Name: nodeLocal})
+	if err != nil || daemons == nil {
+		return nil, unlessForbidden(err)
+	}
+	volumes, _, _ := unstructured.NestedSlice(daemons.Object, "spec", "template", "spec", "volumes")
+	for _, v := range volumes {
+		volume, _ := v.(map[string]any)
+		if settings.Name, _, _ = unstructured.NestedString(volume, "configMap", "name"); settings.Name == "" {
+			continue
+		}
+		found, err := c.Get(ctx, settings)
+		if err != nil {
+			return nil, unlessForbidden(err)
+		}
+		if found != nil {
+			if _, is, _ := unstructured.NestedString(found.Object, "data", "Corefile"); is {
+				return found, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// unlessForbidden leaves out that somebody may not look.
+func unlessForbidden(err error) error {
+	if kerrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+// Package clusterstatus reads what a cluster's API reports about Hawser: agents, exports,
+// the inventory of hawser apply and the published fabric.
+package clusterstatus
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/mcs"
+)
+
+// State is what a cluster's API reports about Hawser.
+type State struct {
+	Cluster    string   `json:"cluster"`
+	Context    string   `json:"context"`
+	Error      string   `json:"error,omitempty"` // why the rest is not known
+	Clusterset string   `json:"clusterset,omitempty"`
+	Applied    string   `json:"applied,omitempty"` // digest of the fabric that hawser apply brought last
+	Nodes      []Node   `json:"nodes"`
+	Pods       int64    `json:"pods"` // agents that should run
+	Running    int64    `json:"running"`
+	Exports    []Export `json:"exports"`
+	// DNSProblem is why pods may not resolve names of the clusterset, and what mends it.
+	DNSProblem string `json:"unresolved,omitempty"`
+}
+
+// Export is a ServiceExport of a cluster, or what the cluster imports by that name.
+type Export struct {
+	Namespace  string      `json:"namespace"`
+	Name       string      `json:"name"`
+	Exported   bool        `json:"exported"` // by this cluster
+	Conditions []Condition `json:"conditions,omitempty"`
+	Type       string      `json:"type,omitempty"` // of the ServiceImport
+	IPs        []string    `json:"ips,omitempty"`
+	Clusters   []string    `json:"clusters,omitempty"` // that export it
+}
+
+// Condition is one condition of a ServiceExport.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Read reads what a cluster tells. What cannot be read is an error in it.
+func Read(ctx context.Context, c *kubeclient.Client) State {
+	s := State{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
+	if err := read(ctx, c, &s); err != nil {
+		s.Error = kubeclient.ErrorText(err)
+	}
+	return s
+}
+
+func read(ctx context.Context, c *kubeclient.Client, s *State) error {
+	if err := c.Ping(ctx); err != nil {
+		return err
+	}
+	have, err := ReadInventory(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.Clusterset, s.Applied = have.Clusterset, have.Digest
+	nodes, err := Nodes(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.Nodes = append(s.Nodes, nodes...)
+	sets, err := rollouts(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		s.Pods, s.Running = s.Pods+set.wanted, s.Running+set.available
+	}
+	if err := readExports(ctx, c, s); err != nil {
+		return err
+	}
+	s.DNSProblem, err = checkNodeLocalDNS(ctx, c)
+	return err
+}
+
+func readExports(ctx context.Context, c *kubeclient.Client, s *State) error {
+	byID := map[string]*Export{}
+	at := func(o *unstructured.Unstructured) *Export {
+		id := o.GetNamespace() + "/" + o.GetName()
+		if byID[id] == nil {
+			byID[id] = &Export{Namespace: o.GetNamespace(), Name: o.GetName()}
+		}
+		return byID[id]
+	}
+	exports, err := c.List(ctx, kubeclient.MCSKind(kubeclient.KindServiceExport), "", "")
+	if err != nil {
+		return err
+	}
+	for i := range exports {
+		e := at(&exports[i])
+		e.Exported, e.Conditions = true, conditions(&exports[i])
+	}
+	imports, err := c.List(ctx, kubeclient.MCSKind("ServiceImport"), "", kubeclient.LabelByAgents)
+	if err != nil {
+		return err
+	}
+	for i := range imports {
+		e, o := at(&imports[i]), &imports[i]
+		// A field that is not what the definition says stays empty.
+		e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
+		e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "clusters")
+		for _, item := range list {
+			if m, ok := item.(map[string]any); ok {
+				name, _ := m["cluster"].(string)
+				e.Clusters = append(e.Clusters, name)
+			}
+		}
+	}
+	for _, e := range byID {
+		s.Exports = append(s.Exports, *e)
+	}
+	slices.SortFunc(s.Exports, func(a, b Export) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+func conditions(o *unstructured.Unstructured) []Condition {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	var out []Condition
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		word := func(name string) string { text, _ := m[name].(string); return text }
+		out = append(out, Condition{Type: word("type"), Status: word("status"), Reason: word("reason"), Message: word("message")})
+	}
+	slices.SortFunc(out, func(a, b Condition) int { return strings.Compare(a.Type, b.Type) })
+	return out
+}
+
+// Problem returns the text of a condition that needs attention, else nothing.
+func (c Condition) Problem() string {
+	good := "True"
+	if c.Type == "Conflict" {
+		good = "False"
+	}
+	// A Service may keep an unsupported part, such as a port of SCTP.
+	if c.Status == good || c.Type == mcs.Supported {
+		return ""
+	}
+	return strings.TrimSuffix(c.Type+"="+c.Status+" "+c.Reason+": "+c.Message, ": ")
+}

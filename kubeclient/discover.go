@@ -1,0 +1,219 @@
+package kubeclient
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render"
+)
+
+// Discover reads what discover.Decide looks at, and decides. Nothing in the cluster
+// changes. An error is an API that cannot be reached; what may not be read, or fails, is
+// a finding.
+func (c *Client) Discover(ctx context.Context) (discover.Cluster, error) {
+	o, err := c.objects(ctx, discover.Queries())
+	if err != nil {
+		return discover.Cluster{}, err
+	}
+	return discover.Analyze(c.Name, c.Context, o), nil
+}
+
+// Preflight reads what discover.Preflight looks at, and whether the cluster has its
+// identity. Nothing changes; errors are as with Discover.
+func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List, error) {
+	o, err := c.objects(ctx, discover.PreflightQueries())
+	if err != nil {
+		return nil, err
+	}
+	list := discover.Preflight(c.Context, o, w)
+	if has, err := c.HasIdentity(ctx); err == nil && !has {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing",
+			Path: "clusters[" + c.Name + "].recipient",
+			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace,
+				IdentitySecret),
+			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
+	}
+	if ahead, err := c.clock(ctx); err == nil && ahead.Abs() > maxSkew {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "clock-skew", Path: "clusters[" + c.Name + "]",
+			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), direction(ahead)),
+			Hint:    "synchronize clocks (NTP): certificates, logs and revisions of the fabric are dated by them"})
+	}
+	return list, nil
+}
+
+// maxSkew is how far a clock may be from this machine's: more than one second, which is how
+// exact an API server tells the time, and a slow answer.
+const maxSkew = 5 * time.Second
+
+func direction(ahead time.Duration) string {
+	if ahead > 0 {
+		return "ahead of"
+	}
+	return "behind"
+}
+
+// clock gives how far the API server's clock is ahead of this machine's, by the header Date
+// of an answer (RFC 9110, section 6.6.1).
+func (c *Client) clock(ctx context.Context) (time.Duration, error) {
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return 0, err
+	}
+	asked := time.Now()
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	took := time.Since(asked)
+	if took > maxSkew {
+		return 0, fmt.Errorf("the answer took %s: it does not tell the time", took)
+	}
+	theirs, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return 0, err
+	}
+	return theirs.Sub(asked.Add(took / 2)), nil
+}
+
+// objects asks a cluster for all that is queried.
+func (c *Client) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
+	var o discover.Objects
+	raw, err := c.Version(ctx)
+	if err != nil {
+		return o, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, ErrorText(err))
+	}
+	var version struct{ GitVersion string }
+	if err := json.Unmarshal(raw, &version); err != nil || version.GitVersion == "" {
+		return o, fmt.Errorf("cluster %s (context %s): what answers at %s is not a Kubernetes API", c.Name, c.Context,
+			c.config.Host)
+	}
+	o.Version = version.GitVersion
+	if groups := c.groups(ctx); len(groups) > 0 {
+		queries = slices.DeleteFunc(queries, func(q discover.Query) bool {
+			return q.Resource.Group != "" && !slices.Contains(groups, q.Resource.Group)
+		})
+	}
+	found := make([][]unstructured.Unstructured, len(queries))
+	var group errgroup.Group
+	group.SetLimit(RequestsAtOnce)
+	var mu sync.Mutex
+	for i, q := range queries {
+		group.Go(func() error {
+			items, err := c.query(ctx, q)
+			mu.Lock()
+			defer mu.Unlock()
+			found[i] = items
+			if err != nil {
+				o.Refused = append(o.Refused, discover.Unreadable{What: q.String(), Why: ErrorText(err)})
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function gives an error
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	o.Items = slices.Concat(found...)
+	if o.AskServices() {
+		if o.ServiceRanges, err = c.serviceRanges(ctx); err != nil {
+			o.Refused = append(o.Refused, discover.Unreadable{What: "the range of Services by a dry run", Why: ErrorText(err)})
+		}
+	}
+	slices.SortFunc(o.Refused, func(a, b discover.Unreadable) int { return cmp.Compare(a.What, b.What) })
+	return o, nil
+}
+
+// groups gives the API groups that the cluster serves; none when that is not known. An
+// account with few rights is refused what does not exist, too: asking for it would only
+// make findings.
+func (c *Client) groups(ctx context.Context) []string {
+	request, err := c.Request(requestTimeout)
+	if err != nil {
+		return nil
+	}
+	raw, err := request.AbsPath("/apis").DoRaw(ctx)
+	var list metav1.APIGroupList
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var out []string
+	for _, g := range list.Groups {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// query reads objects; none when the cluster has no such kind.
+func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
+	at := c.client.Resource(q.Resource).Namespace(q.Namespace)
+	if q.Name == "" {
+		list, err := at.List(ctx, metav1.ListOptions{LabelSelector: q.Selector})
+		if kerrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	}
+	o, err := at.Get(ctx, q.Name, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []unstructured.Unstructured{*o}, nil
+}
+
+// serviceRanges asks the API server for a Service with an address of no cluster (RFC
+// 5737, RFC 3849), in a dry run: it refuses, and names the range that it allows. Should
+// it allow that address, nothing is made either.
+func (c *Client) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	var last error
+	for _, try := range []struct{ family, address string }{{"IPv4", "192.0.2.1"}, {"IPv6", "2001:db8::1"}} {
+		_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace("default").
+			Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "hawser-discover"},
+				"spec": map[string]any{
+					"clusterIP": try.address, "ipFamilies": []any{try.family}, "ports": []any{map[string]any{"port": int64(80)}},
+				},
+			}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case kerrors.IsInvalid(err):
+			out = append(out, discover.ServiceRange(err.Error())...)
+		case err != nil:
+			last = err
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return nil, last
+}

@@ -1,0 +1,104 @@
+package kubeclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+
+	"hawser.dev/hawser/render"
+)
+
+const (
+	askTimeout = 20 * time.Second // for the answer of one agent
+	askedAt    = 8
+	// AgentContainer and agentProgram are as the rendered DaemonSets and the image have them.
+	AgentContainer = "agent"
+	agentProgram   = "/hawser-agent"
+)
+
+// AgentCommand is what to ask of agents.
+type AgentCommand struct {
+	Args []string // of hawser-agent
+	// Takes is how long an agent needs for its answer by itself. With more than none all
+	// of them are asked at the same time, otherwise eight.
+	Takes time.Duration
+}
+
+// AgentOutput is what one agent printed, or why it did not.
+type AgentOutput struct {
+	Pod  string
+	Text []byte
+	At   time.Time // when it had answered
+	Err  error
+}
+
+// ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
+// (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
+// exit code 1 has answered no.
+func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput, error) {
+	if err := c.Ping(ctx); err != nil {
+		return nil, err
+	}
+	list, err := c.AgentPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(p unstructured.Unstructured) bool {
+		return !strings.HasPrefix(p.GetLabels()["app.kubernetes.io/name"], "hawser-")
+	})
+	out := make([]AgentOutput, len(list))
+	var group errgroup.Group
+	if q.Takes == 0 {
+		group.SetLimit(askedAt)
+	}
+	for i := range list {
+		group.Go(func() error {
+			out[i] = AgentOutput{Pod: list[i].GetName()}
+			ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
+			defer cancel()
+			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, q.Args...))
+			out[i].At = time.Now()
+			return nil
+		})
+	}
+	_ = group.Wait() // every function gives nil; the errors are in the answers
+	return out, nil
+}
+
+// execute runs a command in an agent's container.
+func (c *Client) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
+	config := rest.CopyConfig(c.config)
+	config.Timeout = 0 // of the whole stream; ctx bounds it
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	at := base.JoinPath("api/v1/namespaces", render.Namespace, "pods", pod, "exec")
+	at.RawQuery = url.Values{"container": {AgentContainer}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	run, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, at.String())
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+	var code exec.CodeExitError
+	if errors.As(err, &code) && code.Code == 1 && out.Len() > 0 {
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w %s", err, strings.TrimSpace(errs.String()))
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,167 @@
+package kubeclient
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Kubeconfig selects the contexts of the clusters.
+type Kubeconfig struct {
+	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
+	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster that discover.NameOf gives; a
+	// cluster that is not named has the context of its name.
+	Contexts []string
+}
+
+// Clusters gives a client for each cluster named, out of all that there are. One
+// without a context is an error before anything is done: a cluster that is left
+// out in silence is worse.
+func (a Kubeconfig) Clusters(names, all []string) ([]*Client, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := a.mapping(names, all, config)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Client
+	for _, name := range names {
+		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, chosen[name], &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("context %s: %w", chosen[name], err)
+		}
+		c, err := Open(name, chosen[name], rest)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Known returns the names of all contexts, sorted.
+func (a Kubeconfig) Known() ([]string, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), nil
+}
+
+func (a Kubeconfig) load() (*api.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	if len(a.Kubeconfigs) > 0 {
+		rules.ExplicitPath, rules.Precedence = "", a.Kubeconfigs
+	}
+	for _, file := range a.Kubeconfigs {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+	config, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if len(config.Contexts) == 0 {
+		return nil, fmt.Errorf("there is no context in %s: name a kubeconfig with --kubeconfig or KUBECONFIG", strings.Join(rules.GetLoadingPrecedence(), ", "))
+	}
+	return config, nil
+}
+
+// mapping gives each cluster's context.
+func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string]string, error) {
+	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
+	chosen := map[string]string{}
+	for _, pair := range a.Contexts {
+		cluster, context := named(pair, config)
+		switch {
+		case cluster == "" || context == "":
+			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1, or CONTEXT", pair)
+		case !slices.Contains(all, cluster) && pair == context:
+			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s: name the one that it is of with --context CLUSTER=%s",
+				pair, cluster, strings.Join(all, ", "), context)
+		case !slices.Contains(all, cluster):
+			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(all, ", "))
+		}
+		if config.Contexts[context] == nil {
+			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", pair, context, known)
+		}
+		if before := chosen[cluster]; before != "" && before != context {
+			return nil, fmt.Errorf("--context %s: cluster %s has the context %s already", pair, cluster, before)
+		}
+		chosen[cluster] = context
+	}
+	var missing []string
+	for _, name := range names {
+		if chosen[name] == "" && config.Contexts[name] == nil {
+			missing = append(missing, name)
+		} else if chosen[name] == "" {
+			chosen[name] = name
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("no context for %s: name it with --context %s=CONTEXT, or choose other clusters with --cluster (contexts: %s)",
+			strings.Join(missing, ", "), missing[0], known)
+	}
+	return chosen, nil
+}
+
+// named gives the cluster and the context that a value of --context means: CLUSTER=CONTEXT,
+// or CONTEXT for the cluster that is called as the context is.
+func named(text string, config *api.Config) (cluster, context string) {
+	cluster, context, ok := strings.Cut(text, "=")
+	if !ok || config.Contexts[text] != nil { // contexts may have = in their names
+		return discover.NameOf(text), text
+	}
+	return cluster, context
+}
+
+// FromContexts returns a client for each of Contexts, which are CONTEXT or CLUSTER=CONTEXT here:
+// without a name a cluster gets one that is made of its context's.
+func (a Kubeconfig) FromContexts() ([]*Client, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Client
+	for _, text := range a.Contexts {
+		name, contextName := named(text, config)
+		switch {
+		case config.Contexts[contextName] == nil:
+			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
+				strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+		case !fabric.IsLabel(name):
+			return nil, fmt.Errorf("--context %s: %q is not a name for a cluster: name it with --context NAME=%s, in "+
+				"lower-case letters, digits and hyphens",
+				text, name, contextName)
+		}
+		for _, before := range out {
+			if before.Name == name {
+				return nil, fmt.Errorf("--context %s: cluster %s has the context %s already: name one of them with --context "+
+					"NAME=CONTEXT", text, name, before.Context)
+			}
+		}
+		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{},
+			nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("context %s: %w", contextName, err)
+		}
+		c, err := Open(name, contextName, rest)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}

@@ -1,0 +1,227 @@
+package kubeclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestPods are pods that run for a short while, in a namespace of their own. They are for one
+// goroutine.
+type TestPods struct {
+	cluster   *Client
+	namespace string
+	names     []string
+}
+
+// TestPod is one of them.
+type TestPod struct {
+	Name string // of the pod, and its label app
+	// Node is the one whose network it has, or NodeSelector picks one of its own by labels.
+	// Without both it is on any node, and has an address of its own.
+	Node         string
+	NodeSelector map[string]string
+	Image        string
+	Args         []string // of hawser-agent
+}
+
+// PodState is the state of a test pod.
+type PodState struct {
+	Running bool
+	// Why says why it does not run; Image that the image is why.
+	Why   string
+	Image bool
+	Last  []byte // the last line that it printed
+}
+
+// errandEnds is when pods end, should nobody delete them.
+const errandEnds = 10 * time.Minute
+
+// RandomName returns the prefix with a random suffix.
+func RandomName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:8]) }
+
+// StartPods starts pods in a namespace that it makes. Cleanup has to follow, also after an error.
+func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod) (*TestPods, error) {
+	e := &TestPods{cluster: c, namespace: namespace}
+	space := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": KindNamespace,
+		"metadata": map[string]any{"name": e.namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}},
+	}}
+	if err := c.create(ctx, space); err != nil {
+		return e, err
+	}
+	return e, e.Add(ctx, list)
+}
+
+// Add starts further pods beside those that run.
+func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
+	for _, errand := range list {
+		e.names = append(e.names, errand.Name)
+		pod := errand.pod(e.namespace)
+		err := Poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
+			err := e.cluster.create(ctx, pod)
+			if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
+				return false, nil // it goes by itself
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Export offers a TCP port of one of the pods to the other clusters, under the pod's name.
+func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
+	meta := map[string]any{"name": pod, "namespace": e.namespace}
+	for _, object := range []map[string]any{
+		{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": map[string]any{
+			"selector": map[string]any{"app": pod},
+			"ports":    []any{map[string]any{"port": int64(port), "protocol": "TCP"}},
+		}},
+		{"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport", "metadata": meta},
+	} {
+		if err := e.cluster.create(ctx, &unstructured.Unstructured{Object: object}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accountWithin bounds the wait for the service account of a new namespace, which a controller
+// makes.
+const accountWithin = 20 * time.Second
+
+// pod has the rights of nobody, but to listen at any port.
+func (e TestPod) pod(namespace string) *unstructured.Unstructured {
+	args := make([]any, len(e.Args))
+	for i, arg := range e.Args {
+		args[i] = arg
+	}
+	spec := map[string]any{
+		"restartPolicy": "Never", "enableServiceLinks": false,
+		"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
+		"activeDeadlineSeconds": int64(errandEnds / time.Second),
+		"containers": []any{map[string]any{
+			"name": AgentContainer, "image": e.Image, "command": []any{agentProgram}, "args": args,
+			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
+			"securityContext": map[string]any{
+				"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+				"capabilities": map[string]any{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}},
+			},
+		}},
+	}
+	labels := map[string]any{"app": e.Name}
+	switch {
+	case e.Node != "":
+		spec["nodeName"], spec["hostNetwork"], spec["tolerations"] = e.Node, true, []any{map[string]any{"operator": "Exists"}}
+	case len(e.NodeSelector) > 0:
+		selector := map[string]any{}
+		for key, value := range e.NodeSelector {
+			selector[key] = value
+		}
+		spec["nodeSelector"], spec["hostNetwork"] = selector, true
+		labels["picked"] = "true"
+		spec["affinity"] = map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"picked": "true"}}, "topologyKey": "kubernetes.io/hostname",
+		}}}}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": e.Name, "namespace": namespace, "labels": labels},
+		"spec":     spec,
+	}}
+}
+
+// States reports how the pods are, by their names.
+func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
+	list, err := e.cluster.List(ctx, PodKind(), e.namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]PodState{}
+	for _, name := range e.names {
+		out[name] = PodState{Why: "there is no such pod any more"}
+	}
+	for i := range list {
+		name := list[i].GetName()
+		told := stateOf(&list[i])
+		if told.Running {
+			if told.Last, err = e.last(ctx, name); err != nil && ctx.Err() == nil {
+				told.Why = err.Error()
+			}
+		}
+		out[name] = told
+	}
+	return out, ctx.Err()
+}
+
+// stateOf says why a pod does not run.
+func stateOf(pod *unstructured.Unstructured) PodState {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+	for _, item := range list {
+		status, _ := item.(map[string]any)
+		reason, _, _ := unstructured.NestedString(status, "state", "waiting", "reason")
+		message, _, _ := unstructured.NestedString(status, "state", "waiting", "message")
+		switch reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+			return PodState{Why: strings.TrimSpace(reason + ": " + message), Image: true}
+		case "":
+		default:
+			return PodState{Why: strings.TrimSpace(reason + ": " + message)}
+		}
+	}
+	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
+		return PodState{Running: true}
+	}
+	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
+	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); why == "" {
+		why = reason
+	}
+	if why == "" {
+		why = "it is " + strings.ToLower(phase)
+	}
+	return PodState{Why: why}
+}
+
+// last reads the last line of a pod's log.
+func (e *TestPods) last(ctx context.Context, pod string) ([]byte, error) {
+	request, err := e.cluster.Request(requestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := request.AbsPath("/api/v1/namespaces", e.namespace, "pods", pod, "log").
+		Param("container", AgentContainer).Param("tailLines", "1").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of pod %s: %w", pod, err)
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// Cleanup deletes the pods and their namespace, whether or not all were made. ctx may have
+// ended. It waits until nothing is left, for a minute at most.
+func (e *TestPods) Cleanup(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	var errs []error
+	for _, name := range e.names { // the namespace's own way takes half a minute longer
+		errs = append(errs, e.cluster.Delete(ctx, ID{Version: "v1", Kind: "Pod", Namespace: e.namespace, Name: name}, ""))
+	}
+	id := ID{Version: "v1", Kind: KindNamespace, Name: e.namespace}
+	if err := errors.Join(append(errs, e.cluster.Delete(ctx, id, ""))...); err != nil {
+		return err
+	}
+	return Poll(ctx, time.Minute, func(ctx context.Context) (bool, error) {
+		o, err := e.cluster.Get(ctx, id)
+		return o == nil && err == nil, err
+	})
+}

@@ -1,0 +1,80 @@
+package kubeclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const pollEvery = 500 * time.Millisecond
+
+// establishedWithin bounds the wait for the API server to serve a kind that was
+// just defined.
+const establishedWithin = time.Minute
+
+// WaitEstablished waits until the API server serves every kind that the objects define.
+func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
+	if !changed {
+		return nil
+	}
+	for _, o := range objects {
+		if o.GetKind() != KindCRD {
+			continue
+		}
+		id := IDOf(o)
+		err := Poll(ctx, establishedWithin, func(ctx context.Context) (bool, error) {
+			have, err := c.Get(ctx, id)
+			return have != nil && ConditionStatus(have, "Established") == "True", err
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is established: %w", id, err)
+		}
+	}
+	c.mapper.Reset()
+	// Discovery follows a moment after the condition Established.
+	return Poll(ctx, establishedWithin, func(context.Context) (bool, error) {
+		for _, o := range objects {
+			if o.GetKind() != KindCRD {
+				continue
+			}
+			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+			_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil {
+				c.mapper.Reset()
+				return false, nil // not yet; the wait is bounded
+			}
+		}
+		return true, nil
+	})
+}
+
+// ErrTimeout is returned by Poll.
+var ErrTimeout = errors.New("it did not happen in time")
+
+// Poll calls ask until it reports true or fails, or until the time is over: then the error
+// is ErrTimeout.
+func Poll(ctx context.Context, within time.Duration, ask func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, ErrTimeout)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		done, err := ask(ctx)
+		if ctx.Err() != nil && !done {
+			return context.Cause(ctx)
+		}
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
