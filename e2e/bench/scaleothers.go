@@ -103,7 +103,7 @@ func (c scaleCast) play(one fakeGateway) []func(context.Context) error {
 	server.SetIdentity(id)
 	server.SetPeers(own)
 	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(one.Addr, desired.FeedPort)}})
-	_ = server.SetLive(model.ClusterState{Cluster: one.Cluster}) // nothing is too large here
+	_ = server.Publish(model.ClusterState{Cluster: one.Cluster}) // nothing is too large here
 	client.SetIdentity(id)
 	client.SetPeers(own)
 	return []func(context.Context) error{layer.Run, server.Run, client.Run}

@@ -37,7 +37,7 @@ import (
 type Config struct {
 	Cluster      string
 	StateDir     string
-	Stale        time.Duration // how long a lost feed's data counts [feed.StaleTime]
+	Stale        time.Duration // how long a lost feed's data counts [feed.DefaultStaleAfter]
 	Log          *slog.Logger
 	TriggerRound func() // asks for a round
 	Urgent       func() // a link may have changed
@@ -76,14 +76,14 @@ type Peers struct {
 
 // New makes Peers that go on where the run before ended. It sends nothing before Run.
 func New(config Config) *Peers {
-	config.Stale = cmp.Or(config.Stale, feed.StaleTime)
+	config.Stale = cmp.Or(config.Stale, feed.DefaultStaleAfter)
 	p := &Peers{
 		config:        config,
 		firstSeenFile: statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
 	}
 	shared := feed.Config{Log: config.Log, Timing: feed.Timing{StaleAfter: config.Stale}}
 	p.server = feed.NewServer(shared)
-	shared.OnChange, shared.OnAges = p.updateRelay, p.firstSeenFile.MarkDirty
+	shared.OnChange, shared.OnFirstSeen = p.updateRelay, p.firstSeenFile.MarkDirty
 	p.client = feed.NewClient(shared)
 	p.client.RestoreFirstSeen(p.firstSeenFile.LoadOrZero(config.Log))
 	wake, searches := trigger.New(), trigger.New()
@@ -104,9 +104,9 @@ func New(config Config) *Peers {
 	return p
 }
 
-// updateRelay passes on to this cluster's nodes what came from other clusters.
+// updateRelay publishes the states of other clusters to the nodes of this cluster.
 func (p *Peers) updateRelay() {
-	if err := p.server.SetRelay(p.client.Relay()); err != nil {
+	if err := p.server.PublishRelay(p.client.Relay); err != nil {
 		p.config.Log.Error("relay not published", "err", err)
 	}
 	p.config.TriggerRound()
@@ -259,7 +259,7 @@ func (p *Peers) publish(change func(*model.ClusterState) bool) {
 	if !change(&p.published) {
 		return
 	}
-	if err := p.server.SetLive(p.published); err != nil {
+	if err := p.server.Publish(p.published); err != nil {
 		p.config.Log.Error("live state not published", "err", err)
 	}
 }

@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 			mine.peer = tt.peer
 			mine.peer.Addr = newGateway(t, "b").peer.Addr
 			s := startServer(t, &gateway{id: b.id, peer: mine.peer}, "", a.peer)
-			publish(t, s, live("b", ready("one")))
+			publish(t, s, stateOf("b", ready("one")))
 			c := startClient(t, tt.id, fast, mine.peer)
 			await(t, "a refusal", func() bool { return strings.Contains(c.States()[0].Err, tt.why) })
 			if have := c.Snapshot(); len(have) != 0 {
@@ -63,9 +63,9 @@ func TestEpochsRotate(t *testing.T) {
 	behind := a.peer
 	behind.Keys = map[int]PublicKey{1: a.peer.Keys[1]}
 	s := startServer(t, b, "", behind)
-	publish(t, s, live("b", ready("one")))
+	publish(t, s, stateOf("b", ready("one")))
 	c := startClient(t, a.id, fast, b.peer)
-	c.awaitLive(t, live("b", ready("one")))
+	c.awaitState(t, stateOf("b", ready("one")))
 	// Epoch 1 ends: the connection that stands on it is cut, the next takes 2.
 	ahead := a.peer
 	ahead.Keys = map[int]PublicKey{2: a.peer.Keys[2]}
@@ -81,9 +81,9 @@ func TestMachineInTheMiddle(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
-	publish(t, s, live("b", ready("one")))
+	publish(t, s, stateOf("b", ready("one")))
 	straight := startClient(t, a.id, fast, b.peer)
-	straight.awaitLive(t, live("b", ready("one")))
+	straight.awaitState(t, stateOf("b", ready("one")))
 	straight.stop()
 
 	secure, err := serverTLS()

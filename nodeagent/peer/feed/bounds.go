@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,41 +13,45 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Bounds of what one cluster can make others remember: above what a cluster has, and
-// low enough that one, or a few together, fill nobody's memory.
+// Bounds of the state that one cluster can make others store. They are above what clusters have,
+// and low enough that a few hostile clusters together do not exhaust a node's memory.
 const (
 	// maxCluster bounds the state of one cluster, in bytes of memory.
 	maxCluster = 32 << 20
-	// maxRelayed bounds what one feed reports about all clusters together, in the same.
+	// maxRelayed bounds the state of all clusters on one feed, in bytes of memory.
 	maxRelayed = 16 * maxCluster
-	// maxEdges bounds the links of which a cluster tells.
+	// maxRefused bounds the clusters of a relay that exceed bounds and are skipped. With one more the
+	// feed ends.
+	maxRefused = 1024
+	// maxEdges bounds the links that a cluster reports.
 	maxEdges = 1024
-	// maxSmall bounds the same as JSON, and what it says of places, in bytes. Both with
-	// one export must fit in a frame.
-	maxSmall = 128 << 10
-	// maxFound bounds the endpoints of one gateway that a cluster reports, and maxSeen the
-	// gateways of others that it sees.
-	maxFound = 16
-	maxSeen  = 4096
-	// maxHostPorts and maxHostAddrs are those of one host.
+	// maxInfoPart bounds the links of a cluster, and its endpoints, in bytes of JSON. Both and one
+	// export must fit in a frame.
+	maxInfoPart = 128 << 10
+	// maxDiscovered bounds the endpoints of one gateway that a cluster reports, and maxObserved the
+	// gateways of others that it observes.
+	maxDiscovered = 16
+	maxObserved   = 4096
+	// maxHostPorts and maxHostAddrs bound one host.
 	maxHostPorts = 256
 	maxHostAddrs = 8
 )
 
-// What things take in memory at least, bytes: a little more than their types and the
-// maps and lists around them.
+// Lower bounds of what things take in memory, in bytes. They include the maps and lists around
+// them.
 const (
-	exportCost = 512
-	hostCost   = 160
-	offerCost  = 512
-	mapCost    = 320
-	entryCost  = 96
-	addrCost   = 24
-	portCost   = 80
+	clusterCost = 1024
+	exportCost  = 512
+	hostCost    = 160
+	offerCost   = 512
+	mapCost     = 320
+	entryCost   = 96
+	addrCost    = 24
+	portCost    = 80
 )
 
-// cost is about how much memory an export takes, in bytes.
-func cost(e *model.ExportState) int {
+// exportSize estimates the memory of an export, in bytes.
+func exportSize(e *model.ExportState) int {
 	sum := exportCost + len(e.Namespace) + len(e.Name)
 	for i := range e.Hosts {
 		h := &e.Hosts[i]
@@ -70,49 +75,67 @@ func cost(e *model.ExportState) int {
 	return sum
 }
 
-// escaped is how many bytes one byte of a text can become in JSON.
-const escaped = 6
+// infoSize estimates the memory of the state of a cluster except its exports, in bytes.
+func infoSize(i *clusterInfo) int {
+	sum := clusterCost
+	if i.Transit != nil {
+		sum += entryCost * len(i.Transit.Edges)
+	}
+	if i.Endpoints != nil {
+		sum += 2*mapCost + 2*entryCost*len(i.Endpoints.Observed)
+		for _, endpoints := range i.Endpoints.Discovered {
+			sum += entryCost * (1 + len(endpoints))
+		}
+	}
+	return sum
+}
 
-// passable reports whether an export that came in can be passed on: encoded anew it
-// may be longer than it was. It is encoded for that only if it may be too long.
-func passable(e *model.ExportState) bool {
-	if escaped*cost(e) <= maxExport {
+// escapedSize is the largest number of bytes that one byte of text takes in JSON.
+const escapedSize = 6
+
+// canRelay reports whether a received export can be sent again: encoded again it may be longer. It
+// encodes the export only if that may be too long.
+func canRelay(e *model.ExportState) bool {
+	if escapedSize*exportSize(e) <= maxExport {
 		return true
 	}
-	_, err := encodeExport(*e)
+	_, err := encodeExport(e)
 	return err == nil
 }
 
-// checkExport reports what no export of a cluster has. Hosts and offers are checked
-// apart.
+// checkExport returns an error for an export that no cluster has, or that cannot be relayed. It does
+// not check hosts and offer.
 func checkExport(e *model.ExportState) error {
 	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
-		return errors.New("announces an export whose namespace or name is no DNS label")
+		return errors.New("publishes an export whose namespace or name is no DNS label")
 	}
-	for i, fam := range e.Families {
-		if fam != 4 && fam != 6 || slices.Contains(e.Families[:i], fam) {
-			return errors.New("announces an export with a family that is none")
+	for i, family := range e.Families {
+		if family != 4 && family != 6 || slices.Contains(e.Families[:i], family) {
+			return errors.New("publishes an export with an invalid family")
 		}
+	}
+	if !canRelay(e) {
+		return errors.New("publishes an export that is too large to relay")
 	}
 	return nil
 }
 
-// checkHost reports what no endpoint of a cluster has.
+// checkHost returns an error for a host that no export has.
 func checkHost(h *model.ExportHost) error {
 	switch {
 	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
-		return errors.New("announces a host whose name is no DNS label")
+		return errors.New("publishes a host whose name is no DNS label")
 	case len(h.IPs) == 0 || len(h.IPs) > maxHostAddrs:
-		return errors.New("announces a host with no address or too many")
+		return errors.New("publishes a host with no address or too many")
 	case len(h.Ports) > maxHostPorts:
-		return errors.New("announces a host with too many ports")
+		return errors.New("publishes a host with too many ports")
 	}
 	for key, port := range h.Ports {
 		protocol, number, _ := strings.Cut(key, "/")
-		of, err := strconv.Atoi(number)
-		if protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" || err != nil || !isPort(of) || !isPort(port) ||
-			strconv.Itoa(of) != number {
-			return errors.New("announces a host with a port that is none")
+		servicePort, err := strconv.Atoi(number)
+		if protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" || err != nil || !isPort(servicePort) || !isPort(port) ||
+			strconv.Itoa(servicePort) != number {
+			return errors.New("publishes a host with an invalid port")
 		}
 	}
 	return nil
@@ -120,12 +143,37 @@ func checkHost(h *model.ExportHost) error {
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// checkTransit reports what no cluster says of its links.
-func checkTransit(p *model.TransitAdvert) error {
-	if len(p.Edges) > maxEdges {
-		return fmt.Errorf("reports %d links, more than %d", len(p.Edges), maxEdges)
+// limit removes the parts that no cluster has, or that are too large to relay, and returns why.
+func (i *clusterInfo) limit() (errs []error) {
+	if err := checkInfoPart(i.Transit, checkTransit); err != nil {
+		i.Transit, errs = nil, append(errs, err)
 	}
-	for _, e := range p.Edges {
+	if err := checkInfoPart(i.Endpoints, checkEndpoints); err != nil {
+		i.Endpoints, errs = nil, append(errs, err)
+	}
+	return errs
+}
+
+func checkInfoPart[T any](part *T, check func(*T) error) error {
+	if part == nil {
+		return nil
+	}
+	if err := check(part); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(part)
+	if err == nil && len(raw) > maxInfoPart {
+		err = errors.New("reports more than a cluster has")
+	}
+	return err
+}
+
+// checkTransit returns an error for links that no cluster has.
+func checkTransit(t *model.TransitAdvert) error {
+	if len(t.Edges) > maxEdges {
+		return fmt.Errorf("reports %d links, the limit is %d", len(t.Edges), maxEdges)
+	}
+	for _, e := range t.Edges {
 		if !fabric.IsLabel(e.Cluster) || e.Rank < 0 || e.Rank > int(health.Good) || e.MTU < 0 || e.MTU > 65535 {
 			return errors.New("reports an invalid link")
 		}
@@ -133,25 +181,26 @@ func checkTransit(p *model.TransitAdvert) error {
 	return nil
 }
 
-// checkPlaces reports what no cluster says of places. Which of them count is for package found.
-func checkPlaces(p *model.EndpointAdvert) error {
-	if len(p.Discovered) > fabric.MaxGateways || len(p.Observed) > maxSeen {
-		return errors.New("reports endpoints of more gateways than there are")
+// checkEndpoints returns an error for endpoints that no cluster has. Package endpointdiscovery
+// decides which of them count.
+func checkEndpoints(e *model.EndpointAdvert) error {
+	if len(e.Discovered) > fabric.MaxGateways || len(e.Observed) > maxObserved {
+		return errors.New("reports endpoints of too many gateways")
 	}
-	for gateway, all := range p.Discovered {
-		if !fabric.IsLabel(gateway) || len(all) > maxFound {
+	for gateway, endpoints := range e.Discovered {
+		if !fabric.IsLabel(gateway) || len(endpoints) > maxDiscovered {
 			return errors.New("reports an invalid gateway, or too many endpoints of one")
 		}
-		for _, f := range all {
-			if !fabric.IsEndpointSource(f.Source) || f.Port < 0 || f.Port > 65535 {
+		for _, d := range endpoints {
+			if !fabric.IsEndpointSource(d.Source) || d.Port < 0 || d.Port > 65535 {
 				return errors.New("reports an invalid endpoint")
 			}
 		}
 	}
-	for name := range p.Observed {
+	for name := range e.Observed {
 		cluster, gateway, _ := strings.Cut(name, "/")
 		if !fabric.IsLabel(cluster) || !fabric.IsLabel(gateway) {
-			return errors.New("sees a gateway that is none")
+			return errors.New("observes an invalid gateway")
 		}
 	}
 	return nil

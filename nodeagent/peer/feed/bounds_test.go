@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -22,30 +21,21 @@ func offering(name string, change func(*mcs.Offer)) model.ExportState {
 	return e
 }
 
-// passOn relays what an inbox heard to a node's inbox, and gives what that heard.
-func passOn(t *testing.T, heard map[string]RemoteState) map[string]RemoteState {
+// relayed returns the states that a node receives from a gateway that received states.
+func relayed(t *testing.T, states map[string]RemoteState) map[string]RemoteState {
 	t.Helper()
-	relay := newTopic()
-	if err := relay.publish(heard); err != nil {
-		t.Fatalf("what was taken cannot be passed on: %v", err)
+	p := newPublication()
+	if err := p.publish(func() map[string]RemoteState { return states }); err != nil {
+		t.Fatalf("accepted state cannot be relayed: %v", err)
 	}
-	current, _ := relay.load()
-	raw, err := current.framesSince(nil)
-	if err != nil {
-		t.Fatalf("what was taken cannot be packed: %v", err)
-	}
-	node := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("the node refuses what its gateway took: %s", why) }}
-	for _, f := range unpack(t, raw) {
-		if _, err := node.apply(f); err != nil {
-			t.Fatalf("the node refuses what its gateway took: %v", err)
-		}
-	}
+	node := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("the node refuses what its gateway accepted: %s", reason) })
+	receive(t, p, new(cursor), node)
 	return node.states
 }
 
-// TestWhatIsTakenCanBePassedOn: what grows when it is encoded anew, is longer than
-// any name is, or is no name at all, is left out, and the rest of the cluster stays.
-func TestWhatIsTakenCanBePassedOn(t *testing.T) {
+// TestAcceptedStateCanBeRelayed: what grows when it is encoded again, is longer than any name, or is
+// no name, is omitted. The rest of the cluster remains.
+func TestAcceptedStateCanBeRelayed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 200<<10)
 	host := func(change func(*model.ExportHost)) model.ExportState {
@@ -73,78 +63,63 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var warned []string
-			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(why string) { warned = append(warned, why) }}
+			r := receiverOf(Peer{Cluster: "b"}, func(reason string) { warned = append(warned, reason) })
 			good := offering("good", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
-			for _, f := range []frame{
-				{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{export(t, good)}}}},
-				{Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{export(t, bad)}}}},
-			} {
-				if _, err := box.apply(f); err != nil {
-					t.Fatal(err)
-				}
-			}
+			mustApply(t, r, info("b", "{}"), set(t, "b", good), set(t, "b", bad))
 			if len(warned) == 0 {
-				t.Error("nothing is told")
+				t.Error("no warning")
 			}
-			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
+			if d := cmp.Diff(r.states, relayed(t, r.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%s", d)
 			}
-			have := box.states["b"].Live.Exports
+			have := r.states["b"].State.Exports
 			if i := len(have) - 1; i < 0 || !cmp.Equal(have[i], good, byValue) {
 				t.Errorf("the other export is gone: %+v", have)
 			}
 			for _, e := range have {
 				if e.Name != "good" && (e.Offer != nil || len(e.Hosts) > 0 || len(e.Families) > 0 || e.Namespace != "sample") {
-					t.Errorf("taken: %+v", e)
+					t.Errorf("accepted: %+v", e)
 				}
 			}
 		})
 	}
 }
 
-// TestOneClusterFailsAlone: what cannot be encoded of one cluster is left out and
-// told; its other exports and those of others go on.
+// TestOneClusterFailsAlone: what cannot be encoded of one cluster is omitted and reported. Its
+// other exports and other clusters continue.
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
 	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
 	edges := &model.TransitAdvert{Edges: make([]model.TransitEdge, 1<<20)}
-	relay := newTopic()
-	box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
-	var sent *version
+	relay := newPublication()
+	r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("refused: %s", reason) })
+	var at cursor
 	for round := range 3 {
-		bad := live("bad", ready("one"), huge)
+		bad := stateOf("bad", ready("one"), huge)
 		bad.Transit = edges
-		good := live("good", ready(fmt.Sprintf("round-%d", round)))
-		err := relay.publish(map[string]RemoteState{"bad": {Live: bad}, "good": {Live: good}})
+		good := stateOf("good", ready(fmt.Sprintf("round-%d", round)))
+		err := relay.publish(func() map[string]RemoteState {
+			return map[string]RemoteState{"bad": {State: bad}, "good": {State: good}}
+		})
 		if round == 0 && (err == nil || !strings.Contains(err.Error(), "sample/huge") || !strings.Contains(err.Error(), "bad")) {
-			t.Errorf("told is %v", err)
+			t.Errorf("the error is %v", err)
 		}
-		current, _ := relay.load()
-		raw, err := current.framesSince(sent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range unpack(t, raw) {
-			if _, err := box.apply(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sent = current
-		want := map[string]RemoteState{"bad": {Live: live("bad", ready("one"))}, "good": {Live: good}}
-		if d := cmp.Diff(want, box.states, byValue); d != "" {
+		receive(t, relay, &at, r)
+		want := map[string]RemoteState{"bad": {State: stateOf("bad", ready("one"))}, "good": {State: good}}
+		if d := cmp.Diff(want, r.states, byValue); d != "" {
 			t.Fatalf("round %d (-want +got):\n%s", round, d)
 		}
 	}
 }
 
-// TestLinksAreBounded: what a cluster says of its links is no larger than the links
-// that a cluster can have; more is as if nothing was said.
+// TestLinksAreBounded: a cluster reports at most the links that a cluster can have. Otherwise all
+// its links are omitted.
 func TestLinksAreBounded(t *testing.T) {
 	t.Parallel()
 	edge := func(name string) string { return `{"cluster":"` + name + `","rank":3,"mtu":1400}` }
 	tests := map[string]struct {
-		passing string
-		taken   bool
+		transit  string
+		accepted bool
 	}{
 		"as many as there are": {`{"edges":[` + strings.Repeat(edge(strings.Repeat("c", 63))+",", maxEdges-1) + edge("d") + `]}`, true},
 		"too many":             {`{"edges":[` + strings.Repeat("{},", 300<<10) + `{}]}`, false},
@@ -155,24 +130,21 @@ func TestLinksAreBounded(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
-			raw := export(t, offering("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} }))
-			u := update{Cluster: "b", Shape: "0123456789abcdef", Transit: json.RawMessage(tt.passing), Exports: []json.RawMessage{raw}}
-			if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err != nil {
-				t.Fatal(err)
+			r := receiverOf(Peer{Cluster: "b"}, ignore)
+			large := offering("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
+			mustApply(t, r, info("b", `{"shape":"0123456789abcdef","transit":`+tt.transit+`}`), set(t, "b", large))
+			if have := r.states["b"].State; (have.Transit != nil) != tt.accepted || len(have.Exports) != 1 {
+				t.Errorf("accepted: %.200v", have)
 			}
-			if have := box.states["b"].Live; (have.Transit != nil) != tt.taken || len(have.Exports) != 1 {
-				t.Errorf("taken: %.200v", have)
-			}
-			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
+			if d := cmp.Diff(r.states, relayed(t, r.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%.2000s", d)
 			}
 		})
 	}
 }
 
-// Not parallel: what other tests allocate would count. Each of these is the cheapest
-// way to make a receiver remember much.
+// Not parallel: allocations of other tests would count. Each case is the cheapest way to make a
+// receiver store much.
 func TestStateIsBoundedInMemory(t *testing.T) {
 	many := func(part string, n int) string { return strings.TrimSuffix(strings.Repeat(part+",", n), ",") }
 	tests := map[string]func(i int) string{
@@ -196,60 +168,85 @@ func TestStateIsBoundedInMemory(t *testing.T) {
 	}
 	for name, item := range tests {
 		t.Run(name, func(t *testing.T) {
-			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+			r := receiverOf(Peer{Cluster: "b"}, ignore)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			if _, err := box.apply(frame{Kind: kindSnapshot}); err != nil {
-				t.Fatal(err)
-			}
+			mustApply(t, r, info("b", "{}"))
 			var err error
 			for i := 0; err == nil && i < 1<<20; i++ {
-				_, err = box.apply(frame{Kind: kindDelta, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{[]byte(item(i))}}}})
+				_, err = r.apply(update{Version: 1, More: true, Changes: []change{setRaw("b", fmt.Sprintf("e%d", i), item(i))}})
 			}
 			if err == nil || !strings.Contains(err.Error(), "more than") {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("the error is %v", err)
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 3*maxCluster/2 || grown < maxCluster/8 {
-				t.Errorf("%d MiB are remembered, the bound is %d", grown>>20, maxCluster>>20)
+				t.Errorf("%d MiB are stored, the bound is %d", grown>>20, maxCluster>>20)
 			}
-			runtime.KeepAlive(box)
+			runtime.KeepAlive(r)
 		})
 	}
 }
 
-// TestRelayBreaksOneClusterOnly: a gateway of this cluster, which relays what many say,
-// is followed further when one of them is too much.
+// TestRelayBreaksOneClusterOnly: one cluster that exceeds a bound does not end the feed of a gateway
+// of this cluster, which relays many.
 func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
-	box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { warned = append(warned, why) }}
-	say := func(kind, cluster, name, more string) {
-		t.Helper()
-		raw := json.RawMessage(fmt.Sprintf(`{"namespace":"n","name":%q%s}`, name, more))
-		if _, err := box.apply(frame{Kind: kind, Clusters: []update{{Cluster: cluster, Exports: []json.RawMessage{raw}}}}); err != nil {
+	r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { warned = append(warned, reason) })
+	mustApply(t, r, info("good", "{}"), info("bad", "{}"), setRaw("good", "one", `{"namespace":"n","name":"one"}`))
+	hosts := `,"hosts":[` + strings.Repeat(`{"ips":["242.2.0.5"]},`, 9999) + `{"ips":["242.2.0.5"]}]`
+	for i := range 2 * maxCluster / (10000 * hostCost) {
+		name := fmt.Sprintf("e%d", i)
+		mustApply(t, r, setRaw("bad", name, fmt.Sprintf(`{"namespace":"n","name":%q%s}`, name, hosts)))
+	}
+	if _, exists := r.states["bad"]; exists || len(warned) == 0 {
+		t.Errorf("a cluster above the bound counts, the warnings are %q", warned)
+	}
+	mustApply(t, r, setRaw("good", "two", `{"namespace":"n","name":"two"}`))
+	if n := len(r.states["good"].State.Exports); n != 2 {
+		t.Errorf("%d exports of the other cluster, want 2", n)
+	}
+	mustApply(t, r, change{Cluster: "bad"})
+	mustApply(t, r, info("bad", "{}"), setRaw("bad", "small", `{"namespace":"n","name":"small"}`))
+	if n := len(r.states["bad"].State.Exports); n != 1 {
+		t.Errorf("%d exports of the cluster that was removed and published again, want 1", n)
+	}
+}
+
+// TestRelayedClustersAreBounded: clusters without exports count, too, and those that are refused.
+func TestRelayedClustersAreBounded(t *testing.T) {
+	t.Parallel()
+	r := receiverOf(Peer{Device: "hw-vx0"}, ignore)
+	edges := strings.TrimSuffix(strings.Repeat(`{"cluster":"c"},`, maxEdges), ",")
+	r.size = maxRelayed - 10*clusterCost - maxEdges*entryCost // a feed that is almost full
+	mustApply(t, r, info("links", `{"transit":{"edges":[`+edges+`]}}`))
+	for i := range 9 {
+		mustApply(t, r, info(fmt.Sprintf("c%d", i), "{}"))
+	}
+	if n := len(r.states); n != 10 {
+		t.Fatalf("%d clusters within the bound, want 10", n)
+	}
+	for i := range 5000 { // in an update that never ends
+		name := fmt.Sprintf("e%d", i)
+		u := update{Version: 2, More: true, Changes: []change{{Cluster: "links"}, info(name, "{}"), {Cluster: name}, {Cluster: "x" + name}, info("links", "{}")}}
+		if _, err := r.apply(u); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say(kindSnapshot, "good", "one", "")
-	hosts := `,"hosts":[` + strings.Repeat(`{"ips":["242.2.0.5"]},`, 9999) + `{"ips":["242.2.0.5"]}]`
-	for i := range 2 * maxCluster / (10000 * hostCost) {
-		say(kindDelta, "bad", fmt.Sprintf("e%d", i), hosts)
+	if n := len(r.changed); n > 1 {
+		t.Errorf("%d changed clusters are stored, want 1", n)
 	}
-	if _, heard := box.states["bad"]; heard || len(warned) == 0 {
-		t.Errorf("too much of one cluster counts, told was %q", warned)
+	mustApply(t, r, change{Cluster: "links"}, info("links", `{"transit":{"edges":[`+edges+`]}}`))
+	var err error
+	accepted := 0
+	for i := 0; err == nil && i < 2*maxRefused; i++ {
+		_, err = r.apply(update{Version: 2, Changes: []change{info(fmt.Sprintf("d%d", i), "{}")}})
+		accepted = len(r.states)
 	}
-	say(kindDelta, "good", "two", "")
-	if n := len(box.states["good"].Live.Exports); n != 2 {
-		t.Errorf("%d exports of the other cluster, want 2", n)
-	}
-	if _, err := box.apply(frame{Kind: kindDelta, Clusters: []update{{Cluster: "bad", Gone: true}}}); err != nil {
-		t.Fatal(err)
-	}
-	say(kindDelta, "bad", "small", "")
-	if n := len(box.states["bad"].Live.Exports); n != 1 {
-		t.Errorf("%d exports of the cluster that began anew, want 1", n)
+	if err == nil || accepted != 10 || len(r.refused) != maxRefused {
+		t.Errorf("%d clusters, %d refused, the error is %v", accepted, len(r.refused), err)
 	}
 }

@@ -7,39 +7,25 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Client subscribes to the feeds of its peers. Its methods may be called from
-// any goroutine, before, during and after Run.
+// Client subscribes to the feeds of its peers. Its methods may be called from any goroutine,
+// before, during and after Run.
 type Client struct {
-	config Config
-	wake   trigger.Trigger
-	ages   *firstSeen
+	config    Config
+	wake      trigger.Trigger
+	firstSeen *firstSeen
 
-	mu       sync.Mutex
-	identity Identity
-	feeds    map[feedKey]*subscription
+	mu            sync.Mutex
+	identity      Identity
+	subscriptions map[subscriptionKey]*subscription
 }
 
-type feedKey struct{ cluster, gateway, device string }
-
-// subscription is one subscription. The Client's mutex guards it.
-type subscription struct {
-	peer      Peer
-	reconnect trigger.Trigger    // the peer is reached again
-	heardAt   atomic.Int64       // Unix nanoseconds of the last frame or the begin of the session; 0 = connecting
-	cancel    context.CancelFunc // nil = not followed yet
-	connected bool
-	since     time.Time // of connected, or of its loss
-	err       string    // why it is not connected
-	warned    map[string]bool
-	heard     map[string]RemoteState // never changed in place
-}
+type subscriptionKey struct{ cluster, gateway, device string }
 
 // PeerState is the state of one subscription.
 type PeerState struct {
@@ -50,22 +36,23 @@ type PeerState struct {
 	Err       string // why it is not connected; empty before the first attempt ended
 }
 
-// NewClient makes a client without peers.
+// NewClient returns a client without peers.
 func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
-	c := &Client{config: config, wake: trigger.New(), ages: newAges(time.Now), feeds: map[feedKey]*subscription{}}
-	c.ages.changed = config.OnAges
-	return c
+	return &Client{
+		config: config, wake: trigger.New(), firstSeen: newFirstSeen(time.Now, config.OnFirstSeen),
+		subscriptions: map[subscriptionKey]*subscription{},
+	}
 }
 
-// FirstSeen gives since when the exports of other clusters count, by cluster and
-// namespace/name, for RestoreAges of the next start.
-func (c *Client) FirstSeen() map[string]map[string]time.Time { return c.ages.kept() }
+// FirstSeen returns since when the exports of other clusters count, by cluster and namespace/name,
+// for RestoreFirstSeen at the next start.
+func (c *Client) FirstSeen() map[string]map[string]time.Time { return c.firstSeen.saved() }
 
-// RestoreFirstSeen begins with what Ages gave before. Call it before Run.
-func (c *Client) RestoreFirstSeen(since map[string]map[string]time.Time) { c.ages.restore(since) }
+// RestoreFirstSeen loads what FirstSeen returned in the previous agent. Call it before Run.
+func (c *Client) RestoreFirstSeen(saved map[string]map[string]time.Time) { c.firstSeen.restore(saved) }
 
-// SetIdentity replaces who this agent is; connections that stand are kept.
+// SetIdentity replaces who this agent is. Open connections remain.
 func (c *Client) SetIdentity(id Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,31 +60,30 @@ func (c *Client) SetIdentity(id Identity) {
 	c.identity.Keys = maps.Clone(id.Keys)
 }
 
-// SetPeers replaces the set of peers. A peer that stays as it is keeps its
-// connection; one that changed keeps what was heard and connects anew; what was
-// heard from one that is gone is forgotten.
+// SetPeers replaces the set of peers. An unchanged peer keeps its connection; a changed one keeps
+// its states and reconnects. The states of a removed peer are forgotten.
 func (c *Client) SetPeers(peers []Peer) {
 	c.mu.Lock()
 	changed := false
-	wanted := make(map[feedKey]bool, len(peers))
+	wanted := make(map[subscriptionKey]bool, len(peers))
 	for _, peer := range peers {
-		key := feedKey{peer.Cluster, peer.Gateway, peer.Device}
+		key := subscriptionKey{peer.Cluster, peer.Gateway, peer.Device}
 		wanted[key] = true
-		have := c.feeds[key]
-		if have != nil && reflect.DeepEqual(have.peer, peer) {
+		previous := c.subscriptions[key]
+		if previous != nil && reflect.DeepEqual(previous.peer, peer) {
 			continue
 		}
-		fresh := &subscription{peer: peer, reconnect: trigger.New(), since: time.Now(), warned: map[string]bool{}}
-		if have != nil {
-			have.stop()
-			fresh.heard = have.heard
+		sub := &subscription{peer: peer, retryNow: trigger.New(), since: time.Now(), warned: map[string]bool{}}
+		if previous != nil {
+			previous.stop()
+			sub.states = previous.states
 		}
-		c.feeds[key], changed = fresh, true
+		c.subscriptions[key], changed = sub, true
 	}
-	for key, have := range c.feeds {
+	for key, sub := range c.subscriptions {
 		if !wanted[key] {
-			have.stop()
-			delete(c.feeds, key)
+			sub.stop()
+			delete(c.subscriptions, key)
 			changed = true
 		}
 	}
@@ -108,38 +94,37 @@ func (c *Client) SetPeers(peers []Peer) {
 	}
 }
 
-func (f *subscription) stop() {
-	if f.cancel != nil {
-		f.cancel()
+func (s *subscription) stop() {
+	if s.cancel != nil {
+		s.cancel()
 	}
 }
 
-// Snapshot gives what is known of the other clusters, by name; a cluster that
-// is missing was not heard, or not for Timing.Stale. The content is shared: do
-// not change it.
+// Snapshot returns the states of other clusters by name. It lacks clusters without a feed, or whose
+// feed is lost for Timing.StaleAfter. The content is shared: do not change it.
 func (c *Client) Snapshot() map[string]model.ClusterState {
 	out := map[string]model.ClusterState{}
-	for cluster, heard := range c.best(func(*subscription) bool { return true }) {
-		out[cluster] = heard.Live
+	for cluster, state := range c.best(func(*subscription) bool { return true }) {
+		out[cluster] = state.State
 	}
 	return out
 }
 
-// Relay gives what was heard from the gateways of other clusters themselves,
-// for Server.SetRelay. What came from a gateway of this cluster is not in it:
-// two gateways that relay each other's words would keep them alive for ever.
+// Relay returns the states that came directly from gateways of other clusters, for
+// Server.PublishRelay. States from a gateway of this cluster are not in it: two gateways that relay
+// each other's states would never expire them.
 func (c *Client) Relay() map[string]RemoteState {
-	return c.best(func(f *subscription) bool { return f.peer.Device == "" })
+	return c.best(func(s *subscription) bool { return s.peer.Device == "" })
 }
 
-// States gives the state of all subscriptions, sorted by name.
+// States returns the states of all subscriptions, sorted by name.
 func (c *Client) States() []PeerState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]PeerState, 0, len(c.feeds))
-	for _, f := range c.feeds {
+	out := make([]PeerState, 0, len(c.subscriptions))
+	for _, s := range c.subscriptions {
 		out = append(out, PeerState{
-			Cluster: f.peer.Cluster, Gateway: f.peer.Gateway, Connected: f.connected, Since: f.since, Err: f.err,
+			Cluster: s.peer.Cluster, Gateway: s.peer.Gateway, Connected: s.connected, Since: s.since, Err: s.err,
 		})
 	}
 	slices.SortFunc(out, func(a, b PeerState) int {
@@ -148,55 +133,50 @@ func (c *Client) States() []PeerState {
 	return out
 }
 
-// best picks for each cluster the feed to believe: one that stands before one
-// that is lost, first hand before relayed, then by name, so that the choice
-// does not move without need.
-func (c *Client) best(of func(*subscription) bool) map[string]RemoteState {
+// best returns the preferred state of each cluster from the subscriptions that the filter accepts.
+func (c *Client) best(accept func(*subscription) bool) map[string]RemoteState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	out, from := map[string]RemoteState{}, map[string]*subscription{}
-	for _, f := range c.feeds {
-		if !of(f) || !f.connected && now.Sub(f.since) >= c.config.Timing.StaleAfter {
+	for _, s := range c.subscriptions {
+		if !accept(s) || s.expired(now, c.config.Timing.StaleAfter) {
 			continue
 		}
-		for cluster, heard := range f.heard {
-			heard.Stale = heard.Stale || !f.connected
-			if other := from[cluster]; other == nil || f.before(heard, other, out[cluster]) {
-				out[cluster], from[cluster] = heard, f
+		for cluster, state := range s.states {
+			state.Stale = state.Stale || !s.connected
+			if other := from[cluster]; other == nil || s.preferred(state, other, out[cluster]) {
+				out[cluster], from[cluster] = state, s
 			}
 		}
 	}
 	return out
 }
 
-func (f *subscription) before(heard RemoteState, other *subscription, than RemoteState) bool {
-	if heard.Stale != than.Stale {
-		return !heard.Stale
-	}
-	if direct := f.peer.Device == ""; direct != (other.peer.Device == "") {
-		return direct
-	}
-	return f.peer.Gateway < other.peer.Gateway
+// expired reports whether the feed was lost before StaleAfter: its states do not count.
+func (s *subscription) expired(now time.Time, staleAfter time.Duration) bool {
+	return !s.connected && now.Sub(s.since) >= staleAfter
 }
 
-// Run follows the peers until ctx ends, and returns when all its goroutines have.
+// preferred reports whether a state of s is preferred to one of other: a fresh state to a stale
+// one, a direct one to a relayed one, then by name, so that the choice is stable.
+func (s *subscription) preferred(state RemoteState, other *subscription, than RemoteState) bool {
+	if state.Stale != than.Stale {
+		return !state.Stale
+	}
+	if direct := s.peer.Device == ""; direct != (other.peer.Device == "") {
+		return direct
+	}
+	return s.peer.Gateway < other.peer.Gateway
+}
+
+// Run receives the feeds of the peers until ctx is done.
 func (c *Client) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	c.wake.Run(ctx, func() time.Duration {
-		c.begin(ctx, &group)
-		// What lost feeds said too long ago is forgotten.
-		c.mu.Lock()
-		changed := false
-		for _, f := range c.feeds {
-			if !f.connected && len(f.heard) > 0 && time.Since(f.since) >= c.config.Timing.StaleAfter {
-				f.heard = nil
-				changed = true
-			}
-		}
-		c.mu.Unlock()
-		if changed {
+		c.startSubscriptions(ctx, &group)
+		if c.forgetExpired() {
 			c.notify()
 		}
 		return max(c.config.Timing.StaleAfter/30, time.Millisecond)
@@ -204,20 +184,34 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin follows the peers that are new.
-func (c *Client) begin(ctx context.Context, group *sync.WaitGroup) {
+// startSubscriptions starts the subscriptions of new peers.
+func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range c.feeds {
-		if f.cancel == nil {
-			following, cancel := context.WithCancel(ctx)
-			f.cancel = cancel
-			group.Go(func() {
-				defer cancel()
-				c.subscribe(following, f)
-			})
+	for _, s := range c.subscriptions {
+		if s.cancel != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		s.cancel = cancel
+		group.Go(func() {
+			defer cancel()
+			c.subscribe(ctx, s)
+		})
+	}
+}
+
+// forgetExpired forgets the states of feeds that are lost for too long, and reports whether it did.
+func (c *Client) forgetExpired() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	forgot := false
+	for _, s := range c.subscriptions {
+		if len(s.states) > 0 && s.expired(time.Now(), c.config.Timing.StaleAfter) {
+			s.states, forgot = nil, true
 		}
 	}
+	return forgot
 }
 
 func (c *Client) notify() {

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHostilePlaces: what a cluster says of places is no more than a cluster has; other
-// things are as if nothing was said, are told, and end no feed. What is taken is passed on.
-func TestHostilePlaces(t *testing.T) {
+// TestHostileEndpoints: a cluster reports at most the endpoints that a cluster can have. Otherwise all
+// its endpoints are omitted and logged, and the feed continues. Accepted ones are relayed.
+func TestHostileEndpoints(t *testing.T) {
 	t.Parallel()
 	one := `{"source":"seen","addr":"203.0.113.1","port":6000}`
 	many := func(n int, of func(i int) string) string {
@@ -23,21 +22,21 @@ func TestHostilePlaces(t *testing.T) {
 	}
 	found := func(gateway string, all string) string { return fmt.Sprintf(`"%s":[%s]`, gateway, all) }
 	tests := map[string]struct {
-		places, told string
+		endpoints, warning string
 	}{
 		"one of each": {`{"found":{` + found("a", one) + `},"seen":{"g1/a":"198.51.100.1:4000"}}`, ""},
 		"as many as there are": {`{"found":{` + many(32, func(i int) string {
 			return found(fmt.Sprintf("g%d", i), many(16, func(int) string { return one }))
 		}) + `}}`, ""},
 		"too many gateways": {`{"found":{` + many(33, func(i int) string { return found(fmt.Sprintf("g%d", i), one) }) + `}}`,
-			"reports endpoints of more gateways than there are"},
+			"reports endpoints of too many gateways"},
 		"too many of one": {`{"found":{` + found("a", many(17, func(int) string { return one })) + `}}`,
 			"reports an invalid gateway, or too many endpoints of one"},
-		"no gateway":    {`{"found":{` + found("<", one) + `}}`, "reports an invalid gateway, or too many endpoints of one"},
-		"no source":     {`{"found":{` + found("a", `{"source":"told","addr":"203.0.113.1"}`) + `}}`, "reports an invalid endpoint"},
-		"no port":       {`{"found":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "reports an invalid endpoint"},
-		"sees nobody":   {`{"seen":{"g1":"198.51.100.1:4000"}}`, "sees a gateway that is none"},
-		"sees too many": {`{"seen":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "reports endpoints of more gateways than there are"},
+		"no gateway":          {`{"found":{` + found("<", one) + `}}`, "reports an invalid gateway, or too many endpoints of one"},
+		"no source":           {`{"found":{` + found("a", `{"source":"told","addr":"203.0.113.1"}`) + `}}`, "reports an invalid endpoint"},
+		"no port":             {`{"found":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "reports an invalid endpoint"},
+		"observes no gateway": {`{"seen":{"g1":"198.51.100.1:4000"}}`, "observes an invalid gateway"},
+		"sees too many":       {`{"seen":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "reports endpoints of too many gateways"},
 		"too long": {`{"seen":{` + many(4096, func(i int) string {
 			return fmt.Sprintf(`"%s/g%d":"198.51.100.1:4000"`, strings.Repeat("c", 60), i)
 		}) + `}}`, "reports more than a cluster has"},
@@ -45,23 +44,19 @@ func TestHostilePlaces(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var told []string
-			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(why string) { told = append(told, why) }}
-			u := update{Cluster: "b", Places: json.RawMessage(tt.places)}
-			if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err != nil {
-				t.Fatal(err)
+			var warned []string
+			r := receiverOf(Peer{Cluster: "b"}, func(reason string) { warned = append(warned, reason) })
+			mustApply(t, r, info("b", `{"endpoints":`+tt.endpoints+`}`))
+			if have := r.states["b"].State.Endpoints; (have != nil) != (tt.warning == "") || strings.Join(warned, ", ") != tt.warning {
+				t.Errorf("warned %q, accepted %.200v", warned, have)
 			}
-			if have := box.states["b"].Live.Endpoints; (have != nil) != (tt.told == "") || strings.Join(told, ", ") != tt.told {
-				t.Errorf("told %q, taken %.200v", told, have)
-			}
-			if d := cmp.Diff(box.states, passOn(t, box.states), byValue); d != "" {
+			if d := cmp.Diff(r.states, relayed(t, r.states), byValue); d != "" {
 				t.Errorf("(-gateway +node):\n%.2000s", d)
 			}
 		})
 	}
-	box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
-	u := update{Cluster: "b", Places: json.RawMessage(`{"seen":{"g1/a":"everywhere"}}`)}
-	if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err == nil {
-		t.Error("what cannot be read was taken")
+	r := receiverOf(Peer{Cluster: "b"}, ignore)
+	if _, err := r.apply(update{Version: 1, Changes: []change{info("b", `{"endpoints":{"seen":{"g1/a":"everywhere"}}}`)}}); err == nil {
+		t.Error("an invalid address was accepted")
 	}
 }

@@ -1,9 +1,30 @@
-// Package feed carries what changes by the second between clusters: every
-// gateway serves its own cluster's live export state to the gateways of other
-// clusters through the tunnels, and what it heard from those to the nodes of its
-// own cluster. A feed is a full snapshot, then deltas, then heartbeats, over TLS
-// 1.3; who is at the other end is proven with the tunnel keys that the fabric
-// pins (docs/adr/0003-feed-authentication.md).
+// Package feed sends the states of clusters between agents: which exports are ready, and where.
+//
+//	cluster b                            cluster a
+//	gateway: Publish(own state) ------> gateway: Client
+//	                                       | PublishRelay(states received directly)
+//	                                       v
+//	                                     nodes and other gateways of a: Client
+//
+// A client polls with the version that it has. The server replies with the changes to its current
+// version, at once or when one exists, and with no changes after a heartbeat. The first update of
+// a connection is the whole state. A change is one export; changes of one update apply together.
+// A subscriber that is slow skips versions.
+//
+//   - Authentication: TLS 1.3, and proofs with the tunnel keys in the fabric, bound to the
+//     connection (docs/adr/0003-feed-authentication.md). A node has no key: it authenticates the
+//     gateway, and may only receive.
+//   - Authority: a gateway publishes its own cluster, inside its own prefixes. A gateway of this
+//     cluster relays all others. Relayed states are never relayed again.
+//   - Bounds: memory for each cluster and each feed, bytes of a frame, connections for each address,
+//     time for each frame. A receiver refuses and logs state that exceeds a bound; on a relay, the
+//     other clusters continue.
+//   - Staleness: a feed without a frame for Timing.FrameTimeout is lost. Its states count as stale
+//     for Timing.StaleAfter, and then expire. A fresh state is preferred to a stale one, a direct
+//     one to a relayed one.
+//   - Ages: an export cannot claim later that it is older than its first sight, also after a restart
+//     (FirstSeen).
+//   - Restart: a connection starts with the whole state, so that nothing else has to be stored.
 package feed
 
 import (
@@ -21,7 +42,7 @@ import (
 // PublicKey is the public half of a gateway's tunnel key (X25519).
 type PublicKey [32]byte
 
-// PublicKeys reads a gateway's keys by epoch.
+// PublicKeys returns a gateway's keys by epoch.
 func PublicKeys(keys []fabric.Key) (map[int]PublicKey, error) {
 	out := make(map[int]PublicKey, len(keys))
 	for _, key := range keys {
@@ -37,78 +58,76 @@ func PublicKeys(keys []fabric.Key) (map[int]PublicKey, error) {
 // Identity is who this agent is.
 type Identity struct {
 	Cluster string
-	Gateway string // empty on a node that is none
+	Gateway string // empty: the node is no gateway
 	Node    string
 	Keys    map[int]fabric.Secret // the gateway's private keys by epoch
 }
 
-// Peer is a gateway: one of another cluster, or one of this cluster, whose
-// Device is set.
+// Peer is a gateway of another cluster, or of this cluster if Device is set.
 type Peer struct {
 	Cluster string
 	Gateway string
 	Keys    map[int]PublicKey // by epoch
 	Addr    netip.AddrPort    // where it serves
-	Source  netip.Addr        // local address to call from; invalid = the kernel's choice
-	// Addrs are the addresses from which it may call, besides that of Addr. At those
-	// it has places on a Server that nobody else can take.
+	Source  netip.Addr        // local address of connections; invalid: the kernel chooses
+	// Addrs are the addresses from which it may connect, in addition to Addr. They reserve
+	// connections on a Server that no stranger can use.
 	Addrs []netip.Addr
-	// Device is the link between the nodes of this cluster: the gateway is one of
-	// this cluster and relays what it heard. Empty for gateways of other clusters.
+	// Device is the device between the nodes of this cluster: the gateway belongs to this cluster
+	// and relays. Empty for gateways of other clusters.
 	Device string
-	// AllowedPrefixes are the prefixes in which the peer's cluster may announce hosts; empty
-	// = anywhere. It does not bind a gateway of this cluster, which checked already.
+	// AllowedPrefixes are the prefixes in which the peer's cluster may publish addresses; empty: all.
+	// They do not restrict a gateway of this cluster, which checked them already.
 	AllowedPrefixes []netip.Prefix
 }
 
-// RemoteState is what was heard of one cluster.
+// RemoteState is the state of another cluster.
 type RemoteState struct {
-	Live model.ClusterState
-	// Stale is true when the feed that it came from is lost. It stays for
-	// Timing.Stale, then the cluster counts as not heard.
+	State model.ClusterState
+	// Stale means that the feed of the cluster is lost. The state counts for Timing.StaleAfter.
 	Stale bool
 }
 
-// Listen is a place to serve at.
+// Listen is an address to serve at.
 type Listen struct {
 	Addr netip.AddrPort // own tunnel address, or the node's own address
-	// Device serves the nodes of this cluster on their link; empty serves the
-	// gateways of other clusters.
+	// Device serves the nodes of this cluster on the device between them; empty: serve the gateways
+	// of other clusters.
 	Device string
 }
 
-// StaleTime is how long a lost feed's data stays unless Timing says otherwise.
-const StaleTime = 30 * time.Second
+// DefaultStaleAfter is the default of Timing.StaleAfter.
+const DefaultStaleAfter = 30 * time.Second
 
-// Timing holds the times of the protocol; zero fields take the defaults.
+// Timing holds the times of the protocol. Zero fields get the defaults.
 type Timing struct {
-	Heartbeat    time.Duration // between two frames at most [1s]
-	FrameTimeout time.Duration // without a frame, after which a feed is dropped [3s]
-	StaleAfter   time.Duration // how long a lost feed's data stays [30s]
-	BackoffMin   time.Duration // before the first new attempt [200ms]
+	Heartbeat    time.Duration // longest delay of a reply to a poll [1s]
+	FrameTimeout time.Duration // to read or write a frame; then the connection ends [3s]
+	StaleAfter   time.Duration // how long the state of a lost feed counts [30s]
+	BackoffMin   time.Duration // before the second attempt [200ms]
 	BackoffMax   time.Duration // between attempts at most [5s]
-	Handshake    time.Duration // for connecting and proving who one is [5s]
+	Handshake    time.Duration // to connect and authenticate [5s]
 }
 
 func (t Timing) withDefaults() Timing {
 	return Timing{
 		Heartbeat:    cmp.Or(t.Heartbeat, time.Second),
 		FrameTimeout: cmp.Or(t.FrameTimeout, 3*time.Second),
-		StaleAfter:   cmp.Or(t.StaleAfter, StaleTime),
+		StaleAfter:   cmp.Or(t.StaleAfter, DefaultStaleAfter),
 		BackoffMin:   cmp.Or(t.BackoffMin, 200*time.Millisecond),
 		BackoffMax:   cmp.Or(t.BackoffMax, 5*time.Second),
 		Handshake:    cmp.Or(t.Handshake, 5*time.Second),
 	}
 }
 
-// Config is what a Server or a Client needs for its whole life.
+// Config configures a Server or a Client.
 type Config struct {
 	Timing Timing
 	Log    *slog.Logger
-	// OnChange is called by a Client when Snapshot or Relay may give something else.
-	// It must not block. May be nil.
+	// A Client calls OnChange from any goroutine when the results of Snapshot or Relay may have
+	// changed. It must not block. May be nil.
 	OnChange func()
-	// OnAges is called by a Client when Ages may give something else. It must not
-	// block. May be nil.
-	OnAges func()
+	// A Client calls OnFirstSeen when the result of FirstSeen may have changed. It must not block. May
+	// be nil.
+	OnFirstSeen func()
 }

@@ -19,11 +19,11 @@ func TestPropagation(t *testing.T) {
 	c := startClient(t, a.id, fast, b.peer)
 	host := model.ExportHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
 	for _, state := range []model.ClusterState{
-		live("b"), live("b", ready("one")), live("b", ready("one", host), ready("two")),
-		live("b", model.ExportState{Namespace: "sample", Name: "one"}, ready("two")), live("b", ready("two")), live("b"),
+		stateOf("b"), stateOf("b", ready("one")), stateOf("b", ready("one", host), ready("two")),
+		stateOf("b", model.ExportState{Namespace: "sample", Name: "one"}, ready("two")), stateOf("b", ready("two")), stateOf("b"),
 	} {
 		publish(t, s, state)
-		c.awaitLive(t, state)
+		c.awaitState(t, state)
 	}
 	if relay := c.Relay(); len(relay) != 1 || relay["b"].Stale {
 		t.Errorf("relay is %v", relay)
@@ -37,7 +37,7 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
-// TestLargeState needs several frames and the deltas between them.
+// TestLargeState needs several frames, in its first update and in the next one.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -49,14 +49,14 @@ func TestLargeState(t *testing.T) {
 		host := model.ExportHost{Name: strings.Repeat("h", 60), IPs: []netip.Addr{addr}}
 		exports = append(exports, ready(fmt.Sprintf("svc-%04d", i), host))
 	}
-	publish(t, s, live("b", exports...))
-	edition, _ := s.own.load()
-	if frames, err := edition.snapshot(); err != nil || len(frames) < 2 {
+	publish(t, s, stateOf("b", exports...))
+	current, _ := s.own.load()
+	if frames, err := current.full(); err != nil || len(frames) < 2 {
 		t.Fatalf("%d frames, %v", len(frames), err)
 	}
-	c.awaitLive(t, live("b", exports...))
-	publish(t, s, live("b", exports[2500:]...))
-	c.awaitLive(t, live("b", exports[2500:]...))
+	c.awaitState(t, stateOf("b", exports...))
+	publish(t, s, stateOf("b", exports[2500:]...))
+	c.awaitState(t, stateOf("b", exports[2500:]...))
 }
 
 func TestReconnectAndAge(t *testing.T) {
@@ -66,8 +66,8 @@ func TestReconnectAndAge(t *testing.T) {
 	timing := fast
 	timing.StaleAfter = 500 * time.Millisecond
 	c := startClient(t, a.id, timing, b.peer)
-	publish(t, s, live("b", ready("one")))
-	c.awaitLive(t, live("b", ready("one")))
+	publish(t, s, stateOf("b", ready("one")))
+	c.awaitState(t, stateOf("b", ready("one")))
 	s.stop()
 	await(t, "the loss", func() bool { return c.Relay()["b"].Stale || len(c.Relay()) == 0 })
 	await(t, "the end of the old state", func() bool { return len(c.Snapshot()) == 0 })
@@ -75,8 +75,8 @@ func TestReconnectAndAge(t *testing.T) {
 		t.Error("the loss was not logged")
 	}
 	s = startServer(t, b, "", a.peer)
-	publish(t, s, live("b", ready("two")))
-	c.awaitLive(t, live("b", ready("two")))
+	publish(t, s, stateOf("b", ready("two")))
+	c.awaitState(t, stateOf("b", ready("two")))
 	if state := c.States()[0]; !state.Connected || state.Err != "" {
 		t.Errorf("state is %+v", state)
 	}
@@ -155,20 +155,16 @@ func TestForgedClusterIsRefused(t *testing.T) {
 	s := startServer(t, b, "", a.peer)
 	inside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
 	outside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
-	view := map[string]RemoteState{"b": {Live: live("b", ready("one", outside, inside))}, "c": {Live: live("c", ready("one"))}}
-	if err := s.own.publish(view); err != nil {
-		t.Fatal(err)
-	}
+	view := map[string]RemoteState{"b": {State: stateOf("b", ready("one", outside, inside))}, "c": {State: stateOf("c", ready("one"))}}
+	publishView(t, s.own, view)
 	c := startClient(t, a.id, fast, b.peer)
-	c.awaitLive(t, live("b", ready("one", inside)))
-	view["c"] = RemoteState{Live: live("c", ready("two"))}
-	view["b"] = RemoteState{Live: live("b", ready("one", inside), ready("two", outside))}
-	if err := s.own.publish(view); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitLive(t, live("b", ready("one", inside), ready("two")))
+	c.awaitState(t, stateOf("b", ready("one", inside)))
+	publishView(t, s.own, map[string]RemoteState{
+		"b": {State: stateOf("b", ready("one", inside), ready("two", outside))}, "c": {State: stateOf("c", ready("two"))},
+	})
+	c.awaitState(t, stateOf("b", ready("one", inside), ready("two")))
 	if _, forged := c.Snapshot()["c"]; forged {
-		t.Error("b spoke for c")
+		t.Error("b published c")
 	}
 	if n := c.count("another cluster"); n != 1 {
 		t.Errorf("logged %d times, want once", n)
@@ -181,29 +177,25 @@ func TestRelayInsideACluster(t *testing.T) {
 	if _, err := net.InterfaceByName("lo"); err != nil {
 		t.Skip("needs a loopback interface")
 	}
-	own.peer.Device = "lo" // stands for the link between the nodes
+	own.peer.Device = "lo" // instead of the device between the nodes
 	s := startServer(t, own, "lo")
-	view := map[string]RemoteState{"b": {Live: live("b", ready("one"))}, "c": {Live: live("c"), Stale: true}}
-	if err := s.SetRelay(view); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, s, live("a", ready("own")))
+	view := map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}, "c": {State: stateOf("c"), Stale: true}}
+	publishView(t, s.relay, view)
+	publish(t, s, stateOf("a", ready("own")))
 	node := Identity{Cluster: "a", Node: "a-w1"}
 	c := startClient(t, node, fast, own.peer)
-	c.awaitLive(t, live("b", ready("one")))
-	c.awaitLive(t, live("c"))
+	c.awaitState(t, stateOf("b", ready("one")))
+	c.awaitState(t, stateOf("c"))
 	if _, own := c.Snapshot()["a"]; own {
-		t.Error("the relay speaks of the own cluster")
+		t.Error("the relay publishes the own cluster")
 	}
 	if relay := c.Relay(); len(relay) != 0 {
-		t.Errorf("what was relayed would be relayed again: %v", relay)
+		t.Errorf("relayed states would be relayed again: %v", relay)
 	}
-	if err := s.SetRelay(map[string]RemoteState{"c": {Live: live("c", ready("new"))}}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitLive(t, live("c", ready("new")))
+	publishView(t, s.relay, map[string]RemoteState{"c": {State: stateOf("c", ready("new"))}})
+	c.awaitState(t, stateOf("c", ready("new")))
 	if _, there := c.Snapshot()["b"]; there {
-		t.Error("a cluster that is gone from the relay is still there")
+		t.Error("a cluster that left the relay is still known")
 	}
 	for name, id := range map[string]Identity{"another cluster": {Cluster: "b", Node: "x"}, "no name": {Cluster: "a"}} {
 		refused := startClient(t, id, fast, own.peer)
@@ -213,19 +205,19 @@ func TestRelayInsideACluster(t *testing.T) {
 	impostor.peer.Device, impostor.peer.Addr = "lo", own.peer.Addr
 	fooled := startClient(t, node, fast, impostor.peer)
 	await(t, "the refusal of a server without the key", func() bool {
-		return strings.Contains(fooled.States()[0].Err, "does not hold the key")
+		return strings.Contains(fooled.States()[0].Err, "does not have the key")
 	})
 }
 
-func TestFreshFeedIsBelievedFirst(t *testing.T) {
+func TestFreshFeedIsPreferred(t *testing.T) {
 	t.Parallel()
 	c := NewClient(Config{Timing: fast})
-	heard := func(name string, stale bool) map[string]RemoteState {
-		return map[string]RemoteState{"z": {Live: live("z", ready(name)), Stale: stale}}
+	states := func(name string, stale bool) map[string]RemoteState {
+		return map[string]RemoteState{"z": {State: stateOf("z", ready(name)), Stale: stale}}
 	}
 	add := func(gateway, device string, connected, stale bool) {
-		c.feeds[feedKey{"q", gateway, device}] = &subscription{
-			peer: Peer{Gateway: gateway, Device: device}, connected: connected, since: time.Now(), heard: heard(gateway+device, stale),
+		c.subscriptions[subscriptionKey{"q", gateway, device}] = &subscription{
+			peer: Peer{Gateway: gateway, Device: device}, connected: connected, since: time.Now(), states: states(gateway+device, stale),
 		}
 	}
 	steps := []struct {
@@ -233,19 +225,19 @@ func TestFreshFeedIsBelievedFirst(t *testing.T) {
 		connected, stale bool
 		want             string
 	}{
-		{"e", "", false, false, "e"},    // lost, but all there is
-		{"d", "hw", true, true, "e"},    // relayed and stale itself: first hand wins
+		{"e", "", false, false, "e"},    // lost, but the only one
+		{"d", "hw", true, true, "e"},    // relayed and stale: direct wins
 		{"f", "hw", true, false, "fhw"}, // fresh wins
-		{"g", "", true, false, "g"},     // first hand wins
+		{"g", "", true, false, "g"},     // direct wins
 		{"b", "", true, false, "b"},     // by name
 		{"c", "", true, false, "b"},
 		{"a", "", false, false, "b"},
 	}
 	for _, step := range steps {
 		add(step.gateway, step.device, step.connected, step.stale)
-		for range 20 { // maps are walked in a random order
+		for range 20 { // the order of a map is random
 			if have := c.Snapshot()["z"].Exports[0].Name; have != step.want {
-				t.Fatalf("after %+v: believes %q", step, have)
+				t.Fatalf("after %+v: prefers %q", step, have)
 			}
 		}
 	}

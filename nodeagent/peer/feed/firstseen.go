@@ -7,93 +7,94 @@ import (
 )
 
 const (
-	// ageSlack is how long before it is seen an export may say that it was made, so
-	// that clusters which hear of it a little apart agree.
-	ageSlack = time.Minute
-	// maxGone is how many exports of one cluster that are gone are remembered at
-	// least; beyond that at most as many as there are.
-	maxGone = 1024
+	// claimSlack bounds how much older than its first sight an export may claim to be. Clusters that
+	// receive it at slightly different times agree.
+	claimSlack = time.Minute
+	// minRetained is the number of removed exports of a cluster that are retained at least. Beyond
+	// it, as many are retained as the cluster has exports.
+	minRetained = 1024
 )
 
-// firstSeen remembers since when exports of other clusters count. The oldest export of a
-// name has its way, so a cluster must not say later that it was there before: what
-// appears in a feed that stood counts from then on. Of a cluster that was never heard
-// nothing is known, and what it says first counts.
+// firstSeen stores since when the exports of other clusters count. The oldest export of a name
+// wins conflicts, so a cluster must not claim later that its export is older: an export that
+// appears on a running feed counts from then on. A cluster that is new to this agent is believed
+// once, because nothing else is known.
 type firstSeen struct {
-	now     func() time.Time
-	changed func() // may be nil
+	now      func() time.Time
+	onChange func() // may be nil
 
-	mu    sync.Mutex
-	since map[string]map[string]time.Time // by cluster and namespace/name
+	mu       sync.Mutex
+	clusters map[string]map[string]time.Time // by cluster and namespace/name
 }
 
-func newAges(now func() time.Time) *firstSeen {
-	return &firstSeen{now: now, since: map[string]map[string]time.Time{}}
+func newFirstSeen(now func() time.Time, onChange func()) *firstSeen {
+	return &firstSeen{now: now, onChange: onChange, clusters: map[string]map[string]time.Time{}}
 }
 
-// restore begins with what kept gave once.
-func (a *firstSeen) restore(since map[string]map[string]time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for cluster, exports := range since {
-		a.since[cluster] = maps.Clone(exports)
+// restore loads what a previous agent saved.
+func (f *firstSeen) restore(saved map[string]map[string]time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for cluster, exports := range saved {
+		f.clusters[cluster] = maps.Clone(exports)
 	}
 }
 
-// kept gives a copy of all that is remembered.
-func (a *firstSeen) kept() map[string]map[string]time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := make(map[string]map[string]time.Time, len(a.since))
-	for cluster, exports := range a.since {
+// saved returns a copy for restore.
+func (f *firstSeen) saved() map[string]map[string]time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make(map[string]map[string]time.Time, len(f.clusters))
+	for cluster, exports := range f.clusters {
 		out[cluster] = maps.Clone(exports)
 	}
 	return out
 }
 
-// knows reports whether a cluster was heard before.
-func (a *firstSeen) knows(cluster string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.since[cluster] != nil
+// knows reports whether the state of a cluster was received before.
+func (f *firstSeen) knows(cluster string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clusters[cluster] != nil
 }
 
-// of gives since when an export counts that says when it was made. With trust it
-// counts as it says, unless it is known to be younger.
-func (a *firstSeen) of(cluster, key string, said time.Time, trust bool) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since, known := a.since[cluster][key]
+// created returns since when an export counts that claims a creation time. A trusted claim counts
+// unless the export is known to be younger.
+func (f *firstSeen) created(cluster, export string, claimed time.Time, trusted bool) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	since, known := f.clusters[cluster][export]
 	switch {
-	case known && !said.After(since):
+	case known && !claimed.After(since):
 		return since
-	case known, trust:
-		since = said
+	case known, trusted:
+		since = claimed
 	default:
-		if since = a.now().UTC().Truncate(time.Second); said.After(since.Add(-ageSlack)) {
-			since = said
+		if since = f.now().UTC().Truncate(time.Second); claimed.After(since.Add(-claimSlack)) {
+			since = claimed
 		}
 	}
-	if a.since[cluster] == nil {
-		a.since[cluster] = map[string]time.Time{}
+	if f.clusters[cluster] == nil {
+		f.clusters[cluster] = map[string]time.Time{}
 	}
-	a.since[cluster][key] = since
+	f.clusters[cluster][export] = since
 	return since
 }
 
-// heard notes that all is here that a cluster said, and forgets what went long ago.
-func (a *firstSeen) heard(cluster string, present map[string]sized) {
-	a.mu.Lock()
-	known := a.since[cluster]
+// retain records that the state of a cluster is complete. It forgets removed exports when there
+// are too many.
+func (f *firstSeen) retain(cluster string, present map[string]receivedExport) {
+	f.mu.Lock()
+	known := f.clusters[cluster]
 	if known == nil {
 		known = map[string]time.Time{}
-		a.since[cluster] = known
+		f.clusters[cluster] = known
 	}
-	if len(known) > 2*len(present)+maxGone {
-		maps.DeleteFunc(known, func(key string, _ time.Time) bool { _, stays := present[key]; return !stays })
+	if len(known) > 2*len(present)+minRetained {
+		maps.DeleteFunc(known, func(export string, _ time.Time) bool { _, exists := present[export]; return !exists })
 	}
-	a.mu.Unlock()
-	if a.changed != nil {
-		a.changed()
+	f.mu.Unlock()
+	if f.onChange != nil {
+		f.onChange()
 	}
 }

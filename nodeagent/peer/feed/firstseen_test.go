@@ -9,42 +9,39 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// ageRig is a gateway that hears a cluster, at an invented time.
+// ageRig is a gateway that receives the state of a cluster, at an invented time.
 type ageRig struct {
 	*testing.T
 	now  time.Time
 	ages *firstSeen
-	box  *receiver
+	conn *receiver
 }
 
-func newAgeRig(t *testing.T, known map[string]map[string]time.Time) *ageRig {
+func newAgeRig(t *testing.T, saved map[string]map[string]time.Time) *ageRig {
 	r := &ageRig{T: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	r.ages = newAges(func() time.Time { return r.now })
-	r.ages.restore(known)
+	r.ages = newFirstSeen(func() time.Time { return r.now }, nil)
+	r.ages.restore(saved)
 	r.connect(Peer{Cluster: "b"})
 	return r
 }
 
 func (r *ageRig) connect(peer Peer) {
-	r.box = &receiver{peer: peer, own: "self", warn: func(why string) { r.Errorf("refused: %s", why) }, ages: r.ages}
+	r.conn = newReceiver(peer, "self", nil, r.ages, func(reason string) { r.Errorf("refused: %s", reason) })
 }
 
-// say sends exports, and gives since when each counts.
-func (r *ageRig) say(kind string, created map[string]time.Time) map[string]time.Time {
+// receive applies an update that sets exports, and returns since when each export counts.
+func (r *ageRig) receive(created map[string]time.Time) map[string]time.Time {
 	r.Helper()
-	u := update{Cluster: "b"}
+	var changes []change
+	if r.conn.version == 0 {
+		changes = append(changes, info("b", "{}"))
+	}
 	for name, at := range created {
-		raw, err := json.Marshal(offering(name, func(o *mcs.Offer) { o.Created = at }))
-		if err != nil {
-			r.Fatal(err)
-		}
-		u.Exports = append(u.Exports, raw)
+		changes = append(changes, set(r, "b", offering(name, func(o *mcs.Offer) { o.Created = at })))
 	}
-	if _, err := r.box.apply(frame{Kind: kind, Clusters: []update{u}}); err != nil {
-		r.Fatal(err)
-	}
+	mustApply(r, r.conn, changes...)
 	out := map[string]time.Time{}
-	for _, e := range r.box.states["b"].Live.Exports {
+	for _, e := range r.conn.states["b"].State.Exports {
 		out[e.Name] = e.Offer.Created
 	}
 	return out
@@ -57,86 +54,95 @@ func (r *ageRig) want(have map[string]time.Time, name string, want time.Time) {
 	}
 }
 
-// TestClaimIsAsOldAsItsFirstSight: a cluster that is heard cannot say later that an
-// export is older than that, not by a restart of either end either.
+// TestClaimIsAsOldAsItsFirstSight: a cluster cannot claim later that an export is older than its
+// first sight, also not after a restart of either end.
 func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
 	old, ancient := r.now.Add(-time.Hour), time.Unix(0, 0).UTC()
-	// Of a cluster that was never heard nothing is known: what it says counts.
-	r.want(r.say(kindSnapshot, map[string]time.Time{"first": old}), "first", old)
+	// Of a new cluster no age is known: its claims count.
+	r.want(r.receive(map[string]time.Time{"first": old}), "first", old)
 
 	r.now = r.now.Add(time.Hour)
 	seen := r.now
-	have := r.say(kindDelta, map[string]time.Time{"forged": ancient, "fresh": seen.Add(-10 * time.Second), "ahead": seen.Add(time.Minute)})
+	have := r.receive(map[string]time.Time{"forged": ancient, "fresh": seen.Add(-10 * time.Second), "ahead": seen.Add(time.Minute)})
 	r.want(have, "first", old)
 	r.want(have, "forged", seen)
-	r.want(have, "fresh", seen.Add(-10*time.Second)) // as others will see it, too
+	r.want(have, "fresh", seen.Add(-10*time.Second)) // others see the same
 	r.want(have, "ahead", seen.Add(time.Minute))
 
 	r.now = r.now.Add(time.Hour)
-	r.want(r.say(kindDelta, map[string]time.Time{"first": ancient}), "first", old)
-	r.want(r.say(kindDelta, map[string]time.Time{"forged": ancient}), "forged", seen)
+	r.want(r.receive(map[string]time.Time{"first": ancient}), "first", old)
+	r.want(r.receive(map[string]time.Time{"forged": ancient}), "forged", seen)
 	r.connect(Peer{Cluster: "b"}) // another connection
-	have = r.say(kindSnapshot, map[string]time.Time{"first": old, "forged": ancient, "second": ancient})
+	have = r.receive(map[string]time.Time{"first": old, "forged": ancient, "second": ancient})
 	r.want(have, "first", old)
 	r.want(have, "forged", seen)
 	r.want(have, "second", r.now)
 
-	// Made anew it is as young as it says.
-	r.want(r.say(kindDelta, map[string]time.Time{"first": r.now}), "first", r.now)
-	r.want(r.say(kindDelta, map[string]time.Time{"first": old}), "first", r.now)
+	// A recreated export is as young as it claims.
+	r.want(r.receive(map[string]time.Time{"first": r.now}), "first", r.now)
+	r.want(r.receive(map[string]time.Time{"first": old}), "first", r.now)
 
-	raw, err := json.Marshal(r.ages.kept())
+	raw, err := json.Marshal(r.ages.saved())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept map[string]map[string]time.Time
-	if err := json.Unmarshal(raw, &kept); err != nil {
+	var saved map[string]map[string]time.Time
+	if err := json.Unmarshal(raw, &saved); err != nil {
 		t.Fatal(err)
 	}
-	again := newAgeRig(t, kept)
+	again := newAgeRig(t, saved)
 	again.now = r.now.Add(time.Hour)
-	have = again.say(kindSnapshot, map[string]time.Time{"forged": ancient, "third": ancient})
+	have = again.receive(map[string]time.Time{"forged": ancient, "third": ancient})
 	again.want(have, "forged", seen)
 	again.want(have, "third", again.now)
 }
 
-// TestAgesFromOwnGateways: nodes, and a gateway that takes over, believe their own
+// TestAgesFromOwnGateways: nodes, and a gateway that takes over, accept the ages of their own
 // cluster's gateways.
 func TestAgesFromOwnGateways(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
 	seen := r.now.Add(-time.Minute)
 	r.connect(Peer{Cluster: "self", Device: "hw-vx0"})
-	r.want(r.say(kindSnapshot, map[string]time.Time{"forged": seen}), "forged", seen)
+	r.want(r.receive(map[string]time.Time{"forged": seen}), "forged", seen)
 	r.now = r.now.Add(time.Hour)
-	r.want(r.say(kindDelta, map[string]time.Time{"old": seen}), "old", seen)
+	r.want(r.receive(map[string]time.Time{"old": seen}), "old", seen)
 	r.connect(Peer{Cluster: "b"})
-	have := r.say(kindSnapshot, map[string]time.Time{"forged": time.Unix(0, 0), "new": time.Unix(0, 0)})
+	have := r.receive(map[string]time.Time{"forged": time.Unix(0, 0), "new": time.Unix(0, 0)})
 	r.want(have, "forged", seen)
 	r.want(have, "new", r.now)
-	// A gateway that lost its memory believes anything; those who have theirs do not.
+	// A gateway that lost its file accepts any age; the others do not.
 	r.connect(Peer{Cluster: "self", Device: "hw-vx0"})
-	r.want(r.say(kindSnapshot, map[string]time.Time{"forged": time.Unix(0, 0)}), "forged", seen)
+	r.want(r.receive(map[string]time.Time{"forged": time.Unix(0, 0)}), "forged", seen)
 }
 
-// TestAgesAreBounded: names that come and go are forgotten, those that stay are not.
+// TestAgesAreBounded: the ages of removed exports are forgotten, other ages are not.
 func TestAgesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
 	at := r.now
-	r.say(kindSnapshot, map[string]time.Time{"stays": at})
+	r.receive(map[string]time.Time{"stays": at})
 	for i := range 5000 {
 		name := fmt.Sprintf("e%d", i)
-		r.say(kindDelta, map[string]time.Time{name: at})
-		if _, err := r.box.apply(frame{Kind: kindDelta, Clusters: []update{{Cluster: "b", Removed: []string{"sample/" + name}}}}); err != nil {
+		r.receive(map[string]time.Time{name: at})
+		mustApply(t, r.conn, change{Cluster: "b", Export: "sample/" + name})
+	}
+	if n := len(r.ages.saved()["b"]); n > minRetained+4 {
+		t.Errorf("%d are stored", n)
+	}
+	// An update that never ends stores no ages either.
+	for i := range 5000 {
+		e := offering(fmt.Sprintf("f%d", i), func(o *mcs.Offer) { o.Created = at })
+		u := update{Version: 1, More: true, Changes: []change{set(t, "b", e), {Cluster: "b", Export: exportKey(&e)}}}
+		if _, err := r.conn.apply(u); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.ages.kept()["b"]); n > maxGone+4 {
-		t.Errorf("%d are remembered", n)
+	if n := len(r.ages.saved()["b"]); n > minRetained+4 {
+		t.Errorf("%d are stored during an update", n)
 	}
 	r.now = r.now.Add(time.Hour)
-	r.want(r.say(kindDelta, map[string]time.Time{"stays": time.Unix(0, 0)}), "stays", at)
+	r.want(r.receive(map[string]time.Time{"stays": time.Unix(0, 0)}), "stays", at)
 }

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// errRefused means that the server did not accept this end, or that it is not
-// who the fabric says it is. The next attempt tries another epoch.
+// errRefused means that an end did not accept the other: its name, epoch or key is not in the
+// fabric. The next attempt uses another epoch.
 var errRefused = errors.New("refused")
 
 func name(cluster, gateway string) string { return cluster + "/" + gateway }
@@ -34,76 +34,95 @@ func publicKey(public PublicKey) (*ecdh.PublicKey, error) {
 	return key, nil
 }
 
-// clientHandshake proves to a server who this end is, and checks that the server is peer.
+// clientHandshake proves to a server who this agent is, and checks that the server is peer.
 func clientHandshake(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
+	h, proof, err := newHello(conn, id, peer, epoch)
+	if err != nil {
+		return fmt.Errorf("handshake with %s: %w", name(peer.Cluster, peer.Gateway), err)
+	}
+	if err := writeFrame(conn, h); err != nil {
+		return fmt.Errorf("send hello to %s: %w", h.Server, err)
+	}
+	return verifyWelcome(conn, h, proof)
+}
+
+// newHello returns the hello of this agent, and the proof that the server must return.
+func newHello(conn *tls.Conn, id Identity, peer Peer, epoch int) (h hello, serverProof []byte, err error) {
 	material, err := exporter(conn)
 	if err != nil {
-		return err
+		return h, nil, err
 	}
 	c := handshakeContext{
 		mode: modePeer, client: name(id.Cluster, id.Gateway), server: name(peer.Cluster, peer.Gateway),
 		epoch: epoch, exporter: material,
 	}
-	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: c.server, Epoch: epoch}
+	h = hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: c.server, Epoch: epoch}
 	public, err := publicKey(peer.Keys[epoch])
 	if err != nil {
-		return fmt.Errorf("greet %s: %w", c.server, err)
+		return h, nil, err
 	}
 	var private *ecdh.PrivateKey
 	if peer.Device != "" {
 		c.mode, c.client = modeNode, name(id.Cluster, id.Node)
 		h.Gateway, h.Node = "", id.Node
 		if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
-			return fmt.Errorf("greet %s: %w", c.server, err)
+			return h, nil, err
 		}
 		h.Ephemeral = private.PublicKey().Bytes()
 	} else {
 		if private, err = privateKey(id.Keys[epoch]); err != nil {
-			return fmt.Errorf("greet %s: %w", c.server, err)
+			return h, nil, err
 		}
 		if h.Proof, err = c.proof(roleClient, private, public); err != nil {
-			return err
+			return h, nil, err
 		}
 	}
-	want, err := c.proof(roleServer, private, public)
-	if err != nil {
-		return err
-	}
-	raw, err := pack(h)
-	if err != nil {
-		return err
-	}
-	if _, err := conn.Write(raw); err != nil {
-		return fmt.Errorf("send hello to %s: %w", h.Server, err)
-	}
-	return verifyWelcome(conn, h, want)
+	serverProof, err = c.proof(roleServer, private, public)
+	return h, serverProof, err
 }
 
-// verifyWelcome reads the answer to a hello, and checks the server's proof.
-func verifyWelcome(r io.Reader, h hello, want []byte) error {
+// verifyWelcome reads the reply to a hello, and checks the server's proof.
+func verifyWelcome(r io.Reader, h hello, proof []byte) error {
 	var w welcome
-	if err := readFrame(r, maxHello, &w); err != nil {
+	if err := readFrame(r, maxSmallFrame, &w); err != nil {
 		return fmt.Errorf("wait for welcome of %s: %w", h.Server, err)
 	}
 	switch {
 	case w.Refused != "":
-		return fmt.Errorf("%s says %q: %w", h.Server, w.Refused, errRefused)
+		return fmt.Errorf("%s replied %q: %w", h.Server, w.Refused, errRefused)
 	case w.Protocol != protocol:
-		return fmt.Errorf("%s speaks version %d of the feed, not %d", h.Server, w.Protocol, protocol)
-	case !hmac.Equal(want, w.Proof):
-		return fmt.Errorf("%s does not hold the key of epoch %d that the fabric names: %w", h.Server, h.Epoch, errRefused)
+		return fmt.Errorf("%s uses version %d of the feed, not %d", h.Server, w.Protocol, protocol)
+	case !hmac.Equal(proof, w.Proof):
+		return fmt.Errorf("%s does not have the key of epoch %d in the fabric: %w", h.Server, h.Epoch, errRefused)
 	}
 	return nil
 }
 
-// admission is what the server knows of its side when a hello comes in.
+// serverHandshake reads a hello and replies. It returns the hello and the name of the client.
+func serverHandshake(conn *tls.Conn, a admission) (h hello, client string, err error) {
+	if err := readFrame(conn, maxSmallFrame, &h); err != nil {
+		return h, "", err
+	}
+	proof, client, refused := a.admit(conn, h)
+	w := welcome{Protocol: protocol, Proof: proof}
+	if refused != nil {
+		// The reason is for the server's log only: a stranger must not learn it.
+		w.Refused = "unknown name, epoch or key"
+	}
+	if err := writeFrame(conn, w); err != nil {
+		return h, "", err
+	}
+	return h, client, refused
+}
+
+// admission decides which clients may subscribe at one listener.
 type admission struct {
 	id    Identity
 	peers map[string]Peer // gateways of other clusters by cluster/gateway
-	node  bool            // the connection came over the link between the nodes of this cluster
+	node  bool            // the listener is on the device between the nodes of this cluster
 }
 
-// admit checks a hello and gives the server's proof and the name of the client.
+// admit checks a hello, and returns the server's proof and the name of the client.
 func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, err error) {
 	own := name(a.id.Cluster, a.id.Gateway)
 	if h.Protocol != protocol || h.Server != own {
@@ -111,7 +130,7 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 	}
 	secret, known := a.id.Keys[h.Epoch]
 	if !known {
-		return nil, "", fmt.Errorf("hello names epoch %d, of which there is no key: %w", h.Epoch, errRefused)
+		return nil, "", fmt.Errorf("hello names epoch %d, this gateway has no key of it: %w", h.Epoch, errRefused)
 	}
 	private, err := privateKey(secret)
 	if err != nil {
@@ -127,18 +146,18 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 	}
 	public, err := publicKey(a.peers[c.client].Keys[h.Epoch])
 	if _, known := a.peers[c.client].Keys[h.Epoch]; !known || err != nil || h.Node != "" {
-		return nil, "", fmt.Errorf("no gateway %q with a key of epoch %d: %w", clip(c.client), h.Epoch, errRefused)
+		return nil, "", fmt.Errorf("the fabric has no gateway %q with a key of epoch %d: %w", clip(c.client), h.Epoch, errRefused)
 	}
 	want, err := c.proof(roleClient, private, public)
 	if err != nil || !hmac.Equal(want, h.Proof) {
-		return nil, "", fmt.Errorf("%s does not hold the key of epoch %d that the fabric names: %w", c.client, h.Epoch, errRefused)
+		return nil, "", fmt.Errorf("%s does not have the key of epoch %d in the fabric: %w", c.client, h.Epoch, errRefused)
 	}
 	proof, err = c.proof(roleServer, private, public)
 	return proof, c.client, err
 }
 
-// admitNode: a node of this cluster has no key. It learns that the gateway is
-// the right one, and may only listen.
+// admitNode checks the hello of a node of this cluster, which has no key. The proof authenticates
+// the gateway only; a node may receive, not publish.
 func (a admission) admitNode(c handshakeContext, h hello, private *ecdh.PrivateKey) ([]byte, string, error) {
 	if h.Cluster != a.id.Cluster || h.Node == "" || h.Gateway != "" {
 		return nil, "", fmt.Errorf("%q is no node of this cluster: %w", clip(name(h.Cluster, h.Node)), errRefused)
@@ -152,5 +171,5 @@ func (a admission) admitNode(c handshakeContext, h hello, private *ecdh.PrivateK
 	return proof, c.client, err
 }
 
-// clip bounds what a stranger gets into a log.
+// clip bounds a stranger's text in a log.
 func clip(text string) string { return text[:min(len(text), 130)] }

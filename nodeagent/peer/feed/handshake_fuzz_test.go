@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// tlsPair gives both ends of a connection on which the TLS handshake is done.
+// tlsPair returns both ends of a connection after the TLS handshake.
 func tlsPair(t testing.TB) (client, server *tls.Conn) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -28,8 +28,7 @@ func tlsPair(t testing.TB) (client, server *tls.Conn) {
 	return client, server
 }
 
-// helloOf gives the hello by which a gateway or, with a device, a node proves itself on
-// a connection.
+// helloOf returns the hello of a gateway on a connection, or of a node if the peer has a device.
 func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
 	t.Helper()
 	material, err := exporter(conn)
@@ -51,16 +50,15 @@ func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
 	} else if h.Proof, err = c.proof(roleClient, private, public); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := pack(h)
+	raw, err := encodeFrame(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return raw
 }
 
-// FuzzHello: whatever a stranger says first, on the tunnels only a hello with the very
-// proof of a gateway of the fabric is let in, and as no other than that one; between
-// nodes only one of the own cluster.
+// FuzzHello: on tunnel addresses only a hello with the proof of a gateway in the fabric is accepted,
+// as that gateway. Between nodes only a node of the own cluster is accepted.
 func FuzzHello(f *testing.F) {
 	a, b, stranger := newGateway(f, "a"), newGateway(f, "b"), newGateway(f, "x")
 	client, server := tlsPair(f)
@@ -72,42 +70,42 @@ func FuzzHello(f *testing.F) {
 	f.Add(helloOf(f, client, Identity{Cluster: "b", Keys: a.id.Keys}, node), true)
 	f.Add(helloOf(f, client, Identity{Cluster: "a", Keys: a.id.Keys}, node), true)
 	other, _ := tlsPair(f)
-	f.Add(helloOf(f, other, a.id, b.peer), false) // a proof that was good elsewhere
+	f.Add(helloOf(f, other, a.id, b.peer), false) // a proof that is valid on another connection
 	f.Add([]byte{0, 0, 0, 2, '{', '}'}, false)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, true)
 	var real hello
-	if err := readFrame(bytes.NewReader(genuine), maxHello, &real); err != nil {
+	if err := readFrame(bytes.NewReader(genuine), maxSmallFrame, &real); err != nil {
 		f.Fatal(err)
 	}
 	if _, _, err := (admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}}).admit(server, real); err != nil {
-		f.Fatalf("the genuine hello is refused, so that nothing is shown: %v", err)
+		f.Fatalf("the genuine hello is refused, so that the test shows nothing: %v", err)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, near bool) {
 		var h hello
-		if readFrame(bytes.NewReader(raw), maxHello, &h) != nil {
+		if readFrame(bytes.NewReader(raw), maxSmallFrame, &h) != nil {
 			return
 		}
 		admit := admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}, node: near}
 		proof, client, err := admit.admit(server, h)
 		switch {
 		case err != nil && (proof != nil || client != ""):
-			t.Fatalf("refused, and yet told %q to %q", proof, client)
+			t.Fatalf("refused, but returned %q and %q", proof, client)
 		case err != nil:
 		case near && (h.Cluster != "b" || h.Gateway != "" || h.Node == "" || client != name("b", h.Node)):
-			t.Fatalf("%+v was let in as node %q", h, client)
+			t.Fatalf("%+v was accepted as node %q", h, client)
 		case !near && (client != "a/a-a" || !bytes.Equal(h.Proof, real.Proof) || h.Epoch != 1 || h.Server != "b/b-a" || h.Node != ""):
-			t.Fatalf("%+v was let in as gateway %q", h, client)
+			t.Fatalf("%+v was accepted as gateway %q", h, client)
 		}
 	})
 }
 
-// FuzzWelcome: whatever a server answers, it is believed only with the very proof.
+// FuzzWelcome: a welcome is accepted only with the right proof.
 func FuzzWelcome(f *testing.F) {
 	want := bytes.Repeat([]byte{7}, 32)
 	for _, w := range []welcome{
 		{Protocol: protocol, Proof: want}, {Protocol: protocol, Refused: "no", Proof: want}, {Protocol: 2, Proof: want}, {Protocol: protocol}, {},
 	} {
-		raw, err := pack(w)
+		raw, err := encodeFrame(w)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -116,8 +114,8 @@ func FuzzWelcome(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		err := verifyWelcome(bytes.NewReader(raw), hello{Server: "b/b-a", Epoch: 1}, want)
 		var w welcome
-		if parsed := readFrame(bytes.NewReader(raw), maxHello, &w); err == nil && (parsed != nil || w.Protocol != protocol || w.Refused != "" || !bytes.Equal(w.Proof, want)) {
-			t.Fatalf("%+v is believed", w)
+		if parsed := readFrame(bytes.NewReader(raw), maxSmallFrame, &w); err == nil && (parsed != nil || w.Protocol != protocol || w.Refused != "" || !bytes.Equal(w.Proof, want)) {
+			t.Fatalf("%+v is accepted", w)
 		}
 	})
 }

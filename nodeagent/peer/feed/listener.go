@@ -11,41 +11,42 @@ import (
 	"hawser.dev/hawser/internal/socket"
 )
 
-// retry is how often a place that cannot be listened at is tried again, and the
-// device of one that is listened at compared with the one it was bound to.
-const retry = 250 * time.Millisecond
+// retryInterval is the interval at which a listener retries an address, and checks that its device
+// was not replaced.
+const retryInterval = 250 * time.Millisecond
 
-// listener accepts connections at one place.
+// listener accepts connections at one address.
 type listener struct {
-	server *Server
-	place  Listen
-	tls    *tls.Config
+	server  *Server
+	address Listen
+	tls     *tls.Config
 }
 
-// run listens until ctx ends, anew whenever the device was made anew, and waits
-// for the sessions that came from here.
+// run listens until ctx is done, again whenever the device was replaced, and waits for its
+// sessions.
 func (l *listener) run(ctx context.Context) {
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
 	logged := ""
 	for ctx.Err() == nil {
-		err := l.once(ctx, &sessions)
+		err := l.listen(ctx, &sessions)
 		if err != nil && ctx.Err() == nil && err.Error() != logged {
 			logged = err.Error()
-			l.server.config.Log.Warn("feed is not served", "addr", l.place.Addr, "device", l.place.Device, "err", err)
+			l.server.config.Log.Warn("feed is not served", "addr", l.address.Addr, "device", l.address.Device, "err", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(retry):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
-	index := socket.DeviceIndex(l.place.Device)
-	options := socket.Options{Freebind: true, Device: l.place.Device}
+// listen accepts connections until the device is replaced or ctx is done.
+func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
+	index := socket.DeviceIndex(l.address.Device)
+	options := socket.Options{Freebind: true, Device: l.address.Device}
 	config := net.ListenConfig{Control: options.Control}
-	open, err := config.Listen(ctx, socket.Network("tcp", l.place.Addr.Addr()), l.place.Addr.String())
+	open, err := config.Listen(ctx, socket.Network("tcp", l.address.Addr.Addr()), l.address.Addr.String())
 	if err != nil {
 		return err
 	}
@@ -55,14 +56,14 @@ func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
 	defer cancel()
 	watcher.Go(func() {
 		defer func() { _ = open.Close() }()
-		ticker := time.NewTicker(retry)
+		ticker := time.NewTicker(retryInterval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				if socket.DeviceIndex(l.place.Device) != index {
+				if socket.DeviceIndex(l.address.Device) != index {
 					return
 				}
 			}
@@ -76,26 +77,30 @@ func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
 			}
 			return err
 		}
-		if !l.server.places.enter(conn) {
+		session := l.server.addSession(conn)
+		if session == nil {
 			_ = conn.Close()
+			l.server.warnRefused(conn, errFull)
 			continue
 		}
 		sessions.Go(func() {
-			err := l.server.serve(ctx, conn, l)
-			if errors.Is(err, errRefused) || errors.Is(err, errFull) {
-				// Once per set of peers.
-				s := l.server
-				s.mu.Lock()
-				known := s.warned[err.Error()] || len(s.warned) >= maxWarned
-				s.warned[err.Error()] = true
-				s.mu.Unlock()
-				if !known {
-					s.config.Log.Warn("feed subscriber refused", "from", conn.RemoteAddr().String(), "err", err)
-				}
+			if err := l.server.serve(ctx, session, l.tls, l.address.Device != ""); errors.Is(err, errRefused) {
+				l.server.warnRefused(conn, err)
 			}
 		})
 	}
 }
 
-// maxWarned bounds the refusals that are remembered as logged.
+// maxWarned bounds the refusals that are stored as logged.
 const maxWarned = 1000
+
+// warnRefused logs why a client is refused, each reason once for each set of peers.
+func (s *Server) warnRefused(conn net.Conn, err error) {
+	s.mu.Lock()
+	known := s.warned[err.Error()] || len(s.warned) >= maxWarned
+	s.warned[err.Error()] = true
+	s.mu.Unlock()
+	if !known {
+		s.config.Log.Warn("feed subscriber refused", "from", conn.RemoteAddr().String(), "err", err)
+	}
+}

@@ -5,85 +5,100 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 const (
 	// protocol is the version in hello and welcome.
-	protocol = 1
-	// maxHello bounds the frames before the other end proved who it is, and those
-	// that a subscriber sends, in bytes.
-	maxHello = 4 << 10
-	// maxFrame bounds a data frame, in bytes.
+	protocol = 2
+	// maxSmallFrame bounds a hello, a welcome and a poll, in bytes.
+	maxSmallFrame = 4 << 10
+	// maxFrame bounds a frame of an update, in bytes.
 	maxFrame = 1 << 20
-	// fullFrame is where the sender begins another frame; one export more must
-	// still fit below maxFrame.
+	// fullFrame is the size from which the sender starts another frame, in bytes. One more export
+	// must fit below maxFrame.
 	fullFrame = 256 << 10
 	// maxExport bounds one export as JSON, in bytes.
 	maxExport = maxFrame - fullFrame - 4<<10
 )
 
-// hello is the first frame, from the client.
+// hello is the first frame. The client sends it.
 type hello struct {
 	Protocol  int    `json:"protocol"`
 	Cluster   string `json:"cluster"`
 	Gateway   string `json:"gateway,omitempty"`
 	Node      string `json:"node,omitempty"` // instead of Gateway: a node of the server's cluster
-	Server    string `json:"server"`         // cluster/gateway that the client means to reach
+	Server    string `json:"server"`         // cluster/gateway of the server
 	Epoch     int    `json:"epoch"`
-	Ephemeral []byte `json:"ephemeral,omitempty"` // of a node: X25519 public key made for this connection
+	Ephemeral []byte `json:"ephemeral,omitempty"` // of a node: X25519 public key for this connection
 	Proof     []byte `json:"proof,omitempty"`     // of a gateway
 }
 
-// welcome is the server's answer.
+// welcome is the reply of the server to hello.
 type welcome struct {
 	Protocol int    `json:"protocol"`
 	Refused  string `json:"refused,omitempty"`
 	Proof    []byte `json:"proof,omitempty"`
 }
 
-// Kinds of frame.
-const (
-	kindSnapshot  = "snapshot"  // forget what was said before
-	kindDelta     = "delta"     // on top of what was said before
-	kindHeartbeat = "heartbeat" // nothing new
-)
+// poll is the request of a client for the next update. The server replies when it has a newer
+// version, or without changes after Timing.Heartbeat.
+type poll struct {
+	Version uint64 `json:"version"` // of the last update; 0 on a new connection
+}
 
-// frame is everything after hello and welcome.
-type frame struct {
-	Kind     string   `json:"kind"`
-	Clusters []update `json:"clusters,omitempty"`
-	// More is true when the next frame belongs to the same change; nothing counts
-	// before the last frame is here.
+// update is the reply to a poll: the changes that lead from the version of the poll to Version.
+type update struct {
+	Version uint64   `json:"version"`
+	Changes []change `json:"changes,omitempty"`
+	// More means that the next frame belongs to the same update. The changes apply together.
 	More bool `json:"more,omitempty"`
 }
 
-// update is what changed of one cluster.
-type update struct {
-	Cluster string            `json:"cluster"`
-	Stale   bool              `json:"stale,omitempty"`
-	Gone    bool              `json:"gone,omitempty"`    // no longer heard
-	Exports []json.RawMessage `json:"exports,omitempty"` // model.LiveExport: new and changed ones
-	Removed []string          `json:"removed,omitempty"` // namespace/name
-	// Shape, Transit and Places are as in model.Live, always as they are now.
-	Shape   string          `json:"shape,omitempty"`
-	Transit json.RawMessage `json:"passing,omitempty"`
-	Places  json.RawMessage `json:"places,omitempty"`
+// change sets or removes one export of a cluster, or the cluster.
+type change struct {
+	Cluster string `json:"cluster"`
+	// Export is the namespace/name of the export. Empty: the change is about the cluster itself.
+	Export string `json:"export,omitempty"`
+	// State is a model.ExportState, or a clusterInfo if Export is empty. Absent: the export is
+	// removed, or the cluster with all its exports.
+	State json.RawMessage `json:"state,omitempty"`
 }
 
-// pack makes the bytes of a frame: length (4 bytes, big endian), then JSON.
-func pack(content any) ([]byte, error) {
+// clusterInfo is the state of a cluster except its exports.
+type clusterInfo struct {
+	Stale     bool                  `json:"stale,omitempty"`
+	Shape     string                `json:"shape,omitempty"`
+	Transit   *model.TransitAdvert  `json:"transit,omitempty"`
+	Endpoints *model.EndpointAdvert `json:"endpoints,omitempty"`
+}
+
+// encodeFrame returns a frame: its length (4 bytes, big endian), then JSON.
+func encodeFrame(content any) ([]byte, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encode frame: %w", err)
 	}
 	if len(raw) > maxFrame {
-		return nil, fmt.Errorf("encode frame: %d bytes are more than %d", len(raw), maxFrame)
+		return nil, fmt.Errorf("encode frame: %d bytes, the limit is %d", len(raw), maxFrame)
 	}
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(raw)), uint32(len(raw))), raw...), nil
 }
 
-// readFrame reads one frame of at most limit bytes. Nothing is allocated for a
-// length above the limit.
+func writeFrame(w io.Writer, content any) error {
+	raw, err := encodeFrame(content)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(raw); err != nil {
+		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
+}
+
+// readFrame reads one frame of at most limit bytes. It allocates no memory for a length above the
+// limit.
 func readFrame(r io.Reader, limit int, into any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -91,7 +106,7 @@ func readFrame(r io.Reader, limit int, into any) error {
 	}
 	length := binary.BigEndian.Uint32(head[:])
 	if uint64(length) > uint64(limit) {
-		return fmt.Errorf("read frame: %d bytes are more than %d", length, limit)
+		return fmt.Errorf("read frame: %d bytes, the limit is %d", length, limit)
 	}
 	raw := make([]byte, length)
 	if _, err := io.ReadFull(r, raw); err != nil {

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// exporterLabel names the TLS keying material (RFC 8446, 7.5) to which every
-// proof is bound, so that a proof is worth nothing on another connection.
+// exporterLabel names the TLS keying material (RFC 8446, 7.5) to which every proof is bound, so that
+// a proof is invalid on another connection.
 const exporterLabel = "hawser feed"
 
-// Roles in a proof, so that one end's proof cannot be sent back as the other's.
+// Roles in a proof: the proof of one end is invalid for the other.
 const (
 	roleClient = "client"
 	roleServer = "server"
 )
 
-// handshakeContext is what a proof speaks of.
+// handshakeContext is what a proof authenticates.
 type handshakeContext struct {
 	mode     string // peer | node
 	client   string // cluster/gateway, or cluster/node of a node
@@ -40,9 +40,8 @@ const (
 	modeNode = "node"
 )
 
-// proof gives the code by which an end shows that it can compute the shared
-// secret: HMAC-SHA256, keyed by HKDF-SHA256 of the X25519 result, over all
-// that the two ends must agree on.
+// proof returns the proof that an end can compute the shared secret: HMAC-SHA256, keyed by
+// HKDF-SHA256 of the X25519 result, over all fields that both ends must agree on.
 func (c handshakeContext) proof(role string, private *ecdh.PrivateKey, public *ecdh.PublicKey) ([]byte, error) {
 	shared, err := private.ECDH(public) // refuses low-order points
 	if err != nil {
@@ -73,8 +72,8 @@ func exporter(conn *tls.Conn) ([]byte, error) {
 	return material, nil
 }
 
-// serverTLS makes the configuration of a server with a certificate of its own
-// making. The certificate proves nothing: the proofs inside the channel do.
+// serverTLS returns the configuration of a server with a new self-signed certificate. The
+// certificate authenticates nothing: the proofs inside the channel do.
 func serverTLS() (*tls.Config, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -82,7 +81,7 @@ func serverTLS() (*tls.Config, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		// Nobody checks the times; a clock that jumps must not break the feed.
+		// No client checks the times: a clock that jumps must not break the feed.
 		NotBefore: time.Unix(0, 0),
 		NotAfter:  time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	}
@@ -97,7 +96,7 @@ func serverTLS() (*tls.Config, error) {
 	}, nil
 }
 
-// clientTLS checks no certificate: see serverTLS.
+// clientTLS returns a configuration that accepts every certificate: see serverTLS.
 func clientTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 }

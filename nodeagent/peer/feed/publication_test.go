@@ -3,7 +3,8 @@ package feed
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,10 +12,10 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// manyExports is the state of a cluster as each pass makes it anew: of export i,
-// ready says whether it is.
+// manyExports returns the state of a cluster as each round computes it. ready reports whether
+// export i is ready.
 func manyExports(count int, ready func(i int) bool) model.ClusterState {
-	out := live("b")
+	out := stateOf("b")
 	for i := range count {
 		out.Exports = append(out.Exports, model.ExportState{
 			Namespace: "sample", Name: fmt.Sprintf("e%05d", i), Ready: ready(i),
@@ -27,115 +28,204 @@ func manyExports(count int, ready func(i int) bool) model.ClusterState {
 	return out
 }
 
-// TestOnlyWhatChangedIsEncoded: of a state that was made anew, too.
-func TestOnlyWhatChangedIsEncoded(t *testing.T) {
+func all(int) bool { return true }
+
+func allExcept(n int) func(int) bool { return func(i int) bool { return i != n } }
+
+// TestOnlyChangesAreEncoded: also of a state that was computed again.
+func TestOnlyChangesAreEncoded(t *testing.T) {
 	t.Parallel()
-	topic := newTopic()
-	publish := func(live model.ClusterState) *encoded {
-		if err := topic.publish(map[string]RemoteState{"b": {Live: live}}); err != nil {
-			t.Fatal(err)
-		}
-		current, _ := topic.load()
-		return current.clusters["b"]
+	p := newPublication()
+	publish := func(state model.ClusterState) *snapshot {
+		publishView(t, p, map[string]RemoteState{"b": {State: state}})
+		current, _ := p.load()
+		return current
 	}
-	all := func(int) bool { return true }
 	first := publish(manyExports(20, all))
 	if publish(manyExports(20, all)) != first {
-		t.Error("the same state made a new edition")
+		t.Error("an equal state is a new version")
 	}
-	second := publish(manyExports(21, func(i int) bool { return i != 7 }))
-	for i := range first.exports {
-		if same := &first.exports[i].raw[0] == &second.exports[i].raw[0]; same != (i != 7) {
-			t.Errorf("export %d is as it was encoded before: %t", i, same)
+	second := publish(manyExports(21, allExcept(7)))
+	before, after := first.clusters["b"].exports, second.clusters["b"].exports
+	for i := range before {
+		if reused := &before[i].raw[0] == &after[i].raw[0]; reused != (i != 7) {
+			t.Errorf("the encoding of export %d is reused: %t", i, reused)
 		}
 	}
-	var gone, fresh []string
-	second.changes(first, func(p *piece) { gone = append(gone, p.key()) }, func(p *piece) { fresh = append(fresh, p.key()) })
-	first.changes(second, func(p *piece) { gone = append(gone, p.key()) }, func(p *piece) { fresh = append(fresh, p.key()) })
-	if have, want := fmt.Sprint(gone, fresh), "[sample/e00020] [sample/e00007 sample/e00020 sample/e00007]"; have != want {
+	names := func(changes []change) (out []string) {
+		for _, c := range changes {
+			out = append(out, fmt.Sprintf("%s %t", c.Export, c.State != nil))
+		}
+		return out
+	}
+	forward, backward := changesBetween(first.clusters, second.clusters), changesBetween(second.clusters, first.clusters)
+	if have, want := fmt.Sprint(names(forward), names(backward)), "[sample/e00007 true sample/e00020 true] [sample/e00007 true sample/e00020 false]"; have != want {
 		t.Errorf("have %s, want %s", have, want)
 	}
 }
 
-// TestEveryFieldIsCompared: whatever is added to what is told of an export, a change
-// of it is told.
-func TestEveryFieldIsCompared(t *testing.T) {
+// TestNewestRelayWins: of two gateways whose states change at once, the relay never returns to an
+// older one.
+func TestNewestRelayWins(t *testing.T) {
 	t.Parallel()
-	var host model.ExportHost
-	checkFields(t, reflect.TypeFor[model.ExportHost](), func(field int) bool {
-		var other model.ExportHost
-		fill(reflect.ValueOf(&other).Elem().Field(field))
-		return sameHost(host, other)
-	})
-	checkFields(t, reflect.TypeFor[model.ExportState](), func(field int) bool {
-		var none, other model.ExportState
-		fill(reflect.ValueOf(&other).Elem().Field(field))
-		return sameExport(&none, &other)
-	})
+	s := NewServer(Config{})
+	var newest atomic.Int64
+	read := func() map[string]RemoteState {
+		state := stateOf("b")
+		state.Shape = fmt.Sprint(newest.Load())
+		return map[string]RemoteState{"b": {State: state}}
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 500 {
+				least := newest.Add(1)
+				if err := s.PublishRelay(read); err != nil {
+					t.Error(err)
+				}
+				current, _ := s.relay.load()
+				var published int64
+				if _, err := fmt.Sscan(current.clusters["b"].source.State.Shape, &published); err != nil || published < least {
+					t.Errorf("the relay has %d after %d was published (%v)", published, least, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
-func checkFields(t *testing.T, of reflect.Type, same func(field int) bool) {
-	t.Helper()
-	for i := range of.NumField() {
-		if same(i) {
-			t.Errorf("%s.%s is not compared", of.Name(), of.Field(i).Name)
+// TestCursor: which version a subscriber receives next.
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	p := newPublication()
+	publish := func(count int) {
+		publishView(t, p, map[string]RemoteState{"b": {State: manyExports(count, all)}})
+	}
+	var at cursor
+	for i, step := range []struct {
+		publish int // exports, 0: nothing new
+		changes int
+	}{
+		{publish: 0, changes: 0}, // the first version is empty
+		{publish: 2, changes: 3}, // the cluster and two exports
+		{publish: 0, changes: 0}, // heartbeat
+		{publish: 3, changes: 1},
+	} {
+		if step.publish > 0 {
+			publish(step.publish)
+		}
+		current, _ := p.load()
+		if at.has(current) != (i > 0 && step.publish == 0) {
+			t.Errorf("step %d: the subscriber has the current version: %t", i, at.has(current))
+		}
+		frames, err := at.advance(current)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := updates(t, frames)
+		if len(reply) != 1 || len(reply[0].Changes) != step.changes || reply[0].Version != current.version || reply[0].More {
+			t.Errorf("step %d: %+v, want one frame with %d changes and version %d", i, reply, step.changes, current.version)
+		}
+		if err := at.check(poll{Version: current.version}); err != nil {
+			t.Error(err)
+		}
+		if at.check(poll{}) == nil || at.check(poll{Version: current.version + 1}) == nil {
+			t.Errorf("step %d: a poll with another version is accepted", i)
 		}
 	}
 }
 
-// fill makes a value one that is not empty.
-func fill(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-	default:
-		panic("no value for a " + v.Kind().String())
+// headless returns the state of a cluster with headless exports, without one of the endpoints.
+func headless(exports, hosts, without int) model.ClusterState {
+	out := stateOf("b")
+	for e := range exports {
+		export := model.ExportState{Namespace: "sample", Name: fmt.Sprintf("e%05d", e), Ready: true}
+		for h := range hosts {
+			if n := e*hosts + h; n != without {
+				addr := netip.AddrFrom4([4]byte{242, 2, byte(n >> 8), byte(n)})
+				export.Hosts = append(export.Hosts, model.ExportHost{Name: fmt.Sprintf("e%05d-%d", e, h), IPs: []netip.Addr{addr}})
+			}
+		}
+		out.Exports = append(out.Exports, export)
+	}
+	return out
+}
+
+// BenchmarkChange compares the two ways to send one change of a cluster to one subscriber: the
+// changed export (changes), or the whole cluster (whole). An operation encodes, decodes and applies;
+// wire-B/op are the bytes that each subscriber receives.
+func BenchmarkChange(b *testing.B) {
+	for _, tt := range []struct {
+		name          string
+		before, after model.ClusterState
+	}{
+		{"20-services", manyExports(20, all), manyExports(20, allExcept(10))},
+		{"5000-services", manyExports(5000, all), manyExports(5000, allExcept(2500))},
+		{"10000-endpoints-in-40", headless(40, 250, -1), headless(40, 250, 5000)},
+		{"10000-endpoints-in-1000", headless(1000, 10, -1), headless(1000, 10, 5000)},
+	} {
+		var clusters [2]map[string]*encodedCluster
+		for i, state := range []model.ClusterState{tt.before, tt.after} {
+			encoded, err := encodeCluster(nil, RemoteState{State: state})
+			if err != nil {
+				b.Fatal(err)
+			}
+			clusters[i] = map[string]*encodedCluster{"b": encoded}
+		}
+		for _, kind := range []string{"changes", "whole"} {
+			b.Run(tt.name+"/"+kind, func(b *testing.B) {
+				r := receiverOf(Peer{Cluster: "b"}, ignore)
+				mustApply(b, r, changesBetween(nil, clusters[0])...)
+				sent := 0
+				for i := 0; b.Loop(); i++ {
+					from, to := clusters[i%2], clusters[(i+1)%2]
+					if kind == "whole" {
+						from = nil
+					}
+					frames, err := encodeUpdate(uint64(i+2), changesBetween(from, to))
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, raw := range frames {
+						sent += len(raw)
+						applyFrame(b, r, raw)
+					}
+				}
+				b.ReportMetric(float64(sent)/float64(b.N), "wire-B/op")
+			})
+		}
 	}
 }
 
-// BenchmarkPublish changes one export of many: in a state that each pass makes anew,
-// and in one of five clusters that are relayed as they came.
+// BenchmarkPublish changes one export of many: in a state that each round computes again, and in
+// one of five clusters that are relayed as they arrived.
 func BenchmarkPublish(b *testing.B) {
 	for _, count := range []int{100, 1000, 5000} {
-		states := [2]model.ClusterState{
-			manyExports(count, func(int) bool { return true }),
-			manyExports(count, func(i int) bool { return i != count/2 }),
-		}
+		states := [2]model.ClusterState{manyExports(count, all), manyExports(count, allExcept(count/2))}
 		for i := range states[0].Exports {
-			states[1].Exports[i].Offer = states[0].Exports[i].Offer // decided once
+			states[1].Exports[i].Offer = states[0].Exports[i].Offer // computed once
 		}
-		b.Run(fmt.Sprintf("own/%d", count), func(b *testing.B) { publishing(b, states, map[string]RemoteState{}) })
+		b.Run(fmt.Sprintf("own/%d", count), func(b *testing.B) { benchmarkPublish(b, states, map[string]RemoteState{}) })
 		b.Run(fmt.Sprintf("relay/%d", count), func(b *testing.B) {
 			view := map[string]RemoteState{}
 			for i := range 4 {
-				view[fmt.Sprint("c", i)] = RemoteState{Live: manyExports(count, func(int) bool { return true })}
+				view[fmt.Sprint("c", i)] = RemoteState{State: manyExports(count, all)}
 			}
-			publishing(b, states, view)
+			benchmarkPublish(b, states, view)
 		})
 	}
 }
 
-func publishing(b *testing.B, states [2]model.ClusterState, view map[string]RemoteState) {
-	topic := newTopic()
-	var sent *version
+func benchmarkPublish(b *testing.B, states [2]model.ClusterState, view map[string]RemoteState) {
+	p := newPublication()
+	var at cursor
 	for i := 0; b.Loop(); i++ {
-		view["b"] = RemoteState{Live: states[i%2]}
-		if err := topic.publish(view); err != nil {
+		view["b"] = RemoteState{State: states[i%2]}
+		publishView(b, p, view)
+		current, _ := p.load()
+		if _, err := at.advance(current); err != nil {
 			b.Fatal(err)
 		}
-		current, _ := topic.load()
-		if _, err := current.framesSince(sent); err != nil {
-			b.Fatal(err)
-		}
-		sent = current
 	}
 }

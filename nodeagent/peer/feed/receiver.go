@@ -13,202 +13,186 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// receiver turns the frames of one connection into what was heard. It trusts the
-// other end only with what it may speak of.
+// receiver turns the updates of one connection into the states of clusters. It accepts only the
+// clusters and addresses that the peer may publish.
 type receiver struct {
-	peer   Peer
-	own    string       // this agent's cluster
-	warn   func(string) // told of what was refused
-	states map[string]RemoteState
-	ages   *firstSeen // nil = exports are as old as they say
+	peer      Peer
+	own       string // this agent's cluster
+	warn      func(reason string)
+	firstSeen *firstSeen // nil: exports are as old as the peer claims
 
-	trust    bool // exports are as old as they say, as nothing else is known
-	begun    bool // a snapshot came
-	complete bool // and its last frame: heard is the whole truth
-	staged   map[string]staged
-	broken   map[string]bool // clusters that cannot be followed before they begin anew
-	size     int             // of all that is staged, bytes of memory
-	dirty    map[string]bool
+	// states are from the last complete update; before the first one, from the previous connection.
+	// The map and its lists are never changed in place.
+	states  map[string]RemoteState
+	version uint64 // of the last complete update; 0: none yet
+
+	// Of an update that may have more frames.
+	trusted  bool // accept ages as claimed
+	clusters map[string]*receivedCluster
+	changed  map[string]bool
+	refused  map[string]bool // clusters of a relay that exceed bounds, until the relay removes them
+	size     int             // of clusters, bytes of memory
 }
 
-// staged is a cluster while the frames of one change come in. Its map is
-// never shared.
-type staged struct {
-	stale   bool
-	exports map[string]sized
-	shape   string
-	transit *model.TransitAdvert
-	places  *model.EndpointAdvert
-	size    int // bytes of memory
+// receivedCluster is the state of a cluster while frames arrive.
+type receivedCluster struct {
+	info     clusterInfo
+	infoSize int                       // bytes of memory
+	exports  map[string]receivedExport // by namespace/name
+	size     int                       // of info and exports, bytes of memory
 }
 
-type sized struct {
+type receivedExport struct {
 	export model.ExportState
 	size   int
+	shared bool // is part of states, with the age that counts
 }
 
-// apply takes a frame. It reports whether heard changed; an error means that
-// the connection is of no more use.
-func (b *receiver) apply(f frame) (bool, error) {
-	switch {
-	case f.Kind == kindHeartbeat:
-		return false, nil
-	case f.Kind == kindSnapshot:
-		b.begun, b.size = true, 0
-		// Gateways of this cluster tell what they remember.
-		b.trust = b.peer.Device != "" || b.ages != nil && !b.ages.knows(b.peer.Cluster)
-		b.staged, b.broken, b.dirty = map[string]staged{}, map[string]bool{}, map[string]bool{}
-		for cluster := range b.states {
-			b.dirty[cluster] = true
-		}
-	case f.Kind != kindDelta:
-		return false, fmt.Errorf("frame of unknown kind %q", f.Kind)
-	case !b.begun:
-		return false, errors.New("delta before a snapshot")
+// newReceiver returns the receiver for a new connection. The states are from the previous
+// connection.
+func newReceiver(peer Peer, own string, states map[string]RemoteState, seen *firstSeen, warn func(reason string)) *receiver {
+	return &receiver{
+		peer: peer, own: own, warn: warn, firstSeen: seen, states: states,
+		// A gateway of this cluster reports the ages that it has stored. Of a cluster that is new to
+		// this agent, no age is known.
+		trusted:  peer.Device != "" || seen != nil && !seen.knows(peer.Cluster),
+		clusters: map[string]*receivedCluster{}, changed: map[string]bool{}, refused: map[string]bool{},
 	}
-	for _, u := range f.Clusters {
-		if !b.mayPublish(u.Cluster) {
-			b.warn("speaks for another cluster")
+}
+
+// apply applies a frame of an update, and reports whether states changed. After an error the
+// connection must end.
+func (r *receiver) apply(u update) (changed bool, err error) {
+	if u.Version == 0 {
+		return false, errors.New("update without a version")
+	}
+	for _, c := range u.Changes {
+		if !r.mayPublish(c.Cluster) {
+			r.warn("publishes another cluster")
 			continue
 		}
-		err := b.update(u)
-		if err != nil && b.peer.Device == "" {
-			return false, err
-		}
-		if err != nil {
-			// Who relays speaks for many: the others are not to blame.
-			b.forget(u.Cluster)
-			b.broken[u.Cluster] = true
-			b.warn(err.Error())
+		if err := r.change(c); err != nil {
+			// A relay reports many clusters: a cluster that exceeds bounds must not hide the others.
+			if r.peer.Device == "" || len(r.refused) >= maxRefused {
+				return false, err
+			}
+			r.remove(c.Cluster)
+			r.refused[c.Cluster] = true
+			r.warn(err.Error())
 		}
 	}
-	if f.More {
+	if u.More {
 		return false, nil
 	}
-	b.complete = true
-	if len(b.dirty) == 0 {
+	first := r.version == 0
+	r.version = u.Version
+	if !first && len(r.changed) == 0 {
 		return false, nil
 	}
-	b.commit()
+	r.commit(first)
 	return true, nil
 }
 
-// mayPublish: a gateway of another cluster speaks for its own cluster only; one
-// of this cluster for all others.
-func (b *receiver) mayPublish(cluster string) bool {
-	if b.peer.Device != "" {
-		return cluster != b.own && fabric.IsLabel(cluster)
+// mayPublish reports whether the peer may publish a cluster. A gateway of another cluster may
+// publish its own cluster, and one of this cluster all others.
+func (r *receiver) mayPublish(cluster string) bool {
+	if r.peer.Device != "" {
+		return cluster != r.own && fabric.IsLabel(cluster)
 	}
-	return cluster == b.peer.Cluster
+	return cluster == r.peer.Cluster
 }
 
-func (b *receiver) update(u update) error {
-	b.dirty[u.Cluster] = true
-	if u.Gone {
-		b.forget(u.Cluster)
-		delete(b.broken, u.Cluster)
+func (r *receiver) change(c change) error {
+	cluster := r.clusters[c.Cluster]
+	switch {
+	case c.Export == "" && c.State == nil:
+		r.remove(c.Cluster)
+		delete(r.refused, c.Cluster)
 		return nil
-	}
-	if b.broken[u.Cluster] {
+	case r.refused[c.Cluster]:
 		return nil
+	case cluster == nil && c.Export != "":
+		return fmt.Errorf("export of cluster %s, which was not published", c.Cluster)
+	case cluster == nil:
+		cluster = &receivedCluster{exports: map[string]receivedExport{}}
+		r.clusters[c.Cluster] = cluster
 	}
-	if u.Shape != "" && !fabric.IsLabelText(u.Shape) {
-		return fmt.Errorf("shape of %s is none", u.Cluster)
-	}
-	have, known := b.staged[u.Cluster]
-	if !known {
-		have.exports = map[string]sized{}
-	}
-	transit, err := decodeSmall(b, u.Transit, checkTransit)
-	if err != nil {
-		return fmt.Errorf("links of %s: %w", u.Cluster, err)
-	}
-	places, err := decodeSmall(b, u.Places, checkPlaces)
-	if err != nil {
-		return fmt.Errorf("places of %s: %w", u.Cluster, err)
-	}
-	have.stale, have.shape, have.transit, have.places = u.Stale, u.Shape, transit, places
-	before := have.size
-	for _, key := range u.Removed {
-		have.remove(key)
-	}
-	for _, raw := range u.Exports {
-		if err := b.export(u.Cluster, &have, raw); err != nil {
-			return fmt.Errorf("live state of %s: %w", u.Cluster, err)
-		}
-	}
-	b.size += have.size - before
-	b.staged[u.Cluster] = have
-	if have.size > maxCluster {
-		return fmt.Errorf("live state of %s takes more than %d bytes", u.Cluster, maxCluster)
-	}
-	if b.size > maxRelayed {
-		return fmt.Errorf("live state of all clusters takes more than %d bytes with that of %s", maxRelayed, u.Cluster)
+	r.changed[c.Cluster] = true
+	before := cluster.size
+	err := r.changeCluster(c, cluster)
+	r.size += cluster.size - before
+	switch {
+	case err != nil:
+		return fmt.Errorf("state of %s: %w", c.Cluster, err)
+	case cluster.size > maxCluster:
+		return fmt.Errorf("state of %s takes more than %d bytes", c.Cluster, maxCluster)
+	case r.size > maxRelayed:
+		return fmt.Errorf("state of all clusters takes more than %d bytes with %s", maxRelayed, c.Cluster)
 	}
 	return nil
 }
 
-func (b *receiver) forget(cluster string) {
-	b.size -= b.staged[cluster].size
-	delete(b.staged, cluster)
-}
-
-func (s *staged) remove(key string) {
-	s.size -= s.exports[key].size
-	delete(s.exports, key)
-}
-
-// export takes an export over. One that no cluster can have is left out.
-func (b *receiver) export(cluster string, into *staged, raw json.RawMessage) error {
-	export, err := b.decode(raw)
-	if err != nil {
+// changeCluster sets the cluster's info, or sets or removes one of its exports.
+func (r *receiver) changeCluster(c change, cluster *receivedCluster) error {
+	if c.Export == "" {
+		info, err := r.decodeInfo(c.State)
+		cluster.size += infoSize(&info) - cluster.infoSize
+		cluster.info, cluster.infoSize = info, infoSize(&info)
 		return err
 	}
-	key := export.Namespace + "/" + export.Name
-	into.remove(key)
+	cluster.size -= cluster.exports[c.Export].size
+	delete(cluster.exports, c.Export)
+	if c.State == nil {
+		return nil
+	}
+	export, err := r.decodeExport(c.State)
+	switch {
+	case err != nil:
+		return err
+	case exportKey(&export) != c.Export:
+		return fmt.Errorf("export %q has another name", clip(c.Export))
+	}
 	if err := checkExport(&export); err != nil {
-		b.warn(err.Error())
+		r.warn(err.Error())
 		return nil
 	}
-	if !passable(&export) {
-		b.warn("announces an export that is too large to be passed on")
-		return nil
-	}
-	if export.Offer != nil && b.ages != nil {
-		export.Offer.Created = b.ages.of(cluster, key, export.Offer.Created, b.trust)
-	}
-	size := cost(&export)
-	into.exports[key] = sized{export: export, size: size}
-	into.size += size
+	size := exportSize(&export)
+	cluster.exports[c.Export] = receivedExport{export: export, size: size}
+	cluster.size += size
 	return nil
 }
 
-// decodeSmall reads what a cluster says beside its exports. What no cluster says is as if
-// nothing was said.
-func decodeSmall[T any](b *receiver, raw json.RawMessage, check func(*T) error) (*T, error) {
-	if len(raw) == 0 {
-		return nil, nil
+// remove forgets a cluster.
+func (r *receiver) remove(cluster string) {
+	if received := r.clusters[cluster]; received != nil {
+		r.size -= received.size
+		delete(r.clusters, cluster)
 	}
-	var said *T
-	if err := json.Unmarshal(raw, &said); err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
+	// An update may add and remove any number of clusters.
+	if _, exists := r.states[cluster]; exists {
+		r.changed[cluster] = true
+	} else {
+		delete(r.changed, cluster)
 	}
-	if said == nil {
-		return nil, nil
-	}
-	err := check(said)
-	if err == nil && len(raw) > maxSmall {
-		err = errors.New("reports more than a cluster has")
-	}
-	if err != nil {
-		b.warn(err.Error())
-		return nil, nil
-	}
-	return said, nil
 }
 
-// decode reads an export and leaves out the hosts that the peer may not announce.
-func (b *receiver) decode(raw json.RawMessage) (model.ExportState, error) {
+// decodeInfo decodes the state of a cluster except its exports. It omits parts that no cluster has.
+func (r *receiver) decodeInfo(raw json.RawMessage) (clusterInfo, error) {
+	var info clusterInfo
+	if err := json.Unmarshal(raw, &info); err != nil {
+		return info, fmt.Errorf("decode: %w", err)
+	}
+	if info.Shape != "" && !fabric.IsLabelText(info.Shape) {
+		return info, errors.New("invalid shape")
+	}
+	for _, err := range info.limit() {
+		r.warn(err.Error())
+	}
+	return info, nil
+}
+
+// decodeExport decodes an export. It omits hosts and an offer that the peer may not publish.
+func (r *receiver) decodeExport(raw json.RawMessage) (model.ExportState, error) {
 	var export model.ExportState
 	if err := json.Unmarshal(raw, &export); err != nil {
 		return export, fmt.Errorf("decode export: %w", err)
@@ -216,80 +200,85 @@ func (b *receiver) decode(raw json.RawMessage) (model.ExportState, error) {
 	hosts := export.Hosts[:0]
 	for _, host := range export.Hosts {
 		err := checkHost(&host)
-		if err == nil && !b.within(host.IPs) {
-			err = errOutside
+		if err == nil && !r.mayUse(host.IPs) {
+			err = errors.New("publishes a host outside its prefixes")
 		}
 		if err == nil {
 			hosts = append(hosts, host)
 		} else {
-			b.warn(err.Error())
+			r.warn(err.Error())
 		}
 	}
 	if len(hosts) == 0 {
 		hosts = nil
 	}
-	export.Hosts = slices.Clone(hosts) // not the memory of those that are left out
-	if !b.acceptableOffer(export.Offer) {
+	export.Hosts = slices.Clone(hosts) // without the memory of omitted hosts
+	if err := r.checkOffer(export.Offer); err != nil {
+		r.warn(err.Error())
 		export.Offer = nil
 	}
 	return export, nil
 }
 
-var errOutside = errors.New("announces a host outside its blocks")
-
-// acceptableOffer: no larger than a service makes it, and at addresses of the peer.
-func (b *receiver) acceptableOffer(offer *mcs.Offer) bool {
-	if offer == nil {
-		return true
+// checkOffer returns an error unless a service can have the offer, at addresses of the peer.
+func (r *receiver) checkOffer(offer *mcs.Offer) error {
+	switch {
+	case offer == nil:
+		return nil
+	case offer.Check() != nil:
+		return errors.New("publishes an invalid offer")
+	case !r.mayUse(offer.Addrs):
+		return errors.New("publishes an offer outside its prefixes")
 	}
-	if err := offer.Check(); err != nil {
-		b.warn("offers what no service is")
-		return false
-	}
-	if !b.within(offer.Addrs) {
-		b.warn("offers an address outside its blocks")
-		return false
-	}
-	return true
+	return nil
 }
 
-// within reports whether the peer may speak of addresses.
-func (b *receiver) within(addrs []netip.Addr) bool {
+// mayUse reports whether the peer may publish addresses.
+func (r *receiver) mayUse(addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
 			return true
 		}
-		return b.peer.Device == "" && len(b.peer.AllowedPrefixes) > 0 &&
-			!slices.ContainsFunc(b.peer.AllowedPrefixes, func(block netip.Prefix) bool { return block.Contains(addr) })
+		return r.peer.Device == "" && len(r.peer.AllowedPrefixes) > 0 &&
+			!slices.ContainsFunc(r.peer.AllowedPrefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 	})
 }
 
-// commit makes what the frames said true, at once for all clusters.
-func (b *receiver) commit() {
-	next := maps.Clone(b.states)
-	if next == nil {
-		next = map[string]RemoteState{}
+// commit makes the changes of a complete update visible, all at once. After the first update of a
+// connection, nothing remains of the connection before.
+func (r *receiver) commit(first bool) {
+	states := map[string]RemoteState{}
+	if !first {
+		maps.Copy(states, r.states)
 	}
-	for cluster := range b.dirty {
-		have, known := b.staged[cluster]
-		if !known {
-			delete(next, cluster)
+	for cluster := range r.changed {
+		received := r.clusters[cluster]
+		if received == nil {
+			delete(states, cluster)
 			continue
 		}
-		live := model.ClusterState{
-			Cluster: cluster, Exports: make([]model.ExportState, 0, len(have.exports)), Shape: have.shape, Transit: have.transit,
-			Endpoints: have.places,
+		exports := make([]model.ExportState, 0, len(received.exports))
+		for key, e := range received.exports {
+			if !e.shared {
+				// Not before the update is complete: it may set and remove any number of exports.
+				if o := e.export.Offer; o != nil && r.firstSeen != nil {
+					o.Created = r.firstSeen.created(cluster, key, o.Created, r.trusted)
+				}
+				e.shared = true
+				received.exports[key] = e
+			}
+			exports = append(exports, e.export)
 		}
-		for _, e := range have.exports {
-			live.Exports = append(live.Exports, e.export)
-		}
-		slices.SortFunc(live.Exports, compareExports)
-		next[cluster] = RemoteState{Live: live, Stale: have.stale}
-		if b.ages != nil {
-			b.ages.heard(cluster, have.exports)
+		slices.SortFunc(exports, func(a, b model.ExportState) int { return compareExports(&a, &b) })
+		info := &received.info
+		states[cluster] = RemoteState{Stale: info.Stale, State: model.ClusterState{
+			Cluster: cluster, Exports: exports, Shape: info.Shape, Transit: info.Transit, Endpoints: info.Endpoints,
+		}}
+		if r.firstSeen != nil {
+			r.firstSeen.retain(cluster, received.exports)
 		}
 	}
-	b.trust = b.peer.Device != ""
-	b.states = next
-	b.dirty = map[string]bool{}
+	r.trusted = r.peer.Device != ""
+	r.states = states
+	r.changed = map[string]bool{}
 }

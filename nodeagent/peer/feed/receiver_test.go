@@ -15,144 +15,193 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// unpack turns the bytes of frames back into frames.
-func unpack(t *testing.T, raw [][]byte) []frame {
+// updates decodes the frames of updates.
+func updates(t *testing.T, frames [][]byte) []update {
 	t.Helper()
-	var out []frame
-	stream := bytes.NewReader(bytes.Join(raw, nil))
+	var out []update
+	stream := bytes.NewReader(bytes.Join(frames, nil))
 	for stream.Len() > 0 {
-		var f frame
-		if err := readFrame(stream, maxFrame, &f); err != nil {
+		var u update
+		if err := readFrame(stream, maxFrame, &u); err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, f)
+		out = append(out, u)
 	}
 	return out
 }
 
-func randomView(r *rand.Rand) map[string]RemoteState {
-	view := map[string]RemoteState{}
-	for c := range 4 {
-		if r.IntN(4) == 0 {
-			continue
-		}
-		cluster := fmt.Sprintf("c%d", c)
-		state := live(cluster)
-		for e := range 6 {
-			if r.IntN(2) == 0 {
-				state.Exports = append(state.Exports, model.ExportState{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: r.IntN(2) == 0})
-			}
-		}
-		view[cluster] = RemoteState{Live: state, Stale: r.IntN(5) == 0}
-	}
-	return view
+// receiverOf returns a receiver for a new connection without earlier states.
+func receiverOf(peer Peer, warn func(reason string)) *receiver {
+	return newReceiver(peer, "self", nil, nil, warn)
 }
 
-// TestDeltasAddUp: whatever editions a subscriber misses, it arrives at the last.
-func TestDeltasAddUp(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(50) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		topic := newTopic()
-		box := &receiver{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
-		var sent *version
-		for range 20 {
-			view := randomView(r)
-			if err := topic.publish(view); err != nil {
-				t.Fatal(err)
-			}
-			if r.IntN(3) == 0 {
-				continue // missed
-			}
-			current, _ := topic.load()
-			raw, err := current.framesSince(sent)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range unpack(t, raw) {
-				if _, err := box.apply(f); err != nil {
-					t.Fatal(err)
-				}
-			}
-			sent = current
-			want := view
-			if len(want) == 0 {
-				want = nil
-			}
-			if len(box.states) == 0 {
-				box.states = nil
-			}
-			if d := cmp.Diff(want, box.states, byValue); d != "" {
-				t.Fatalf("seed %d (-want +got):\n%s", seed, d)
-			}
-		}
-		if box.size < 0 || box.size > 10000 {
-			t.Fatalf("seed %d: the size came to %d", seed, box.size)
-		}
-	}
-}
+func ignore(string) {}
 
-func export(t *testing.T, e model.ExportState) json.RawMessage {
+// info returns the change that publishes a cluster.
+func info(cluster, raw string) change { return change{Cluster: cluster, State: json.RawMessage(raw)} }
+
+// set returns the change that sets an export.
+func set(t testing.TB, cluster string, e model.ExportState) change {
 	t.Helper()
 	raw, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw
+	return change{Cluster: cluster, Export: exportKey(&e), State: raw}
 }
 
-func TestInboxHoldsBackUnfinishedChanges(t *testing.T) {
-	t.Parallel()
-	box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
-	one, two := export(t, ready("one")), export(t, ready("two"))
-	half := frame{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}}
-	if changed, err := box.apply(half); changed || err != nil || box.complete {
-		t.Fatalf("half a snapshot counts: %v, %v", changed, err)
-	}
-	rest := frame{Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{two}}}}
-	if changed, err := box.apply(rest); !changed || err != nil || !box.complete {
-		t.Fatalf("a whole snapshot does not count: %v, %v", changed, err)
-	}
-	if n := len(box.states["b"].Live.Exports); n != 2 {
-		t.Errorf("%d exports, want 2", n)
+// setRaw returns the change that sets the export n/name.
+func setRaw(cluster, name, raw string) change {
+	return change{Cluster: cluster, Export: "n/" + name, State: json.RawMessage(raw)}
+}
+
+// mustApply applies an update of one frame.
+func mustApply(t testing.TB, r *receiver, changes ...change) {
+	t.Helper()
+	if _, err := r.apply(update{Version: r.version + 1, Changes: changes}); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func TestInboxRefuses(t *testing.T) {
-	t.Parallel()
-	begun := frame{Kind: kindSnapshot}
-	tests := []struct {
-		name   string
-		frames []frame
-	}{
-		{"delta first", []frame{{Kind: kindDelta}}},
-		{"unknown kind", []frame{begun, {Kind: "other"}}},
-		{"not an export", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{[]byte("3")}}}}}},
-		{"no shape", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Shape: "<"}}}}},
-		{"no links", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Transit: []byte("3")}}}}},
+// applyFrame decodes and applies one frame.
+func applyFrame(t testing.TB, r *receiver, raw []byte) {
+	t.Helper()
+	var u update
+	if err := readFrame(bytes.NewReader(raw), maxFrame, &u); err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
-			var err error
-			for _, f := range tt.frames {
-				_, err = box.apply(f)
+	if _, err := r.apply(u); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func randomView(random *rand.Rand) map[string]RemoteState {
+	view := map[string]RemoteState{}
+	for c := range 4 {
+		if random.IntN(4) == 0 {
+			continue
+		}
+		cluster := fmt.Sprintf("c%d", c)
+		state := stateOf(cluster)
+		for e := range 6 {
+			if random.IntN(2) == 0 {
+				state.Exports = append(state.Exports, model.ExportState{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: random.IntN(2) == 0})
 			}
-			if err == nil {
-				t.Error("it was taken")
+		}
+		view[cluster] = RemoteState{State: state, Stale: random.IntN(5) == 0}
+	}
+	return view
+}
+
+// TestMissedVersions: a subscriber that skips versions has the state of the last one.
+func TestMissedVersions(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		p := newPublication()
+		r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("refused: %s", reason) })
+		var at cursor
+		for range 20 {
+			view := randomView(random)
+			publishView(t, p, view)
+			if random.IntN(3) == 0 {
+				continue // missed
+			}
+			receive(t, p, &at, r)
+			if d := cmp.Diff(view, r.states, byValue, cmpopts.EquateEmpty()); d != "" {
+				t.Fatalf("seed %d (-want +got):\n%s", seed, d)
+			}
+		}
+		if limit := 10 * (clusterCost + 6*exportCost); r.size < 0 || r.size > limit {
+			t.Fatalf("seed %d: the size is %d, the limit %d", seed, r.size, limit)
+		}
+	}
+}
+
+// receive applies the update from the subscriber's version to the current one.
+func receive(t *testing.T, p *publication, at *cursor, r *receiver) {
+	t.Helper()
+	if err := at.check(poll{Version: r.version}); err != nil {
+		t.Fatal(err)
+	}
+	current, _ := p.load()
+	frames, err := at.advance(current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range updates(t, frames) {
+		if _, err := r.apply(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func publishView(t testing.TB, p *publication, view map[string]RemoteState) {
+	t.Helper()
+	if err := p.publish(func() map[string]RemoteState { return view }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPartOfAnUpdateDoesNotCount: neither in the first update of a connection, which replaces the
+// states of the connection before, nor in a later one.
+func TestPartOfAnUpdateDoesNotCount(t *testing.T) {
+	t.Parallel()
+	before := map[string]RemoteState{"b": {State: stateOf("b", ready("old"))}}
+	r := newReceiver(Peer{Cluster: "b"}, "a", before, nil, ignore)
+	for version, steps := range [][2]struct {
+		changes []change
+		want    int // exports
+	}{
+		{{[]change{info("b", "{}"), set(t, "b", ready("one"))}, 1}, {[]change{set(t, "b", ready("two"))}, 2}},
+		{{[]change{set(t, "b", ready("three"))}, 2}, {[]change{{Cluster: "b", Export: "sample/one"}, set(t, "b", ready("four"))}, 3}},
+	} {
+		for i, step := range steps {
+			u := update{Version: uint64(version + 1), Changes: step.changes, More: i == 0}
+			if changed, err := r.apply(u); changed == u.More || err != nil {
+				t.Fatalf("version %d, frame %d: changed %v, %v", version+1, i, changed, err)
+			}
+			if n := len(r.states["b"].State.Exports); n != step.want {
+				t.Errorf("version %d, frame %d: %d exports, want %d", version+1, i, n, step.want)
+			}
+		}
+		if r.version != uint64(version+1) {
+			t.Errorf("the next poll names version %d, want %d", r.version, version+1)
+		}
+	}
+}
+
+func TestInvalidUpdates(t *testing.T) {
+	t.Parallel()
+	if _, err := receiverOf(Peer{Cluster: "b"}, ignore).apply(update{}); err == nil {
+		t.Error("an update without a version was accepted")
+	}
+	tests := map[string][]change{
+		"export without its cluster": {set(t, "b", ready("one"))},
+		"export of the wrong type":   {info("b", "{}"), setRaw("b", "e", "3")},
+		"export with two names":      {info("b", "{}"), setRaw("b", "e", `{"namespace":"n","name":"f"}`)},
+		"cluster of the wrong type":  {info("b", "3")},
+		"invalid shape":              {info("b", `{"shape":"<"}`)},
+		"links of the wrong type":    {info("b", `{"transit":3}`)},
+	}
+	for name, changes := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := receiverOf(Peer{Cluster: "b"}, ignore)
+			if _, err := r.apply(update{Version: 1, Changes: changes}); err == nil {
+				t.Error("the update was accepted")
 			}
 		})
 	}
 }
 
-// Not parallel: what other tests allocate would count.
+// Not parallel: allocations of other tests would count.
 func TestReadFrameRefusesBeforeItAllocates(t *testing.T) {
 	raw := binary.BigEndian.AppendUint32(nil, 1<<31)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := readFrame(bytes.NewReader(raw), maxFrame, new(frame)); err == nil {
-		t.Error("a frame of 2 GiB was taken")
+	if err := readFrame(bytes.NewReader(raw), maxFrame, new(update)); err == nil {
+		t.Error("a frame of 2 GiB was accepted")
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
@@ -161,19 +210,18 @@ func TestReadFrameRefusesBeforeItAllocates(t *testing.T) {
 }
 
 func FuzzReadFrame(f *testing.F) {
-	one := json.RawMessage(`{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)
-	for _, content := range []frame{
-		{Kind: kindHeartbeat},
-		{Kind: kindSnapshot, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}},
-		{Kind: kindDelta, More: true, Clusters: []update{{Cluster: "b", Removed: []string{"n/e"}}, {Cluster: "b", Gone: true}}},
-		{Kind: kindSnapshot, Clusters: []update{{
-			Cluster: "b", Shape: "0a", Transit: json.RawMessage(`{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}`),
-			Exports: []json.RawMessage{json.RawMessage(`{"namespace":"n","name":"e","families":[4],"hosts":[{"name":"a","ips":["::1"],"ports":{"TCP/80":81}}],` +
-				`"offer":{"created":"2026-01-02T03:04:05Z","ports":[{"name":"http","protocol":"TCP","port":80,"appProtocol":"k8s.io/x"}],` +
-				`"families":[4,6],"addrs":["242.2.0.9"],"labels":{"a/b":"c"},"annotations":{"d":"<"}}}`)},
-		}}},
+	for _, u := range []update{
+		{Version: 1},
+		{Version: 1, Changes: []change{info("b", "{}"), setRaw("b", "e", `{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)}},
+		{Version: 2, More: true, Changes: []change{info("b", "{}"), {Cluster: "b", Export: "n/e"}, {Cluster: "b"}}},
+		{Version: 1, Changes: []change{
+			info("b", `{"shape":"0a","transit":{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}}`),
+			setRaw("b", "e", `{"namespace":"n","name":"e","families":[4],"hosts":[{"name":"a","ips":["::1"],"ports":{"TCP/80":81}}],`+
+				`"offer":{"created":"2026-01-02T03:04:05Z","ports":[{"name":"http","protocol":"TCP","port":80,"appProtocol":"k8s.io/x"}],`+
+				`"families":[4,6],"addrs":["242.2.0.9"],"labels":{"a/b":"c"},"annotations":{"d":"<"}}}`),
+		}},
 	} {
-		raw, err := pack(content)
+		raw, err := encodeFrame(u)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -181,21 +229,21 @@ func FuzzReadFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		stream := bytes.NewReader(raw)
-		box := &receiver{peer: Peer{Cluster: "b"}, warn: func(string) {}}
+		r := receiverOf(Peer{Cluster: "b"}, ignore)
 		for {
-			var content frame
-			if readFrame(stream, maxFrame, &content) != nil {
+			var u update
+			if readFrame(stream, maxFrame, &u) != nil {
 				return
 			}
-			if _, err := box.apply(content); err != nil {
+			if _, err := r.apply(u); err != nil {
 				return
 			}
-			for cluster, heard := range box.states {
-				if cluster != "b" || heard.Live.Cluster != "b" {
-					t.Fatalf("b spoke for %q", cluster)
+			for cluster, state := range r.states {
+				if cluster != "b" || state.State.Cluster != "b" {
+					t.Fatalf("b published %q", cluster)
 				}
 			}
-			if d := cmp.Diff(box.states, passOn(t, box.states), byValue, cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(r.states, relayed(t, r.states), byValue, cmpopts.EquateEmpty()); d != "" {
 				t.Fatalf("(-gateway +node):\n%s", d)
 			}
 		}

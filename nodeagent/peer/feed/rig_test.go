@@ -154,7 +154,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (c *testClient) awaitLive(t *testing.T, want model.ClusterState) {
+func (c *testClient) awaitState(t *testing.T, want model.ClusterState) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -170,7 +170,7 @@ func (c *testClient) awaitLive(t *testing.T, want model.ClusterState) {
 	}
 }
 
-func live(cluster string, exports ...model.ExportState) model.ClusterState {
+func stateOf(cluster string, exports ...model.ExportState) model.ClusterState {
 	return model.ClusterState{Cluster: cluster, Exports: append([]model.ExportState{}, exports...)}
 }
 
@@ -180,7 +180,7 @@ func ready(name string, hosts ...model.ExportHost) model.ExportState {
 
 func publish(t *testing.T, s *testServer, state model.ClusterState) {
 	t.Helper()
-	if err := s.SetLive(state); err != nil {
+	if err := s.Publish(state); err != nil {
 		t.Fatal(err)
 	}
 }

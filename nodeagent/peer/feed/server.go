@@ -2,59 +2,48 @@ package feed
 
 import (
 	"context"
-	"crypto/tls"
 	"maps"
-	"net"
 	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// maxPerClient bounds the subscriptions of one client; the oldest gives way.
-const maxPerClient = 4
-
-// Server serves the feeds of one gateway. Its methods may be called from any
-// goroutine, before, during and after Run.
+// Server serves the feeds of one gateway. Its methods may be called from any goroutine, before,
+// during and after Run.
 type Server struct {
 	config Config
-	own    *topic // for gateways of other clusters
-	relay  *topic // for nodes of this cluster
-	places *pendingConns
+	own    *publication // for gateways of other clusters
+	relay  *publication // for nodes of this cluster
 	wake   trigger.Trigger
 
 	mu       sync.Mutex
 	identity Identity
 	peers    map[string]Peer
-	callers  map[netip.Addr]bool // from where peers call
+	addrs    map[netip.Addr]bool // of the peers
 	nodes    map[netip.Addr]bool // of this cluster
 	listen   []Listen
-	sessions map[*session]bool
-	counter  uint64
-	warned   map[string]bool // refusals that were logged
+	sessions []*session      // oldest first
+	warned   map[string]bool // refusals that are logged
 }
 
-// NewServer makes a server that knows nobody and serves nothing yet.
+// NewServer returns a server without peers that serves nowhere yet.
 func NewServer(config Config) *Server {
 	config.Timing = config.Timing.withDefaults()
-	s := &Server{
-		config:   config,
-		own:      newTopic(),
-		relay:    newTopic(),
-		wake:     trigger.New(),
-		peers:    map[string]Peer{},
-		sessions: map[*session]bool{},
-		warned:   map[string]bool{},
+	return &Server{
+		config: config,
+		own:    newPublication(),
+		relay:  newPublication(),
+		wake:   trigger.New(),
+		peers:  map[string]Peer{},
+		warned: map[string]bool{},
 	}
-	s.places = &pendingConns{known: s.knows, taken: map[netip.Addr][]net.Conn{}, strangers: map[net.Conn]bool{}}
-	return s
 }
 
-// SetIdentity replaces who this gateway is, such as at a rotation of its keys.
+// SetIdentity replaces who this gateway is, for example when its keys rotate.
 func (s *Server) SetIdentity(id Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,9 +51,8 @@ func (s *Server) SetIdentity(id Identity) {
 	s.identity.Keys = maps.Clone(id.Keys)
 }
 
-// SetPeers replaces the gateways that may subscribe. Those that are gone, or
-// whose keys are, are cut off at once. Peers with a Device are passed over: the
-// nodes of this cluster need no key.
+// SetPeers replaces the gateways that may subscribe. It ends the sessions of removed peers and
+// removed keys at once. It ignores peers with a Device: the nodes of this cluster need no key.
 func (s *Server) SetPeers(peers []Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,22 +65,22 @@ func (s *Server) SetPeers(peers []Peer) {
 	if reflect.DeepEqual(s.peers, wanted) {
 		return
 	}
-	s.peers, s.warned, s.callers = wanted, map[string]bool{}, map[netip.Addr]bool{}
+	s.peers, s.warned, s.addrs = wanted, map[string]bool{}, map[netip.Addr]bool{}
 	for _, peer := range wanted {
-		s.callers[peer.Addr.Addr()] = true
+		s.addrs[peer.Addr.Addr()] = true
 		for _, addr := range peer.Addrs {
-			s.callers[addr] = true
+			s.addrs[addr] = true
 		}
 	}
-	for open := range s.sessions {
-		if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
-			open.cancel()
+	for _, session := range slices.Clone(s.sessions) {
+		if session.authenticated && !s.allows(session) {
+			s.endSession(session)
 		}
 	}
 }
 
-// SetNodes says at which addresses this cluster's nodes are. A node has no key: by
-// its address it has places that nobody else can take.
+// SetNodes replaces the addresses of this cluster's nodes. A node has no key: its address reserves
+// connections that no stranger can use.
 func (s *Server) SetNodes(addrs []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,11 +90,9 @@ func (s *Server) SetNodes(addrs []netip.Addr) {
 	}
 }
 
-// knows reports whether an address is a peer's or a node's.
+// knows reports whether an address belongs to a peer or a node. The caller holds the mutex.
 func (s *Server) knows(from netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.callers[from] || s.nodes[from]
+	return s.addrs[from] || s.nodes[from]
 }
 
 // SetListen replaces where to serve.
@@ -117,17 +103,18 @@ func (s *Server) SetListen(listen []Listen) {
 	s.wake.Fire()
 }
 
-// SetLive publishes this cluster's state to the gateways of other clusters. An error
-// tells what was left out, such as an export that is too large to send.
-func (s *Server) SetLive(live model.ClusterState) error {
-	return s.own.publish(map[string]RemoteState{live.Cluster: {Live: live}})
+// Publish publishes this cluster's state to the gateways of other clusters. It omits what cannot be
+// sent, such as a large export; the error names it.
+func (s *Server) Publish(state model.ClusterState) error {
+	return s.own.publish(func() map[string]RemoteState { return map[string]RemoteState{state.Cluster: {State: state}} })
 }
 
-// SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
-// the nodes of this cluster. An error says what was left out.
-func (s *Server) SetRelay(view map[string]RemoteState) error { return s.relay.publish(view) }
+// PublishRelay publishes the states of other clusters (Client.Relay) to the nodes of this cluster.
+// Concurrent calls read and publish one after the other, so that the newest states win. It omits
+// what cannot be sent; the error names it.
+func (s *Server) PublishRelay(read func() map[string]RemoteState) error { return s.relay.publish(read) }
 
-// Run serves until ctx ends, and returns when all its goroutines have.
+// Run serves until ctx is done, and returns when all its goroutines have.
 func (s *Server) Run(ctx context.Context) error {
 	secure, err := serverTLS()
 	if err != nil {
@@ -140,17 +127,17 @@ func (s *Server) Run(ctx context.Context) error {
 		s.mu.Lock()
 		wanted := slices.Clone(s.listen)
 		s.mu.Unlock()
-		for place, cancel := range running {
-			if !slices.Contains(wanted, place) {
+		for address, cancel := range running {
+			if !slices.Contains(wanted, address) {
 				cancel()
-				delete(running, place)
+				delete(running, address)
 			}
 		}
-		for _, place := range wanted {
-			if running[place] == nil {
+		for _, address := range wanted {
+			if running[address] == nil {
 				listening, cancel := context.WithCancel(ctx)
-				running[place] = cancel
-				l := listener{server: s, place: place, tls: secure}
+				running[address] = cancel
+				l := listener{server: s, address: address, tls: secure}
 				group.Go(func() { l.run(listening) })
 			}
 		}
@@ -161,115 +148,6 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			return nil
 		case <-s.wake:
-		}
-	}
-}
-
-// serve speaks with one client until it leaves or ctx ends.
-func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	conn := tls.Server(raw, l.tls)
-	defer func() { _ = raw.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	defer stop()
-
-	open, err := s.welcome(ctx, conn, l)
-	s.places.leave(raw)
-	if err != nil {
-		return err
-	}
-	open.cancel = cancel
-	if err := s.addSession(open); err != nil {
-		return err
-	}
-	defer s.removeSession(open)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer func() { _ = raw.Close() }()
-	group.Go(func() {
-		defer cancel()
-		// A subscriber may say nothing but heartbeats.
-		for {
-			var f frame
-			_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.FrameTimeout))
-			if err := readFrame(conn, maxHello, &f); err != nil || f.Kind != kindHeartbeat {
-				return
-			}
-		}
-	})
-	return s.publishTo(ctx, conn, open.node)
-}
-
-// welcome does the handshake, within the time for it.
-func (s *Server) welcome(ctx context.Context, conn *tls.Conn, l *listener) (*session, error) {
-	if err := conn.SetDeadline(time.Now().Add(s.config.Timing.Handshake)); err != nil {
-		return nil, err
-	}
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	var h hello
-	if err := readFrame(conn, maxHello, &h); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	a := admission{id: s.identity, peers: s.peers, node: l.place.Device != ""}
-	s.mu.Unlock()
-	w := welcome{Protocol: protocol}
-	proof, client, refused := a.admit(conn, h)
-	if w.Proof = proof; refused != nil {
-		// The log says why; a stranger learns nothing.
-		w = welcome{Protocol: protocol, Refused: "unknown name, epoch or key"}
-	}
-	raw, err := pack(w)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Write(raw); err != nil {
-		return nil, err
-	}
-	if refused != nil {
-		return nil, refused
-	}
-	return &session{client: client, from: source(conn.NetConn()), node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
-}
-
-// publishTo sends what the subscriber lacks whenever there is something, and
-// heartbeats between. One that does not take it in time is dropped.
-func (s *Server) publishTo(ctx context.Context, conn *tls.Conn, node bool) error {
-	from := s.own
-	if node {
-		from = s.relay
-	}
-	beat, err := pack(frame{Kind: kindHeartbeat})
-	if err != nil {
-		return err
-	}
-	ticker := time.NewTicker(s.config.Timing.Heartbeat)
-	defer ticker.Stop()
-	var sent *version
-	for {
-		current, changed := from.load()
-		frames, err := current.framesSince(sent)
-		if err != nil {
-			return err
-		}
-		if len(frames) == 0 {
-			frames = [][]byte{beat}
-		}
-		for _, raw := range frames {
-			_ = conn.SetWriteDeadline(time.Now().Add(s.config.Timing.FrameTimeout))
-			if _, err := conn.Write(raw); err != nil {
-				return err
-			}
-		}
-		sent = current
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-ticker.C:
 		}
 	}
 }

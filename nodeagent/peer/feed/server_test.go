@@ -2,9 +2,9 @@ package feed
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// dialAs connects and greets by hand.
+// dialAs connects and authenticates as a gateway.
 func dialAs(t *testing.T, g *gateway, peer Peer) *tls.Conn {
 	t.Helper()
 	client := NewClient(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
@@ -34,7 +34,7 @@ func TestServerDropsBadSubscribers(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	patient := fast
-	patient.FrameTimeout = time.Hour // so that only what is tested ends a session
+	patient.FrameTimeout = time.Hour // only the tested bounds end a session
 	s := startTimed(t, patient, b, "", a.peer)
 	sessions := func() int {
 		s.Server.mu.Lock()
@@ -42,24 +42,23 @@ func TestServerDropsBadSubscribers(t *testing.T) {
 		return len(s.sessions)
 	}
 	oversized := dialAs(t, a, b.peer)
-	if _, err := oversized.Write(binary.BigEndian.AppendUint32(nil, maxHello+1)); err != nil {
+	if _, err := oversized.Write(binary.BigEndian.AppendUint32(nil, maxSmallFrame+1)); err != nil {
 		t.Fatal(err)
 	}
 	awaitClosed(t, oversized)
-	talker := dialAs(t, a, b.peer)
-	raw, _ := pack(frame{Kind: kindSnapshot, Clusters: []update{{Cluster: "a"}}})
-	if _, err := talker.Write(raw); err != nil {
+	confused := dialAs(t, a, b.peer)
+	if err := writeFrame(confused, poll{Version: 7}); err != nil {
 		t.Fatal(err)
 	}
-	awaitClosed(t, talker)
+	awaitClosed(t, confused)
 	await(t, "the end of all sessions", func() bool { return sessions() == 0 })
 	var conns []*tls.Conn
-	for range maxPerClient + 1 {
+	for range maxPerSource + 1 {
 		conns = append(conns, dialAs(t, a, b.peer))
 	}
 	awaitClosed(t, conns[0])
-	if n := sessions(); n > maxPerClient {
-		t.Errorf("%d sessions of one client", n)
+	if n := sessions(); n > maxPerSource {
+		t.Errorf("%d sessions of one address", n)
 	}
 }
 
@@ -69,10 +68,10 @@ func TestServerDropsMuteSubscriber(t *testing.T) {
 	timing := fast
 	timing.FrameTimeout = 200 * time.Millisecond
 	startTimed(t, timing, b, "", a.peer)
-	awaitClosed(t, dialAs(t, a, b.peer)) // it sends no heartbeat
+	awaitClosed(t, dialAs(t, a, b.peer)) // it sends no poll
 }
 
-// awaitClosed reads until the server hangs up.
+// awaitClosed reads until the server closes the connection.
 func awaitClosed(t *testing.T, conn *tls.Conn) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -82,61 +81,65 @@ func awaitClosed(t *testing.T, conn *tls.Conn) {
 	}
 }
 
+// TestSlowSubscriberIsDropped: it polls, and does not read the reply.
 func TestSlowSubscriberIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := fast
 	timing.FrameTimeout = 300 * time.Millisecond
 	s := startTimed(t, timing, b, "", a.peer)
+	var exports []model.ExportState
+	for i := range 100 { // 100 exports of 500 kB: more than socket buffers store
+		e := ready(fmt.Sprintf("e%d", i))
+		for range 10000 {
+			e.Hosts = append(e.Hosts, model.ExportHost{Label: strings.Repeat("h", 20), IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
+		}
+		exports = append(exports, e)
+	}
+	publish(t, s, stateOf("b", exports...))
 	conn := dialAs(t, a, b.peer)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // alive, but it reads nothing
-		raw, _ := pack(frame{Kind: kindHeartbeat})
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(20 * time.Millisecond):
-				if _, err := conn.Write(raw); err != nil {
-					return
-				}
-			}
+	sessions := func() int { s.Server.mu.Lock(); defer s.Server.mu.Unlock(); return len(s.sessions) }
+	if err := writeFrame(conn, poll{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the session", func() bool { return sessions() == 0 })
+}
+
+// TestSlowSubscriberSkipsVersions: it receives the current version only, so that no queue grows.
+func TestSlowSubscriberSkipsVersions(t *testing.T) {
+	t.Parallel()
+	a, b := newGateway(t, "a"), newGateway(t, "b")
+	s := startTimed(t, Timing{FrameTimeout: time.Hour}, b, "", a.peer)
+	conn := dialAs(t, a, b.peer)
+	r := receiverOf(Peer{Cluster: "b"}, ignore)
+	var last string
+	for i := range 3 {
+		for j := range 100 {
+			last = fmt.Sprintf("e%d-%d", i, j)
+			publish(t, s, stateOf("b", ready(last)))
 		}
-	}()
-	await(t, "the session", func() bool { s.Server.mu.Lock(); defer s.Server.mu.Unlock(); return len(s.sessions) == 1 })
-	for i := 0; ; i++ {
-		// Random, so that every state is all new.
-		var hosts []model.ExportHost
-		for range 20000 {
-			var raw [16]byte
-			_, _ = rand.Read(raw[:])
-			hosts = append(hosts, model.ExportHost{IPs: []netip.Addr{netip.AddrFrom16(raw)}})
+		if err := writeFrame(conn, poll{Version: r.version}); err != nil {
+			t.Fatal(err)
 		}
-		var exports []model.ExportState
-		for n := range 5 {
-			exports = append(exports, ready("e"+string(rune('a'+n)), hosts[n*4000:(n+1)*4000]...))
+		var u update
+		if err := readFrame(conn, maxFrame, &u); err != nil {
+			t.Fatal(err)
 		}
-		publish(t, s, live("b", exports...))
-		s.Server.mu.Lock()
-		open := len(s.sessions)
-		s.Server.mu.Unlock()
-		if open == 0 {
-			return
+		if _, err := r.apply(u); err != nil {
+			t.Fatal(err)
 		}
-		if i > 300 {
-			t.Fatal("a subscriber that reads nothing is kept")
+		if have := r.states["b"].State.Exports; len(u.Changes) > 3 || len(have) != 1 || have[0].Name != last {
+			t.Errorf("reply %d has %d changes, the exports are %v, want %s", i, len(u.Changes), have, last)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// TestOversizedExportIsLeftOutAtTheSource: it is told, and the others go on.
-func TestOversizedExportIsLeftOutAtTheSource(t *testing.T) {
+// TestOversizedExportIsOmittedAtTheSource: it is reported, and the others remain.
+func TestOversizedExportIsOmittedAtTheSource(t *testing.T) {
 	t.Parallel()
 	s := NewServer(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
-	good := live("b", ready("one"))
-	if err := s.SetLive(good); err != nil {
+	good := stateOf("b", ready("one"))
+	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := s.own.load()
@@ -144,20 +147,20 @@ func TestOversizedExportIsLeftOutAtTheSource(t *testing.T) {
 	for range 100000 {
 		huge.Hosts = append(huge.Hosts, model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
 	}
-	if err := s.SetLive(live("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
+	if err := s.Publish(stateOf("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
 		t.Errorf("got %v", err)
 	}
-	if after, _ := s.own.load(); !after.clusters["b"].equal(before.clusters["b"]) {
-		t.Error("the other export did not stay")
+	if after, _ := s.own.load(); after != before {
+		t.Error("the other export did not remain")
 	}
-	if err := s.SetLive(good); err != nil {
+	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
 	before, _ = s.own.load()
-	if err := s.SetLive(good); err != nil {
+	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := s.own.load(); after != before {
-		t.Error("the same state made a new edition")
+		t.Error("an equal state is a new version")
 	}
 }

@@ -9,179 +9,197 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// encoded is the state of one cluster, ready to send. It is never changed.
-type encoded struct {
-	heard   RemoteState // what it was made from
-	exports []piece
-	transit json.RawMessage // nil = none
-	places  json.RawMessage // nil = none
+// snapshot is one version of a publication. It is immutable.
+type snapshot struct {
+	version  uint64 // 1 is the first
+	clusters map[string]*encodedCluster
+	// full returns the frames for a new subscriber, and delta those for a subscriber of the version
+	// before. Both encode once for all subscribers.
+	full, delta func() ([][]byte, error)
 }
 
-// piece is one export. Those of a cluster are sorted by namespace and name.
-type piece struct {
-	export model.ExportState
+// newSnapshot returns a version of which changes are the difference to the version before.
+func newSnapshot(version uint64, clusters map[string]*encodedCluster, changes []change) *snapshot {
+	return &snapshot{
+		version: version, clusters: clusters,
+		full:  sync.OnceValues(func() ([][]byte, error) { return encodeUpdate(version, changesBetween(nil, clusters)) }),
+		delta: sync.OnceValues(func() ([][]byte, error) { return encodeUpdate(version, changes) }),
+	}
+}
+
+// updateFrom returns the frames for a subscriber of an older version; nil: it has no version.
+// For a subscriber of this version the update has no changes.
+func (s *snapshot) updateFrom(have *snapshot) ([][]byte, error) {
+	switch {
+	case have == nil:
+		return s.full()
+	case have == s:
+		return encodeUpdate(s.version, nil)
+	case have.version+1 == s.version:
+		return s.delta()
+	}
+	return encodeUpdate(s.version, changesBetween(have.clusters, s.clusters))
+}
+
+// encodeUpdate returns an update as one frame or more.
+func encodeUpdate(version uint64, changes []change) ([][]byte, error) {
+	var frames [][]byte
+	for more := true; more; {
+		size, n := 0, 0
+		for n < len(changes) && size < fullFrame {
+			size += changes[n].size()
+			n++
+		}
+		more = n < len(changes)
+		raw, err := encodeFrame(update{Version: version, Changes: changes[:n], More: more})
+		if err != nil {
+			return nil, err
+		}
+		frames, changes = append(frames, raw), changes[n:]
+	}
+	return frames, nil
+}
+
+// size returns the size of the change as JSON, in bytes, or a little more.
+func (c *change) size() int { return 64 + len(c.Cluster) + len(c.Export) + len(c.State) }
+
+// changesBetween returns the changes that lead from one state of all clusters to another. The
+// change of a cluster precedes the changes of its exports.
+func changesBetween(from, to map[string]*encodedCluster) []change {
+	var changes []change
+	for _, cluster := range slices.Sorted(maps.Keys(from)) {
+		if to[cluster] == nil {
+			changes = append(changes, change{Cluster: cluster})
+		}
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(to)) {
+		before, after := from[cluster], to[cluster]
+		if before == after {
+			continue
+		}
+		if before == nil {
+			before = &encodedCluster{}
+		}
+		if !bytes.Equal(before.info, after.info) {
+			changes = append(changes, change{Cluster: cluster, State: after.info})
+		}
+		mergeExports(before.exports, after.exports, func(before, after *encodedExport) {
+			switch {
+			case after == nil:
+				changes = append(changes, change{Cluster: cluster, Export: exportKey(&before.source)})
+			case before == nil || !bytes.Equal(before.raw, after.raw):
+				changes = append(changes, change{Cluster: cluster, Export: exportKey(&after.source), State: after.raw})
+			}
+		})
+	}
+	return changes
+}
+
+// encodedCluster is the state of one cluster, encoded. It is immutable.
+type encodedCluster struct {
+	source  RemoteState
+	info    json.RawMessage
+	exports []encodedExport // sorted by namespace and name
+}
+
+type encodedExport struct {
+	source model.ExportState
 	raw    json.RawMessage
 }
 
-func (p *piece) key() string { return p.export.Namespace + "/" + p.export.Name }
+func exportKey(e *model.ExportState) string { return e.Namespace + "/" + e.Name }
 
-func (p *piece) compare(other *piece) int { return compareExports(p.export, other.export) }
-
-func compareExports(a, b model.ExportState) int {
+func compareExports(a, b *model.ExportState) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// encode makes what is sent of a cluster. What is as it was before (nil = nothing
-// was) is not encoded again; when all is, it gives what was before. What cannot be
-// sent is left out, and the error names it.
-func encode(before *encoded, heard RemoteState) (*encoded, error) {
-	last := before
-	if last == nil {
-		last = &encoded{}
-	} else if sameState(last.heard, heard) {
-		return before, nil
+// encodeCluster encodes the state of a cluster, and reuses equal parts of its previous encoding, if
+// any. It omits parts that exceed the bounds of other agents; the error names them.
+func encodeCluster(previous *encodedCluster, state RemoteState) (*encodedCluster, error) {
+	if previous == nil {
+		previous = &encodedCluster{}
+	} else if sharesExports(previous.source, state) {
+		return previous, nil
 	}
-	out := &encoded{heard: heard, transit: last.transit, places: last.places}
-	var wrong, links, places error
-	out.exports, wrong = encodeExports(last.exports, heard.Live.Exports)
-	if !reflect.DeepEqual(last.heard.Live.Transit, heard.Live.Transit) {
-		out.transit, links = encodeSmall("links", heard.Live.Transit, checkTransit)
+	live := &state.State
+	info := clusterInfo{Stale: state.Stale, Shape: live.Shape, Transit: live.Transit, Endpoints: live.Endpoints}
+	errs := info.limit()
+	raw, err := json.Marshal(info)
+	exports, exportsErr := encodeExports(previous.exports, live.Exports)
+	return &encodedCluster{source: state, info: raw, exports: exports}, errors.Join(append(errs, err, exportsErr)...)
+}
+
+// sharesExports reports whether two states are equal because they share one list of exports. A
+// relay has thousands of exports of clusters that did not change.
+func sharesExports(a, b RemoteState) bool {
+	as, bs := a.State.Exports, b.State.Exports
+	if len(as) != len(bs) || len(as) > 0 && &as[0] != &bs[0] {
+		return false
 	}
-	if !reflect.DeepEqual(last.heard.Live.Endpoints, heard.Live.Endpoints) {
-		out.places, places = encodeSmall("places", heard.Live.Endpoints, checkPlaces)
+	a.State.Exports, b.State.Exports = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// encodeExports encodes the exports of a cluster. It omits those that cannot be sent.
+func encodeExports(previous []encodedExport, exports []model.ExportState) ([]encodedExport, error) {
+	out := make([]encodedExport, len(exports))
+	for i := range exports {
+		out[i].source = exports[i]
 	}
-	wrong = errors.Join(wrong, links, places)
-	if before != nil && wrong == nil && out.equal(before) {
-		return before, nil
-	}
-	return out, wrong
-}
-
-// sameState reports whether two states are one, which share their exports. Others
-// may still be equal.
-func sameState(a, b RemoteState) bool {
-	as, bs := a.Live.Exports, b.Live.Exports
-	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Transit, b.Live.Transit) &&
-		reflect.DeepEqual(a.Live.Endpoints, b.Live.Endpoints) && len(as) == len(bs) && (len(as) == 0 || &as[0] == &bs[0])
-}
-
-// sameExport compares what is told of an export. Offers are mostly shared with the
-// state before.
-func sameExport(a, b *model.ExportState) bool {
-	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && a.Terminating == b.Terminating && slices.Equal(a.Families, b.Families) &&
-		slices.EqualFunc(a.Hosts, b.Hosts, sameHost) && (a.Offer == b.Offer || reflect.DeepEqual(a.Offer, b.Offer))
-}
-
-func sameHost(a, b model.ExportHost) bool {
-	return a.Name == b.Name && a.Label == b.Label && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
-}
-
-// equal reports whether a subscriber is told the same.
-func (e *encoded) equal(other *encoded) bool {
-	return e.heard.Stale == other.heard.Stale && e.heard.Live.Shape == other.heard.Live.Shape && bytes.Equal(e.transit, other.transit) &&
-		bytes.Equal(e.places, other.places) && slices.EqualFunc(e.exports, other.exports, func(a, b piece) bool { return a.compare(&b) == 0 && bytes.Equal(a.raw, b.raw) })
-}
-
-// update is what every update of the cluster says.
-func (e *encoded) update(cluster string) update {
-	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Transit: e.transit, Places: e.places}
-}
-
-// changes calls gone for each export of before that is not here, and then fresh for
-// each that is not the same there.
-func (e *encoded) changes(before *encoded, gone, fresh func(*piece)) {
-	was := before.exports
-	walk(was, e.exports, func(had, has *piece) {
-		if has == nil {
-			gone(had)
-		}
-	})
-	walk(was, e.exports, func(had, has *piece) {
-		if has != nil && (had == nil || !bytes.Equal(had.raw, has.raw)) {
-			fresh(has)
-		}
-	})
-}
-
-// walk goes through two sorted lists side by side; who has no counterpart meets nil.
-func walk(as, bs []piece, each func(a, b *piece)) {
-	for len(as) > 0 || len(bs) > 0 {
-		order := 0
+	slices.SortStableFunc(out, func(a, b encodedExport) int { return compareExports(&a.source, &b.source) })
+	var errs []error
+	mergeExports(previous, out, func(before, after *encodedExport) {
 		switch {
-		case len(as) == 0:
-			order = 1
-		case len(bs) == 0:
-			order = -1
-		default:
-			order = as[0].compare(&bs[0])
-		}
-		var a, b *piece
-		if order <= 0 {
-			a, as = &as[0], as[1:]
-		}
-		if order >= 0 {
-			b, bs = &bs[0], bs[1:]
-		}
-		each(a, b)
-	}
-}
-
-// encodeSmall makes what is told beside exports; nil = none.
-func encodeSmall[T any](what string, said *T, check func(*T) error) (json.RawMessage, error) {
-	if said == nil {
-		return nil, nil
-	}
-	err := check(said)
-	if err == nil {
-		var raw json.RawMessage
-		if raw, err = json.Marshal(said); err == nil && len(raw) <= maxSmall {
-			return raw, nil
-		}
-	}
-	if err == nil {
-		err = fmt.Errorf("more than %d bytes", maxSmall)
-	}
-	return nil, fmt.Errorf("%s: %w", what, err)
-}
-
-// encodeExports takes over what is the same in before, and leaves out what cannot be
-// sent.
-func encodeExports(before []piece, exports []model.ExportState) ([]piece, error) {
-	out := make([]piece, len(exports))
-	for i, e := range exports {
-		out[i].export = e
-	}
-	if !slices.IsSortedFunc(out, func(a, b piece) int { return a.compare(&b) }) {
-		slices.SortStableFunc(out, func(a, b piece) int { return a.compare(&b) })
-	}
-	var wrong []error
-	walk(before, out, func(had, has *piece) {
-		switch {
-		case has == nil:
-		case had != nil && sameExport(&had.export, &has.export):
-			has.raw = had.raw
+		case after == nil:
+		case before != nil && reflect.DeepEqual(&before.source, &after.source):
+			after.raw = before.raw
 		default:
 			var err error
-			if has.raw, err = encodeExport(has.export); err != nil {
-				wrong = append(wrong, err)
+			if after.raw, err = encodeExport(&after.source); err != nil {
+				errs = append(errs, err)
 			}
 		}
 	})
-	out = slices.DeleteFunc(out, func(p piece) bool { return p.raw == nil })
-	return out, errors.Join(wrong...)
+	out = slices.DeleteFunc(out, func(e encodedExport) bool { return e.raw == nil })
+	return out, errors.Join(errs...)
 }
 
-func encodeExport(e model.ExportState) (json.RawMessage, error) {
+func encodeExport(e *model.ExportState) (json.RawMessage, error) {
 	raw, err := json.Marshal(e)
 	if err == nil && len(raw) > maxExport {
-		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)
+		err = fmt.Errorf("%d bytes, the limit is %d", len(raw), maxExport)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("export %s/%s: %w", e.Namespace, e.Name, err)
+		return nil, fmt.Errorf("export %s: %w", exportKey(e), err)
 	}
 	return raw, nil
+}
+
+// mergeExports calls each for every export in two sorted lists. An argument is nil if its list
+// lacks the export.
+func mergeExports(before, after []encodedExport, each func(before, after *encodedExport)) {
+	for len(before) > 0 || len(after) > 0 {
+		order := 0
+		switch {
+		case len(before) == 0:
+			order = 1
+		case len(after) == 0:
+			order = -1
+		default:
+			order = compareExports(&before[0].source, &after[0].source)
+		}
+		var b, a *encodedExport
+		if order <= 0 {
+			b, before = &before[0], before[1:]
+		}
+		if order >= 0 {
+			a, after = &after[0], after[1:]
+		}
+		each(b, a)
+	}
 }

@@ -10,126 +10,122 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/trigger"
 )
 
-// errReached ends what waits for a gateway that can be reached again.
-var errReached = errors.New("the gateway is reached again: asking it anew")
+// subscription receives the feed of one gateway. The mutex of the Client guards its fields.
+type subscription struct {
+	peer   Peer
+	cancel context.CancelFunc // nil: not started
 
-// Reconnect says that a gateway can be reached again. What was sent to it before got lost, and TCP
-// sends again after pauses that double: a connection that is being made, or over which nothing
-// came for longer than heartbeats take, is given up for a new one.
+	endSession context.CancelCauseFunc // of the current session; nil: waits for the next attempt
+	lastFrame  time.Time               // of the current session; zero: not connected yet
+	retryNow   trigger.Trigger         // ends the wait for the next attempt
+
+	connected bool
+	since     time.Time // when connected changed
+	err       string    // why it is not connected
+	warned    map[string]bool
+	states    map[string]RemoteState // never changed in place
+}
+
+// errReconnect ends a session that waits for packets which may be lost.
+var errReconnect = errors.New("the gateway is reachable again: reconnecting")
+
+// Reconnect retries a gateway that is reachable again. Packets to it may have been lost, and TCP
+// retransmits after pauses that double: Reconnect replaces a connection that is being opened, or
+// on which an update is overdue.
 func (c *Client) Reconnect(cluster, gateway string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, f := range c.feeds {
-		if key.cluster == cluster && key.gateway == gateway {
-			f.reconnect.Fire()
+	for key, sub := range c.subscriptions {
+		switch {
+		case key.cluster != cluster || key.gateway != gateway:
+		case sub.endSession == nil:
+			sub.retryNow.Fire()
+		case time.Since(sub.lastFrame) > c.config.Timing.Heartbeat*3/2:
+			sub.endSession(errReconnect)
 		}
 	}
 }
 
-// subscribe keeps one subscription up until ctx ends.
-func (c *Client) subscribe(ctx context.Context, f *subscription) {
-	wait := c.config.Timing.BackoffMin
-	for attempt := 0; ctx.Err() == nil; attempt++ {
-		stood, err := c.session(ctx, f, attempt)
-		c.lost(ctx, f, err)
-		again := errors.Is(err, errReached)
+// subscribe keeps a subscription connected until ctx is done.
+func (c *Client) subscribe(ctx context.Context, sub *subscription) {
+	timing := &c.config.Timing
+	backoff := timing.BackoffMin
+	for attempt := 0; ctx.Err() == nil; {
+		authenticated, err := c.session(ctx, sub, attempt)
+		c.disconnected(ctx, sub, err)
+		reconnect := errors.Is(err, errReconnect)
 		switch {
-		case stood:
-			wait, attempt = c.config.Timing.BackoffMin, -1
-		case again: // with the same epoch
-			wait, attempt = c.config.Timing.BackoffMin, attempt-1
+		case authenticated:
+			attempt, backoff = 0, timing.BackoffMin
+		case reconnect: // with the same epoch
+			backoff = timing.BackoffMin
+		default:
+			attempt++
 		}
-		if again {
+		if reconnect {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
-			wait = min(2*wait, c.config.Timing.BackoffMax)
-		case <-f.reconnect:
-			wait = c.config.Timing.BackoffMin
+		case <-time.After(backoff/2 + rand.N(backoff/2+1)):
+			backoff = min(2*backoff, timing.BackoffMax)
+		case <-sub.retryNow:
+			backoff = timing.BackoffMin
 		}
 	}
 }
 
-// session connects and takes frames until something breaks. It reports
-// whether the peer let this end in.
-func (c *Client) session(ctx context.Context, f *subscription, attempt int) (stood bool, err error) {
-	c.mu.Lock()
-	id := c.identity
-	c.mu.Unlock()
-	// The epochs in which both ends have a key, newest first. A node has none of its own and needs
-	// the gateway's only.
-	var possible []int
-	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(f.peer.Keys))) {
-		if _, have := id.Keys[epoch]; have || f.peer.Device != "" {
-			possible = append(possible, epoch)
-		}
-	}
-	if len(possible) == 0 {
-		return false, errors.New("no key epoch in common")
-	}
-	var group sync.WaitGroup
-	defer group.Wait()
+// session connects and reads updates until the connection fails. It reports whether both ends
+// authenticated.
+func (c *Client) session(ctx context.Context, sub *subscription, attempt int) (authenticated bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	f.heardAt.Store(0)
-	group.Go(func() { // A session that still waits ends when the gateway is reached again.
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-f.reconnect:
-			}
-			if time.Since(time.Unix(0, f.heardAt.Load())) > c.config.Timing.Heartbeat*3/2 {
-				end(errReached)
-				return
-			}
-		}
-	})
+	c.mu.Lock()
+	id := c.identity
+	sub.endSession, sub.lastFrame = end, time.Time{}
+	c.mu.Unlock()
 	defer func() {
-		if errors.Is(context.Cause(ctx), errReached) {
-			err = errReached
+		c.mu.Lock()
+		sub.endSession = nil
+		c.mu.Unlock()
+		if errors.Is(context.Cause(ctx), errReconnect) {
+			err = errReconnect
 		}
 	}()
-	// A peer whose fabric is older may not know the newest epoch yet.
-	conn, err := c.connect(ctx, f.peer, func(conn *tls.Conn) error {
-		return clientHandshake(conn, id, f.peer, possible[attempt%len(possible)])
-	})
+	epochs := commonEpochs(id, sub.peer)
+	if len(epochs) == 0 {
+		return false, errors.New("no key epoch in common")
+	}
+	// A peer with an older fabric may not know the newest epoch yet.
+	epoch := epochs[attempt%len(epochs)]
+	conn, err := c.connect(ctx, sub.peer, func(conn *tls.Conn) error { return clientHandshake(conn, id, sub.peer, epoch) })
 	if err != nil {
 		return false, err
 	}
-	f.heardAt.Store(time.Now().UnixNano())
 	defer func() { _ = conn.NetConn().Close() }()
-	group.Go(func() {
-		defer func() { _ = conn.NetConn().Close() }()
-		// The server learns that this end is alive.
-		raw, err := pack(frame{Kind: kindHeartbeat})
-		ticker := time.NewTicker(c.config.Timing.Heartbeat)
-		defer ticker.Stop()
-		for err == nil {
-			_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
-			if _, err = conn.Write(raw); err != nil {
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-		}
-	})
-	return true, c.readFrames(ctx, conn, f)
+	return true, c.readUpdates(ctx, conn, sub)
 }
 
-// connect calls the peer and greets it, within the time for it.
-func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) error) (*tls.Conn, error) {
+// commonEpochs returns the epochs of which both ends have a key, newest first. A node has no key,
+// and needs the gateway's only.
+func commonEpochs(id Identity, peer Peer) []int {
+	var epochs []int
+	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(peer.Keys))) {
+		if _, exists := id.Keys[epoch]; exists || peer.Device != "" {
+			epochs = append(epochs, epoch)
+		}
+	}
+	return epochs
+}
+
+// connect connects to a peer and does the handshakes, within Timing.Handshake.
+func (c *Client) connect(ctx context.Context, peer Peer, handshake func(*tls.Conn) error) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timing.Handshake)
 	defer cancel()
 	dialer := net.Dialer{Control: socket.Options{Device: peer.Device}.Control}
@@ -140,11 +136,11 @@ func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) e
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	// The end of ctx also ends a read that waits.
+	// Close also ends a pending read.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	conn := tls.Client(raw, clientTLS())
 	if err = conn.HandshakeContext(ctx); err == nil {
-		err = greet(conn)
+		err = handshake(conn)
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -156,96 +152,108 @@ func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) e
 	return conn, nil
 }
 
-// dialFirst is how long the first attempt to connect waits for an answer, each further one
-// twice as long. TCP would send a SYN that got lost again after a second (RFC 6298, section 2).
-const dialFirst = 250 * time.Millisecond
+// firstDialTimeout is the timeout of the first attempt to connect; each further attempt has twice
+// as long. TCP would repeat a lost SYN after a second (RFC 6298, section 2).
+const firstDialTimeout = 250 * time.Millisecond
 
 func dial(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error) {
-	for patience := dialFirst; ; patience *= 2 {
-		attempt, cancel := context.WithTimeout(ctx, patience)
+	for timeout := firstDialTimeout; ; timeout *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		conn, err := dialer.DialContext(attempt, socket.Network("tcp", to.Addr()), to.String())
-		silent := attempt.Err() != nil && ctx.Err() == nil
+		timedOut := attempt.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err == nil || !silent {
+		if err == nil || !timedOut {
 			return conn, err
 		}
 	}
 }
 
-// readFrames applies frames until the feed is silent or broken.
-func (c *Client) readFrames(ctx context.Context, conn *tls.Conn, f *subscription) error {
+// readUpdates requests and applies updates until the connection fails or a frame is overdue.
+func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscription) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	defer stop()
 	c.mu.Lock()
-	box := &receiver{peer: f.peer, own: c.identity.Cluster, states: f.heard, ages: c.ages}
+	sub.lastFrame = time.Now()
+	own, states := c.identity.Cluster, sub.states
 	c.mu.Unlock()
-	box.warn = func(reason string) { // Once a reason.
-		c.mu.Lock()
-		known := f.warned[reason] || len(f.warned) >= maxWarned
-		if !known {
-			f.warned[reason] = true
-		}
-		c.mu.Unlock()
-		if !known {
-			c.config.Log.Warn("feed content refused", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "reason", reason)
-		}
-	}
+	r := newReceiver(sub.peer, own, states, c.firstSeen, func(reason string) { c.warn(sub, reason) })
 	for {
-		var content frame
-		_ = conn.SetReadDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
-		if err := readFrame(conn, maxFrame, &content); err != nil {
+		_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
+		if err := writeFrame(conn, poll{Version: r.version}); err != nil {
 			return err
 		}
-		f.heardAt.Store(time.Now().UnixNano())
-		changed, err := box.apply(content)
-		if err != nil {
-			return err
+		changed := false
+		for more := true; more; {
+			var u update
+			_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
+			if err := readFrame(conn, maxFrame, &u); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			sub.lastFrame = time.Now()
+			c.mu.Unlock()
+			var err error
+			if changed, err = r.apply(u); err != nil {
+				return err
+			}
+			more = u.More
 		}
-		if box.complete {
-			c.heard(ctx, f, box.states, changed)
-		}
+		c.received(ctx, sub, r.states, changed)
 	}
 }
 
-// heard makes what came in count. The feed stands from its first whole snapshot.
-func (c *Client) heard(ctx context.Context, f *subscription, heard map[string]RemoteState, changed bool) {
+// warn logs why content was refused, each reason once.
+func (c *Client) warn(sub *subscription, reason string) {
 	c.mu.Lock()
-	first := !f.connected
-	// A feed that SetPeers replaced has nothing more to say.
-	if ctx.Err() != nil {
+	known := sub.warned[reason] || len(sub.warned) >= maxWarned
+	if !known {
+		sub.warned[reason] = true
+	}
+	c.mu.Unlock()
+	if !known {
+		c.config.Log.Warn("feed content refused", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway, "reason", reason)
+	}
+}
+
+// received stores the states of a complete update. With the first update the subscription counts
+// as connected.
+func (c *Client) received(ctx context.Context, sub *subscription, states map[string]RemoteState, changed bool) {
+	c.mu.Lock()
+	if ctx.Err() != nil { // SetPeers replaced the subscription
 		c.mu.Unlock()
 		return
 	}
+	first := !sub.connected
 	if first {
-		f.connected, f.since, f.err = true, time.Now(), ""
+		sub.connected, sub.since, sub.err = true, time.Now(), ""
 	}
-	f.heard = heard
+	sub.states = states
 	c.mu.Unlock()
 	if first {
-		c.config.Log.Info("feed connected", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway)
+		c.config.Log.Info("feed connected", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway)
 	}
 	if first || changed {
 		c.notify()
 	}
 }
 
-// lost notes that the feed broke; what it said stays for a while.
-func (c *Client) lost(ctx context.Context, f *subscription, err error) {
+// disconnected records why a session ended. Its states remain for Timing.StaleAfter.
+func (c *Client) disconnected(ctx context.Context, sub *subscription, err error) {
 	c.mu.Lock()
-	stood := f.connected
-	if stood {
-		f.connected, f.since = false, time.Now()
+	wasConnected := sub.connected
+	if wasConnected {
+		sub.connected, sub.since = false, time.Now()
 	}
-	repeated := !stood && f.err == err.Error()
-	f.err = err.Error()
+	repeated := !wasConnected && sub.err == err.Error()
+	sub.err = err.Error()
 	c.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
 	if !repeated {
-		c.config.Log.Warn("feed lost", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "err", err)
+		c.config.Log.Warn("feed lost", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway, "err", err)
 	}
-	if stood {
+	if wasConnected {
 		c.notify()
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
 
-// beNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC)
-// over hw-vx0; the subscriber prints the clusters that it hears of.
+// beNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC) over hw-vx0. The
+// subscriber prints whether it is connected and knows cluster b.
 func beNode(role []string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
@@ -36,7 +36,8 @@ func beNode(role []string) error {
 		s := NewServer(config)
 		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
 		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
-		if err := s.SetRelay(map[string]RemoteState{"b": {Live: model.ClusterState{Cluster: "b"}}}); err != nil {
+		states := map[string]RemoteState{"b": {State: model.ClusterState{Cluster: "b"}}}
+		if err := s.PublishRelay(func() map[string]RemoteState { return states }); err != nil {
 			return err
 		}
 		return s.Run(ctx)
@@ -56,8 +57,8 @@ func beNode(role []string) error {
 		case <-ctx.Done():
 			return <-done
 		case <-changed:
-			_, heard := c.Snapshot()["b"]
-			fmt.Println("connected", c.States()[0].Connected, "heard", heard)
+			_, known := c.Snapshot()["b"]
+			fmt.Println("connected", c.States()[0].Connected, "knows b", known)
 		}
 	}
 }
@@ -68,15 +69,15 @@ func TestOverVXLAN(t *testing.T) {
 	secret, public := pairOfKeys(t)
 	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
 	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
-	nodepair.Await(t, lines, "connected true heard true")
+	nodepair.Await(t, lines, "connected true knows b true")
 	p.IP(0, "link del hw-vx0")
-	nodepair.Await(t, lines, "connected false heard true")
+	nodepair.Await(t, lines, "connected false knows b true")
 	p.VXLAN(0)
-	nodepair.Await(t, lines, "connected true heard true")
+	nodepair.Await(t, lines, "connected true knows b true")
 }
 
-// TestLostSYN: the first packet of a connection gets lost, as when the route is not there yet.
-// What connects then is another socket, not the same one a second later.
+// TestLostSYN: the first packet of a connection is lost, for example because a route is missing. Another
+// socket connects then, not the same one a second later.
 func TestLostSYN(t *testing.T) {
 	t.Parallel()
 	p := nodepair.New(t)
@@ -97,9 +98,9 @@ func TestLostSYN(t *testing.T) {
 		}
 	}`)
 	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
-	nodepair.Await(t, lines, "connected true heard true")
+	nodepair.Await(t, lines, "connected true knows b true")
 	list := p.NFT(0, "list", "table", "ip", "t")
 	if strings.Count(list, "packets 0 bytes 0") != 1 || !regexp.MustCompile(`elements = \{ \d+ \}`).MatchString(list) {
-		t.Errorf("want one port whose SYN got lost, another one that is served, and no SYN of the first again:\n%s", list)
+		t.Errorf("want a lost SYN of one port, a connection from another port, and no second SYN of the first port:\n%s", list)
 	}
 }
