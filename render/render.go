@@ -21,8 +21,8 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// Namespace is where everything of Hawser lives inside a cluster.
-const Namespace = "hawser-system"
+// Namespace is the namespace of all rendered objects of Hawser.
+const Namespace = fabric.SystemNamespace
 
 // KnownAfterPublish stands for a key that only whoever has the root key can make.
 const KnownAfterPublish = "(known later)"

@@ -120,8 +120,5 @@ const (
 	LastNodePort  = 32767
 )
 
-// SystemNamespace is where the Services of gateways are.
-const SystemNamespace = "hawser-system"
-
 // ServiceOf names the Service of a gateway.
 func ServiceOf(gateway string) string { return "hawser-gateway-" + gateway }

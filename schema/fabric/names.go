@@ -8,6 +8,17 @@ const (
 	MaxName  = 253
 )
 
+// Names of Hawser in the API of a cluster.
+const (
+	// SystemNamespace has the agents, their configuration, and the Services of gateways.
+	SystemNamespace = "hawser-system"
+	// FieldManager is the field manager of all objects that agents write.
+	FieldManager = "hawser"
+	// Objects of Hawser have the label ManagedByLabel with the value ManagedByValue.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedByValue = "hawser"
+)
+
 // LeasePrefix is in front of a gateway's name in the name of its Lease.
 const LeasePrefix = "hawser-gateway-"
 

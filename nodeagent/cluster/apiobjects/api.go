@@ -24,18 +24,11 @@ import (
 
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/schema/fabric"
 )
 
-// FieldManager is the name under which everything is written.
-const FieldManager = "hawser"
-
-// Marks of objects that are ours.
-const (
-	managedBy = "app.kubernetes.io/managed-by"
-	manager   = "hawser"
-	// sliceManager is the value of the label by which EndpointSlices say who keeps them.
-	sliceManager = "hawser.dev"
-)
+// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by of our EndpointSlices.
+const sliceManager = "hawser.dev"
 
 const (
 	// deadline of each request.
@@ -166,7 +159,7 @@ func (t *resourceCache[T]) in(namespace string) dynamic.ResourceInterface {
 // apply writes by server-side apply. Without force it refuses to take what others
 // hold: for objects that should not be there yet.
 func (t *resourceCache[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
-	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
+	options := metav1.PatchOptions{FieldManager: fabric.FieldManager, Force: &force}
 	return t.patch(ctx, o, types.ApplyPatchType, o, options, sub...)
 }
 
@@ -178,7 +171,7 @@ func (t *resourceCache[T]) merge(ctx context.Context, seen T, change map[string]
 	}
 	metadata["resourceVersion"], metadata["uid"] = seen.GetResourceVersion(), string(seen.GetUID())
 	change["metadata"] = metadata
-	return t.patch(ctx, seen, types.MergePatchType, change, metav1.PatchOptions{FieldManager: FieldManager})
+	return t.patch(ctx, seen, types.MergePatchType, change, metav1.PatchOptions{FieldManager: fabric.FieldManager})
 }
 
 func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types.PatchType, change any, options metav1.PatchOptions, sub ...string) error {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 func (s *apiServer) patch(r request, kind string, body []byte, force bool) (any, error) {
@@ -67,7 +69,7 @@ func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool
 
 func apply(r request, live, patch *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
 	// The subresource is distinguished by the manager's name, which comes to the same.
-	by := FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
+	by := fabric.FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
 	fields := managedfieldstest.NewFakeFieldManager(managedfields.NewDeducedTypeConverter(), live.GroupVersionKind())
 	patch = patch.DeepCopy()
 	patch.SetUID("")

@@ -195,7 +195,7 @@ func (k *dnsKind) trackReverts(integration, text, rest string, beside []corefile
 		u.times++
 		by, at := "somebody", ""
 		for _, f := range o.GetManagedFields() {
-			if f.Time != nil && f.Manager != FieldManager && f.Time.UTC().String() >= at {
+			if f.Time != nil && f.Manager != fabric.FieldManager && f.Time.UTC().String() >= at {
 				by, at = f.Manager, f.Time.UTC().String()
 			}
 		}
@@ -315,7 +315,7 @@ func newProperties(turn *writeContext, table *resourceCache[*clusterProperty]) *
 		decode: func(o *clusterProperty) Property { return Property{Name: o.Name, Value: o.Spec.Value} },
 		write: func(ctx context.Context, c diff.Change[Property], seen *clusterProperty) error {
 			o := table.body("", c.Want.Name, uidOf(seen))
-			o.SetLabels(map[string]string{managedBy: manager})
+			o.SetLabels(map[string]string{fabric.ManagedByLabel: fabric.ManagedByValue})
 			o.Object["spec"] = map[string]any{"value": c.Want.Value}
 			return table.apply(ctx, o, seen != nil)
 		},

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // away reports whether an error is no answer of the server: then there will be none
@@ -86,7 +87,7 @@ func decode[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 func DecodeTrimmed[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	out, ok := decode[T](o)
 	if ok {
-		listwatch.TrimManagedFields(out, FieldManager)
+		listwatch.TrimManagedFields(out, fabric.FieldManager)
 	}
 	return out, ok
 }

@@ -84,7 +84,7 @@ func newFronts(turn *writeContext, table *resourceCache[*discoveryv1.EndpointSli
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: fabric.SystemNamespace, Name: c.Want.name(), UID: uidOf(seen),
 					Labels: map[string]string{
-						discoveryv1.LabelServiceName: c.Want.Service, discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
+						discoveryv1.LabelServiceName: c.Want.Service, discoveryv1.LabelManagedBy: sliceManager, fabric.ManagedByLabel: fabric.ManagedByValue,
 					},
 				},
 				AddressType: discoveryv1.AddressType(c.Want.Type),

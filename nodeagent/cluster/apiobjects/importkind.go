@@ -15,6 +15,7 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // importKind is the kind of ServiceImports.
@@ -66,7 +67,7 @@ func (k *importKind) specOf(i Import, seen *mcsv1.ServiceImport) *unstructured.U
 	o := k.table.body(i.Namespace, i.Name, uidOf(seen))
 	labels, labelKeys := unpaired(i.Labels)
 	annotations, annotationKeys := unpaired(i.Annotations)
-	labels[managedBy] = manager
+	labels[fabric.ManagedByLabel] = fabric.ManagedByValue
 	if from, err := json.Marshal(exported{Labels: labelKeys, Annotations: annotationKeys}); err == nil && len(labelKeys)+len(annotationKeys) > 0 {
 		annotations[exportedAnnotation] = string(from)
 	}

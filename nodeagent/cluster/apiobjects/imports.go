@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // exportedAnnotation of a ServiceImport names the labels and annotations that came
@@ -110,7 +111,7 @@ func wantImport(m mcs.Import) Import {
 func pairs(entries map[string]string, fits func(key, value string) bool) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		if key != managedBy && key != exportedAnnotation && fits(key, entries[key]) {
+		if key != fabric.ManagedByLabel && key != exportedAnnotation && fits(key, entries[key]) {
 			out = append(out, key+"="+entries[key])
 		}
 	}

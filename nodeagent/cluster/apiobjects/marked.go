@@ -10,6 +10,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // ownedKind is the kind of a resource whose objects are ours if they carry our mark,
@@ -60,8 +61,8 @@ func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) erro
 			return nil
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
-		case there && !isMarked(seen) && !listwatch.IsFieldManager(seen, FieldManager):
-			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, managedBy, manager)
+		case there && !isMarked(seen) && !listwatch.IsFieldManager(seen, fabric.FieldManager):
+			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, fabric.ManagedByLabel, fabric.ManagedByValue)
 		case there && seen.GetDeletionTimestamp() != nil:
 			return converge.ErrBlocked{On: "the end of the one before"}
 		}
@@ -69,4 +70,6 @@ func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) erro
 	})
 }
 
-func isMarked(o metav1.Object) bool { return o.GetLabels()[managedBy] == manager }
+func isMarked(o metav1.Object) bool {
+	return o.GetLabels()[fabric.ManagedByLabel] == fabric.ManagedByValue
+}

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Slice is an EndpointSlice in the words of the API.
@@ -194,7 +195,7 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 			Namespace: s.Namespace, Name: s.Name, UID: uidOf(seen),
 			Labels: map[string]string{
 				mcsv1.LabelServiceName: s.Import, mcsv1.LabelSourceCluster: s.Cluster,
-				discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
+				discoveryv1.LabelManagedBy: sliceManager, fabric.ManagedByLabel: fabric.ManagedByValue,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: mcsVersion.String(), Kind: mcsv1.ServiceImportKindName, Name: s.Import, UID: owner.UID,

@@ -210,7 +210,7 @@ func (t *Index) PutImport(i *mcsv1.ServiceImport) bool {
 	mapped := fromImport(i)
 	before, _ := t.imports.Get(key)
 	switch {
-	case i.Labels[ManagedByLabel] != ManagedByValue:
+	case i.Labels[fabric.ManagedByLabel] != fabric.ManagedByValue:
 		mapped = mcs.Import{Namespace: i.Namespace, Name: i.Name, Created: mapped.Created, IPs: before.IPs, Foreign: true}
 	case len(mapped.IPs) == 0 && mapped.Type == fabric.ClusterSetIP:
 		mapped.IPs = before.IPs

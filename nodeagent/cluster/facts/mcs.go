@@ -12,12 +12,6 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ManagedBy with the value Manager is the label of objects that are Hawser's.
-const (
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedByValue = "hawser"
-)
-
 func fromExport(e *mcsv1.ServiceExport) mcs.Export {
 	out := mcs.Export{
 		Namespace: e.Namespace, Name: e.Name, UID: string(e.UID), Generation: e.Generation,
@@ -39,7 +33,7 @@ func fromImport(i *mcsv1.ServiceImport) mcs.Import {
 		InternalTrafficPolicy: optional(i.Spec.InternalTrafficPolicy), TrafficDistribution: optional(i.Spec.TrafficDistribution),
 		Labels: maps.Clone(i.Labels), Annotations: i.Annotations,
 	}
-	delete(out.Labels, ManagedByLabel)
+	delete(out.Labels, fabric.ManagedByLabel)
 	for _, p := range i.Spec.Ports {
 		out.Ports = append(out.Ports, mcs.Port{
 			Name: p.Name, Protocol: cmp.Or(string(p.Protocol), "TCP"), Port: int(p.Port), AppProtocol: optional(p.AppProtocol),

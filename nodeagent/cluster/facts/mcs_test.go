@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const exportsAndImports = `apiVersion: v1
@@ -110,17 +111,17 @@ func TestExportsAndImports(t *testing.T) {
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	put := func(table *Index, label string, ips ...string) []mcs.Import {
-		i := &mcsv1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{ManagedByLabel: label}}}
+		i := &mcsv1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{fabric.ManagedByLabel: label}}}
 		i.Spec.Type, i.Spec.IPs = "ClusterSetIP", ips
 		table.PutImport(i)
 		return table.Facts().Imports
 	}
 	held := func(list []mcs.Import) string { return fmt.Sprint(list[0].IPs, list[0].Foreign) }
 	table := NewIndex(nil)
-	if have := held(put(table, ManagedByValue, "243.0.0.7")); have != "[243.0.0.7] false" {
+	if have := held(put(table, fabric.ManagedByValue, "243.0.0.7")); have != "[243.0.0.7] false" {
 		t.Fatal(have)
 	}
-	if have := held(put(table, ManagedByValue)); have != "[243.0.0.7] false" {
+	if have := held(put(table, fabric.ManagedByValue)); have != "[243.0.0.7] false" {
 		t.Errorf("without addresses: %s", have)
 	}
 	if have := held(put(table, "lighthouse", "100.64.0.1")); have != "[243.0.0.7] true" {
@@ -131,7 +132,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	if have := held(put(table, "lighthouse")); have != "[243.0.0.7] true" {
 		t.Errorf("after a restart: %s", have)
 	}
-	if have := held(put(table, ManagedByValue, "243.0.0.8")); have != "[243.0.0.8] false" {
+	if have := held(put(table, fabric.ManagedByValue, "243.0.0.8")); have != "[243.0.0.8] false" {
 		t.Errorf("ours again: %s", have)
 	}
 	if table.DeleteImport("sample/web"); len(table.Facts().Imports) > 0 {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Bounds of events: so many at once, then one for every so many seconds. What
@@ -100,7 +102,7 @@ func (e *events) send(ctx context.Context, what event) error {
 		},
 	}}
 	resource := schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
-	_, err := e.client.Dynamic.Resource(resource).Namespace(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
+	_, err := e.client.Dynamic.Resource(resource).Namespace(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{FieldManager: fabric.FieldManager})
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("write events: %w", err)
 	}

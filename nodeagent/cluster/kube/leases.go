@@ -25,8 +25,6 @@ import (
 var LeaseKind = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 const (
-	// SystemNamespace is the namespace of everything that Hawser has in a cluster.
-	SystemNamespace = "hawser-system"
 	// leaseWatchTimeout bounds one watch of the Leases.
 	leaseWatchTimeout = 5 * time.Minute
 	leaseRetryPeriod  = time.Second
@@ -46,7 +44,7 @@ type LeaseStore struct {
 // NewLeaseStore returns a store that watches the Leases while needed returns true.
 func NewLeaseStore(c *Client, needed func() bool) *LeaseStore {
 	return &LeaseStore{
-		client: c.Dynamic.Resource(LeaseKind).Namespace(SystemNamespace), needed: needed,
+		client: c.Dynamic.Resource(LeaseKind).Namespace(fabric.SystemNamespace), needed: needed,
 		objects: map[string]*unstructured.Unstructured{},
 	}
 }
@@ -149,7 +147,7 @@ func (s *LeaseStore) Write(ctx context.Context, l election.Lease) (election.Leas
 	}
 	object = object.DeepCopy()
 	object.Object["spec"] = spec
-	stored, err := s.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: FieldManager})
+	stored, err := s.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fabric.FieldManager})
 	if apierrors.IsConflict(err) {
 		return election.Lease{}, election.ErrConflict
 	}

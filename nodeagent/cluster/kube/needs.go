@@ -76,7 +76,7 @@ func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 			n.labels[key] = true
 		}
 		if g.HasService() {
-			n.services[SystemNamespace+"/"+fabric.ServiceOf(g.Name)] = true
+			n.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)] = true
 		}
 	}
 	for _, e := range f.Exports {

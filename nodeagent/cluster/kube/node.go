@@ -23,14 +23,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // HawserNodes is the resource in which each agent reports about its node; the object
 // has the node's name.
 var HawserNodes = schema.GroupVersionResource{Group: "hawser.dev", Version: "v1alpha1", Resource: "hawsernodes"}
-
-// FieldManager is what Hawser's agents write objects as.
-const FieldManager = "hawser"
 
 // NodeStatus is the status of a HawserNode.
 type NodeStatus struct {
@@ -359,7 +357,7 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) er
 	}
 	metadata := map[string]any{"name": r.node}
 	if sub == "" {
-		metadata["labels"] = map[string]any{"app.kubernetes.io/managed-by": FieldManager}
+		metadata["labels"] = map[string]any{fabric.ManagedByLabel: fabric.ManagedByValue}
 		if r.uid != "" {
 			metadata["ownerReferences"] = []any{map[string]any{
 				"apiVersion": "v1", "kind": "Node", "name": r.node, "uid": string(r.uid),
@@ -374,7 +372,7 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) er
 		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
 	}
 	force := true
-	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
+	options := metav1.PatchOptions{FieldManager: fabric.FieldManager, Force: &force}
 	var subs []string
 	if sub != "" {
 		subs = append(subs, sub)

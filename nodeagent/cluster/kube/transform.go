@@ -9,6 +9,7 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // transform returns an object with only the fields that facts use, a small part of its bytes.
@@ -68,7 +69,7 @@ func transform(object any) any {
 		if o.GetKind() == mcsv1.ServiceImportKindName {
 			out = &mcsv1.ServiceImport{}
 		}
-		listwatch.TrimManagedFields(o, FieldManager)
+		listwatch.TrimManagedFields(o, fabric.FieldManager)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 			return o
 		}
