@@ -2,6 +2,7 @@ package round
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/health"
 )
 
-// TestBack: a cluster whose path was lost counts as down until the path has lived for a while
-// without a break; one that is new, and one whose path moved, do not.
-func TestBack(t *testing.T) {
+// TestHoldDown: a path that was lost is held down until it has lived for a while without a break.
+// A new path, and a path that moves, are not.
+func TestHoldDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	began := now
@@ -42,12 +43,16 @@ func TestBack(t *testing.T) {
 		now = now.Add(step.after)
 		paths := map[string]model.Path{"g2": step.path}
 		before := b
-		next, again := b.apply(began, last, paths, now)
-		if paths["g2"].Down != step.down || again != step.again {
-			t.Errorf("%s: down %v, again after %v; want %v, %v", step.name, paths["g2"].Down, again, step.down, step.again)
+		next, held, expires := b.update(began, last, paths, now)
+		down := step.path.Down || slices.Contains(held, "g2")
+		if down != step.down || expires != step.again {
+			t.Errorf("%s: down %v, expires after %v; want %v, %v", step.name, down, expires, step.down, step.again)
 		}
-		if same, _ := before.apply(began, last, map[string]model.Path{"g2": step.path}, now); !maps.Equal(same, next) {
-			t.Errorf("%s: the step changed what was before", step.name)
+		if paths["g2"] != step.path {
+			t.Errorf("%s: update changed the paths", step.name)
+		}
+		if same, _, _ := before.update(began, last, paths, now); !maps.Equal(same, next) {
+			t.Errorf("%s: update changed the state before", step.name)
 		}
 		b, last = next, map[string]activePath{"g2": {ActiveLink: health.ActiveLink{Path: step.path}}}
 	}

@@ -1,24 +1,15 @@
-// Package round decides what a node does next. One pure function, Step, takes what was
-// remembered, what is observed and the time, and gives what to remember and what to do:
-// the state that the node should have, and what other agents learn. The agent that
-// runs calls it in each round, the dry run of hawser-agent plan calls it with what that
-// agent remembers and observes, and the tests replay rounds. It knows no clock,
-// randomness or I/O, and logs nothing.
-//
-// What a round goes through, in this order: the topology that clusters leave
-// (transition), gateways that left the fabric and are still used (removals), what the
-// parts that talk to other agents should look at (Aim), the link to each other cluster
-// (choice), whom to hear (Feeds), which packets to try (Sizes), what was heard before the
-// start (heard), exports that clusters made (exports), the projection (package project),
-// and what other clusters learn of this cluster's exports (announcement).
+// Package round decides what a node does next. One pure function, Step, takes the state
+// that the last round left, what is observed, and the time. It returns the next state
+// and what to do: the desired state of the node, and what other agents learn. It has no
+// clock, randomness or I/O, and logs nothing. The running agent calls it in each round,
+// hawser-agent plan calls it with the state and the observations of that agent, and the
+// tests replay recorded rounds.
 package round
 
 import (
-	"cmp"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/converge"
@@ -170,8 +161,9 @@ func NewState(cluster string, kept Saved, now time.Time) State {
 
 // Effects is what a step wants to be done.
 type Effects struct {
-	// PeerSpec is set alone where the parts that talk to other agents looked at something
-	// else: they are to look at this, and the same step is made anew with what they see.
+	// PeerSpec is set if the parts that talk to other agents use an older one. They get
+	// this one, and the same step runs again with what they observe. All other fields are
+	// then empty.
 	PeerSpec *PeerSpec
 
 	Moves     []status.Move         // that were decided just now
@@ -195,27 +187,6 @@ type Effects struct {
 	Changed bool
 }
 
-// maxSpecTries bounds how often a round is begun anew because of what is looked at.
-const maxSpecTries = 4
-
-// StepUntilStable makes one round: it observes and steps, and has aim set what is looked at, until
-// what was observed is what the round needs. Should that change each time, the last
-// observation has to do.
-func StepUntilStable(previous State, observe func() Observed, aim func(*PeerSpec), now time.Time) (State, Effects) {
-	for tries := 1; ; tries++ {
-		in := observe()
-		next, do := Step(previous, in, now)
-		if do.PeerSpec == nil {
-			return next, do
-		}
-		aim(do.PeerSpec)
-		if tries == maxSpecTries {
-			in.Peers.Spec = do.PeerSpec
-			return Step(previous, in, now)
-		}
-	}
-}
-
 // WithRunning gives what an agent beside the one that runs observes: what that one does, and where
 // it looks at something else, what this one does.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
@@ -233,133 +204,8 @@ func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	return p
 }
 
-// again asks for another round after a time at the latest; 0 = for none.
-func (e *Effects) again(after time.Duration) {
-	if after > 0 {
-		e.Requeue = min(cmp.Or(e.Requeue, after), after)
-	}
-}
-
-// Step makes one round. Where Effects.Aim is set, next is previous.
-func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
-	next = previous
-	if next.cache == nil {
-		next.cache = &cache{}
-	}
-	next.Transition = next.Transition.follow(in.Fabric, in.Peers.Live, now)
-	next.Removals = next.Removals.follow(in.Fabric, func(f *fabric.Fabric, p health.GatewayID) bool {
-		return len(next.Choice.users(f, in.Peers.Links, p)) > 0
-	}, now)
-	f := next.Removals.merged
-	next.Found, do.Requeue = next.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
-	in.Local.Discovered = next.Found.Endpoints()
-	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
-
-	aim := PeerSpec{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
-	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.RemoteEndpoints)
-	aim.Remotes = next.cache.remotesOf(projection.Input{
-		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: next.Transition.Before,
-	})
-	if !aim.equal(in.Peers.Spec) {
-		return previous, Effects{PeerSpec: &aim}
-	}
-
-	w := next.selectPaths(in, f, now, &do)
-	do.Leaving = next.IsRetiring(in.Cluster, in.Node)
-	if len(next.Removals.Leaving) > 0 || next.Transition.Before != nil {
-		do.again(recheck)
-	}
-	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
-	do.Sizes = sizesOf(aim.OwnGateway(in.Cluster), aim.Probing, next.last.Node, w.links)
-
-	input := projection.Input{
-		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
-		Paths: w.remote, GatewayPaths: w.own, FormerShape: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
-	}
-	input.Local.RemoteEndpoints = in.Peers.RemoteEndpoints
-	next.Heard, input.PeersSynced = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
-	input.RestoredLive = next.Heard.Kept
-	// What the previous agent saved stops counting at these times, even if nothing else happens.
-	do.again(next.Choice.Began.Add(SettleTime).Sub(now))
-	do.again(next.Heard.Began.Add(in.Stale).Sub(now))
-	do.SaveLive = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
-	input.Tunnels = tunnelsOf(in, aim.Probing, in.Peers.Tunnels)
-	input.Fabric, input.MCSDecision = next.cache.exports.follow(input)
-	if next.last.Node == nil || next.rerouted || !SameInput(next.last.Input, input) {
-		state, problems := projection.Desired(input)
-		next.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: in.Fabric.Decommission}, Problems: problems}
-		next.generation++
-		next.rerouted, next.routed = false, input
-		next.Announcement, do.Publish = next.Announcement.begin(projection.ClusterState(input))
-		do.Changed = true
-	}
-	do.Node, do.Digest = next.last.Node, in.Digest+"-"+strconv.Itoa(next.generation)
-	return next, do
-}
-
-// Reroute decides the links anew, and nothing else, for routes that must not wait for a
-// whole round. It gives ok false where nothing moved since the last projection or
-// reroute; otherwise Routes gives the routes.
-func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
-	next = previous
-	if next.last.Node == nil {
-		return previous, do, false
-	}
-	w := next.selectPaths(in, next.last.Input.Fabric, now, &do)
-	if !next.rerouted && maps.Equal(w.remote, next.last.Input.Paths) && maps.Equal(w.own, next.last.Input.GatewayPaths) {
-		return next, do, false
-	}
-	next.rerouted, next.routed = true, next.last.Input
-	next.routed.Paths, next.routed.GatewayPaths = w.remote, w.own
-	return next, do, true
-}
-
-// Routes gives the routes, and nothing else, of the links that were decided last. While
-// the last projection is not in force, they have those that it has no more, too: a whole
-// round ends what comes in from others first, which would leave unencrypted otherwise.
-func (s State) Routes() *DesiredNode {
-	routes := projection.Routes(s.routed)
-	if s.applied != nil && s.applied != s.last.Node {
-		wanted := make(map[string]bool, len(s.last.Node.Routes))
-		for _, r := range slices.Concat(s.last.Node.Routes, routes) {
-			wanted[r.Key()] = true
-		}
-		for _, r := range s.applied.Routes {
-			if !wanted[r.Key()] {
-				routes = append(routes, r)
-			}
-		}
-	}
-	return &DesiredNode{State: desired.State{Routes: routes}}
-}
-
-// Applied follows a round that came to its end; live is what other clusters are to be
-// told now, nil = nothing new.
-func Applied(previous State) (next State, live *model.ClusterState) {
-	next = previous
-	next.applied = previous.last.Node
-	next.Announcement, live = next.Announcement.applied()
-	return next, live
-}
-
-// selectPaths takes the best link to each other cluster.
-func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
-	v := s.snapshot(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Leaving))
-	v.narrow = in.Peers.PathMTUs
-	next, w := s.Choice.next(v, in.Peers.Live, now)
-	var again time.Duration
-	s.HoldDown, again = s.HoldDown.apply(next.Began, s.Choice.Last, w.remote, now)
-	do.again(again)
-	s.Choice, s.Transition.Former = next, w.former
-	do.Moves, do.Links, do.Advertise = next.newMoves, w.links, w.advertise
-	if !w.former {
-		do.Shape = projection.ShapeDigest(f.Shape)
-	}
-	w.limit(v.gateway, v.narrow)
-	return w
-}
-
-func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Snapshot) nodeView {
+// view returns what this node sees of links.
+func (s *State) view(cluster, node string, f *fabric.Fabric, links health.Snapshot) nodeView {
 	return nodeView{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
@@ -397,24 +243,12 @@ func (s State) KeptFound() map[string][]model.DiscoveredEndpoint { return s.Foun
 // Paths gives the links in use, as the last projection or reroute has them, and the last
 // moves. links is what the prober says now.
 func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path, []status.Move) {
-	return s.Choice.state(s.snapshot(in.Cluster, in.Node, in.Fabric, links))
+	return s.Choice.state(s.view(in.Cluster, in.Node, in.Fabric, links))
 }
 
 // Users names the clusters whose traffic this node's gateway carries, each with how that
 // is known, and needed those of them that have no other way.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
-	v := s.snapshot(in.Cluster, in.Node, in.Fabric, links)
+	v := s.view(in.Cluster, in.Node, in.Fabric, links)
 	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
-}
-
-// SameInput compares by identity first, as most inputs are shared and only
-// replaced as a whole.
-func SameInput(a, b projection.Input) bool {
-	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
-		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
-		reflect.DeepEqual(a.Local, b.Local) &&
-		reflect.DeepEqual(a.Tunnels, b.Tunnels) &&
-		reflect.DeepEqual(a.Live, b.Live) &&
-		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredLive, b.RestoredLive) &&
-		reflect.DeepEqual(a.Facts, b.Facts)
 }

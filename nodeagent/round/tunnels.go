@@ -1,6 +1,9 @@
 package round
 
 import (
+	"slices"
+	"strings"
+
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
@@ -8,43 +11,41 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/migration"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
-	"slices"
-	"strings"
 )
 
-// pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
-// tunnel that the fabric says. Those of secondary go over a second one for now.
-func pairsOf(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []migration.PairConfig {
+// pairConfigs returns the pairs of this gateway that are probed through tunnels, each
+// with the tunnel of the fabric. A pair whose endpoint moves is in secondary.
+func pairConfigs(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []migration.PairConfig {
 	var out []migration.PairConfig
 	for _, t := range p.Targets {
-		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
+		want, ok := wantedTunnel(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
 		if t.Device != "" || !ok {
 			continue
 		}
 		out = append(out, migration.PairConfig{
-			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
+			Name: t.Peer.String(), Want: want, Keys: tunnelKeys(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
 			Secondary: secondary[t.Peer.String()].Pending.IsValid(), Source: t.Source, Addr: t.Addr,
 		})
 	}
 	return out
 }
 
-// tunnelOf is the tunnel of a pair that the fabric says.
-func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (migration.TunnelID, bool) {
+// wantedTunnel returns the tunnel of a pair that the fabric has.
+func wantedTunnel(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (migration.TunnelID, bool) {
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
 		return migration.TunnelID{}, false
 	}
-	is := projection.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
-	if d := driver.ByName(is.Driver); d != nil && d.Traits().FixedPorts {
-		return migration.TunnelID{Driver: is.Driver, Epoch: is.Epoch}, true
+	params := projection.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
+	if d := driver.ByName(params.Driver); d != nil && d.Traits().FixedPorts {
+		return migration.TunnelID{Driver: params.Driver, Epoch: params.Epoch}, true
 	}
-	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
+	return tunnelID(own+"/"+gateway, cluster+"/"+remote, params), true
 }
 
-// keysOf gives the epochs in which a pair can have tunnels. An agent to which no keys
-// came yet gives up none of those that the run before had.
-func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) migration.Keys {
+// tunnelKeys returns the epochs for which a pair can have tunnels. An agent without
+// keys keeps all tunnels of the previous agent.
+func tunnelKeys(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) migration.Keys {
 	if keys == nil {
 		return nil
 	}
@@ -57,16 +58,9 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 	return out
 }
 
-// ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c migration.TunnelID) model.TunnelParams {
-	if self > peer {
-		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
-	}
-	return model.TunnelParams{Driver: c.Driver, LocalPort: c.Ports[0], RemotePort: c.Ports[1], Alternate: c.Alternate, Epoch: c.Epoch}
-}
-
-// ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p model.TunnelParams) migration.TunnelID {
+// tunnelID returns the name of a tunnel that both ends share. self and peer are
+// cluster/gateway.
+func tunnelID(self, peer string, p model.TunnelParams) migration.TunnelID {
 	out := migration.TunnelID{Driver: p.Driver, Ports: [2]int{p.LocalPort, p.RemotePort}, Alternate: p.Alternate, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
@@ -74,20 +68,26 @@ func ofPair(self, peer string, p model.TunnelParams) migration.TunnelID {
 	return out
 }
 
-// tunnelsOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func tunnelsOf(in Observed, p ProbeSpec, tunnels map[string][]migration.TunnelID) map[string][]model.TunnelParams {
+// tunnelParams returns the tunnels of migrating pairs as this end sees them, by peer.
+func tunnelParams(in Observed, p ProbeSpec, tunnels map[string][]migration.TunnelID) map[string][]model.TunnelParams {
+	self := in.Cluster + "/" + p.Gateway
 	out := map[string][]model.TunnelParams{}
-	for peer, all := range tunnels {
-		for _, one := range all {
-			out[peer] = append(out[peer], ofGateway(in.Cluster+"/"+p.Gateway, peer, one))
+	for peer, ids := range tunnels {
+		for _, c := range ids {
+			if self > peer {
+				c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
+			}
+			out[peer] = append(out[peer], model.TunnelParams{
+				Driver: c.Driver, LocalPort: c.Ports[0], RemotePort: c.Ports[1], Alternate: c.Alternate, Epoch: c.Epoch,
+			})
 		}
 	}
 	return out
 }
 
-// InstalledTunnels gives, by remote gateway, the tunnels that a round left in the kernel. One of
-// which anything failed does not stand. It is nil where this node is no gateway, or the
-// round did not come to its end.
+// InstalledTunnels returns, by peer, the tunnels that a round left in the kernel. A
+// tunnel that a problem affects is left out. It returns nil if this node is no gateway
+// or the round was interrupted.
 func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.Installed {
 	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
 		return nil
@@ -100,48 +100,50 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.In
 	if gateway == nil {
 		return nil
 	}
-	all := map[string]migration.Installed{}
-	for _, made := range p.Node.Tunnels {
-		peer := made.Cluster + "/" + made.Gateway
-		one, ok := tunnelMade(p.Input, gateway.Name, made)
+	problems := slices.Concat(r.Failed, r.Blocked, r.Fights)
+	out := map[string]migration.Installed{}
+	for _, t := range p.Node.Tunnels {
+		peer := t.Cluster + "/" + t.Gateway
+		id, ok := desiredTunnelID(p.Input, gateway.Name, t)
 		if !ok {
 			continue
 		}
-		if _, known := all[peer]; !known {
-			use := one
-			if held := p.Input.Tunnels[peer]; len(held) > 0 {
-				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
+		if _, known := out[peer]; !known {
+			active := id
+			if migrating := p.Input.Tunnels[peer]; len(migrating) > 0 {
+				active = tunnelID(own.Name+"/"+gateway.Name, peer, migrating[0])
 			}
-			all[peer] = migration.Installed{Active: use, Devices: map[migration.TunnelID][]string{}}
+			out[peer] = migration.Installed{Active: active, Devices: map[migration.TunnelID][]string{}}
 		}
-		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
-			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
+		if !slices.ContainsFunc(problems, func(p converge.Problem) bool { return affects(p, t) }) {
+			out[peer].Devices[id] = append(out[peer].Devices[id], t.Link)
 		}
 	}
-	return all
+	return out
 }
 
-// tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
-func tunnelMade(in projection.Input, gateway string, made desired.Tunnel) (migration.TunnelID, bool) {
-	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
-	if held := in.Tunnels[peer]; len(held) > 0 {
-		if made.Preference >= len(held) {
-			return migration.TunnelID{}, false
-		}
-		return ofPair(self, peer, held[made.Preference]), true
+// desiredTunnelID returns which tunnel of its pair a desired one is.
+func desiredTunnelID(in projection.Input, gateway string, t desired.Tunnel) (migration.TunnelID, bool) {
+	self, peer := in.Cluster+"/"+gateway, t.Cluster+"/"+t.Gateway
+	migrating := in.Tunnels[peer]
+	switch {
+	case len(migrating) == 0:
+		return wantedTunnel(in.Fabric, in.Keys, in.Cluster, gateway, t.Cluster, t.Gateway)
+	case t.Preference >= len(migrating):
+		return migration.TunnelID{}, false
 	}
-	return tunnelOf(in.Fabric, in.Keys, in.Cluster, gateway, made.Cluster, made.Gateway)
+	return tunnelID(self, peer, migrating[t.Preference]), true
 }
 
-// concerns reports whether a problem may keep a tunnel from working: all but those
-// of names and of other tunnels.
-func concerns(p converge.Problem, made desired.Tunnel) bool {
+// affects reports whether a problem may keep a tunnel from working. Problems with DNS
+// and with other tunnels do not.
+func affects(p converge.Problem, t desired.Tunnel) bool {
 	switch p.Kind {
 	case "dns zone", "dns service":
 		return false
 	case "ipsec":
-		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == made.Connection())
+		return t.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == t.Connection())
 	}
-	link, _, _ := strings.Cut(p.Key, "/")
-	return !desired.IsTunnel(link) || link == made.Link
+	device, _, _ := strings.Cut(p.Key, "/")
+	return !desired.IsTunnel(device) || device == t.Link
 }

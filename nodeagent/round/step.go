@@ -1,0 +1,229 @@
+package round
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/endpoint"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// maxSpecTries bounds how often a round starts again because PeerSpec changed.
+const maxSpecTries = 4
+
+// StepUntilStable makes one round: it observes and steps, and passes each new PeerSpec
+// to setSpec, until the peers were observed with the PeerSpec of the round. If it
+// changes each time, the last observation has to do.
+func StepUntilStable(previous State, observe func() Observed, setSpec func(*PeerSpec), now time.Time) (State, Effects) {
+	for tries := 1; ; tries++ {
+		in := observe()
+		next, do := Step(previous, in, now)
+		if do.PeerSpec == nil {
+			return next, do
+		}
+		setSpec(do.PeerSpec)
+		if tries == maxSpecTries {
+			in.Peers.Spec = do.PeerSpec
+			return Step(previous, in, now)
+		}
+	}
+}
+
+// Step makes one round. If Effects.PeerSpec is set, next is previous, and the round has
+// to start again with peers that were observed with this PeerSpec.
+func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
+	next = previous
+	if next.cache == nil {
+		next.cache = &cache{}
+	}
+	f := next.retainGateways(in, now, &do)
+	in.Local.Discovered = next.discoverEndpoints(in, f, now, &do)
+	spec := next.peerSpec(in, f)
+	if !spec.equal(in.Peers.Spec) {
+		return previous, Effects{PeerSpec: &spec}
+	}
+	selected := next.selectPaths(in, f, now, &do)
+	next.planPeers(in, f, spec, selected, &do)
+	restored, synced := next.restoreClusterState(in, f, now, &do)
+	next.project(projection.Input{
+		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.hostState(),
+		FormerShape: next.Transition.Before, Paths: selected.remote, GatewayPaths: selected.own,
+		Live: in.Peers.Live, RestoredLive: restored, PeersSynced: synced,
+		Tunnels: tunnelParams(in, spec.Probing, in.Peers.Tunnels), Memo: &next.cache.slots,
+	}, &do)
+	return next, do
+}
+
+// retainGateways returns the fabric with the gateways that left it and are still in
+// use. It also follows a change of the topology's shape.
+func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.Fabric {
+	s.Transition = s.Transition.follow(in.Fabric, in.Peers.Live, now)
+	inUse := func(f *fabric.Fabric, g health.GatewayID) bool { return len(s.Choice.users(f, in.Peers.Links, g)) > 0 }
+	s.Removals = s.Removals.follow(in.Fabric, inUse, now)
+	do.Leaving = s.IsRetiring(in.Cluster, in.Node)
+	if len(s.Removals.Leaving) > 0 || s.Transition.Before != nil {
+		do.again(recheck)
+	}
+	return s.Removals.merged
+}
+
+// discoverEndpoints returns the endpoints that other clusters announce of their
+// gateways, and publishes the ones of this cluster.
+func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
+	var expires time.Duration
+	s.Found, expires = s.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
+	do.again(expires)
+	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
+	return s.Found.Endpoints()
+}
+
+// peerSpec returns which links the parts that talk to other agents probe, which tunnel
+// each pair should have, and where its peer may be reached.
+func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
+	probing := probesOf(f, s.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)
+	return PeerSpec{
+		Probing: probing,
+		Pairs:   pairConfigs(in, f, probing, in.Peers.RemoteEndpoints),
+		Remotes: s.cache.remotesOf(projection.Input{
+			Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: s.Transition.Before,
+		}),
+	}
+}
+
+// selectPaths returns the best path to each other cluster. A path that was down lately
+// is marked as down.
+func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
+	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Leaving))
+	v.narrow = in.Peers.PathMTUs
+	choice, selected := s.Choice.next(v, in.Peers.Live, now)
+	var held []string
+	var expires time.Duration
+	s.HoldDown, held, expires = s.HoldDown.update(choice.Began, s.Choice.Last, selected.remote, now)
+	for _, remote := range held {
+		path := selected.remote[remote]
+		path.Down = true
+		selected.remote[remote] = path
+	}
+	do.again(expires)
+	s.Choice, s.Transition.Former = choice, selected.former
+	do.Moves, do.Links, do.Advertise = choice.newMoves, selected.links, selected.advertise
+	if !selected.former {
+		do.Shape = projection.ShapeDigest(f.Shape)
+	}
+	selected.limit(v.gateway, v.narrow)
+	return selected
+}
+
+// planPeers decides which feeds this node subscribes to and serves, and which links are
+// probed for their path MTU.
+func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected paths, do *Effects) {
+	do.Feeds, do.FeedsErr = feedsOf(in, f, selected.remote)
+	do.Sizes = sizesOf(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
+}
+
+// restoreClusterState returns what the previous agent saved of clusters that are silent
+// since the start. synced says that every cluster was heard or counts as lost.
+func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
+	do.SaveLive = !reflect.DeepEqual(s.Heard.live, in.Peers.Live)
+	s.Heard, synced = s.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	// Saved values stop counting at these times, even if nothing else happens.
+	do.again(s.Choice.Began.Add(SettleTime).Sub(now))
+	do.again(s.Heard.Began.Add(in.Stale).Sub(now))
+	return s.Heard.Kept, synced
+}
+
+// project returns the desired state of an input. It is the last one if the input did not
+// change. Exports of a new one are published as far as the node already serves them.
+func (s *State) project(input projection.Input, do *Effects) {
+	input.Fabric, input.MCSDecision = s.cache.exports.follow(input)
+	if s.last.Node == nil || s.rerouted || !SameInput(s.last.Input, input) {
+		state, problems := projection.Desired(input)
+		s.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: input.Fabric.Decommission}, Problems: problems}
+		s.generation++
+		s.rerouted, s.routed = false, input
+		s.Announcement, do.Publish = s.Announcement.begin(projection.ClusterState(input))
+		do.Changed = true
+	}
+	do.Node, do.Digest = s.last.Node, input.Digest+"-"+strconv.Itoa(s.generation)
+}
+
+// hostState returns the state of this host with the addresses where gateways are
+// reached.
+func (in Observed) hostState() model.HostState {
+	out := in.Local
+	out.RemoteEndpoints = in.Peers.RemoteEndpoints
+	return out
+}
+
+// again requests another round after a time at the latest; 0 = none.
+func (e *Effects) again(after time.Duration) {
+	if after > 0 {
+		e.Requeue = min(cmp.Or(e.Requeue, after), after)
+	}
+}
+
+// Reroute selects the paths again and nothing else, for routes that must not wait for a
+// whole round. ok is false if no path moved since the last projection or reroute.
+// Otherwise State.Routes returns the routes.
+func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
+	next = previous
+	if next.last.Node == nil {
+		return previous, do, false
+	}
+	selected := next.selectPaths(in, next.last.Input.Fabric, now, &do)
+	if !next.rerouted && maps.Equal(selected.remote, next.last.Input.Paths) && maps.Equal(selected.own, next.last.Input.GatewayPaths) {
+		return next, do, false
+	}
+	next.rerouted, next.routed = true, next.last.Input
+	next.routed.Paths, next.routed.GatewayPaths = selected.remote, selected.own
+	return next, do, true
+}
+
+// Routes returns the routes of the selected paths and nothing else. Until the last
+// projection is applied they include the applied routes that it drops: a whole round
+// first removes what delivers packets over them, which would leave unencrypted
+// otherwise.
+func (s State) Routes() *DesiredNode {
+	routes := projection.Routes(s.routed)
+	if s.applied != nil && s.applied != s.last.Node {
+		wanted := make(map[string]bool, len(s.last.Node.Routes))
+		for _, r := range slices.Concat(s.last.Node.Routes, routes) {
+			wanted[r.Key()] = true
+		}
+		for _, r := range s.applied.Routes {
+			if !wanted[r.Key()] {
+				routes = append(routes, r)
+			}
+		}
+	}
+	return &DesiredNode{State: desired.State{Routes: routes}}
+}
+
+// Applied records that the desired state of the last round is in the kernel. live is
+// what other clusters learn now; nil = no change.
+func Applied(previous State) (next State, live *model.ClusterState) {
+	next = previous
+	next.applied = previous.last.Node
+	next.Announcement, live = next.Announcement.applied()
+	return next, live
+}
+
+// SameInput reports whether two inputs yield the same desired state. It compares by
+// identity first, as most values are shared and replaced as a whole.
+func SameInput(a, b projection.Input) bool {
+	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
+		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
+		reflect.DeepEqual(a.Local, b.Local) &&
+		reflect.DeepEqual(a.Tunnels, b.Tunnels) &&
+		reflect.DeepEqual(a.Live, b.Live) &&
+		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredLive, b.RestoredLive) &&
+		reflect.DeepEqual(a.Facts, b.Facts)
+}
