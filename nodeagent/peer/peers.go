@@ -60,7 +60,7 @@ type Peers struct {
 	client        *feed.Client
 	firstSeenFile *statefile.File[map[string]map[string]time.Time]
 	finder        *pathmtu.Finder
-	search        *endpointSelector
+	endpoints     *endpointSelector
 	tunnel        *migration.Negotiator
 	layer         *transport.Transport
 
@@ -86,9 +86,9 @@ func New(config Config) *Peers {
 	shared.OnChange, shared.OnFirstSeen = p.updateRelay, p.firstSeenFile.MarkDirty
 	p.client = feed.NewClient(shared)
 	p.client.RestoreFirstSeen(p.firstSeenFile.LoadOrZero(config.Log))
-	wake, searches := trigger.New(), trigger.New()
+	wake, refreshEndpoints := trigger.New(), trigger.New()
 	p.prober = health.New(health.Config{
-		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Fire() },
+		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); refreshEndpoints.Fire() },
 	})
 	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
 	tunnels := statefile.New[map[string]migration.Saved](config.StateDir, "tunnels.json")
@@ -96,10 +96,10 @@ func New(config Config) *Peers {
 		Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.TriggerRound,
 		Restored: tunnels.LoadOrZero(config.Log), Save: tunnels.Save,
 	})
-	p.search = newSearch(config, p.prober, p.tunnel, wake, searches)
+	p.endpoints = newEndpointSelector(config, p.prober, p.tunnel, wake, refreshEndpoints)
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
-		Machines: []transport.Protocol{p.prober, p.tunnel, p.finder, p.search},
+		Machines: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints},
 	})
 	return p
 }
@@ -117,7 +117,7 @@ func (p *Peers) updateRelay() {
 func (p *Peers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.search.run,
+		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.endpoints.run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -135,7 +135,7 @@ func (p *Peers) Observe() round.PeerStatus {
 	out.Spec = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Tunnels()
-	out.RemoteEndpoints, out.Observed = p.search.snapshot()
+	out.RemoteEndpoints, out.Observed = p.endpoints.snapshot()
 	return out
 }
 
@@ -183,7 +183,7 @@ func (p *Peers) SetSpec(aim *round.PeerSpec) {
 		p.prober.SetTargets(to.Targets)
 	}
 	p.tunnel.Set(aim.OwnGateway(p.config.Cluster), aim.Pairs)
-	p.search.setRemotes(aim.Remotes)
+	p.endpoints.setRemotes(aim.Remotes)
 }
 
 // ApplyStep carries out what a step decided, as far as it is about other agents.
@@ -266,7 +266,7 @@ func (p *Peers) publish(change func(*model.ClusterState) bool) {
 
 // SetProjection takes from a new projection what questions to remote gateways need.
 func (p *Peers) SetProjection(in projection.Input, n *round.DesiredNode) {
-	p.search.setProjection(in, n)
+	p.endpoints.setProjection(in, n)
 }
 
 // SetInstalled says which tunnels the kernel has, by remote gateway.
@@ -306,7 +306,7 @@ func (p *Peers) Migrations() map[string]migration.Progress { return p.tunnel.Pro
 
 // EndpointReason says where a remote gateway is reached, which is the address and port given, and
 // why there.
-func (p *Peers) EndpointReason(gateway, at string) string { return p.search.why(gateway, at) }
+func (p *Peers) EndpointReason(gateway, at string) string { return p.endpoints.reason(gateway, at) }
 
 // States says which feeds are lost.
 func (p *Peers) States() []status.InputState {

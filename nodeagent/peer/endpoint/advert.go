@@ -11,11 +11,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxObserved is how many observed addresses of one gateway count.
+// maxObserved limits the observed addresses of one gateway that count.
 const maxObserved = 2
 
 // ObservedAddrs are the addresses from which packets of remote gateways arrive, by
-// cluster/gateway. The port is the one that the gateway's ports count from.
+// cluster/gateway. The port is the base port.
 type ObservedAddrs map[string]netip.AddrPort
 
 // BuildAdvert returns the discovered endpoints of the cluster's own gateways, and the

@@ -15,9 +15,9 @@ import (
 
 // Bounds on what one cluster can make others probe.
 const (
-	// maxDiscovered is how many endpoints of one gateway count.
+	// maxDiscovered limits the endpoints of one gateway that count.
 	maxDiscovered = 4
-	// changeBurst is how many changes of one gateway's endpoints count at once. One more
+	// changeBurst limits the changes of one gateway's endpoints that count at once. One more
 	// counts after each changeInterval. Every change makes others probe new addresses.
 	changeBurst    = 4
 	changeInterval = 30 * time.Second
@@ -29,7 +29,7 @@ const (
 // Registry has the discovered endpoints of remote gateways, as their clusters announce
 // them. The feed authenticates the cluster by its gateways' keys. An announcement counts
 // for gateways of that cluster only, for the sources that the topology grants them, and
-// within bounds. The last accepted one stays until its cluster announces another one. A
+// within bounds. An accepted announcement stays until the next one is accepted. A
 // Registry is immutable.
 type Registry struct {
 	Gateways map[string]Entry `json:"gateways,omitempty"` // by cluster/gateway
@@ -72,7 +72,7 @@ func (r Registry) Endpoints() map[string][]model.DiscoveredEndpoint {
 }
 
 // Update returns the registry with the current announcements. live has the state of each
-// remote cluster, nodes are those of the own cluster. requeue is the time after which a
+// remote cluster, nodes has the nodes of the own cluster. requeue is the time after which a
 // change counts that came too soon; 0 if none did.
 func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
 	next = Registry{Gateways: map[string]Entry{}, Refused: map[string][]string{}}

@@ -76,7 +76,6 @@ func announce(cluster, gateway, text string) map[string]model.ClusterState {
 	return map[string]model.ClusterState{cluster: {Cluster: cluster, Endpoints: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{gateway: discovered(text)}}}}
 }
 
-// TestFit: which endpoints count that another cluster announces, and what is said of others.
 // TestFilter: only addresses that another gateway can have count.
 func TestFilter(t *testing.T) {
 	t.Parallel()
@@ -137,7 +136,7 @@ func TestOwnGatewaysOnly(t *testing.T) {
 }
 
 // TestLastAnnouncementStays: it stays without a feed, while no node holds the gateway, and
-// after a restart. It goes when the topology grants the gateway no source any more.
+// after a restart. It goes when the topology takes the sources from the gateway.
 func TestLastAnnouncementStays(t *testing.T) {
 	t.Parallel()
 	f, now := testFabric(), time.Unix(1000, 0)
@@ -199,7 +198,7 @@ func TestSameRegistry(t *testing.T) {
 }
 
 // TestBuildAdvert: a cluster announces discovered endpoints of its own gateways, and observed
-// addresses of remote ones that have that source.
+// addresses of remote gateways with that source.
 func TestBuildAdvert(t *testing.T) {
 	t.Parallel()
 	see := func(at ...string) map[string]model.ClusterState {

@@ -1,0 +1,288 @@
+package endpoint
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/model"
+)
+
+var (
+	inner = netip.MustParseAddrPort("10.99.0.1:51820")
+	outer = netip.MustParseAddrPort("203.0.113.1:6000")
+	third = netip.MustParseAddrPort("198.51.100.1:51820")
+	away  = netip.MustParseAddrPort("192.0.2.1:31000")
+)
+
+func candidates(addrs ...netip.AddrPort) []model.Candidate {
+	var out []model.Candidate
+	for _, a := range addrs {
+		out = append(out, model.Candidate{Text: a.Addr().String(), Addr: a})
+	}
+	return out
+}
+
+// world is a network with one remote gateway.
+type world struct {
+	m       *Selector
+	now     time.Time
+	replies map[netip.AddrPort]time.Duration // by candidate that replies, after which time
+	works   map[netip.AddrPort]bool          // candidates where the link comes up, 50 ms after it was dialled
+	coming  []event
+	at      netip.AddrPort // where the link is
+	alive   bool
+	probes  map[netip.AddrPort]int
+	dials   int
+	resolve bool
+	// secondarySince is when a secondary tunnel got traffic; zero = no tunnel.
+	secondarySince time.Time
+	fell           bool // the link went down after it was up
+}
+
+type event struct {
+	at time.Time
+	do func()
+}
+
+func newWorld(r Remote, saved map[string]netip.AddrPort) *world {
+	w := &world{
+		m: New(saved), now: time.Unix(1000, 0), replies: map[netip.AddrPort]time.Duration{},
+		works: map[netip.AddrPort]bool{}, probes: map[netip.AddrPort]int{},
+	}
+	w.m.Set([]Remote{r}, w.now)
+	return w
+}
+
+// run advances the time until done, or until the limit. It returns how much time passed.
+func (w *world) run(limit time.Duration, done func() bool) time.Duration {
+	start := w.now
+	for w.now.Sub(start) < limit {
+		secondary := !w.secondarySince.IsZero()
+		w.m.UpdateLink("b/gw", LinkState{Alive: w.alive, ObservedAddr: w.at, OnSecondary: secondary, SecondaryOnly: secondary && w.now.Sub(w.secondarySince) > 5*time.Second}, w.now)
+		d := w.m.Step(w.now)
+		w.resolve = d.Resolve
+		for _, p := range d.Probes {
+			w.probes[p.Addr]++
+			if after, replies := w.replies[p.Addr]; replies {
+				w.coming = append(w.coming, event{w.now.Add(after), func() { w.m.OnReply(p, w.now) }})
+			}
+		}
+		w.follow()
+		if done() {
+			return w.now.Sub(start)
+		}
+		w.now = w.pass(d.Next)
+	}
+	return limit
+}
+
+// pass runs the events before the next step, and returns its time.
+func (w *world) pass(next time.Time) time.Time {
+	next = w.now.Add(max(min(next.Sub(w.now), 10*time.Millisecond), time.Millisecond))
+	var later []event
+	for _, e := range w.coming {
+		if e.at.After(next) {
+			later = append(later, e)
+			continue
+		}
+		e.do()
+	}
+	w.coming = later
+	return next
+}
+
+// follow moves the link to where the Selector dials.
+func (w *world) follow() {
+	to := w.m.RemoteEndpoints()["b/gw"]
+	switch {
+	case !w.works[to.Pending]:
+		w.secondarySince = time.Time{}
+	case w.secondarySince.IsZero():
+		w.secondarySince = w.now
+	}
+	if to.DialCount == w.dials && w.at.IsValid() || !to.Addr.IsValid() {
+		return
+	}
+	w.dials, w.at = to.DialCount, to.Addr
+	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.fell, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
+}
+
+func (w *world) up() bool { return w.alive }
+
+// TestFirstLeadsNowhere: the second candidate is in use less than a second after the start.
+func TestFirstLeadsNowhere(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w.replies[outer], w.works[outer] = 40*time.Millisecond, true
+	w.run(200*time.Millisecond, w.up)
+	if have, want := w.m.Reason("b/gw"), "looking: no answer at 10.99.0.1, an answer from 203.0.113.1"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+	if took := w.run(10*time.Second, w.up); took > 800*time.Millisecond {
+		t.Errorf("up after %s more", took)
+	}
+	if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+}
+
+// TestPreferredWins: the first candidate wins although the second one replies earlier.
+func TestPreferredWins(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w.replies[inner], w.works[inner] = 200*time.Millisecond, true
+	w.replies[outer], w.works[outer] = 10*time.Millisecond, true
+	w.run(5*time.Second, w.up)
+	if w.at != inner {
+		t.Errorf("at %s, want %s", w.at, inner)
+	}
+}
+
+// TestBetterLater: the link moves to a preferred candidate that starts to reply, and is not
+// touched before.
+func TestBetterLater(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w.replies[outer], w.works[outer] = 10*time.Millisecond, true
+	w.run(5*time.Second, w.up)
+	dials := w.dials
+	w.run(5*time.Minute, func() bool { return false })
+	if w.dials != dials || w.at != outer {
+		t.Errorf("dialled %d more times, at %s", w.dials-dials, w.at)
+	}
+	if n := w.probes[outer]; n > 2 {
+		t.Errorf("the candidate in use was probed %d times", n)
+	}
+	if n := w.probes[inner]; n < 4 || n > 8 {
+		t.Errorf("the better candidate was probed %d times in 5 minutes", n)
+	}
+	w.replies[inner], w.works[inner] = 10*time.Millisecond, true
+	if took := w.run(5*time.Minute, func() bool { return w.at == inner }); took > improveInterval+time.Second {
+		t.Errorf("moved after %s", took)
+	}
+}
+
+// TestFollowerStays: the end that does not improve the link stays where the peer moved it.
+func TestFollowerStays(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
+	for _, a := range []netip.AddrPort{inner, outer} {
+		w.replies[a], w.works[a] = 10*time.Millisecond, true
+	}
+	w.run(300*time.Millisecond, func() bool { return false })
+	if len(w.probes) > 0 {
+		t.Errorf("probed %v within followerDelay", w.probes)
+	}
+	w.alive, w.at = true, outer
+	w.run(5*time.Minute, func() bool { return false })
+	if w.dials > 0 || len(w.probes) > 0 {
+		t.Errorf("dialled %d times, probed %v", w.dials, w.probes)
+	}
+	w.alive = false
+	delete(w.works, outer)
+	if took := w.run(10*time.Second, w.up); took > 1500*time.Millisecond || w.at != inner {
+		t.Errorf("up again after %s at %s", took, w.at)
+	}
+}
+
+// TestDialsIn: a peer that dials in from another address is not dialled.
+func TestDialsIn(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
+	w.alive, w.at = true, away
+	w.run(time.Second, func() bool { return false })
+	if have, want := w.m.Reason("b/gw"), "it dialled in; not asked yet at 10.99.0.1, not asked yet at 203.0.113.1"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+	if working := w.m.Working(); len(working) > 0 {
+		t.Errorf("working %v", working)
+	}
+}
+
+// TestNameMoves: a name resolves to another address. The link is up again within 2 s.
+func TestNameMoves(t *testing.T) {
+	r := Remote{Name: "b/gw", Candidates: candidates(inner), Improves: true, CanProbe: true}
+	w := newWorld(r, nil)
+	w.works[inner] = true
+	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
+		t.Errorf("the only candidate came up after %s", took)
+	}
+	w.alive = false
+	delete(w.works, inner)
+	w.works[third], w.replies[third] = true, 30*time.Millisecond
+	w.run(time.Second, func() bool { return w.resolve })
+	r.Candidates = candidates(third)
+	w.m.Set([]Remote{r}, w.now)
+	if took := w.run(10*time.Second, w.up); took > time.Second {
+		t.Errorf("up again after %s", took)
+	}
+}
+
+// TestRepliesButCarriesNothing: such a candidate is left for the next one.
+func TestRepliesButCarriesNothing(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w.replies[inner], w.replies[outer], w.works[outer] = 10*time.Millisecond, 10*time.Millisecond, true
+	if took := w.run(20*time.Second, w.up); took > 4*time.Second {
+		t.Errorf("up after %s", took)
+	}
+}
+
+// TestNoReplies: candidates are dialled without a reply, less and less often.
+func TestNoReplies(t *testing.T) {
+	for _, canProbe := range []bool{true, false} {
+		t.Run(fmt.Sprintf("can probe %t", canProbe), func(t *testing.T) {
+			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
+			w.works[third] = true
+			w.run(time.Minute, w.up)
+			if !w.alive {
+				t.Fatal("the third candidate was never dialled")
+			}
+			w = newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
+			w.run(time.Hour, func() bool { return false })
+			if w.dials > 150 || w.probes[inner] > 600 {
+				t.Errorf("dialled %d times and probed %d times in an hour", w.dials, w.probes[inner])
+			}
+		})
+	}
+}
+
+// TestSaved: the candidate that worked in the previous agent is dialled at once.
+func TestSaved(t *testing.T) {
+	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}
+	w := newWorld(r, map[string]netip.AddrPort{"b/gw": outer})
+	w.works[outer] = true
+	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
+		t.Errorf("the saved candidate came up after %s", took)
+	}
+	if working := w.m.Working()["b/gw"]; working != outer {
+		t.Errorf("working %s", working)
+	}
+	w = newWorld(r, map[string]netip.AddrPort{"b/gw": away})
+	if to := w.m.RemoteEndpoints()["b/gw"]; to.Addr.IsValid() {
+		t.Errorf("an address that is no candidate is dialled: %v", to)
+	}
+}
+
+// TestUpWithoutObservedAddr: a link that comes up while the peer's address is unknown is
+// where it was dialled, not where it was before.
+func TestUpWithoutObservedAddr(t *testing.T) {
+	t.Parallel()
+	m, now := New(nil), time.Unix(1000, 0)
+	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}}, now)
+	m.UpdateLink("b/gw", LinkState{Alive: true, ObservedAddr: inner}, now)
+	m.UpdateLink("b/gw", LinkState{}, now)
+	for m.RemoteEndpoints()["b/gw"].Addr != outer {
+		if now = now.Add(100 * time.Millisecond); now.After(time.Unix(1010, 0)) {
+			t.Fatalf("not dialled where it replies: %s", m.Reason("b/gw"))
+		}
+		for _, p := range m.Step(now).Probes {
+			if p.Addr == outer {
+				m.OnReply(p, now)
+			}
+		}
+	}
+	m.UpdateLink("b/gw", LinkState{Alive: true}, now)
+	if have := m.RemoteEndpoints()["b/gw"].Addr; have != outer {
+		t.Errorf("dialled at %s again", have)
+	}
+	if have, want := m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+}

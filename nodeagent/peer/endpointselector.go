@@ -1,0 +1,270 @@
+package peer
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/statefile"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/endpoint"
+	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
+	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/migration"
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// observeInterval is the time between two reads of the peers' addresses from the kernel.
+const observeInterval = 5 * time.Second
+
+// endpointSelector runs an endpoint.Selector: it observes the links, sends the probes, and
+// saves the candidates that work. It is a transport.Protocol for its timer only: probes
+// leave from sockets of package endpointprobe, because the tunnel may be down. A goroutine
+// of its own observes the links, because reads of the kernel may block.
+type endpointSelector struct {
+	config  Config
+	log     *slog.Logger
+	prober  *health.Prober
+	tunnel  *migration.Negotiator
+	probes  *endpointprobe.Client
+	wake    trigger.Trigger                            // of the transport
+	refresh trigger.Trigger                            // links may have changed
+	file    *statefile.File[map[string]netip.AddrPort] // candidates that work
+
+	mu       sync.Mutex
+	selector *endpoint.Selector
+	remotes  map[string]round.Remote // by cluster/gateway
+	targets  map[string]probeTarget  // by cluster/gateway
+	// specVersion counts the changes of remotes and targets. observedVersion is the one for
+	// which links were observed: before that the selector decides nothing.
+	specVersion, observedVersion int
+	working                      map[string]netip.AddrPort // as saved last
+	observed                     endpoint.ObservedAddrs    // of live WireGuard links; replaced as a whole
+}
+
+func newEndpointSelector(config Config, prober *health.Prober, tunnel *migration.Negotiator, wake, refresh trigger.Trigger) *endpointSelector {
+	e := &endpointSelector{
+		config: config, log: config.Log, prober: prober, tunnel: tunnel, probes: endpointprobe.New(), wake: wake, refresh: refresh,
+		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
+	}
+	e.working = e.file.LoadOrZero(config.Log)
+	e.selector = endpoint.New(maps.Clone(e.working))
+	return e
+}
+
+// setRemotes sets the gateways to which there are links.
+func (e *endpointSelector) setRemotes(remotes []round.Remote) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.remotes = make(map[string]round.Remote, len(remotes))
+	var selectable []endpoint.Remote
+	for _, r := range remotes {
+		e.remotes[r.Name] = r
+		if r.HasAlternatives {
+			selectable = append(selectable, r.Remote)
+		}
+	}
+	e.selector.Set(selectable, time.Now())
+	e.specVersion++
+	e.refresh.Fire()
+}
+
+// setProjection derives the probe targets from the desired tunnels.
+func (e *endpointSelector) setProjection(in projection.Input, n *round.DesiredNode) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if in.Keys != nil {
+		e.targets = probeTargets(in, n)
+		e.specVersion++
+	}
+	e.refresh.Fire()
+}
+
+// snapshot returns where gateways are dialled, and the observed addresses of peers.
+func (e *endpointSelector) snapshot() (map[string]model.RemoteEndpoint, endpoint.ObservedAddrs) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.selector.RemoteEndpoints(), e.observed
+}
+
+// run observes links until ctx is done.
+func (e *endpointSelector) run(ctx context.Context) error {
+	defer e.probes.Close()
+	var saves sync.WaitGroup
+	defer saves.Wait()
+	saves.Go(func() {
+		e.file.Run(ctx, 0, func() map[string]netip.AddrPort {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.selector.Working()
+		}, e.log)
+	})
+	e.refresh.Run(ctx, func() time.Duration {
+		e.observe(ctx, time.Now())
+		e.wake.Fire()
+		if e.file.Err() != nil { // not in Tick, because Err waits for a running save
+			e.file.MarkDirty()
+		}
+		return observeInterval
+	})
+	return nil
+}
+
+// observe updates the state of all links.
+func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
+	e.mu.Lock()
+	version := e.specVersion
+	var names []string
+	var tunnels []desired.Tunnel
+	for name := range e.selector.RemoteEndpoints() {
+		if t, known := e.targets[name]; known && t.tunnel.Driver == fabric.DriverWireguard {
+			names, tunnels = append(names, name), append(tunnels, t.tunnel)
+		}
+	}
+	e.mu.Unlock()
+	meters, err := e.config.Meters(ctx, tunnels)
+	if err != nil {
+		e.log.Debug("cannot read counters of tunnels", "err", err)
+	}
+	secured := e.config.Secured()
+	links := e.prober.Snapshot().Links
+
+	e.mu.Lock()
+	e.observedVersion = version
+	addrs := map[string]netip.AddrPort{}
+	for i := range meters {
+		// A device without received bytes knows only the endpoint that it was configured with:
+		// during a migration the link may use another device.
+		if name := names[i]; meters[i].RxBytes > 0 {
+			addrs[name] = e.targets[name].candidateAddr(parseAddrPort(meters[i].Endpoint), e.remotes[name].Candidates)
+		}
+	}
+	for name, t := range e.targets {
+		if state, known := secured[t.tunnel.Connection()]; t.ikePort != nil && known && state.Endpoint.IsValid() {
+			addrs[name] = t.candidateAddr(state.Endpoint, e.remotes[name].Candidates)
+		}
+	}
+	for i := range links {
+		if links[i].Target.Device != "" {
+			continue // not through a tunnel
+		}
+		name := links[i].Target.Peer.String()
+		connected := links[i].State == status.Connected
+		e.tunnel.Alive(name, connected, now)
+		state := endpoint.LinkState{Alive: connected, ObservedAddr: addrs[name]}
+		if e.remotes[name].Driver != fabric.DriverWireguard {
+			state.Alive = links[i].Alive() // after a restart a link that may be up is not moved
+		}
+		state.OnSecondary, state.SecondaryOnly = e.tunnel.OverSecondary(name)
+		e.selector.UpdateLink(name, state, now)
+	}
+	observed := e.selector.ObservedAddrs()
+	maps.DeleteFunc(observed, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
+	changed := !maps.Equal(e.observed, observed)
+	e.observed = observed
+	e.mu.Unlock()
+	if changed {
+		e.config.TriggerRound()
+	}
+}
+
+// Sockets implements transport.Protocol; the selector has no sockets there.
+func (e *endpointSelector) Sockets(bool) map[socket.Bind]bool { return nil }
+
+// Sent implements transport.Protocol.
+func (e *endpointSelector) Sent(uint64, uint64) {}
+
+// Receive implements transport.Protocol.
+func (e *endpointSelector) Receive(time.Time, transport.Packet) []socket.Datagram { return nil }
+
+// Tick runs the steps that are due. It returns the time until the next one.
+func (e *endpointSelector) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
+	e.mu.Lock()
+	if e.targets == nil || e.observedVersion != e.specVersion {
+		e.mu.Unlock()
+		return nil, observeInterval
+	}
+	idle := e.selector.Idle(now)
+	d := e.selector.Step(now)
+	if idle {
+		e.mu.Unlock()
+		return nil, d.Next.Sub(now)
+	}
+	targets := make(map[endpoint.ProbeRequest]probeTarget, len(d.Probes))
+	for _, p := range d.Probes {
+		if t, known := e.targets[p.Name]; known {
+			targets[p] = t
+		}
+	}
+	working := e.selector.Working()
+	save := !maps.Equal(e.working, working)
+	e.working = working
+	e.mu.Unlock()
+	for p, t := range targets {
+		if err := e.probe(p, t); err != nil {
+			e.log.Debug("cannot send endpoint probe", "gateway", p.Name, "addr", p.Addr, "err", err)
+		}
+	}
+	if d.Moved {
+		e.config.TriggerRound()
+	}
+	if d.Resolve {
+		e.config.Resolve()
+	}
+	if save {
+		e.file.MarkDirty()
+	}
+	return nil, d.Next.Sub(now)
+}
+
+// probe sends an endpoint probe.
+func (e *endpointSelector) probe(p endpoint.ProbeRequest, t probeTarget) error {
+	onReply := func() {
+		e.mu.Lock()
+		e.selector.OnReply(p, time.Now())
+		e.mu.Unlock()
+		e.wake.Fire()
+	}
+	to := t.tunnelAddr(p.Addr)
+	switch t.tunnel.Driver {
+	case fabric.DriverVXLAN:
+		return endpointprobe.SendVXLAN(to, t.frame, e.prober.NewOffPathProbe(health.GatewayID{Cluster: t.tunnel.Cluster, Gateway: t.tunnel.Gateway}, onReply))
+	case fabric.DriverIPsec:
+		return e.probes.ProbeIKE(to, onReply)
+	}
+	return e.probes.ProbeWireGuard(endpointprobe.Request{Keys: t.keys, From: uint16(t.tunnel.Port), To: to}, onReply)
+}
+
+// reason returns, for users, where a gateway is reached and why. addr is the address and
+// port in use.
+func (e *endpointSelector) reason(name, addr string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if text := e.selector.Reason(name); text != "" {
+		return text
+	}
+	r, known := e.remotes[name]
+	switch {
+	case !known:
+		return ""
+	case r.Endpoints == 0:
+		return "no endpoint: it dials in"
+	case len(r.Candidates) == 0:
+		return "no endpoint of a family that this node has: it dials in"
+	}
+	only := r.Candidates[0]
+	if t, known := e.targets[name]; known && t.candidateAddr(parseAddrPort(addr), r.Candidates) != only.Addr {
+		return "it dialled in; " + only.Text + " is its only endpoint"
+	}
+	return only.Text + ", its only endpoint"
+}

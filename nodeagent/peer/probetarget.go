@@ -1,0 +1,139 @@
+package peer
+
+import (
+	"encoding/base64"
+	"net"
+	"net/netip"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// probeTarget has what a probe of a gateway needs, and translates between the base port of
+// a candidate and the port of the tunnel.
+type probeTarget struct {
+	tunnel  desired.Tunnel
+	offset  int                 // of the tunnel's port at the peer from the base port
+	ikePort func(base int) int  // IPsec: the port at a candidate; nil for other drivers
+	keys    endpointprobe.Keys  // WireGuard
+	frame   endpointprobe.Frame // VXLAN
+}
+
+// probeTargets returns the targets of the desired tunnels, by cluster/gateway.
+func probeTargets(in projection.Input, n *round.DesiredNode) map[string]probeTarget {
+	out := map[string]probeTarget{}
+	own := in.Fabric.Cluster(in.Cluster)
+	gateway := own.GatewayOn(in.Node)
+	if gateway == nil {
+		return nil
+	}
+	for _, t := range n.Tunnels {
+		name := t.Cluster + "/" + t.Gateway
+		remote := in.Fabric.Cluster(t.Cluster).Gateway(t.Gateway)
+		if _, done := out[name]; done || remote == nil {
+			continue
+		}
+		if all := in.Tunnels[name]; t.Driver != fabric.DriverIPsec && len(all) > 0 && !hasFabricPorts(all[0], in, gateway, t.Cluster, remote) {
+			continue // during a migration the peer may use other ports
+		}
+		if target, ok := newProbeTarget(in, gateway, t, remote); ok {
+			out[name] = target
+		}
+	}
+	return out
+}
+
+// hasFabricPorts reports whether a tunnel has the driver and ports of the fabric. Its
+// epoch may differ.
+func hasFabricPorts(t model.TunnelParams, in projection.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+	usual := projection.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
+	usual.Epoch = t.Epoch
+	return t == usual
+}
+
+// newProbeTarget returns the target of a tunnel; ok is false if the gateway cannot be
+// probed, such as without a key.
+func newProbeTarget(in projection.Input, own *fabric.Gateway, t desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
+	switch t.Driver {
+	case fabric.DriverWireguard:
+		for _, key := range remote.Keys {
+			if key.Epoch == t.Epoch {
+				return wireguardTarget(in, own, t, key)
+			}
+		}
+	case fabric.DriverVXLAN:
+		return vxlanTarget(in.Cluster, own, t, remote)
+	case fabric.DriverIPsec:
+		usual := in.Fabric.Link(in.Cluster, t.Cluster).BasePort(remote, 0)
+		return probeTarget{tunnel: t, ikePort: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+	}
+	return probeTarget{}, false
+}
+
+func wireguardTarget(in projection.Input, own *fabric.Gateway, t desired.Tunnel, key fabric.Key) (probeTarget, bool) {
+	out := probeTarget{tunnel: t, offset: driver.PortOffset(key.Epoch, own.Ordinal)}
+	raw, err := base64.StdEncoding.DecodeString(key.Public)
+	epoch := in.Keys.Epoch(key.Epoch)
+	if err != nil || len(raw) != len(out.keys.Public) || epoch == nil {
+		return probeTarget{}, false
+	}
+	copy(out.keys.Public[:], raw)
+	out.keys.Private = epoch.Gateways[own.Name]
+	out.keys.PSK, err = epoch.PSK(in.Cluster+"/"+own.Name, t.Cluster+"/"+t.Gateway)
+	return out, err == nil
+}
+
+func vxlanTarget(cluster string, own *fabric.Gateway, t desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
+	from, err := net.ParseMAC(driver.OverlayMAC(cluster, own.Name))
+	if err != nil {
+		return probeTarget{}, false
+	}
+	to, err := net.ParseMAC(driver.OverlayMAC(t.Cluster, t.Gateway))
+	if err != nil {
+		return probeTarget{}, false
+	}
+	source, addr, ok := round.SameFamily(own.Addresses, remote.Addresses)
+	frame := endpointprobe.Frame{VNI: desired.VXLANTunnelID, From: from, To: to, Source: source, Addr: addr, Port: desired.ProbePort}
+	return probeTarget{tunnel: t, offset: fabric.VXLANOffset, frame: frame}, ok
+}
+
+// tunnelAddr returns where the tunnel is at a candidate.
+func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
+	port := int(candidate.Port()) + t.offset
+	if t.ikePort != nil {
+		port = t.ikePort(int(candidate.Port()))
+	}
+	return netip.AddrPortFrom(candidate.Addr(), uint16(port))
+}
+
+// candidateAddr returns the candidate at which the tunnel has an address. An IPsec address
+// that belongs to no candidate is returned unchanged, because no base port follows from an
+// IKE port. The result is invalid if the address is, or if its port is too low.
+func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candidate) netip.AddrPort {
+	if t.ikePort == nil {
+		if int(addr.Port()) <= t.offset {
+			return netip.AddrPort{}
+		}
+		return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()-uint16(t.offset))
+	}
+	for _, c := range candidates {
+		if addr == t.tunnelAddr(c.Addr) {
+			return c.Addr
+		}
+	}
+	return addr
+}
+
+// parseAddrPort returns the zero value for text that is no address with a port.
+func parseAddrPort(text string) netip.AddrPort {
+	addr, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return addr
+}
