@@ -90,9 +90,7 @@ func (l *loop) observe(in input.Current) round.Observed {
 	if !ok {
 		l.closeStaleAPIConns()
 	}
-	if own != nil {
-		l.inputs.ResolveNames(endpoint.LoadBalancerNames(own, in.Facts))
-	}
+	l.inputs.ResolveNames(endpoint.Names(in.Fabric, l.config.Cluster, in.Facts))
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{
 		Cluster: l.config.Cluster, Node: l.config.Node, Stale: l.peers.Stale(),

@@ -92,10 +92,8 @@ type Inputs struct {
 func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed,
-		resolver: &resolver{
-			lookup: net.DefaultResolver.LookupNetIP, changed: config.Changed, known: map[string][]netip.Addr{}, wake: trigger.New(),
-		},
-		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: trigger.New(),
+		resolver: newResolver(net.DefaultResolver.LookupNetIP, config.Changed),
+		copy:     statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: trigger.New(),
 		signers: newSigners(config),
 		refused: map[string]string{},
 	}
@@ -179,9 +177,6 @@ func (in *Inputs) Refresh() {
 			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
 		}
 		in.held = in.own.overlay(in.keys.value, gateway)
-	}
-	if fabricChanged && in.fabric.have {
-		in.resolver.setEndpointNames(in.fabric.value.Fabric, in.config.Cluster)
 	}
 	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.withHolders.factsFor) {
 		in.withHolders.factsFor = f
@@ -292,14 +287,13 @@ func (in *Inputs) Current() (Current, bool) {
 	return c, in.withHolders.known || c.Fabric == in.withHolders.source
 }
 
-// Resolved gives the addresses of endpoints that are names, by endpoint as the topology
-// writes it.
+// Resolved returns the addresses of names, by endpoint as in model.HostState.
 func (in *Inputs) Resolved() map[string][]netip.Addr { return in.resolver.snapshot() }
 
-// ResolveNames has names looked up that no endpoint has, in lower case.
-func (in *Inputs) ResolveNames(names []string) { in.resolver.setExtraNames(names) }
+// ResolveNames sets the names to look up, in lower case.
+func (in *Inputs) ResolveNames(names []string) { in.resolver.setNames(names) }
 
-// Resolve looks all names up now, as a gateway is not where it was.
+// Resolve looks up all names now.
 func (in *Inputs) Resolve() { in.resolver.resolveNow() }
 
 // API gives the Kubernetes API that facts come from, and its client; both are nil where

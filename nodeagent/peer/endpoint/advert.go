@@ -121,21 +121,3 @@ func mostObserved(name string, live map[string]model.ClusterState) []netip.AddrP
 	})
 	return out[:min(len(out), maxObserved)]
 }
-
-// LoadBalancerNames returns the host names of the load balancers of a cluster's gateways,
-// in lower case. The caller resolves them.
-func LoadBalancerNames(own *fabric.Cluster, facts model.Facts) []string {
-	var out []string
-	for i := range own.Gateways {
-		s := facts.GatewayService(&own.Gateways[i])
-		if s == nil {
-			continue
-		}
-		for _, text := range s.LoadBalancers {
-			if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(strings.ToLower(text)) {
-				out = append(out, strings.ToLower(text))
-			}
-		}
-	}
-	return out
-}

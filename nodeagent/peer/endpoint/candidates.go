@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -68,4 +69,42 @@ func MayChange(g *fabric.Gateway) bool {
 		e, err := fabric.ParseEndpoint(text)
 		return err == nil && e.Name != "" || fabric.IsEndpointSource(text)
 	})
+}
+
+// Names returns the host names to resolve, sorted and in lower case: those among the
+// endpoints of remote gateways, and the load balancers of own gateways.
+func Names(f *fabric.Fabric, own string, facts model.Facts) []string {
+	var out []string
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		for j := range c.Gateways {
+			if c.Name == own {
+				out = append(out, loadBalancerNames(&c.Gateways[j], facts)...)
+				continue
+			}
+			for _, text := range c.Gateways[j].Endpoints {
+				if e, err := fabric.ParseEndpoint(text); err == nil && e.Name != "" {
+					out = append(out, e.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// loadBalancerNames returns the host names in the status of a gateway's Service.
+func loadBalancerNames(g *fabric.Gateway, facts model.Facts) []string {
+	service := facts.GatewayService(g)
+	if service == nil {
+		return nil
+	}
+	var out []string
+	for _, text := range service.LoadBalancers {
+		name := strings.ToLower(text)
+		if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

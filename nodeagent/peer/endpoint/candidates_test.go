@@ -55,3 +55,29 @@ func TestCandidates(t *testing.T) {
 		})
 	}
 }
+
+// TestNames: the resolver gets names of remote gateways and of own load balancers.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	f := &fabric.Fabric{Clusters: []fabric.Cluster{
+		{Name: "g1", Gateways: []fabric.Gateway{{Name: "x", Endpoints: []string{"dns:own.example.com", "service:LoadBalancer"}}}},
+		{Name: "g2", Gateways: []fabric.Gateway{
+			{Name: "a", Endpoints: []string{"192.0.2.1", "dns:GW.example.com:6000", "dns:gw.example.com"}},
+			{Name: "b", Endpoints: []string{"node:ExternalIP", "dns:b.example.com"}},
+		}},
+	}}
+	tests := []struct {
+		own, want string
+		services  []model.Service
+	}{
+		{"g1", "b.example.com gw.example.com", nil},
+		{"g1", "b.example.com gw.example.com lb.example.com", service("198.51.100.80", "LB.example.com", "2001:db8::1", "not a name")},
+		{"g2", "own.example.com", service("LB.example.com")},
+		{"elsewhere", "b.example.com gw.example.com own.example.com", nil},
+	}
+	for _, tt := range tests {
+		if have := strings.Join(Names(f, tt.own, model.Facts{Services: tt.services}), " "); have != tt.want {
+			t.Errorf("%s: %s, want %s", tt.own, have, tt.want)
+		}
+	}
+}
