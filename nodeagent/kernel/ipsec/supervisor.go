@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/kernel/childprocess"
 	"hawser.dev/hawser/nodeagent/kernel/ipsec/vici"
@@ -54,16 +55,12 @@ func (w *Supervisor) States() map[string]State {
 // Run watches until ctx is done. Charon continues.
 func (w *Supervisor) Run(ctx context.Context) error {
 	w.init()
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			w.check(ctx, time.Now())
-		}
-	}
+	trigger.New().Run(ctx, func() time.Duration {
+		now := time.Now()
+		w.check(ctx, now)
+		return time.Until(now.Add(watchInterval))
+	})
+	return nil
 }
 
 func (w *Supervisor) init() {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/kernel/childprocess"
 )
 
@@ -55,16 +56,12 @@ type process struct {
 // Run watches until ctx is done. The processes continue.
 func (s *Supervisor) Run(ctx context.Context) error {
 	s.init()
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			s.check(ctx, time.Now())
-		}
-	}
+	trigger.New().Run(ctx, func() time.Duration {
+		now := time.Now()
+		s.check(ctx, now)
+		return time.Until(now.Add(watchInterval))
+	})
+	return nil
 }
 
 func (s *Supervisor) init() {

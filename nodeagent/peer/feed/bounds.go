@@ -181,7 +181,7 @@ func checkTransit(t *model.TransitAdvert) error {
 	return nil
 }
 
-// checkEndpoints returns an error for endpoints that no cluster has. Package endpointdiscovery
+// checkEndpoints returns an error for endpoints that no cluster has. Package endpoint
 // decides which of them count.
 func checkEndpoints(e *model.EndpointAdvert) error {
 	if len(e.Discovered) > fabric.MaxGateways || len(e.Observed) > maxObserved {
