@@ -106,7 +106,7 @@ func New(config Config) *Peers {
 
 // updateRelay publishes the states of other clusters to the nodes of this cluster.
 func (p *Peers) updateRelay() {
-	if err := p.server.PublishRelay(p.client.Relay); err != nil {
+	if err := p.server.PublishRelay(p.client.Relay()); err != nil {
 		p.config.Log.Error("relay not published", "err", err)
 	}
 	p.config.TriggerRound()

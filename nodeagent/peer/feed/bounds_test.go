@@ -25,7 +25,7 @@ func offering(name string, change func(*mcs.Offer)) model.ExportState {
 func relayed(t *testing.T, states map[string]RemoteState) map[string]RemoteState {
 	t.Helper()
 	p := newPublication()
-	if err := p.publish(func() map[string]RemoteState { return states }); err != nil {
+	if err := p.publish(states); err != nil {
 		t.Fatalf("accepted state cannot be relayed: %v", err)
 	}
 	node := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("the node refuses what its gateway accepted: %s", reason) })
@@ -98,9 +98,7 @@ func TestOneClusterFailsAlone(t *testing.T) {
 		bad := stateOf("bad", ready("one"), huge)
 		bad.Transit = edges
 		good := stateOf("good", ready(fmt.Sprintf("round-%d", round)))
-		err := relay.publish(func() map[string]RemoteState {
-			return map[string]RemoteState{"bad": {State: bad}, "good": {State: good}}
-		})
+		err := relay.publish(map[string]RemoteState{"bad": {State: bad}, "good": {State: good}})
 		if round == 0 && (err == nil || !strings.Contains(err.Error(), "sample/huge") || !strings.Contains(err.Error(), "bad")) {
 			t.Errorf("the error is %v", err)
 		}

@@ -18,6 +18,7 @@ import (
 type Client struct {
 	config    Config
 	wake      trigger.Trigger
+	changed   trigger.Trigger // calls OnChange
 	firstSeen *firstSeen
 
 	mu            sync.Mutex
@@ -40,7 +41,7 @@ type PeerState struct {
 func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
 	return &Client{
-		config: config, wake: trigger.New(), firstSeen: newFirstSeen(time.Now, config.OnFirstSeen),
+		config: config, wake: trigger.New(), changed: trigger.New(), firstSeen: newFirstSeen(time.Now, config.OnFirstSeen),
 		subscriptions: map[subscriptionKey]*subscription{},
 	}
 }
@@ -90,7 +91,7 @@ func (c *Client) SetPeers(peers []Peer) {
 	c.mu.Unlock()
 	if changed {
 		c.wake.Fire()
-		c.notify()
+		c.changed.Fire()
 	}
 }
 
@@ -174,10 +175,11 @@ func (s *subscription) preferred(state RemoteState, other *subscription, than Re
 func (c *Client) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
+	group.Go(func() { c.callOnChange(ctx) })
 	c.wake.Run(ctx, func() time.Duration {
 		c.startSubscriptions(ctx, &group)
 		if c.forgetExpired() {
-			c.notify()
+			c.changed.Fire()
 		}
 		return max(c.config.Timing.StaleAfter/30, time.Millisecond)
 	})
@@ -214,8 +216,17 @@ func (c *Client) forgetExpired() bool {
 	return forgot
 }
 
-func (c *Client) notify() {
-	if c.config.OnChange != nil {
-		c.config.OnChange()
+// callOnChange calls OnChange after changes until ctx is done. Changes during a call share the next
+// call, so that a slow OnChange delays no feed.
+func (c *Client) callOnChange(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.changed:
+		}
+		if c.config.OnChange != nil {
+			c.config.OnChange()
+		}
 	}
 }

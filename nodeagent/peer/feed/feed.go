@@ -124,8 +124,8 @@ func (t Timing) withDefaults() Timing {
 type Config struct {
 	Timing Timing
 	Log    *slog.Logger
-	// A Client calls OnChange from any goroutine when the results of Snapshot or Relay may have
-	// changed. It must not block. May be nil.
+	// A Client calls OnChange when the results of Snapshot or Relay may have changed, while it runs and
+	// always from one goroutine. Changes during a call cause one more call. May be nil.
 	OnChange func()
 	// A Client calls OnFirstSeen when the result of FirstSeen may have changed. It must not block. May
 	// be nil.

@@ -82,7 +82,7 @@ func TestReconnectAndAge(t *testing.T) {
 	}
 }
 
-// TestSilentFeedIsDropped: the server says nothing after the snapshot.
+// TestSilentFeedIsDropped: the server sends nothing after the first update.
 func TestSilentFeedIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -97,13 +97,48 @@ func TestSilentFeedIsDropped(t *testing.T) {
 	await(t, "a second connection", func() bool { return c.count("feed connected") > 1 })
 }
 
-// TestReachedAsksAtOnce: what would wait for an hour is done when the gateway is reached again.
-func TestReachedAsksAtOnce(t *testing.T) {
+// TestSlowOnChange: a call that takes longer than a frame may take ends no feed, and the next call
+// sees the newest states.
+func TestSlowOnChange(t *testing.T) {
+	t.Parallel()
+	a, b := newGateway(t, "a"), newGateway(t, "b")
+	timing := fast
+	timing.FrameTimeout = 500 * time.Millisecond
+	s := startTimed(t, timing, b, "", a.peer)
+	log, calls, seen := &logs{}, make(chan struct{}), make(chan string, 1000)
+	c := NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(log, nil))})
+	c.config.OnChange = func() {
+		<-calls
+		for _, e := range c.Snapshot()["b"].Exports {
+			seen <- e.Name
+		}
+	}
+	c.SetIdentity(a.id)
+	c.SetPeers([]Peer{b.peer})
+	running(t, c.Run)
+	last := ""
+	for begin, i := time.Now(), 0; time.Since(begin) < 3*timing.FrameTimeout; i++ {
+		last = fmt.Sprintf("e%d", i)
+		publish(t, s, stateOf("b", ready(last)))
+		await(t, "the newest state", func() bool {
+			exports := c.Snapshot()["b"].Exports
+			return len(exports) == 1 && exports[0].Name == last
+		})
+	}
+	close(calls)
+	await(t, "a call after the last change", func() bool { return <-seen == last })
+	if n := log.count("feed connected"); n != 1 {
+		t.Errorf("connected %d times", n)
+	}
+}
+
+// TestReconnectRetriesAtOnce: the client does not wait for an hour when the gateway is reachable again.
+func TestReconnectRetriesAtOnce(t *testing.T) {
 	t.Parallel()
 	patient := Timing{Heartbeat: time.Minute, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	c := startClient(t, a.id, patient, b.peer)
-	await(t, "the end of the first call", func() bool { return c.States()[0].Err != "" })
+	await(t, "the end of the first attempt", func() bool { return c.States()[0].Err != "" })
 	silent, err := net.Listen("tcp", b.peer.Addr.String())
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +153,11 @@ func TestReachedAsksAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	startTimed(t, patient, b, "", a.peer)
-	reached := time.Time{}
-	await(t, "an answer", func() bool {
-		if time.Since(reached) > time.Second { // the server may not listen yet
-			c.Reconnect("b", "b-a") // while it waits for an answer
-			reached = time.Now()
+	called := time.Time{}
+	await(t, "a reply", func() bool {
+		if time.Since(called) > time.Second { // the server may not listen yet
+			c.Reconnect("b", "b-a") // while it waits for a reply
+			called = time.Now()
 		}
 		return c.States()[0].Connected
 	})
@@ -135,8 +170,8 @@ func TestReachedAsksAtOnce(t *testing.T) {
 	}
 }
 
-// TestReachedLeavesASilentFeed: the server says nothing after the snapshot.
-func TestReachedLeavesASilentFeed(t *testing.T) {
+// TestReconnectReplacesASilentFeed: the server sends nothing after the first update.
+func TestReconnectReplacesASilentFeed(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := Timing{Heartbeat: 10 * time.Millisecond, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}

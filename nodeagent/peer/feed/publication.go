@@ -11,7 +11,7 @@ import (
 // publication is the state that one kind of subscriber receives. It retains the current version
 // only: a subscriber that is behind receives the difference to its version, so that no queue grows.
 type publication struct {
-	publishing sync.Mutex // held while a view is read and encoded, so that views count in their order
+	publishing sync.Mutex // held by publish
 
 	mu       sync.Mutex
 	current  *snapshot
@@ -29,18 +29,17 @@ func (p *publication) load() (*snapshot, <-chan struct{}) {
 	return p.current, p.replaced
 }
 
-// publish reads a view of clusters and makes it the next version if it differs. It omits what
-// cannot be sent; the error names it. The view and its lists of exports must not change afterwards.
-func (p *publication) publish(read func() map[string]RemoteState) error {
+// publish makes the states of clusters the next version if they differ. It omits what cannot be
+// sent; the error names it. The states and their lists of exports must not change afterwards.
+func (p *publication) publish(states map[string]RemoteState) error {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	view := read()
 	current, _ := p.load()
-	clusters := make(map[string]*encodedCluster, len(view))
+	clusters := make(map[string]*encodedCluster, len(states))
 	var errs []error
-	for _, cluster := range slices.Sorted(maps.Keys(view)) {
+	for _, cluster := range slices.Sorted(maps.Keys(states)) {
 		var err error
-		if clusters[cluster], err = encodeCluster(current.clusters[cluster], view[cluster]); err != nil {
+		if clusters[cluster], err = encodeCluster(current.clusters[cluster], states[cluster]); err != nil {
 			errs = append(errs, fmt.Errorf("publish state of %s: %w", cluster, err))
 		}
 	}

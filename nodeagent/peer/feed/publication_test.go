@@ -3,8 +3,6 @@ package feed
 import (
 	"fmt"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,37 +60,6 @@ func TestOnlyChangesAreEncoded(t *testing.T) {
 	if have, want := fmt.Sprint(names(forward), names(backward)), "[sample/e00007 true sample/e00020 true] [sample/e00007 true sample/e00020 false]"; have != want {
 		t.Errorf("have %s, want %s", have, want)
 	}
-}
-
-// TestNewestRelayWins: of two gateways whose states change at once, the relay never returns to an
-// older one.
-func TestNewestRelayWins(t *testing.T) {
-	t.Parallel()
-	s := NewServer(Config{})
-	var newest atomic.Int64
-	read := func() map[string]RemoteState {
-		state := stateOf("b")
-		state.Shape = fmt.Sprint(newest.Load())
-		return map[string]RemoteState{"b": {State: state}}
-	}
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for range 500 {
-				least := newest.Add(1)
-				if err := s.PublishRelay(read); err != nil {
-					t.Error(err)
-				}
-				current, _ := s.relay.load()
-				var published int64
-				if _, err := fmt.Sscan(current.clusters["b"].source.State.Shape, &published); err != nil || published < least {
-					t.Errorf("the relay has %d after %d was published (%v)", published, least, err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
 }
 
 // TestCursor: which version a subscriber receives next.

@@ -138,7 +138,7 @@ func receive(t *testing.T, p *publication, at *cursor, r *receiver) {
 
 func publishView(t testing.TB, p *publication, view map[string]RemoteState) {
 	t.Helper()
-	if err := p.publish(func() map[string]RemoteState { return view }); err != nil {
+	if err := p.publish(view); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -106,13 +106,12 @@ func (s *Server) SetListen(listen []Listen) {
 // Publish publishes this cluster's state to the gateways of other clusters. It omits what cannot be
 // sent, such as a large export; the error names it.
 func (s *Server) Publish(state model.ClusterState) error {
-	return s.own.publish(func() map[string]RemoteState { return map[string]RemoteState{state.Cluster: {State: state}} })
+	return s.own.publish(map[string]RemoteState{state.Cluster: {State: state}})
 }
 
 // PublishRelay publishes the states of other clusters (Client.Relay) to the nodes of this cluster.
-// Concurrent calls read and publish one after the other, so that the newest states win. It omits
-// what cannot be sent; the error names it.
-func (s *Server) PublishRelay(read func() map[string]RemoteState) error { return s.relay.publish(read) }
+// It omits what cannot be sent; the error names it.
+func (s *Server) PublishRelay(states map[string]RemoteState) error { return s.relay.publish(states) }
 
 // Run serves until ctx is done, and returns when all its goroutines have.
 func (s *Server) Run(ctx context.Context) error {

@@ -33,8 +33,8 @@ type session struct {
 var errFull = errors.New("too many connections from unknown addresses")
 
 // addSession adds a connection. Each address has a limit of its own: beyond it, a new connection
-// replaces the oldest one, first among those that did not authenticate. So idle connections keep out no
-// client at other addresses, and none at their own address for longer than a moment. Unknown
+// replaces the oldest one without authentication, or the oldest one. So idle connections keep out
+// no client at other addresses, and none at their own address for longer than a moment. Unknown
 // addresses also share one limit; addSession returns nil beyond it.
 func (s *Server) addSession(conn net.Conn) *session {
 	s.mu.Lock()
@@ -74,8 +74,8 @@ func source(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve serves a session until the client leaves or ctx is done. The client is a node of this cluster if
-// node is true, and a gateway of another cluster otherwise.
+// serve serves a session until the client leaves or ctx is done. With node, the client is a node of
+// this cluster; otherwise it is a gateway of another cluster.
 func (s *Server) serve(ctx context.Context, session *session, config *tls.Config, node bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = session.conn.Close() })
 	defer stop()
@@ -119,7 +119,8 @@ func (s *Server) authenticate(ctx context.Context, session *session, conn *tls.C
 	return nil
 }
 
-// allows reports whether the peers still include the gateway and the key of a session.
+// allows reports whether the peers still include the gateway and the key of a session. The caller
+// holds the mutex.
 func (s *Server) allows(session *session) bool {
 	return session.node || s.peers[session.client].Keys[session.epoch] == session.key
 }

@@ -233,7 +233,7 @@ func (c *Client) received(ctx context.Context, sub *subscription, states map[str
 		c.config.Log.Info("feed connected", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway)
 	}
 	if first || changed {
-		c.notify()
+		c.changed.Fire()
 	}
 }
 
@@ -254,6 +254,6 @@ func (c *Client) disconnected(ctx context.Context, sub *subscription, err error)
 		c.config.Log.Warn("feed lost", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway, "err", err)
 	}
 	if wasConnected {
-		c.notify()
+		c.changed.Fire()
 	}
 }

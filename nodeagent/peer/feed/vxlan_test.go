@@ -37,7 +37,7 @@ func beNode(role []string) error {
 		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
 		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
 		states := map[string]RemoteState{"b": {State: model.ClusterState{Cluster: "b"}}}
-		if err := s.PublishRelay(func() map[string]RemoteState { return states }); err != nil {
+		if err := s.PublishRelay(states); err != nil {
 			return err
 		}
 		return s.Run(ctx)
