@@ -10,10 +10,9 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Default fills every empty field that has a default (the tag of its type).
-// What is set stays as it is, so that Default twice is Default once.
-// The pools of a family, and the name servers' address, have one when some cluster
-// has a prefix of it; IPv4 also when no cluster has any prefix.
+// Default sets every empty field to the default in its struct tag. It is idempotent.
+// The pools of a family and the DNS address have a default if some cluster has a
+// prefix of that family. Without any prefix the IPv4 defaults apply.
 func Default(s *ClusterSet) {
 	spare := s.spareDefaults()
 	fill(reflect.ValueOf(s).Elem())
@@ -35,7 +34,7 @@ func fill(v reflect.Value) {
 				fill(field)
 			case field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0:
 				if err := tags.Set(field, text); err != nil {
-					panic(fmt.Sprintf("schema: default of %s: %v", f.Name, err)) // a wrong tag
+					panic(fmt.Sprintf("schema: default of %s: %v", f.Name, err)) // the struct tag is invalid
 				}
 			}
 		}
@@ -50,8 +49,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// DNSIPv6 is where agents answer over IPv6. It never leaves a node, so it may be
-// the same in every clusterset.
+// DNSIPv6 is the default IPv6 address at which agents answer DNS queries. It never leaves
+// a node, so every clusterset can use the same one.
 const DNSIPv6 = "fd68:6177:7365:72::53"
 
 // HasFamily reports whether some cluster has a prefix of the family.
@@ -61,8 +60,8 @@ func (s *ClusterSet) HasFamily(six bool) bool {
 	})
 }
 
-// spareDefaults gives what takes the IPv4 defaults away again that a clusterset
-// of IPv6 alone does not need. What the file sets is not among them.
+// spareDefaults returns functions that remove the IPv4 defaults again if all prefixes
+// of the clusterset are IPv6. Values from the file are kept.
 func (s *ClusterSet) spareDefaults() []func() {
 	if s.HasFamily(false) || !s.HasFamily(true) {
 		return nil
@@ -79,7 +78,8 @@ func (s *ClusterSet) spareDefaults() []func() {
 	return out
 }
 
-// defaultIPv6 fills the IPv6 pools of a clusterset that has IPv6.
+// defaultIPv6 sets the empty IPv6 pools and the IPv6 DNS address of a clusterset that has
+// IPv6 prefixes.
 func (s *ClusterSet) defaultIPv6() {
 	if !s.HasFamily(true) {
 		return
@@ -102,9 +102,9 @@ func (s *ClusterSet) defaultIPv6() {
 	}
 }
 
-// uniqueLocal gives a prefix of a unique local network (RFC 4193). Its 40 bits of
-// global ID come from the name instead of chance, so that they are the same
-// wherever the file is read and differ between clustersets.
+// uniqueLocal returns a prefix of a unique local network (RFC 4193). The 40 bits of
+// its global ID are a hash of the name instead of random. They are the same on every
+// machine that reads the file, and differ between clustersets.
 func uniqueLocal(name string, subnet byte, bits int) netip.Prefix {
 	sum := sha256.Sum256([]byte("hawser unique local/" + name))
 	raw := [16]byte{0: 0xfd, 7: subnet}

@@ -1,26 +1,26 @@
 // Package schema holds the types of the topology file, their defaults, and small lookups.
-// What happens to a topology has a package each, in this order:
+// Each step of processing has its own package, in this order:
 //
-//	document   the text of the file, and where each value stands in it
-//	load       from text to these types
-//	validate   what it says is checked, with overlap, capacity and resolve
-//	lockfile   what was allocated before
-//	overlay    what is published stays where it is
-//	allocate   what is missing is allocated
-//	ownership  who may change what differs from another version
+//	document   parses the file and records the position of each value
+//	load       decodes the document into these types
+//	validate   checks the topology, with overlap, capacity and linkconfig
+//	lockfile   reads and writes the allocated addresses
+//	lockmerge  merges the published addresses into the lock
+//	allocate   allocates missing addresses
+//	ownership  checks who may make the changes between two topologies
 //
-// Everything here is a function of its input: no clock, randomness,
-// environment, network or logging.
+// All packages are pure: they use no clock, randomness, environment, network or
+// logging.
 //
-// The struct tags of the types are rules that load, Default, validate, the JSON
-// Schema and the reference all read:
+// The struct tags of the types are rules for load, Default, validate, the JSON
+// Schema and the reference:
 //
-//	default:"text"   what Default fills in when the field is empty
+//	default:"text"   the value that Default sets if the field is empty
 //	enum:"a|b"       the only values
 //	min:"n" max:"n"  the range of a number or a duration; an optional field may also be empty
 //	required:"true"  the field must not be empty
-//	name:"f" or name:"f/g"  on the blank field _: which fields name an item in a path, as in clusters[g1]
-//	owner:"cluster" or owner:"namespace"  whose owners may change the field, besides those of everything
+//	name:"f" or name:"f/g"  on the blank field _: the fields that name an item in a path, as in clusters[g1]
+//	owner:"cluster" or owner:"namespace"  whose owners may change the field, next to trust.owners
 package schema
 
 //go:generate go run ./internal/gen

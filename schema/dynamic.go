@@ -6,18 +6,18 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// Exports that are made in the clusters have their addresses from ranges that the
-// topology keeps free for them: the second quarter of each cluster's block and the
-// upper half of each pool of clusterset IPs. The ranges follow from the block and
-// the pool alone, so nothing moves when spec.dynamicExports comes or goes; what the
-// lock holds inside of them already stays there, and agents go round it.
+// Dynamic exports get their addresses from reserved ranges: the second quarter of each
+// cluster's block and the upper half of each pool of clusterset IPs. The ranges depend
+// only on the block and the pool, so no address changes when spec.dynamicExports is added
+// or removed. Addresses of the lock that are already inside a range stay there, and
+// agents skip them.
 
-// MinDynamicBits is the size of the smallest block that has a part for them: four
-// addresses.
+// MinDynamicBits is the number of host bits of the smallest block with a range for
+// dynamic exports. That range has four addresses.
 const MinDynamicBits = 4
 
-// DynamicVIPs gives the parts of the pools of clusterset IPs that are kept for
-// exports made in the clusters, IPv4 first; none without spec.dynamicExports.
+// DynamicVIPs returns the ranges of clusterset IPs that are reserved for dynamic
+// exports, IPv4 first; nil without spec.dynamicExports.
 func (s *ClusterSet) DynamicVIPs() []netip.Prefix {
 	if s.Spec.DynamicExports == nil {
 		return nil
@@ -31,7 +31,8 @@ func (s *ClusterSet) DynamicVIPs() []netip.Prefix {
 	return out
 }
 
-// UpperHalf is the upper half of a pool.
+// UpperHalf returns the upper half of a pool, or the zero prefix if the pool has fewer than
+// two host bits.
 func UpperHalf(pool netip.Prefix) netip.Prefix {
 	if cidr.HostBits(pool) < 2 {
 		return netip.Prefix{}

@@ -20,7 +20,7 @@ func familySet(pods ...[]string) *ClusterSet {
 	return s
 }
 
-// TestDefaultFamilies gives pools of those families that clusters have.
+// TestDefaultFamilies checks that Default sets pools only in the families of the clusters.
 func TestDefaultFamilies(t *testing.T) {
 	t.Parallel()
 	const four, six = "[242.0.0.0/8] [243.0.0.0/16] [241.0.0.0/16] 169.254.73.53 invalid IP",
@@ -40,7 +40,7 @@ func TestDefaultFamilies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for range 2 { // Default twice is Default once
+			for range 2 { // Default is idempotent
 				Default(tt.set)
 				s := tt.set
 				have := fmt.Sprint(s.GlobalPools(), s.ServicePools(), s.TunnelPools(), s.Spec.DNS.Address, s.Spec.DNS.IPv6Address)
@@ -52,18 +52,18 @@ func TestDefaultFamilies(t *testing.T) {
 	}
 }
 
-// TestUniqueLocal holds the pools to the form of RFC 4193.
+// TestUniqueLocal checks that the pools have the form of RFC 4193 and are distinct.
 func TestUniqueLocal(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for i := range 1000 {
 		p := uniqueLocal(fmt.Sprint(i), 2, 64)
 		if !netip.MustParsePrefix("fd00::/8").Contains(p.Addr()) || p.Masked() != p {
-			t.Fatalf("%s is no unique local prefix", p)
+			t.Fatalf("%s is not a unique local prefix", p)
 		}
 		seen[p.String()] = true
 	}
 	if len(seen) != 1000 {
-		t.Errorf("%d prefixes of 1000 names", len(seen))
+		t.Errorf("got %d distinct prefixes, want 1000", len(seen))
 	}
 }

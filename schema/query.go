@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// Cluster finds a cluster by name; nil when there is none.
+// Cluster returns the cluster with a name; nil if absent.
 func (s *ClusterSet) Cluster(name string) *Cluster {
 	i := slices.IndexFunc(s.Spec.Clusters, func(c Cluster) bool { return c.Name == name })
 	if i < 0 {
@@ -20,7 +20,7 @@ func (s *ClusterSet) Cluster(name string) *Cluster {
 	return &s.Spec.Clusters[i]
 }
 
-// ClusterNames gives the names of the clusters, in the order of the topology.
+// ClusterNames returns the names of the clusters in the order of the topology.
 func (s *ClusterSet) ClusterNames() []string {
 	names := make([]string, len(s.Spec.Clusters))
 	for i := range names {
@@ -29,23 +29,23 @@ func (s *ClusterSet) ClusterNames() []string {
 	return names
 }
 
-// GlobalPools gives the pools of global blocks, IPv4 first.
+// GlobalPools returns the pools of global blocks, IPv4 first.
 func (s *ClusterSet) GlobalPools() []netip.Prefix {
-	return given(s.Spec.Globalnet.CIDR, s.Spec.Globalnet.IPv6CIDR)
+	return validPrefixes(s.Spec.Globalnet.CIDR, s.Spec.Globalnet.IPv6CIDR)
 }
 
-// ServicePools gives the pools of clusterset IPs, IPv4 first.
+// ServicePools returns the pools of clusterset IPs, IPv4 first.
 func (s *ClusterSet) ServicePools() []netip.Prefix {
-	return given(s.Spec.Services.CIDR, s.Spec.Services.IPv6CIDR)
+	return validPrefixes(s.Spec.Services.CIDR, s.Spec.Services.IPv6CIDR)
 }
 
-// TunnelPools gives the pools of tunnel addresses, IPv4 first.
+// TunnelPools returns the pools of tunnel addresses, IPv4 first.
 func (s *ClusterSet) TunnelPools() []netip.Prefix {
-	return given(s.Spec.Tunnel.CIDR, s.Spec.Tunnel.IPv6CIDR)
+	return validPrefixes(s.Spec.Tunnel.CIDR, s.Spec.Tunnel.IPv6CIDR)
 }
 
-// TunnelOf gives the tunnel settings of a cluster: spec.tunnel with what the
-// cluster overrides. The receiver must have its defaults.
+// TunnelOf returns spec.tunnel with the overrides of a cluster. The receiver must have
+// its defaults.
 func (s *ClusterSet) TunnelOf(c *Cluster) Tunnel {
 	t := s.Spec.Tunnel
 	t.Driver = cmp.Or(c.Tunnel.Driver, t.Driver)
@@ -55,12 +55,12 @@ func (s *ClusterSet) TunnelOf(c *Cluster) Tunnel {
 	return t
 }
 
-// GatewayPort gives the UDP port on which a gateway of a cluster listens.
+// GatewayPort returns the first UDP port on which a gateway of a cluster listens.
 func (s *ClusterSet) GatewayPort(c *Cluster, g *Gateway) int {
 	return cmp.Or(g.Port, s.TunnelOf(c).Port)
 }
 
-// Gateway finds one of AllGateways by name; nil when there is none.
+// Gateway returns the gateway of AllGateways with a name; nil if absent.
 func (c *Cluster) Gateway(name string) *Gateway {
 	all := c.AllGateways()
 	i := slices.IndexFunc(all, func(g Gateway) bool { return g.Name == name })
@@ -70,8 +70,8 @@ func (c *Cluster) Gateway(name string) *Gateway {
 	return &all[i]
 }
 
-// AllGateways gives the cluster's gateways one by one: an entry with nodeSelector stands
-// for as many as it counts, named <name>-1 and so on.
+// AllGateways returns the cluster's gateways. An entry with nodeSelector expands to
+// count gateways, named <name>-1 and so on.
 func (c *Cluster) AllGateways() []Gateway {
 	var out []Gateway
 	for _, g := range c.Gateways {
@@ -88,7 +88,8 @@ func (c *Cluster) AllGateways() []Gateway {
 	return out
 }
 
-// Size is how many gateways an entry of the topology stands for: none to MaxLanes.
+// Size returns the number of gateways of an entry of the topology: 0 to
+// fabric.MaxGateways.
 func (g *Gateway) Size() int {
 	if len(g.NodeSelector) == 0 || g.Count == nil {
 		return 1
@@ -96,11 +97,11 @@ func (g *Gateway) Size() int {
 	return min(max(*g.Count, 0), fabric.MaxGateways)
 }
 
-// Pins gives the blocks of the global pools that the file fixes, IPv4 first.
-func (c *Cluster) Pins() []netip.Prefix { return given(c.GlobalCIDR, c.GlobalIPv6CIDR) }
+// Pins returns the cluster's fixed blocks of the global pools, IPv4 first.
+func (c *Cluster) Pins() []netip.Prefix { return validPrefixes(c.GlobalCIDR, c.GlobalIPv6CIDR) }
 
-// PinInFamily gives the block that the file fixes in the family of another prefix, without host
-// bits; invalid where it fixes none, and for a nil cluster.
+// PinInFamily returns the cluster's fixed block in the family of p, without host bits. It
+// is invalid if the cluster has none, or if c is nil.
 func (c *Cluster) PinInFamily(p netip.Prefix) netip.Prefix {
 	if c == nil {
 		return netip.Prefix{}
@@ -111,28 +112,28 @@ func (c *Cluster) PinInFamily(p netip.Prefix) netip.Prefix {
 	return c.GlobalIPv6CIDR.Masked()
 }
 
-// CIDRs gives the cluster's own prefixes, pods first.
+// CIDRs returns the cluster's own prefixes, pods first.
 func (c *Cluster) CIDRs() []netip.Prefix { return slices.Concat(c.PodCIDRs, c.ServiceCIDRs) }
 
-// ID is namespace/name, as people write it.
+// ID returns namespace/name.
 func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
 
-// Headless reports whether the export has no address of its own.
+// Headless reports whether the export has no clusterset IP.
 func (e *Export) Headless() bool { return e.Type == fabric.Headless }
 
-func given(prefixes ...netip.Prefix) []netip.Prefix {
+func validPrefixes(prefixes ...netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !p.IsValid() })
 }
 
-// HasOwners reports whether somebody owns something, so that not every signer may change
-// everything.
+// HasOwners reports whether the topology names any owners. Without owners every signer may
+// change everything.
 func (s *ClusterSet) HasOwners() bool {
 	return len(s.Spec.Trust.Owners)+len(s.Spec.Trust.Namespaces) > 0 ||
 		slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool { return len(c.Owners) > 0 })
 }
 
-// ClusterOwners gives who besides trust.owners may change what is a cluster's own
-// business: patterns of principals, none for a cluster that there is not.
+// ClusterOwners returns the owners of a cluster, without trust.owners: patterns of
+// principals. It is nil for an unknown cluster.
 func (s *ClusterSet) ClusterOwners(name string) []string {
 	if c := s.Cluster(name); c != nil {
 		return c.Owners
@@ -140,8 +141,9 @@ func (s *ClusterSet) ClusterOwners(name string) []string {
 	return nil
 }
 
-// NamespaceOwners gives who besides trust.owners may change the exports of a namespace,
-// or those of all namespaces that a pattern matches: patterns of principals.
+// NamespaceOwners returns the owners of the exports of a namespace, without trust.owners:
+// patterns of principals. For a pattern it returns the owners of all namespaces that the
+// pattern matches.
 func (s *ClusterSet) NamespaceOwners(pattern string) []string {
 	var out []string
 	for _, n := range s.Spec.Trust.Namespaces {
@@ -152,40 +154,40 @@ func (s *ClusterSet) NamespaceOwners(pattern string) []string {
 	return out
 }
 
-// HasStaticEndpoint reports whether the gateway has an endpoint that is written, and not found; see
-// fabric.IsSource.
+// HasStaticEndpoint reports whether the topology has an address or name for the gateway,
+// and not only sources of discovered endpoints (fabric.IsEndpointSource).
 func (g *Gateway) HasStaticEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !fabric.IsEndpointSource(text) })
 }
 
-// HasDiscoveredEndpoint reports whether endpoints of the gateway are found.
+// HasDiscoveredEndpoint reports whether the gateway has a source of discovered endpoints.
 func (g *Gateway) HasDiscoveredEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, fabric.IsEndpointSource)
 }
 
-// ClusterPaths gives the path of each cluster.
+// ClusterPaths returns the path of each cluster.
 func (s *ClusterSet) ClusterPaths() []string {
 	return fieldpath.Items("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
 }
 
-// ExportPaths gives the path of each export.
+// ExportPaths returns the path of each export.
 func (s *ClusterSet) ExportPaths() []string {
 	return fieldpath.Items("exports", s.Spec.Exports, func(e *Export) string { return fieldpath.Name(e.Namespace, e.Name) })
 }
 
-// GatewayPaths gives the path of each gateway of the cluster at path.
+// GatewayPaths returns the path of each gateway of the cluster at path.
 func (c *Cluster) GatewayPaths(path string) []string {
 	return fieldpath.Items(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
 }
 
-// EgressPaths gives the path of each egress rule of the cluster at path.
+// EgressPaths returns the path of each egress rule of the cluster at path.
 func (c *Cluster) EgressPaths(path string) []string {
 	return fieldpath.Items(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
 }
 
-// MappablePodCIDRs gives the pod prefixes of a cluster in the families that have a
-// global pool, without repetition. An IPv6 prefix that is as large as the pool is
-// left out where nobody asks for it, as it would keep the others from being mapped.
+// MappablePodCIDRs returns the distinct pod prefixes of a cluster in the families that
+// have a global pool. Unless egress is mapped, it omits an IPv6 prefix as large as the
+// pool: it would use up the pool, and no other cluster could be mapped.
 func (s *ClusterSet) MappablePodCIDRs(c *Cluster) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.PodCIDRs {

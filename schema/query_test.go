@@ -24,6 +24,6 @@ func TestTunnelOf(t *testing.T) {
 	}
 	tunnel := set.TunnelOf(own)
 	if tunnel.Driver != "vxlan" || tunnel.MTU != 1400 || time.Duration(*tunnel.Keepalive) != 0 || tunnel.CIDR != set.Spec.Tunnel.CIDR {
-		t.Errorf("override is not in force: %+v", tunnel)
+		t.Errorf("tunnel does not have the overrides of the cluster: %+v", tunnel)
 	}
 }

@@ -27,8 +27,8 @@ func (h *Hostnames) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Hosts gives what the allocated addresses belong to: "*-N" for the pod of any
-// StatefulSet with ordinal N, or a pod's hostname.
+// Hosts returns the hosts that need a global address: pod hostnames, or "*-N" for the
+// pod with ordinal N of any StatefulSet.
 func (h Hostnames) Hosts() []string {
 	if len(h.Names) > 0 {
 		return h.Names
@@ -40,7 +40,7 @@ func (h Hostnames) Hosts() []string {
 	return hosts
 }
 
-// Len counts the hosts without listing them.
+// Len returns the number of hosts without a list of them.
 func (h Hostnames) Len() int {
 	if len(h.Names) > 0 {
 		return len(h.Names)
@@ -48,7 +48,7 @@ func (h Hostnames) Len() int {
 	return max(h.Count, 0)
 }
 
-// MarshalJSON writes the list, or the item alone.
+// MarshalJSON writes the list of rules, or the single rule.
 func (d DynamicExports) MarshalJSON() ([]byte, error) {
 	if d.Alone && len(d.Rules) == 1 {
 		return json.Marshal(d.Rules[0])
@@ -56,7 +56,7 @@ func (d DynamicExports) MarshalJSON() ([]byte, error) {
 	return json.Marshal(d.Rules)
 }
 
-// UnmarshalJSON reads a list, or one item alone.
+// UnmarshalJSON reads a list of rules, or a single rule.
 func (d *DynamicExports) UnmarshalJSON(raw []byte) error {
 	*d = DynamicExports{Rules: make([]DynamicRule, 1)}
 	if err := json.Unmarshal(raw, &d.Rules[0]); err == nil {
@@ -69,7 +69,7 @@ func (d *DynamicExports) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Types that the file may write in two forms.
+// Types with two forms in the file.
 var (
 	HostnamesType = reflect.TypeFor[Hostnames]()
 	DynamicType   = reflect.TypeFor[DynamicExports]()

@@ -1,60 +1,60 @@
 package schema
 
-// Agent is how the agents run in Kubernetes. What is not said here has its default, whatever
-// version of Hawser renders; the image is the exception.
+// Agent configures the agents' pods in Kubernetes. The defaults are the same in every version
+// of Hawser, except for the image.
 type Agent struct {
-	// Image of the agent, with a tag or a digest. Without it the image that is
-	// published stays, and a first publication takes the one of the Hawser that
-	// publishes, hawser.dev/hawser-agent:<version>.
+	// Image of the agent, with a tag or a digest. Without it the published image does not
+	// change. The first publication uses the version of the hawser that publishes,
+	// hawser.dev/hawser-agent:<version>.
 	Image string `json:"image,omitempty"`
-	// Names of Secrets in the namespace hawser-system that hold logins for the
+	// Names of Secrets in the namespace hawser-system with credentials for the
 	// image's registry.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// PriorityClass of the agents' pods.
 	PriorityClassName string `json:"priorityClassName,omitempty" default:"system-node-critical"`
-	// Taints of nodes on which agents run nevertheless. By default they run on every
-	// node, whatever its taints; an empty list is the same as none.
+	// Taints that agents tolerate. By default agents run on every node, whatever its
+	// taints. An empty list is the same as no list.
 	Tolerations []Toleration `json:"tolerations,omitempty"`
-	// What the scheduler keeps free for each agent.
+	// Resource requests of each agent.
 	Requests AgentRequests `json:"requests,omitzero"`
-	// What an agent may use at most, on nodes that are no gateways.
+	// Resource limits of agents on nodes that are not gateways.
 	Limits AgentLimits `json:"limits,omitzero"`
-	// What an agent on a gateway may use at most.
+	// Resource limits of agents on gateways.
 	GatewayLimits GatewayLimits `json:"gatewayLimits,omitzero"`
 }
 
 // Toleration is a taint that agents tolerate, as in a pod.
 type Toleration struct {
-	// Key of the taint; empty with operator Exists is every taint.
+	// Key of the taint. An empty key with operator Exists matches every taint.
 	Key string `json:"key,omitempty"`
-	// Exists: whatever its value; Equal: with this value.
+	// Exists: matches any value; Equal: matches the value below.
 	Operator string `json:"operator,omitempty" default:"Equal" enum:"Equal|Exists"`
 	// Value of the taint; operator Equal only.
 	Value string `json:"value,omitempty"`
-	// Effect of the taint; empty is every effect.
+	// Effect of the taint. An empty effect matches every effect.
 	Effect string `json:"effect,omitempty" enum:"NoSchedule|PreferNoSchedule|NoExecute"`
 }
 
-// AgentRequests is what the scheduler keeps free for an agent.
+// AgentRequests are the resource requests of an agent.
 type AgentRequests struct {
-	// Processors, as 50m or "1".
+	// CPU request, such as 50m or "1".
 	CPU string `json:"cpu,omitempty" default:"50m"`
-	// Memory, as 64Mi.
+	// Memory request, such as 64Mi.
 	Memory string `json:"memory,omitempty" default:"64Mi"`
 }
 
-// AgentLimits is what an agent on a node that is no gateway may use.
+// AgentLimits are the resource limits of an agent on a node that is not a gateway.
 type AgentLimits struct {
-	// Processors, as 500m or "2". Without it there is no limit.
+	// CPU limit, such as 500m or "2". Without it CPU is not limited.
 	CPU string `json:"cpu,omitempty"`
-	// Memory, as 512Mi.
+	// Memory limit, such as 512Mi.
 	Memory string `json:"memory,omitempty" default:"512Mi"`
 }
 
-// GatewayLimits is what an agent on a gateway may use.
+// GatewayLimits are the resource limits of an agent on a gateway.
 type GatewayLimits struct {
-	// Processors, as 500m or "2". Without it there is no limit.
+	// CPU limit, such as 500m or "2". Without it CPU is not limited.
 	CPU string `json:"cpu,omitempty"`
-	// Memory, as 1Gi.
+	// Memory limit, such as 1Gi.
 	Memory string `json:"memory,omitempty" default:"1Gi"`
 }

@@ -8,8 +8,8 @@ import (
 
 // Values of Cluster.Globalnet.
 const (
-	GlobalnetAuto   = "auto"   // when the cluster's CIDRs overlap another's
-	GlobalnetAlways = "always" // in any case
+	GlobalnetAuto   = "auto"   // if the cluster's CIDRs overlap another cluster's
+	GlobalnetAlways = "always" // even without an overlap
 	GlobalnetNever  = "never"  // an overlap is an error
 )
 
@@ -17,7 +17,7 @@ const (
 // fabric.EgressShared.
 const EgressAuto = "auto"
 
-// KeepCRDs as Cluster.CRDs leaves definitions that others may own to them.
+// KeepCRDs is the value of Cluster.CRDs with which Hawser does not write the definitions.
 const KeepCRDs = "keep"
 
 // Values of Connectivity.Mode.
@@ -32,100 +32,102 @@ type Cluster struct {
 	_ struct{} `name:"name"`
 	// Name of the cluster, a DNS label; unique in the clusterset.
 	Name string `json:"name" required:"true"`
-	// Principals that may, besides trust.owners, change the fields that affect this
-	// cluster alone: recipient, dns, crds, gateways, egress, and tunnel except tunnel.driver;
-	// and the files below patches/clusters/<name>.
+	// Additional owners of this cluster, next to trust.owners. They may change the fields
+	// that affect only this cluster: recipient, dns, crds, gateways, egress, and tunnel
+	// except tunnel.driver. They may also change the files below patches/clusters/<name>.
 	Owners []string `json:"owners,omitempty"`
-	// Prefixes that the cluster's pods have their addresses from; any number,
-	// either family.
+	// Prefixes of the cluster's pod addresses; any number, either family.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 	// Prefixes of the cluster's Service addresses (ClusterIPs).
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
-	// Whether the cluster's own addresses are hidden behind global ones. auto:
-	// when its CIDRs overlap another cluster's; always; never: an overlap is an error.
+	// Whether other clusters see global addresses instead of the cluster's own. auto:
+	// if its CIDRs overlap another cluster's; always: even without an overlap; never: an
+	// overlap is an error.
 	Globalnet string `json:"globalnet,omitempty" default:"auto" enum:"auto|always|never"`
-	// The cluster's block of spec.globalnet.cidr. Without it one is allocated
-	// and kept in the lock file.
+	// The cluster's block of spec.globalnet.cidr. Without it a block is allocated and
+	// recorded in the lock file.
 	GlobalCIDR netip.Prefix `json:"globalCIDR,omitzero"`
-	// The cluster's block of spec.globalnet.ipv6Cidr. Without it one is
-	// allocated and kept in the lock file.
+	// The cluster's block of spec.globalnet.ipv6Cidr. Without it a block is allocated and
+	// recorded in the lock file.
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
-	// The age recipient (age1..., or age1pq1... of hawser keys identity --post-quantum) whose identity opens this cluster's keys.
+	// The age recipient for which this cluster's keys are encrypted: age1..., or age1pq1...
+	// from hawser keys identity --post-quantum.
 	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient" owner:"cluster"`
-	// How the cluster's own DNS learns of the clusterset's domains. auto: as
-	// coredns-custom where there is that ConfigMap and the Corefile imports *.server
-	// files, as clusters of k3s and AKS do; otherwise as coredns. coredns: by a marked block in ConfigMap kube-system/coredns; node-local: by that one and the
-	// same in ConfigMap kube-system/node-local-dns, where pods ask NodeLocal DNSCache;
-	// coredns-custom: by a key of its own in ConfigMap kube-system/coredns-custom;
-	// kube-dns: by stubDomains in ConfigMap kube-system/kube-dns; none: somebody else
-	// sees to it.
+	// How the cluster's own DNS forwards the clusterset's domains to the agents. auto:
+	// coredns-custom if that ConfigMap exists and the Corefile imports *.server files, as
+	// in k3s and AKS; otherwise coredns. coredns: a marked block in ConfigMap
+	// kube-system/coredns; node-local: that block, and the same block in ConfigMap
+	// kube-system/node-local-dns, for pods that query NodeLocal DNSCache;
+	// coredns-custom: a separate key in ConfigMap kube-system/coredns-custom;
+	// kube-dns: stubDomains in ConfigMap kube-system/kube-dns; none: Hawser writes
+	// nothing, and you configure the forwarding.
 	DNS string `json:"dns,omitempty" default:"auto" enum:"auto|coredns|node-local|coredns-custom|kube-dns|none" owner:"cluster"`
-	// Who defines ServiceExports and ServiceImports in the cluster. install: Hawser
-	// brings the definitions along; keep: somebody else does, or nobody, and Hawser
-	// leaves them alone. Declared exports need none of them.
+	// Who installs the CRDs of ServiceExport and ServiceImport. install: Hawser renders
+	// the definitions; keep: Hawser does not write them. Exports of this file need no
+	// CRDs.
 	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep" owner:"cluster"`
-	// What this cluster does differently from spec.tunnel.
+	// Overrides of spec.tunnel for this cluster.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
-	// Gateways hold tunnels; at least one, at most 32.
+	// The gateways of the cluster, which have its tunnels; 1 to 32.
 	Gateways []Gateway `json:"gateways" required:"true" owner:"cluster"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
-	// comes before one for the whole namespace.
+	// overrides a rule for the whole namespace.
 	Egress []EgressRule `json:"egress,omitempty" owner:"cluster"`
 }
 
-// Gateway is a node that holds tunnels, or some of them that are picked by labels.
+// Gateway is a node that has tunnels, or several such nodes selected by labels.
 type Gateway struct {
 	_ struct{} `name:"name"`
-	// Name of the gateway, a DNS label; unique in its cluster. Gateways that
-	// nodeSelector picks are <name>-1, <name>-2 and so on.
+	// Name of the gateway, a DNS label; unique in its cluster. With nodeSelector the
+	// gateways are <name>-1, <name>-2 and so on.
 	Name string `json:"name" required:"true"`
-	// Name of the node that it runs on, as Kubernetes knows it. Either this or
-	// nodeSelector.
+	// Name of the gateway's Node in Kubernetes. Set either this or nodeSelector.
 	Node string `json:"node,omitempty"`
-	// Labels of the nodes that it may run on, every one of them. At least one must be a
+	// Labels that a node must have to run the gateway, all of them. At least one must be a
 	// label that kubelets cannot set, such as
-	// node-restriction.kubernetes.io/hawser-gateway. The agents of these nodes choose one,
-	// and another node takes over when that node fails. Needs agents with a Kubernetes API.
+	// node-restriction.kubernetes.io/hawser-gateway. The agents of these nodes elect one
+	// node, and another node takes over if it fails. Needs agents with a Kubernetes API.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Accepts a nodeSelector whose labels a kubelet may set on its own Node. Any node of
 	// the cluster can then make itself a gateway and read the cluster's private keys.
 	AllowNodeLabels bool `json:"allowNodeLabels,omitempty"`
-	// How many gateways nodeSelector makes, each on a node of its own; 1 without it.
+	// Number of gateways that nodeSelector selects, each on its own node; 1 if not set.
 	Count *int `json:"count,omitempty" min:"1" max:"32"`
-	// Where other gateways reach it, in order of preference: addresses, or
-	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
-	// the gateway's first, and so on. Behind those, sources of endpoints that are found,
-	// and that others hear over the links that stand: node:ExternalIP and node:InternalIP
-	// are the addresses of its Node, service:LoadBalancer and service:NodePort those of a
-	// Service that Hawser renders for it, and seen is where others receive from.
-	// Without any endpoint it only dials out.
+	// Where other gateways reach the gateway, in order of preference: addresses, or
+	// dns:<name>. :<port> after one is the first port of a router that forwards to the
+	// gateway: that port to the gateway's first port, and so on. After these may follow
+	// sources of discovered endpoints, which gateways send to each other over existing
+	// links: node:ExternalIP and node:InternalIP are the addresses of its Node;
+	// service:LoadBalancer and service:NodePort are the addresses of a Service that Hawser
+	// renders for it; seen is the address from which other gateways receive its packets.
+	// Without endpoints the gateway only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
-	// First of the UDP ports on which it listens. 0: the cluster's, otherwise
-	// spec.tunnel.port.
+	// First of the UDP ports on which the gateway listens. 0: the port of the cluster,
+	// otherwise spec.tunnel.port.
 	Port int `json:"port,omitempty" min:"1" max:"65472"`
-	// Public half of a key of your own: 32 bytes (X25519) in base64. Then no
-	// private key is rendered for it; the node has it already.
+	// Public key of your own key pair: 32 bytes (X25519) in base64. Hawser then renders
+	// no private key for the gateway; the node must have it already.
 	PublicKey string `json:"publicKey,omitempty"`
-	// Public half of an IKE key of your own, which IPsec links of a gateway with
-	// publicKey need: 32 bytes (Ed25519) in base64. The node has the private one.
+	// Public key of your own IKE key pair: 32 bytes (Ed25519) in base64. IPsec links of a
+	// gateway with publicKey need it. The node must have the private key.
 	IKEPublicKey string `json:"ikePublicKey,omitempty"`
 }
 
-// EgressRule gives pods their own egress addresses.
+// EgressRule assigns separate egress addresses to pods.
 type EgressRule struct {
 	_ struct{} `name:"name"`
 	// Name of the rule, a DNS label; unique in its cluster.
 	Name string `json:"name" required:"true"`
 	// Namespace of the pods.
 	Namespace string `json:"namespace" required:"true"`
-	// Which pods of the namespace; without it, all.
+	// Pods of the namespace; by default all of them.
 	PodSelector *PodSelector `json:"podSelector,omitempty"`
 	// Number of egress addresses of the rule.
 	IPs int `json:"ips,omitempty" default:"1" min:"1" max:"20"`
 }
 
-// PodSelector picks pods by their labels.
+// PodSelector selects pods by their labels.
 type PodSelector struct {
-	// Labels that a pod must have, every one of them.
+	// Labels that a pod must have, all of them.
 	MatchLabels map[string]string `json:"matchLabels" required:"true"`
 }

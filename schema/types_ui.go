@@ -2,25 +2,25 @@ package schema
 
 import "slices"
 
-// UI is the web page of the clusterset, served inside of Kubernetes clusters. It shows the
-// fabric, and what the cluster's own agents report; it changes nothing.
+// UI configures the web page of the clusterset, which runs in the Kubernetes clusters. The
+// page shows the fabric and the status of the cluster's own agents. It is read-only.
 type UI struct {
-	// Names of the clusters that serve it; all by default. Hosts outside Kubernetes serve
-	// none.
+	// Names of the clusters that serve the page; by default all. Hosts outside Kubernetes
+	// never serve it.
 	Clusters []string `json:"clusters,omitempty"`
-	// DNS names under which an ingress serves it, at most 16. Without them it is served to
-	// names of the Service, and to localhost for kubectl port-forward.
+	// DNS names under which an ingress serves the page, at most 16. Without it the page
+	// accepts only the names of its Service, and localhost for kubectl port-forward.
 	Hosts []string `json:"hosts,omitempty"`
-	// Name of a Secret in the namespace hawser-system that has, in each of the clusters, a
-	// token of 32 characters or more under the key token; who sends it sees the page.
-	// Without it the page makes a token when it starts and writes its URL to its log.
+	// Name of a Secret in the namespace hawser-system of each of these clusters. Its key
+	// token is a token of at least 32 characters; a client that sends it sees the page.
+	// Without it the page creates a token when it starts and logs its URL.
 	TokenSecret string `json:"tokenSecret,omitempty"`
-	// Image of hawser, with a tag or a digest. By default it is that of the agents with the
-	// name hawser instead of hawser-agent, by tag.
+	// Image of hawser, with a tag or a digest. By default it is the image of the agents
+	// with hawser instead of hawser-agent in its name, by tag.
 	Image string `json:"image,omitempty"`
 }
 
-// Serves reports whether a cluster serves the page.
+// Serves reports whether a cluster serves the page. A nil UI is valid and serves nowhere.
 func (u *UI) Serves(cluster string) bool {
 	return u != nil && (len(u.Clusters) == 0 || slices.Contains(u.Clusters, cluster))
 }

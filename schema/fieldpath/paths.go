@@ -1,5 +1,5 @@
-// Package fieldpath makes the paths by which findings and the lock name a part of a topology:
-// clusters[g1].podCIDRs[0].
+// Package fieldpath builds the paths with which findings and the lock name a field or an item
+// of a topology, such as clusters[g1].podCIDRs[0].
 package fieldpath
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Items gives the path of each item of the list at path. In its brackets stands its name, or its
-// index when it has none or an earlier item has the same.
+// Items returns the path of each item of the list at path. The label in its brackets is the
+// item's name, or its index if the name is empty or an earlier item has the same one.
 func Items[T any](path string, items []T, name func(*T) string) []string {
 	out := make([]string, len(items))
 	seen := make(map[string]bool, len(items))
@@ -19,7 +19,7 @@ func Items[T any](path string, items []T, name func(*T) string) []string {
 	return out
 }
 
-// Label gives what stands in the brackets of one item, and notes its name in seen.
+// Label returns the label of one item and adds its name to seen.
 func Label(seen map[string]bool, name string, index int) string {
 	if name == "" || seen[name] {
 		return strconv.Itoa(index)
@@ -34,8 +34,7 @@ func Key(path, label string) string { return path + "[" + label + "]" }
 // Index appends an index to a path.
 func Index(path string, index int) string { return Key(path, strconv.Itoa(index)) }
 
-// Name makes one name of the fields that name an item; it is empty when one
-// of them is.
+// Name joins the fields that name an item with slashes. It is empty if one of them is.
 func Name(parts ...string) string {
 	if slices.Contains(parts, "") {
 		return ""
@@ -43,7 +42,7 @@ func Name(parts ...string) string {
 	return strings.Join(parts, "/")
 }
 
-// Parent cuts the last part off a path: the last brackets, or the last field.
+// Parent returns a path without its last brackets or its last field.
 func Parent(path string) string {
 	if strings.HasSuffix(path, "]") {
 		return path[:max(strings.LastIndexByte(path, '['), 0)]
@@ -51,8 +50,8 @@ func Parent(path string) string {
 	return path[:max(strings.LastIndexByte(path, '.'), 0)]
 }
 
-// Child appends a field's name to a path. The body of the document is the
-// top of all paths: spec.domain is domain.
+// Child appends a field's name to a path. Paths are relative to spec: spec.domain is
+// domain.
 func Child(path, name string) string {
 	if path == "" || path == "spec" {
 		return name

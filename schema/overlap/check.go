@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// MaxOthers is how many places a finding about overlapping clusters shows.
+// MaxOthers is the number of related positions in a finding about overlapping clusters.
 const MaxOthers = 3
 
 // checker is the state of one call of Check.
@@ -20,8 +20,8 @@ type checker struct {
 	near   map[int]map[int]Member // by group and cluster: the cluster's first member there
 }
 
-// Check finds prefixes that overlap inside one cluster, and those that overlap
-// between clusters of which one may not have globalnet.
+// Check reports prefixes that overlap inside one cluster. It also reports prefixes that
+// overlap between clusters if one of them has globalnet: never.
 func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
 	c := &checker{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
 	for i := range c.groups {
@@ -39,8 +39,7 @@ func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
 	}
 }
 
-// insideClusters reports prefixes of one cluster that are equal or of which one
-// contains the other.
+// insideClusters reports prefixes of one cluster that are equal or contain each other.
 func (c *checker) insideClusters(inner, outer int) {
 	first := c.near[outer]
 	if first == nil {
@@ -68,8 +67,8 @@ func (c *checker) insideClusters(inner, outer int) {
 	}
 }
 
-// clash finds what a prefix overlaps whose cluster says never. Of two that say
-// never the later one gets the finding.
+// clash reports the prefixes that overlap a prefix of a cluster with globalnet: never. If
+// both clusters have it, the later one gets the finding.
 func (c *checker) clash(m Member, with witnesses) {
 	others := slices.DeleteFunc(slices.Concat(with.never, with.others), func(o Member) bool {
 		return o.Cluster == m.Cluster || o.never && o.Order > m.Order

@@ -1,5 +1,5 @@
-// Package overlap finds which prefixes of clusters overlap, in one sweep over all of them, and
-// which clusters are therefore hidden behind global addresses.
+// Package overlap finds overlapping prefixes of clusters in one sweep, and the clusters that
+// therefore need global addresses.
 package overlap
 
 import (
@@ -11,7 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// MappedClusters says which clusters hide addresses behind global ones, of whatever family.
+// MappedClusters returns the clusters whose addresses are mapped to global ones in either
+// family.
 func MappedClusters(s *schema.ClusterSet) map[string]bool {
 	on := make(map[string]bool, len(s.Spec.Clusters))
 	for name, h := range MappedFamilies(s) {
@@ -20,11 +21,12 @@ func MappedClusters(s *schema.ClusterSet) map[string]bool {
 	return on
 }
 
-// Families says which of a cluster's addresses are hidden behind global ones.
+// Families is a set of address families.
 type Families struct{ IPv4, IPv6 bool }
 
-// MappedFamilies says it of each cluster: always and never as the file has it, auto in
-// the families in which a prefix of the cluster overlaps one of another cluster.
+// MappedFamilies returns, per cluster, the families whose addresses are mapped to global
+// ones. always maps both and never maps none. auto maps the families in which a prefix of
+// the cluster overlaps a prefix of another cluster.
 func MappedFamilies(s *schema.ClusterSet) map[string]Families {
 	on := make(map[string]Families, len(s.Spec.Clusters))
 	for _, c := range s.Spec.Clusters {
@@ -48,7 +50,7 @@ func MappedFamilies(s *schema.ClusterSet) map[string]Families {
 	return on
 }
 
-// With gives h with one family more.
+// With returns h with one more family.
 func (h Families) With(six bool) Families {
 	if six {
 		h.IPv6 = true
@@ -64,22 +66,22 @@ type Member struct {
 	Path    string
 	Prefix  netip.Prefix // without host bits
 	Order   int          // in the file
-	never   bool         // the cluster says globalnet: never
+	never   bool         // the cluster has globalnet: never
 }
 
 // Group is all uses of one prefix. Its ancestors are the groups whose prefixes
-// contain it; prefixes overlap only when one contains the other.
+// contain it. Two prefixes overlap only if one contains the other.
 type Group struct {
 	Prefix  netip.Prefix
 	Members []Member
 	parent  int       // index of the smallest group that contains it, or -1
-	here    witnesses // of the members
-	below   witnesses // of those of the groups inside
+	here    witnesses // among the members
+	below   witnesses // among the members of the groups inside
 }
 
-// witnesses holds the first members by their order in the file, one a cluster: of those
-// whose cluster says never, and of the others. With them each member finds maxOthers
-// of other clusters, if there are so many, without a look at all.
+// witnesses has the first members in file order, one per cluster, separately for clusters
+// with globalnet: never and for all others. Each list has one more than MaxOthers, so any
+// member finds MaxOthers members of other clusters without a scan of all.
 type witnesses struct{ never, others []Member }
 
 func (s *witnesses) add(m Member) {
@@ -110,13 +112,13 @@ func (s *witnesses) join(o witnesses) {
 	}
 }
 
-// hasOther reports whether a cluster other than the given one is among them.
+// hasOther reports whether s has a member of another cluster.
 func (s *witnesses) hasOther(cluster int) bool {
 	other := func(m Member) bool { return m.Cluster != cluster }
 	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
 }
 
-// ParentOf gives the smallest group that contains another, or nil.
+// ParentOf returns the smallest group that contains g; nil if absent.
 func ParentOf(groups []Group, g *Group) *Group {
 	if g.parent < 0 {
 		return nil
@@ -124,8 +126,8 @@ func ParentOf(groups []Group, g *Group) *Group {
 	return &groups[g.parent]
 }
 
-// GroupsOf sorts the clusters' prefixes and sweeps them once. Each cluster's
-// members come in the order of the file.
+// GroupsOf returns the groups of all prefixes of the clusters. The members of each cluster
+// are in file order.
 func GroupsOf(s *schema.ClusterSet) []Group {
 	var members []Member
 	for i, path := range s.ClusterPaths() {
@@ -146,7 +148,7 @@ func appendMembers(members []Member, cluster int, never bool, path string, prefi
 	return members
 }
 
-// GroupMembers sorts uses of prefixes into groups, which come by their prefixes.
+// GroupMembers returns members in groups, sorted by prefix.
 func GroupMembers(members []Member) []Group {
 	slices.SortStableFunc(members, func(a, b Member) int { return a.Prefix.Compare(b.Prefix) })
 	var groups []Group
@@ -161,7 +163,7 @@ func GroupMembers(members []Member) []Group {
 		}
 		groups = append(groups, Group{Prefix: m.Prefix, Members: []Member{m}, parent: parent})
 	}
-	for i := range slices.Backward(groups) { // what is inside stands behind
+	for i := range slices.Backward(groups) { // inner groups follow their outer groups
 		g := &groups[i]
 		for _, m := range g.Members {
 			g.here.add(m)
@@ -174,7 +176,7 @@ func GroupMembers(members []Member) []Group {
 	return groups
 }
 
-// Find gives the smallest group that holds an address, or nil.
+// Find returns the smallest group that contains an address; nil if absent.
 func Find(groups []Group, a netip.Addr) *Group {
 	i, _ := slices.BinarySearchFunc(groups, a, func(g Group, a netip.Addr) int {
 		if g.Prefix.Addr().Compare(a) <= 0 {

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestHidden hides addresses in the family that overlaps, and in no other.
-func TestHidden(t *testing.T) {
+// TestMappedFamilies checks that only the overlapping family of a cluster is mapped.
+func TestMappedFamilies(t *testing.T) {
 	t.Parallel()
 	s := &schema.ClusterSet{}
 	for i, texts := range [][]string{{"10.7.0.0/16", "fd00:1::/56"}, {"10.7.0.0/16", "fd00:2::/56"}, {"fd00:2::/64"}, {"10.9.0.0/16"}} {
@@ -66,7 +66,7 @@ func TestGlobalnet(t *testing.T) {
 			want: map[string]bool{"a": true, "b": true, "c": true},
 		},
 		{
-			name:     "an overlap inside one cluster is none",
+			name:     "an overlap inside one cluster does not count",
 			clusters: []c{{"a", "auto", "10.8.0.0/16", "10.8.0.0/24"}, {"b", "auto", "10.9.0.0/16", "10.99.0.0/16"}},
 			want:     map[string]bool{"a": false, "b": false},
 		},

@@ -9,14 +9,14 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Use is one prefix of the file.
+// Use is one prefix in the file.
 type Use struct {
 	Path   string
 	Prefix netip.Prefix
 	Six    bool // the field is for IPv6
 }
 
-// Pools gives the pools that are set.
+// Pools returns the pools that are set.
 func Pools(s *schema.ClusterSet) []Use {
 	spec := &s.Spec
 	pools := []Use{
@@ -27,13 +27,13 @@ func Pools(s *schema.ClusterSet) []Use {
 	return slices.DeleteFunc(pools, func(u Use) bool { return !u.Prefix.IsValid() })
 }
 
-// Pins gives the blocks that the file fixes for the cluster at path.
+// Pins returns the fixed blocks of the cluster at path.
 func Pins(c *schema.Cluster, path string) []Use {
 	pins := []Use{{path + ".globalCIDR", c.GlobalCIDR, false}, {path + ".globalIPv6CIDR", c.GlobalIPv6CIDR, true}}
 	return slices.DeleteFunc(pins, func(u Use) bool { return !u.Prefix.IsValid() })
 }
 
-// Report says that two prefixes overlap, at the first.
+// Report adds a finding at u: it overlaps other.
 func Report(found *diag.Findings, u, other Use, hint string) {
 	found.Fail("overlap", u.Path, fmt.Sprintf("%s overlaps %s %s", u.Prefix, other.Path, other.Prefix), hint, other.Path)
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// The grammar of github.com/distribution/reference, without what no registry has.
+// The grammar of github.com/distribution/reference, restricted to the forms that registries
+// use.
 var (
 	imagePath   = regexp.MustCompile(`^([a-zA-Z0-9.-]+(:[0-9]{1,5})?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 	imageTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// CheckImage says what keeps text from being the image of the agent, and how to mend
-// it; both are empty when nothing does. Rules: an image reference as container runtimes
-// read it, with a tag or a sha256 digest.
+// CheckImage returns the problem of an image reference and a hint to fix it; both are
+// empty if it is valid. A valid reference has a tag or a sha256 digest.
 func CheckImage(text string) (summary, hint string) {
 	const like = "an image looks like registry.example.org/hawser-agent:v1.2.3"
 	name, digest, hasDigest := strings.Cut(text, "@")

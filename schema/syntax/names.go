@@ -7,9 +7,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Nearest gives the name that was most likely meant, or "" when none is near: a
-// name that differs in case or separators only, or by one edit in three
-// characters and no more than two.
+// Nearest returns the name that the user most likely meant, or "" if none is near. A
+// near name differs only in case or separators, or by at most one edit in three
+// characters and two edits in total.
 func Nearest(text string, names []string) string {
 	best, limit, squashed := "", min(len(text)/3, 2)+1, squash(text)
 	for _, name := range names {
@@ -32,13 +32,13 @@ func squash(text string) string {
 	}, text)
 }
 
-// maxEdited is the longest text that edits looks at.
+// maxEdited is the length in bytes of the longest text that edits compares.
 const maxEdited = 64
 
-// edits counts the characters to insert, delete, replace or swap with their
-// neighbour that turn a into b (optimal string alignment distance).
+// edits returns the number of insertions, deletions, replacements and swaps of
+// neighbouring characters that turn a into b (optimal string alignment distance).
 func edits(a, b string) int {
-	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 { // nobody asks for more
+	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 { // Nearest allows two edits
 		return max(len(a), len(b))
 	}
 	var rows [3][maxEdited + 1]int
@@ -63,7 +63,7 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// SuggestLabel makes the label that a name most likely should be.
+// SuggestLabel returns the DNS label that the user most likely meant.
 func SuggestLabel(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {

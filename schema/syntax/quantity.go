@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// What Kubernetes takes as a quantity and people write: no exponents, no fractions of bytes.
+// The common forms of Kubernetes quantities: no exponents, no fractions of bytes.
 var (
 	CPU    = regexp.MustCompile(`^([1-9][0-9]{0,8}m|[1-9][0-9]{0,5}|[0-9]{1,6}\.[0-9]{1,3})$`)
 	Memory = regexp.MustCompile(`^[1-9][0-9]{0,17}(k|M|G|T|Ki|Mi|Gi|Ti)?$`)
 )
 
-// Amount gives the number that a quantity stands for; nil when it is none.
+// Amount returns the value of a quantity; nil if text is not a quantity.
 func Amount(text string) *big.Rat {
 	if !CPU.MatchString(text) && !Memory.MatchString(text) {
 		return nil

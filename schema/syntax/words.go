@@ -1,5 +1,5 @@
-// Package syntax checks single values, whatever topology they stand in: names, images,
-// quantities, recipients, and the words that not every YAML tool reads alike.
+// Package syntax checks single values without the topology around them: names, images,
+// quantities, recipients, and words that YAML tools read differently.
 package syntax
 
 import (
@@ -16,10 +16,10 @@ func IsQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// YAML11Bool reports whether YAML 1.1 reads a plain word as true or false
-// although YAML 1.2 does not (yaml.org/type/bool.html), and as which. The tools
-// of Kubernetes read YAML 1.1, the single letters included.
-func YAML11Bool(text string) (meaning, is bool) {
+// YAML11Bool reports whether a plain word is a boolean in YAML 1.1 but not in YAML 1.2
+// (yaml.org/type/bool.html), and returns its value. The tools of Kubernetes read YAML
+// 1.1, including the single letters.
+func YAML11Bool(text string) (value, ok bool) {
 	switch strings.ToLower(text) {
 	case "y", "yes", "on":
 		return true, true
@@ -29,8 +29,9 @@ func YAML11Bool(text string) (meaning, is bool) {
 	return false, false
 }
 
-// PlainText gives the text of a scalar that every tool reads as the same text.
-func PlainText(n *yaml.Node) (string, bool) {
+// PlainText returns the text of a scalar; ok is false if some YAML tool reads a different
+// value.
+func PlainText(n *yaml.Node) (text string, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || n.Anchor != "" {
 		return "", false
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Set puts a value that is written as text into v.
+// Set parses text and stores the value in v. Items of a slice are separated by commas.
 func Set(v reflect.Value, text string) error {
 	if v.Type() == DurationType {
 		d, err := time.ParseDuration(text)

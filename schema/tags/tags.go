@@ -1,5 +1,5 @@
-// Package tags reads the tags of struct fields, which are rules: defaults, enums, ranges, what
-// is required, what names an item and who owns a field. Package schema lists them.
+// Package tags reads the rules in struct tags: defaults, enums, ranges, required fields, the
+// fields that name an item, and owners. Package schema documents the tags.
 package tags
 
 import (
@@ -21,16 +21,16 @@ type Field struct {
 	Def              string
 	Enum             []string
 	Required         bool
-	Min, Max         int64 // numbers as they are, durations in nanoseconds
+	Min, Max         int64 // durations in nanoseconds
 	minText, MaxText string
-	Hint             string // how to mend that it is missing
-	Owner            string // whose owners may change it besides those of everything: cluster, namespace
+	Hint             string // how to fix a missing value
+	Owner            string // whose owners may change it next to trust.owners: cluster, namespace
 }
 
-// Cache remembers the fields of each type, as a file has thousands of items of one type.
+// Cache caches the fields of each type, because a file has thousands of items of one type.
 type Cache map[reflect.Type][]Field
 
-// Of gives the fields of a struct in order.
+// Of returns the fields of a struct in order.
 func (r Cache) Of(t reflect.Type) []Field {
 	fields, ok := r[t]
 	if !ok {
@@ -70,8 +70,8 @@ func bound(text string) int64 {
 	return int64(d)
 }
 
-// Naming gives the fields that name an item of type t (the name tag of its
-// blank field), or nil.
+// Naming returns the fields that name an item of type t, from the name tag of its blank
+// field; nil if absent.
 func Naming(t reflect.Type) []string {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -83,17 +83,17 @@ func Naming(t reflect.Type) []string {
 	return strings.Split(f.Tag.Get("name"), "/")
 }
 
-// Types of values that are written as text.
+// Types of values that have a text form.
 var (
 	DurationType = reflect.TypeFor[fabric.Duration]()
 	TextType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 	PrefixType   = reflect.TypeFor[netip.Prefix]()
 )
 
-// IsText reports whether a struct is written as text, as addresses are.
+// IsText reports whether a struct has a text form, such as an address.
 func IsText(v reflect.Value) bool { return reflect.PointerTo(v.Type()).Implements(TextType) }
 
-// OutOfRange says that a number or duration, as the file has it, is outside of its range.
+// OutOfRange returns the message for a number or duration outside the range of its field.
 func OutOfRange(v reflect.Value, f Field) string {
 	var text string
 	switch {
