@@ -125,7 +125,7 @@ generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the go
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/projection ./view/clustermap -update
 	$(GO) test ./view/matrix ./view/swimlane -update
-	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
+	$(GO) test ./internal/cli/root -run "^TestMapOfTheReadme$$" -update
 
 # Fails if a target is slow: hack/fuzz.sh.
 fuzz: ## thirty seconds for each fuzz target, and tests of random inputs ten times as long

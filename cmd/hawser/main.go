@@ -3,9 +3,13 @@
 // agents report.
 package main
 
-import "os"
+import (
+	"os"
+
+	"hawser.dev/hawser/internal/cli/root"
+)
 
 // version is set by the linker.
 var version = "dev"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(root.Run(version, os.Args[1:])) }

@@ -17,12 +17,10 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/internal/cli/clitest"
 	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
-	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
 )
 
@@ -30,7 +28,7 @@ import (
 // is mounted.
 type podOfPage struct {
 	t             *testing.T
-	c             *ci
+	c             *clitest.Repo
 	api           *kubetest.Server
 	fabric        string
 	port, printed string
@@ -42,34 +40,34 @@ const pageToken = "0123456789abcdef0123456789abcdef"
 // mount writes the rendered fabric as kubelet mounts the ConfigMap.
 func (p *podOfPage) mount(topology string) {
 	p.t.Helper()
-	p.c.write(filepath.Join(p.c.dir, "work", "clusterset.yaml"), topology)
-	p.c.must(filepath.Join(p.c.dir, "work"), "hawser allocate && rm -rf ../tree && hawser render --root-key ../root.key --out ../tree && hawser keys signers --root-key ../root.key --cluster g1 >../signers")
+	p.c.Write(filepath.Join(p.c.Dir, "work", "clusterset.yaml"), topology)
+	p.c.Must(filepath.Join(p.c.Dir, "work"), "hawser allocate && rm -rf ../tree && hawser render --root-key ../root.key --out ../tree && hawser keys signers --root-key ../root.key --cluster g1 >../signers")
 	var m struct {
 		BinaryData, Data map[string]string
 	}
-	if err := yaml.Unmarshal([]byte(p.c.read("tree/base/fabric.yaml")), &m); err != nil {
+	if err := yaml.Unmarshal([]byte(p.c.Read("tree/base/fabric.yaml")), &m); err != nil {
 		p.t.Fatal(err)
 	}
 	raw, err := base64.StdEncoding.DecodeString(m.BinaryData["fabric.json.gz"])
 	if err != nil || m.Data["fabric.sig"] == "" {
 		p.t.Fatalf("the fabric is not signed: %v", err)
 	}
-	p.c.write(filepath.Join(p.fabric, "fabric.sig"), m.Data["fabric.sig"])
-	p.c.write(filepath.Join(p.fabric, "fabric.json.gz"), string(raw))
+	p.c.Write(filepath.Join(p.fabric, "fabric.sig"), m.Data["fabric.sig"])
+	p.c.Write(filepath.Join(p.fabric, "fabric.json.gz"), string(raw))
 }
 
 func newPodOfPage(t *testing.T) *podOfPage {
 	t.Helper()
-	p := &podOfPage{t: t, c: &ci{t: t, dir: t.TempDir()}, api: kubetest.New(t)}
-	p.fabric = filepath.Join(p.c.dir, "mounted")
-	for _, dir := range []string{p.fabric, filepath.Join(p.c.dir, "work")} {
+	p := &podOfPage{t: t, c: &clitest.Repo{T: t, Dir: t.TempDir()}, api: kubetest.New(t)}
+	p.fabric = filepath.Join(p.c.Dir, "mounted")
+	for _, dir := range []string{p.fabric, filepath.Join(p.c.Dir, "work")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.c.must(p.c.dir, "hawser keys root root.key")
+	p.c.Must(p.c.Dir, "hawser keys root root.key")
 	var err error
-	if p.errors, err = os.Create(filepath.Join(p.c.dir, "errors")); err != nil {
+	if p.errors, err = os.Create(filepath.Join(p.c.Dir, "errors")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.errors.Close() })
@@ -81,7 +79,7 @@ func (p *podOfPage) begin(args ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "hawser", append([]string{"ui", "--in-cluster", "--cluster=g1", "--kubeconfig=" + p.api.Kubeconfig(p.t), "--fabric=" + p.fabric,
-		"--trust=" + filepath.Join(p.c.dir, "signers"), "--state=" + p.t.TempDir(), "--listen=127.0.0.1:0"}, args...)...)
+		"--trust=" + filepath.Join(p.c.Dir, "signers"), "--state=" + p.t.TempDir(), "--listen=127.0.0.1:0"}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stderr = p.errors
 	out, err := cmd.StdoutPipe()
@@ -96,7 +94,7 @@ func (p *podOfPage) begin(args ...string) {
 	for range 3 { // what it is, and two URLs
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			p.t.Fatalf("the page did not start: %v\n%s", err, p.c.read("errors"))
+			p.t.Fatalf("the page did not start: %v\n%s", err, p.c.Read("errors"))
 		}
 		p.printed += line
 		if at, err := url.Parse(strings.Fields(line)[0]); err == nil && at.Hostname() == "127.0.0.1" {
@@ -161,7 +159,7 @@ func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 			return d
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("waited for %s; have %+v\n%s", what, d, p.c.read("errors"))
+			p.t.Fatalf("waited for %s; have %+v\n%s", what, d, p.c.Read("errors"))
 		}
 	}
 }
@@ -175,7 +173,7 @@ func nodeOfPage(state string) string {
 		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", chosen: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 
-var twoOfPage = ciTopology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
+var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
 	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
 	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
 
@@ -185,9 +183,9 @@ func TestPageInCluster(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
 	p.mount(twoOfPage)
-	p.c.write(filepath.Join(p.c.dir, "token"), pageToken+"\n")
+	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken+"\n")
 	p.api.Put(t, nodeOfPage("Up"))
-	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.dir, "token"))
+	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
 	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?#token=...") {
 		t.Errorf("printed %s", p.printed)
 	}
@@ -236,22 +234,22 @@ func TestPageTrusts(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
 	p.mount(twoOfPage)
-	good := p.c.read("mounted/fabric.sig")
+	good := p.c.Read("mounted/fabric.sig")
 	if err := os.Remove(filepath.Join(p.fabric, "fabric.sig")); err != nil {
 		t.Fatal(err)
 	}
-	p.c.write(filepath.Join(p.c.dir, "token"), pageToken)
-	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.dir, "token"))
+	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken)
+	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
 	p.await("word of the fabric", func(d drawn) bool { return d.Error != "" && len(d.Clusters) == 0 })
 	if code, _ := p.get("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready without a fabric: %d", code)
 	}
-	p.c.write(filepath.Join(p.fabric, "fabric.sig"), good)
+	p.c.Write(filepath.Join(p.fabric, "fabric.sig"), good)
 	p.await("the fabric", func(d drawn) bool { return len(d.Clusters) == 2 })
 	other := newPodOfPage(t) // of another root key
 	other.mount(strings.Replace(twoOfPage, "name: demo", "name: evil", 1))
 	for _, name := range []string{"fabric.sig", "fabric.json.gz"} {
-		p.c.write(filepath.Join(p.fabric, name), other.c.read(filepath.Join("mounted", name)))
+		p.c.Write(filepath.Join(p.fabric, name), other.c.Read(filepath.Join("mounted", name)))
 	}
 	d := p.await("word of the other fabric", func(d drawn) bool { return d.Error != "" })
 	if d.Clusterset != "demo" || len(d.Clusters) != 2 {
@@ -262,47 +260,12 @@ func TestPageTrusts(t *testing.T) {
 	}
 }
 
-// TestStatusOf: what a HawserNode says becomes what an agent says, whatever it leaves out.
-func TestStatusOf(t *testing.T) {
-	t.Parallel()
-	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "edge-1"}}}
-	for _, tt := range []struct {
-		name, node string
-		told       kube.NodeStatus
-		cluster    *fabric.Cluster
-		want       string
-	}{
-		{"a gateway by its node", "n1", kube.NodeStatus{Role: kube.Gateway}, own, "gateway a"},
-		{"a gateway that its node holds", "n7", kube.NodeStatus{Role: kube.Gateway, Gateway: "edge-1"}, own, "gateway edge-1"},
-		{"a node that could be a gateway", "n7", kube.NodeStatus{Role: kube.Gateway}, own, "gateway "},
-		{"another node", "n7", kube.NodeStatus{Role: kube.Worker}, own, "gateway "},
-		{"drained", "n1", kube.NodeStatus{Role: kube.Gateway, Conditions: []metav1.Condition{{Type: kube.ConditionDrained, Status: metav1.ConditionTrue, Message: "soon"}}}, own, "gateway a; drained; Drained: soon"},
-		{"more links than it lists", "n1", kube.NodeStatus{Role: kube.Gateway, Links: &kube.LinkCount{Total: 600}, LinkStates: make([]kube.LinkState, 512)}, own,
-			"gateway a; omitted: its HawserNode lists 512 of 600 links: those that are down or in use first"},
-		{"an agent that does not list links yet", "n1", kube.NodeStatus{Role: kube.Gateway, Links: &kube.LinkCount{Total: 1}}, own,
-			"gateway a; omitted: its HawserNode lists 0 of 1 links: those that are down or in use first"},
-		{"a cluster that left", "n1", kube.NodeStatus{Role: kube.Gateway}, nil, "gateway "},
-	} {
-		got := statusOf(tt.node, tt.told, tt.cluster)
-		have := "gateway " + got.Gateway
-		if got.Drained {
-			have += "; drained"
-		}
-		for _, p := range got.Problems {
-			have += "; " + p.Code + ": " + p.Text
-		}
-		if have != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, have, tt.want)
-		}
-	}
-}
-
 // TestPageFlags: what does not go together is refused with what to do.
 func TestPageFlags(t *testing.T) {
 	t.Parallel()
-	c := &ci{t: t, dir: t.TempDir()}
-	c.write(filepath.Join(c.dir, "short"), "abc")
-	c.write(filepath.Join(c.dir, "kubeconfig"), "apiVersion: v1\nkind: Config\n")
+	c := &clitest.Repo{T: t, Dir: t.TempDir()}
+	c.Write(filepath.Join(c.Dir, "short"), "abc")
+	c.Write(filepath.Join(c.Dir, "kubeconfig"), "apiVersion: v1\nkind: Config\n")
 	for args, want := range map[string]string{
 		"--host map.example.com":                      "--host is for a page in a cluster: add --in-cluster",
 		"--in-cluster":                                "--in-cluster: name the cluster that the page is in (--cluster fra)",
@@ -314,7 +277,7 @@ func TestPageFlags(t *testing.T) {
 		"--in-cluster --cluster a --token-file none":  "read token: open none: no such file",
 		"--listen 0.0.0.0:8080":                       "give a loopback address and a port",
 	} {
-		if out, err := c.run(c.dir, "hawser ui "+args, "KUBERNETES_SERVICE_HOST="); err == nil || !strings.Contains(out, want) {
+		if out, err := c.Run(c.Dir, "hawser ui "+args, "KUBERNETES_SERVICE_HOST="); err == nil || !strings.Contains(out, want) {
 			t.Errorf("hawser ui %s: %v, want %q in\n%s", args, err, want, out)
 		}
 	}

@@ -40,6 +40,8 @@ func rules() []rule {
 		}
 		return names
 	}
+	commands := own("internal/cli/edit", "internal/cli/offline", "internal/cli/publish", "internal/cli/install", "internal/cli/observe",
+		"internal/cli/keys", "internal/cli/ui", "internal/cli/lab", "internal/cli/root")
 	return []rule{
 		{from: module + "/schema", but: module + "/schema/load", never: own("schema/load"),
 			why: "a topology is read first: nothing that works on it reads one"},
@@ -48,9 +50,9 @@ func rules() []rule {
 		{from: module + "/schema/fabric", never: own("schema", "render", "reconciler", "nodeagent", "lab"), deep: true,
 			why: "the wire contract stands alone"},
 		{from: module + "/schema", never: own("render", "reconciler", "nodeagent", "lab"), deep: true,
-			why: "arrows: schema <- render <- reconciler <- cmd/hawser"},
+			why: "arrows: schema <- render <- reconciler <- internal/cli"},
 		{from: module + "/render", never: own("reconciler", "nodeagent", "lab"), except: module + "/nodeagent/status", deep: true,
-			why: "arrows: schema <- access <- render <- reconciler <- cmd/hawser; access reads reports of agents"},
+			why: "arrows: schema <- access <- render <- reconciler <- internal/cli; access reads reports of agents"},
 		{from: module + "/access", never: own("render", "reconciler", "nodeagent", "lab", "view"), except: module + "/nodeagent/status", deep: true,
 			why: "who can reach what follows from the fabric and the reports of agents alone"},
 		{from: module + "/schema/fabric/reach", never: own("access", "nodeagent"), deep: true,
@@ -111,7 +113,12 @@ func rules() []rule {
 			why: "desired is data only"},
 		{from: module + "/view/ui", never: append(own("lab", "reconciler", "render", "nodeagent/kernel", "nodeagent/converge"),
 			"os", "os/exec", "k8s.io/client-go", "github.com/go-git/go-git"), deep: false,
-			why: "the page is served and asks nobody itself: cmd/hawser is its source"},
+			why: "the page asks no agents and no git: internal/cli/ui is its source"},
+		{from: module + "/internal", but: module + "/internal/cli", never: own("cmd", "internal/cli", "schema", "access", "discover", "render", "reconciler",
+			"kubeclient", "install", "nodeagent", "view", "lab"),
+			why: "internal has leaves, apart from the commands in internal/cli"},
+		{from: module + "/internal/cli", but: module + "/internal/cli/root", never: commands,
+			why: "no group of commands imports another one: what two need is in a package of its own below internal/cli"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
 			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
 			why: "the agent binary holds no git and no kustomize"},

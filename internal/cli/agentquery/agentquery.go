@@ -1,0 +1,244 @@
+// Package agentquery sends requests to agents, at sockets of this machine or in their pods.
+package agentquery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/unixsocket"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
+)
+
+const (
+	HostSocket   = "/run/hawser/agent.sock" // of an agent on this host
+	agentTimeout = 3 * time.Second          // for the answer of one agent
+	agentsAtOnce = 16
+	maxStatus    = 64 << 20
+)
+
+// Sockets finds the sockets to ask: those named, those of a lab, or that
+// of this host.
+func Sockets(named []string, labDir string) ([]string, error) {
+	if len(named) > 0 {
+		var out []string
+		for _, pattern := range named {
+			found, err := filepath.Glob(pattern)
+			if err != nil || len(found) == 0 {
+				return nil, fmt.Errorf("no agent socket at %s", pattern)
+			}
+			out = append(out, found...)
+		}
+		slices.Sort(out)
+		return slices.Compact(out), nil
+	}
+	dir, err := LabFolder(labDir)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	// A lab keeps nodes by cluster, a plain folder of nodes does not.
+	for _, level := range []string{"*", filepath.Join("*", "*")} {
+		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder whose name is no pattern holds no lab
+		found = append(found, sockets...)
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	if labDir != "" {
+		return nil, fmt.Errorf("%s: no agent of a lab has a socket there (see hawser lab status)", labDir)
+	}
+	if _, err := os.Stat(HostSocket); err == nil {
+		return []string{HostSocket}, nil
+	}
+	return nil, errors.New("no agent to ask: start a lab with hawser lab up, or name an agent's socket with --socket")
+}
+
+// Request is what to ask of agents.
+type Request struct {
+	Path  string        // at their sockets
+	Args  []string      // of hawser-agent, in their pods
+	takes time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
+	Begin func()        // called when it is known whom to ask; nil = nothing
+}
+
+// NewRequest asks a command of hawser-agent with its flags, which are the same at sockets.
+func NewRequest(command string, flags url.Values, takes time.Duration) Request {
+	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, takes: takes}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		for _, value := range flags[name] {
+			q.Args = append(q.Args, "--"+name, value)
+		}
+	}
+	return q
+}
+
+func (q Request) started() {
+	if q.Begin != nil {
+		q.Begin()
+	}
+}
+
+// Response is what one agent answered, and when it had.
+type Response[T any] struct {
+	who   string // socket, or cluster/pod
+	Value T
+	at    time.Time
+}
+
+// responses are what agents answered so far.
+type responses[T any] struct {
+	mu     sync.Mutex
+	all    []Response[T]
+	silent []status.Unreachable
+}
+
+func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
+	var value T
+	if err == nil {
+		if err = json.Unmarshal(raw, &value); err != nil {
+			err = fmt.Errorf("read the agent's answer: %w", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: kubeclient.ErrorText(err)})
+		return
+	}
+	r.all = append(r.all, Response[T]{who, value, at})
+}
+
+// Query asks the agents that the flags name: in clusters' pods, or at sockets. Without flags it
+// is those of the lab or of this host, and where there are none those of the clusters of the
+// topology in this folder.
+func Query[T any](ctx context.Context, f Targets, q Request) ([]Response[T], []status.Unreachable, error) {
+	var got responses[T]
+	if len(f.Access.Contexts)+len(f.Clusters)+len(f.File) == 0 {
+		sockets, err := Sockets(f.Sockets, f.Lab)
+		if err != nil && len(f.Sockets)+len(f.Lab) == 0 && !cli.IsMissing(reconciler.TopologyFile) {
+			f.File = reconciler.TopologyFile
+			return Query[T](ctx, f, q)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		q.started()
+		got.fromSockets(ctx, sockets, q)
+	} else {
+		clusters, err := f.Clients()
+		if err != nil {
+			return nil, nil, err
+		}
+		q.started()
+		got.fromPods(ctx, clusters, q)
+	}
+	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
+	return got.all, got.silent, nil
+}
+
+func (r *responses[T]) fromSockets(ctx context.Context, sockets []string, q Request) {
+	var group errgroup.Group
+	if q.takes == 0 {
+		group.SetLimit(agentsAtOnce)
+	}
+	for _, socket := range sockets {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, q.takes+agentTimeout)
+			defer cancel()
+			raw, err := Fetch(ctx, socket, q.Path)
+			r.add(socket, raw, time.Now(), err)
+			return nil
+		})
+	}
+	_ = group.Wait() // every function gives nil; the errors are among the silent
+}
+
+func (r *responses[T]) fromPods(ctx context.Context, clusters []*kubeclient.Client, q Request) {
+	var group sync.WaitGroup
+	for _, c := range clusters {
+		group.Go(func() {
+			answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: q.Args, Takes: q.takes})
+			if err != nil {
+				r.add(c.Name, nil, time.Time{}, err)
+			}
+			for _, answer := range answers {
+				r.add(c.Name+"/"+answer.Pod, answer.Text, answer.At, answer.Err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// QueryStatus asks the agents that the flags name how they are. What answered comes ordered
+// by cluster and node.
+func QueryStatus(ctx context.Context, env *cli.Env, f Targets) ([]status.Status, []status.Unreachable, error) {
+	defer env.Progress("asking the agents")()
+	got, silent, err := Query[status.Status](ctx, f, StatusRequest())
+	return Statuses(got), silent, err
+}
+
+// StatusRequest asks agents how they are.
+func StatusRequest() Request { return Request{Path: "/status", Args: []string{"status", "-o", "json"}} }
+
+// Statuses returns the statuses of responses, sorted.
+func Statuses(got []Response[status.Status]) []status.Status {
+	agents := make([]status.Status, len(got))
+	for i, r := range got {
+		agents[i] = r.Value
+	}
+	return Sort(agents)
+}
+
+// Sort sorts statuses by cluster and node, in place.
+func Sort(agents []status.Status) []status.Status {
+	slices.SortFunc(agents, func(a, b status.Status) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	return agents
+}
+
+// WarnUnreachable warns of agents that did not answer.
+func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
+	for _, u := range silent {
+		_, _ = fmt.Fprintf(env.Err, "warning: the agent at %s does not answer: %s\n", u.Agent, u.Error)
+	}
+}
+
+// Fetch reads what the agent at a socket answers to a path.
+func Fetch(ctx context.Context, socket, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := unixsocket.Client(socket).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(raw)))
+	}
+	return raw, nil
+}

@@ -1,0 +1,96 @@
+package agentquery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// QueryPaths returns the reports of the agents of the clusters on the paths of an answer.
+func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
+	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}}
+	// The topology is read already; whoever -f names may be stdin.
+	f.File = ""
+	pods := f.OfClusters()
+	if !pods {
+		sockets, err := Sockets(f.Sockets, f.Lab)
+		if pods = err != nil && len(f.Sockets) == 0 && f.Lab == ""; err != nil && !pods {
+			return r, err
+		}
+		f.Sockets = sockets
+	}
+	if pods {
+		if len(f.Sockets) > 0 || f.Lab != "" {
+			return r, errors.New("--socket and --lab name agents on this machine, --context, --kubeconfig and --cluster those of clusters: not both")
+		}
+		return r, queryPods(ctx, env, f, of, answer, &r)
+	}
+	agents, silent, err := QueryStatus(ctx, env, f)
+	WarnUnreachable(env, silent)
+	r.Agents = agents
+	return r, err
+}
+
+// queryPods adds the reports of agents in the pods of clusters. Clusters without a context or
+// without a connection are unreachable.
+func queryPods(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer, r *access.AgentReports) error {
+	var all []string
+	for _, c := range of.Clusters {
+		all = append(all, c.Name)
+	}
+	selected, err := f.Names(all)
+	if err != nil {
+		return err
+	}
+	var clusters []*kubeclient.Client
+	names := []string{answer.From.Cluster}
+	for _, t := range answer.Destinations {
+		names = append(names, t.Cluster)
+		for _, l := range t.Links {
+			for _, end := range []string{l.From, l.To} {
+				name, _, _ := strings.Cut(end, "/")
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !slices.Contains(selected, name) {
+			r.Unreachable[name] = "--cluster leaves it out"
+			continue
+		}
+		opened, err := f.Access.Clusters([]string{name}, all)
+		if err != nil {
+			r.Unreachable[name] = err.Error()
+			continue
+		}
+		clusters = append(clusters, opened...)
+	}
+	defer env.Progress("asking the agents")()
+	var got responses[status.Status]
+	got.fromPods(ctx, clusters, StatusRequest())
+	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
+	WarnUnreachable(env, got.silent)
+	r.Agents = Statuses(got.all)
+	for _, s := range got.silent {
+		if name, _, _ := strings.Cut(s.Agent, "/"); r.Unreachable[name] == "" {
+			r.Unreachable[name] = s.Error
+		}
+	}
+	for _, c := range clusters {
+		if c.Name == answer.From.Cluster && r.Unreachable[c.Name] == "" {
+			s := clusterstatus.Read(ctx, c)
+			r.Unresolved[c.Name] = cmp.Or(s.DNSProblem, s.Error)
+		}
+	}
+	return nil
+}

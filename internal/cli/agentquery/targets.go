@@ -1,0 +1,89 @@
+package agentquery
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// OfClusters reports whether flags name agents in pods of clusters.
+func (f Targets) OfClusters() bool {
+	return len(f.Access.Contexts)+len(f.Access.Kubeconfigs)+len(f.Clusters) > 0
+}
+
+// For names the clusters of a fabric as those to ask where flags name contexts only.
+func (f Targets) For(shown *fabric.Fabric) Targets {
+	if f.OfClusters() && len(f.Clusters) == 0 {
+		for i := range shown.Clusters {
+			f.Clusters = append(f.Clusters, shown.Clusters[i].Name)
+		}
+	}
+	return f
+}
+
+// Targets are the flags that select agents.
+type Targets struct {
+	Output  string
+	Sockets []string
+	Lab     string
+	File    string // topology whose clusters to ask
+	clusterselect.Flags
+}
+
+// AddFlags adds the flags that say which agents to ask.
+func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
+	flags.StringVar(&f.Lab, "lab", "", "folder of a lab whose agents to ask")
+	topofile.AddFileFlag(cmd, below, &f.File, "topology whose clusters to ask")
+	f.Add(cmd, below)
+}
+
+// Clients gives the clusters to ask: those of the topology, or those that the flags name.
+func (f Targets) Clients() ([]*kubeclient.Client, error) {
+	if len(f.Sockets) > 0 || f.Lab != "" {
+		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
+	}
+	names, all, err := clusterselect.NamesByContext(f.Flags)
+	if f.File != "" {
+		t, failed := topofile.Open(f.File)
+		if failed != nil {
+			return nil, failed
+		}
+		names, all, err = clusterselect.SelectNames(t, f.Flags)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.Access.Clusters(names, all)
+}
+
+// Text names the agents that the flags select, for users.
+func (f Targets) Text() string {
+	switch {
+	case len(f.Sockets) > 0:
+		return "agents at " + strings.Join(f.Sockets, ", ")
+	case len(f.Access.Contexts) > 0:
+		return "agents of the contexts " + strings.Join(f.Access.Contexts, ", ")
+	case f.OfClusters():
+		return "agents of the clusters " + cmp.Or(strings.Join(f.Clusters, ", "), "of the topology")
+	}
+	if sockets, err := Sockets(nil, f.Lab); err == nil && len(sockets) == 1 && sockets[0] == HostSocket {
+		return "the agent of this host"
+	}
+	dir, err := LabFolder(f.Lab)
+	if err != nil {
+		return "agents of the lab"
+	}
+	return "agents of the lab in " + dir
+}

@@ -1,0 +1,125 @@
+// Package applytree applies a tree to clusters for hawser apply and hawser diff --live. The
+// tree comes from a topology, a folder or the publish branch.
+package applytree
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/humanize"
+)
+
+// Flags are the flags of hawser apply.
+type Flags struct {
+	TreeFlags
+	clusterselect.Flags
+	Rules   apply.Rules
+	DryRun  bool
+	Yes     bool
+	Wait    bool
+	Keep    bool // definitions of others
+	Timeout time.Duration
+	Output  string
+}
+
+// Run applies a tree to the selected clusters and prints the results. At a terminal it asks
+// before the first change.
+func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
+	s, err := open(ctx, env, args, f.TreeFlags)
+	if err != nil {
+		return err
+	}
+	clusters, err := f.Select(s.clusters)
+	if err != nil {
+		return err
+	}
+	if s.from != nil {
+		if err := s.verified(ctx, env, clusters, f.TreeFlags); err != nil {
+			return err
+		}
+		if clusters, err = f.Select(s.clusters); err != nil {
+			return err
+		}
+	}
+	defer env.Progress("asking the clusters")()
+	tree, err := s.build(ctx, env, clusters, f.TreeFlags)
+	if err != nil {
+		return err
+	}
+	o := apply.Options{Rules: f.Rules, DryRun: f.DryRun, KeepCRDs: f.Keep, Say: env.LogCluster}
+	if s.tree == nil { // of a tree that somebody else made it is not known who should have signed it
+		if o.Signers, err = topofile.Signers(s.set, f.BuildFlags); err != nil {
+			return err
+		}
+	}
+	if s.from != nil {
+		o.Verify = s.from.Verify
+	}
+	if f.Wait {
+		o.Wait = &apply.Wait{Timeout: f.Timeout}
+	}
+	var agreement confirmation
+	if !f.Yes && !f.DryRun && cli.IsTerminal(env.In) {
+		o.Confirm = func(planned []apply.Result) bool { return agreement.ask(ctx, env, planned) }
+	}
+	results := apply.All(ctx, tree, clusters, o)
+	if agreement.refused {
+		return cli.ExitError{Msg: "nothing was applied"}
+	}
+	if f.Output == "text" {
+		err = apply.Print(env.Out, results, f.DryRun)
+	} else {
+		err = env.Encode(f.Output, map[string]any{"clusters": results})
+	}
+	if err != nil {
+		return err
+	}
+	return ResultError(results, f.DryRun)
+}
+
+// ResultError turns what became of the clusters into the exit code.
+func ResultError(results []apply.Result, dry bool) error {
+	failed, changes := 0, false
+	for _, r := range results {
+		if r.Error != "" {
+			failed++
+		}
+		changes = changes || r.Plan != nil && !r.Empty()
+	}
+	switch {
+	case failed > 0 && dry:
+		return fmt.Errorf("%d of %d clusters could not be compared", failed, len(results))
+	case failed > 0:
+		return cli.ExitError{Msg: fmt.Sprintf("error: %d of %d clusters failed", failed, len(results))}
+	case dry && changes:
+		return cli.ExitError{}
+	}
+	return nil
+}
+
+// confirmation is what a person at a terminal says to the plans.
+type confirmation struct{ refused bool }
+
+// ask prints the plans and asks; where nothing would change there is no question.
+func (g *confirmation) ask(ctx context.Context, env *cli.Env, planned []apply.Result) bool {
+	changes := 0
+	for _, r := range planned {
+		if r.Error == "" && r.Plan != nil && !r.Empty() {
+			changes++
+		}
+	}
+	if changes == 0 {
+		return true
+	}
+	if err := apply.Print(env.Err, planned, true); err != nil {
+		g.refused = true
+		return false
+	}
+	g.refused = !env.Confirm(ctx, fmt.Sprintf("Apply this to %s?", humanize.Plural(changes, "cluster")))
+	return !g.refused
+}

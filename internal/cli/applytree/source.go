@@ -1,0 +1,146 @@
+package applytree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
+)
+
+// TreeFlags say where the tree to apply comes from.
+type TreeFlags struct {
+	topofile.BuildFlags
+	Tree   string
+	Repo   string
+	Branch string
+	// Signers is the file of --signers, for repo.
+	Signers string
+}
+
+// treeSource is a tree to apply, or the topology to build it from.
+type treeSource struct {
+	tree     render.Tree // nil: it is built
+	clusters []string
+	topology topofile.File
+	set      *schema.ClusterSet  // of topology
+	from     *baseline.Published // the commit that tree is from; nil = no commit
+}
+
+// open reads what the arguments and flags name. A topology is not built yet:
+// what its clusters have already is a part of that.
+func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSource, error) {
+	var s treeSource
+	given := len(args)
+	for _, source := range []string{env.File, f.Tree, f.Repo} {
+		if source != "" {
+			given++
+		}
+	}
+	if given > 1 {
+		return s, errors.New("name one of a topology, --tree and --repo")
+	}
+	switch {
+	case f.Tree != "":
+		dir, err := topofile.ReadRendered(f.Tree)
+		if err != nil {
+			return s, err
+		}
+		if s.tree = dir.Tree; len(apply.Clusters(s.tree)) == 0 {
+			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.Tree)
+		}
+	case f.Repo != "":
+		// The tree says only which clusters to read the signers from: verified replaces it.
+		in := baseline.Options{Address: f.Repo, Branch: f.Branch, Flag: "--branch", Rendered: true}
+		p, err := in.Load(ctx)
+		if err != nil {
+			return s, err
+		}
+		if p.Commit == "" {
+			return s, fmt.Errorf("--repo %s: nothing is published on branch %s", f.Repo, f.Branch)
+		}
+		for _, text := range p.Notes {
+			_, _ = fmt.Fprintln(env.Err, text)
+		}
+		s.tree, s.from = p.Tree, &p
+	default:
+		t, err := topofile.Read(env, args)
+		if err != nil {
+			return s, err
+		}
+		set, _, list := load.Topology(t.Path, t.Raw) // warnings are told when it is built
+		if list.HasErrors() {
+			return s, cli.FindingsError{List: list, Files: t.Texts()}
+		}
+		s.topology, s.set, s.clusters = t, set, set.ClusterNames()
+		return s, nil
+	}
+	s.clusters = apply.Clusters(s.tree)
+	return s, nil
+}
+
+// verified replaces the tree of --repo by the newest commit that the signers of --signers and
+// the pinned signers of all clusters accept. Without any signers it warns.
+func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) error {
+	verify, err := baseline.Verifiers(f.Signers, "", topofile.BuildFlags{})
+	if err != nil {
+		return err
+	}
+	for _, pins := range apply.PinsIn(ctx, clusters) {
+		v, err := baseline.NewVerifier("Secret "+render.TrustSecret+" of cluster "+pins.Cluster, pins.Raw)
+		if err != nil {
+			continue // the plan of that cluster refuses its pins
+		}
+		verify = append(verify, v)
+	}
+	in := baseline.Options{Address: f.Repo, Branch: f.Branch, Flag: "--branch", Verify: verify, Notice: true}
+	p, err := in.Load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, text := range p.Notes {
+		if !slices.Contains(s.from.Notes, text) { // which open printed
+			_, _ = fmt.Fprintln(env.Err, text)
+		}
+	}
+	s.tree, s.from, s.clusters = p.Tree, &p, apply.Clusters(p.Tree)
+	return nil
+}
+
+// build gives the tree. One that is built from a topology goes on from what the
+// clusters have, so that no key is sealed anew. Without a root key it can be
+// built as far as nothing new is needed from it.
+func (s treeSource) build(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) (render.Tree, error) {
+	if s.tree != nil {
+		return s.tree, nil
+	}
+	have, err := clusterstatus.PublishedIn(ctx, clusters)
+	if err != nil && s.set.Spec.Agent.Image == "" && f.Image == "" {
+		return nil, err
+	}
+	in, err := topofile.BuildInput(env, s.topology, have, f.BuildFlags)
+	if err != nil {
+		return nil, err
+	}
+	in.Preview = in.Root == nil
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		return nil, cli.FindingsError{List: list, Files: s.topology.Texts()}
+	}
+	if len(built.Stale) > 0 {
+		env.Findings(reconciler.WithPositions(built.Stale, built.Source), s.topology.Texts())
+		return nil, cli.ExitError{Msg: "error: the lock is missing allocations: run hawser allocate and commit it"}
+	}
+	env.Findings(built.Warnings, s.topology.Texts())
+	return built.Tree, nil
+}

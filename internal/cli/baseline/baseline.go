@@ -1,0 +1,372 @@
+// Package baseline reads the publish branch: the tree that commands compare with, the
+// published lock and the history.
+package baseline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
+)
+
+// None compares with nothing.
+const None = "none"
+
+// remoteTimeout is how long a remote repository may take to say where its branch is,
+// when there is something to compare with already.
+const remoteTimeout = 10 * time.Second
+
+// Published is what a branch holds, or a folder. Where nothing is published it is empty,
+// and named againstNone.
+type Published struct {
+	Tree  render.Tree
+	Store *gitrepo.Store // holds the commit; nil without one
+	plan.Baseline
+	Missing string // why it is empty, where nobody asked for that
+	what    string // it is, for people
+	Notes   []string
+}
+
+// Options is what decides which state is read.
+type Options struct {
+	File, Address string // the topology; the repository, empty for the one that holds it
+	Branch        string
+	Flag          string // that names branch
+	Asked         bool   // somebody did
+	Compare       bool   // the reader is told what it is compared with
+	// Verify are the verifiers that a commit must satisfy. Without any, unverified commits
+	// count, and notice has the reader warned.
+	Verify []Verifier
+	Notice bool
+	// Rendered skips commits that hold no rendered tree, without a check of signatures.
+	Rendered bool
+}
+
+// Read reads what is published, and says what has to be known of it. Only where no
+// repository that can be asked has the branch nothing is published; a name that somebody
+// gave and that stands for nothing is an error.
+func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
+	p, err := in.Load(ctx)
+	if err != nil {
+		return p, err
+	}
+	if in.Compare {
+		_, _ = fmt.Fprintln(env.Err, p.what)
+	}
+	for _, text := range p.Notes {
+		_, _ = fmt.Fprintln(env.Err, text)
+	}
+	return p, nil
+}
+
+// Load reads the publish branch without printing notes.
+func (in Options) Load(ctx context.Context) (Published, error) {
+	if in.Branch == None {
+		return Published{Baseline: plan.Baseline{Name: None}, what: "compared with nothing (" + in.Flag + " none): everything is new"}, nil
+	}
+	if _, err := os.Stat(filepath.Join(in.Branch, "base")); err == nil && in.Asked {
+		dir, err := topofile.ReadRendered(in.Branch)
+		if err != nil {
+			return Published{}, err
+		}
+		p := Published{Tree: dir.Tree, Baseline: plan.Baseline{Name: in.Branch}, what: "compared with the folder " + in.Branch}
+		return p, p.check(in.Flag)
+	}
+	store, err := gitrepo.Open(RepoOf(in.Address, in.File))
+	if err != nil {
+		return Published{}, err
+	}
+	if err := store.Fetch(ctx, in.Branch); err != nil {
+		if in.Compare {
+			err = fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+		}
+		return Published{}, err
+	}
+	found, err := store.Resolve(in.Branch)
+	if err == nil {
+		return in.current(ctx, store, found)
+	}
+	if !errors.Is(err, gitrepo.ErrNoBranch) {
+		return Published{}, fmt.Errorf("read published branch: %w", err)
+	}
+	return in.elsewhere(ctx, store, err)
+}
+
+// current reads the branch that was found, or what its remote has by now.
+func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Found) (Published, error) {
+	p, err := in.commit(store, in.Branch, found.Commit)
+	if err != nil {
+		return p, err
+	}
+	remotes, err := store.Remotes()
+	if err != nil {
+		return p, err
+	}
+	for _, r := range remotes {
+		branch, tracked := strings.CutPrefix(found.Ref, "refs/remotes/"+r.Name+"/")
+		if !tracked {
+			// A branch of this repository that the remote has, too, is often a copy that somebody
+			// forgot.
+			if branch = strings.TrimPrefix(found.Ref, "refs/heads/"); branch == found.Ref {
+				continue
+			}
+			if _, err := store.Resolve(r.Name + "/" + branch); err != nil {
+				continue
+			}
+		}
+		newer, at, err := in.moved(ctx, r, branch, found.Commit)
+		name := r.Name + "/" + branch
+		switch {
+		case err != nil:
+			p.Notes = append(p.Notes, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
+		case newer == nil:
+		case tracked:
+			fetched, err := in.commit(newer, name, at)
+			if err != nil {
+				return p, err
+			}
+			if fetched.Revision < p.Revision {
+				p.Notes = append(p.Notes, fmt.Sprintf("WARNING: %s went back from revision %d to %d since the last git fetch: the branch was reset, and the commit of that fetch counts",
+					name, p.Revision, fetched.Revision))
+				continue
+			}
+			p = fetched
+			p.Notes = append(p.Notes, name+" moved since the last git fetch: fetched now")
+		default:
+			hint := in.Flag + " " + name + " compares with that"
+			if !in.Compare {
+				hint = "git branch -D " + branch + ", if the one here is an old copy"
+			}
+			p.Notes = append(p.Notes, fmt.Sprintf("warning: %s is another commit, %.12s: %s", name, at, hint))
+		}
+	}
+	return p, nil
+}
+
+// depth is the depth of a fetch: a verifier may need older commits.
+func (in Options) depth() int {
+	if len(in.Verify) > 0 {
+		return 0
+	}
+	return 1
+}
+
+// moved asks a remote for a branch, and gives the remote with it; nil where it is at the
+// commit still.
+func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
+	if store, err = gitrepo.Open(gitrepo.Config{URL: r.URL, Named: true, Auth: Auth(), Depth: in.depth()}); err != nil {
+		return nil, at, err
+	}
+	if at, err = store.RemoteHead(ctx, branch); err != nil || at == have {
+		return nil, at, err
+	}
+	if at.IsZero() {
+		return nil, at, errors.New("it has no such branch any more")
+	}
+	if err := store.Fetch(ctx, branch); err != nil {
+		return nil, at, err
+	}
+	at, err = store.Head(branch)
+	return store, at, err
+}
+
+// elsewhere looks for a branch that the repository lacks in those that it was cloned
+// from, as a shallow clone or one of a single branch lacks it.
+func (in Options) elsewhere(ctx context.Context, store *gitrepo.Store, missing error) (Published, error) {
+	names, err := store.Names()
+	if err != nil {
+		return Published{}, err
+	}
+	remotes, err := store.Remotes()
+	if err != nil {
+		return Published{}, err
+	}
+	var unreached error
+	var asked []string
+	for _, r := range remotes {
+		branch := strings.TrimPrefix(in.Branch, r.Name+"/")
+		remote, err := OpenRepo(ctx, gitrepo.Config{URL: r.URL, Named: true, Auth: Auth(), Depth: in.depth()}, branch)
+		if err != nil {
+			if unreached != nil {
+				err = fmt.Errorf("%w; %w", unreached, err)
+			}
+			unreached = fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch)
+			continue
+		}
+		if head, err := remote.Head(branch); err == nil {
+			p, err := in.commit(remote, r.Name+"/"+branch, head)
+			p.Notes = append(p.Notes, r.Name+"/"+branch+" is not in this clone: fetched now")
+			return p, err
+		}
+		asked = append(asked, r.Name)
+		there, err := remote.Names()
+		if err != nil {
+			return Published{}, err
+		}
+		for _, name := range there {
+			names = append(names, r.Name+"/"+name)
+		}
+	}
+	if unreached != nil {
+		return Published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
+	}
+	if in.Asked {
+		return Published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, Listed(names, "are the branches", "is no branch at all"), in.Flag, None)
+	}
+	where := ""
+	if len(asked) > 0 {
+		where = ", nor of " + strings.Join(asked, ", ")
+	}
+	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), fmt.Sprintf("(if it is published elsewhere, name it with %s or --repo)", in.Flag)
+	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + " " + hint, what: none + ": everything is new " + hint}, nil
+}
+
+// Listed writes names behind what they are, each once, or what to say when there is none.
+func Listed(names []string, what, none string) string {
+	seen, out := map[string]bool{}, []string{}
+	for _, name := range names {
+		if !seen[name] {
+			seen[name], out = true, append(out, name)
+		}
+	}
+	const most = 12
+	if len(out) == 0 {
+		return none
+	}
+	return what + " " + humanize.FirstN(out, most)
+}
+
+func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash) (Published, error) {
+	p := Published{Store: store, Baseline: plan.Baseline{Name: name}}
+	switch {
+	case len(in.Verify) > 0:
+		found, skipped, err := NewestVerified(store, in.Verify, commit)
+		if errors.Is(err, reconciler.ErrNotPublished) {
+			var from []string
+			for _, v := range in.Verify {
+				from = append(from, v.from)
+			}
+			return p, fmt.Errorf("no commit of %s has a signature of %s: %w (if the clone is shallow: git fetch --unshallow)", name, strings.Join(from, " and "), err)
+		}
+		if err != nil {
+			return p, err
+		}
+		commit, p.Revision, p.Verified, p.Skipped = found.Commit, found.Revision, true, skipped
+		p.Notes = append(p.Notes, SkippedLines(name, skipped)...)
+	case in.Notice:
+		p.Notes = append(p.Notes, NotVerifiedNote)
+	}
+	p.Commit = commit.String()
+	at, err := store.When(commit)
+	if err != nil {
+		return p, err
+	}
+	if p.Tree, err = store.Tree(commit); err != nil {
+		return p, err
+	}
+	if in.Rendered {
+		_, noFabric := render.FabricOf(p.Tree)
+		if _, _, parent, err := store.Signature(commit); errors.Is(noFabric, render.ErrNoFabric) && err == nil && !parent.IsZero() {
+			return in.commit(store, name, parent)
+		}
+	}
+	p.Time = at.UTC().Format(time.RFC3339)
+	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))
+	return p, p.check(in.Flag)
+}
+
+// check refuses what holds no rendered tree: compared with that everything would be new.
+func (p *Published) check(flag string) error {
+	if _, err := render.FabricOf(p.Tree); errors.Is(err, render.ErrNoFabric) {
+		what := p.Name
+		if p.Commit != "" {
+			what = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
+		}
+		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml (%s names a branch that hawser reconcile publishes, "+
+			"or a folder that hawser render wrote)", what, flag)
+	} else if err != nil {
+		return fmt.Errorf("read %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// ago writes how long something is past, in its largest unit.
+func ago(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		if d >= unit.size {
+			return humanize.Plural(int(d/unit.size), unit.name) + " ago"
+		}
+	}
+	return humanize.Plural(max(int(d/time.Second), 0), "second") + " ago"
+}
+
+// OpenRepo opens a repository, and gets what it now holds on the branches.
+func OpenRepo(ctx context.Context, c gitrepo.Config, branches ...string) (*gitrepo.Store, error) {
+	store, err := gitrepo.Open(c)
+	if err == nil {
+		err = store.Fetch(ctx, branches...)
+	}
+	return store, err
+}
+
+// RepoOf returns the repository that a user named, or else the repository of a file.
+func RepoOf(address, file string) gitrepo.Config {
+	if address == "" {
+		return gitrepo.Config{URL: filepath.Dir(file), Auth: Auth()}
+	}
+	return gitrepo.Config{URL: address, Named: true, Auth: AuthFor(address)}
+}
+
+// AuthFor returns the login of the environment for the repositories that a user named. It is for one
+// host: HAWSER_GIT_HOST, or else the host of the first address on a server.
+func AuthFor(addresses ...string) gitrepo.Auth {
+	auth := Auth()
+	for _, address := range addresses {
+		if auth.Host == "" {
+			auth.Host = gitrepo.HostOf(address)
+		}
+	}
+	return auth
+}
+
+// Auth returns the login of the environment, which is for HAWSER_GIT_HOST alone. The
+// remotes of a clone come from its config.
+func Auth() gitrepo.Auth {
+	return gitrepo.Auth{
+		Host:     os.Getenv("HAWSER_GIT_HOST"),
+		Username: os.Getenv("HAWSER_GIT_USERNAME"), Password: os.Getenv("HAWSER_GIT_TOKEN"),
+		SSHKeyPassword: os.Getenv("HAWSER_SSH_KEY_PASSWORD"),
+	}
+}
+
+// Verify refuses a commit that the pins of a cluster do not accept. The plan of each cluster
+// calls it, so a cluster that did not answer before is not left out.
+func (p *Published) Verify(cluster string, pins []byte) error {
+	v, err := NewVerifier("Secret "+render.TrustSecret, pins)
+	if err != nil {
+		return err
+	}
+	why, err := v.Why(p.Store, plumbing.NewHash(p.Commit))
+	if err == nil && why != "" {
+		err = fmt.Errorf("commit %.12s is not a published commit for cluster %s: %s", p.Commit, cluster, why)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package baseline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/lockfile"
+)
+
+// LockOptions are the flags of hawser allocate.
+type LockOptions struct {
+	Check, Gc    bool
+	Move         []string
+	Branch, Repo string
+}
+
+// PublishedLock is what a command knows of the lock in force.
+type PublishedLock struct {
+	Raw []byte
+	// Known: something published was read. Outside of git nothing is published from a file,
+	// as far as anybody can tell; a repository without the branch may be published elsewhere.
+	Known, Outside bool
+}
+
+// ReadLock reads the lock in force. Where it cannot be read nothing is to be allocated:
+// addresses would be taken that others have.
+func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions) (PublishedLock, error) {
+	verify, err := Verifiers("", t.Path, topofile.BuildFlags{})
+	if err != nil {
+		return PublishedLock{}, err
+	}
+	defer env.Progress("reading branch " + f.Branch)()
+	p, err := Read(ctx, env, Options{
+		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: "--publish-branch", Asked: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
+	})
+	// A remote that is gone is no repository, either.
+	if f.Repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {
+		_, err = fmt.Fprintf(env.Err, "what is published is not known: %s\n", err)
+		return PublishedLock{Outside: true}, err
+	}
+	if err != nil {
+		return PublishedLock{}, fmt.Errorf("read what is published: %w", err)
+	}
+	if p.Missing != "" {
+		_, _ = fmt.Fprintln(env.Err, p.Missing)
+	}
+	return PublishedLock{Raw: p.Tree[reconciler.LockFile], Known: p.Tree != nil}, nil
+}
+
+// NewLock gives the content that the lock file should have.
+func NewLock(env *cli.Env, t topofile.File, set *schema.ClusterSet, have PublishedLock, f LockOptions) ([]byte, error) {
+	out, list := reconciler.Allocate(reconciler.LockInput{
+		Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, FixMoves: true,
+	})
+	if list.HasErrors() {
+		return nil, cli.FindingsError{List: list, Files: t.Texts()}
+	}
+	env.Findings(out.Warnings, t.Texts())
+	lock := out.Lock
+	if f.Gc {
+		lock, list = allocate.Allocate(set, lock.GC(set))
+		if list.HasErrors() {
+			return nil, cli.FindingsError{List: list, Files: t.Texts()}
+		}
+	}
+	for _, item := range f.Move {
+		lock, list = allocate.Move(lock, set, item)
+		if list.HasErrors() {
+			return nil, cli.FindingsError{List: list, Files: t.Texts()}
+		}
+		env.Findings(list, t.Texts())
+	}
+	if have.Known || have.Outside {
+		published, list := lockfile.Read("published "+reconciler.LockFile, have.Raw)
+		if list.HasErrors() {
+			return nil, cli.FindingsError{List: list, Files: t.Texts()}
+		}
+		lock = lock.PruneReleased(published)
+	}
+	return lock.Marshal()
+}

@@ -1,0 +1,149 @@
+package baseline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
+)
+
+// Publication is one commit of the publish branch.
+type Publication struct {
+	Commit string `json:"commit"`
+	Time   string `json:"time"` // RFC 3339 in UTC
+	// Source is the commit of the topology, Author who made it, and Subject its first line;
+	// where the repository does not hold it, these are of the published commit.
+	Source  string       `json:"source,omitempty"`
+	Author  string       `json:"author"`
+	Subject string       `json:"subject"`
+	Summary plan.Summary `json:"summary"`
+	Changes string       `json:"changes"` // in one line
+	// Verified reports that a signer signed the commit as published, Refused why it does not
+	// count. Both are empty if the command has no signers.
+	Verified bool   `json:"verified"`
+	Refused  string `json:"refused,omitempty"`
+}
+
+// Signed returns whether a publication is verified, for the table.
+func (p Publication) Signed() string {
+	switch {
+	case p.Verified:
+		return "yes"
+	case p.Refused != "":
+		return "NO"
+	}
+	return "not verified"
+}
+
+// History walks a branch back along first parents.
+func History(ctx context.Context, env *cli.Env, store *gitrepo.Store, at gitrepo.Hash, most int, verify []Verifier) ([]Publication, error) {
+	list := []Publication{}
+	tree, err := TreeOf(store, at)
+	for err == nil && !at.IsZero() && (most == 0 || len(list) < most) && ctx.Err() == nil {
+		var parent gitrepo.Hash
+		var before render.Tree
+		var p Publication
+		if _, _, parent, err = store.Signature(at); err != nil {
+			break
+		}
+		before, err = TreeOf(store, parent)
+		cut := errors.Is(err, gitrepo.ErrNoCommit)
+		if err != nil && !cut {
+			break
+		}
+		if p, err = PublicationOf(store, at); err != nil {
+			break
+		}
+		for _, v := range verify {
+			if p.Refused, err = v.Why(store, at); err != nil {
+				return list, err
+			}
+			p.Verified = p.Refused == ""
+		}
+		if cut {
+			p.Changes = "unknown: the clone ends here"
+		} else if err = p.count(tree, before); err != nil {
+			return nil, fmt.Errorf("compare commit %s with the one before: %w", at, err)
+		}
+		if list = append(list, p); cut {
+			return list, nil
+		}
+		at, tree = parent, before
+	}
+	return list, errors.Join(err, ctx.Err())
+}
+
+// TreeOf reads what a commit published; nothing of the zero hash, and ErrNoCommit where a
+// clone does not go back so far.
+func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
+	if commit.IsZero() {
+		return render.Tree{}, nil
+	}
+	return store.Tree(commit)
+}
+
+// PublicationOf describes a published commit, without its changes.
+func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash) (Publication, error) {
+	p := Publication{Commit: commit.String()}
+	when, err := store.When(commit)
+	if err != nil {
+		return p, err
+	}
+	p.Time = when.UTC().Format(time.RFC3339)
+	if p.Source, err = store.Trailer(commit, reconciler.TrailerSource); err != nil {
+		return p, err
+	}
+	tell := commit
+	if source, err := store.Resolve(p.Source); err == nil {
+		tell = source.Commit
+	}
+	if p.Author, err = store.Author(tell); err != nil {
+		return p, err
+	}
+	p.Subject, err = store.Subject(tell)
+	return p, err
+}
+
+// count fills in what changed between two trees. One without a fabric, as the first
+// commit of a branch may be, published nothing.
+func (p *Publication) count(want, have render.Tree) error {
+	for _, tree := range []*render.Tree{&want, &have} {
+		if _, err := render.FabricOf(*tree); errors.Is(err, render.ErrNoFabric) {
+			*tree = render.Tree{}
+		}
+	}
+	made, err := plan.Compute(want, have)
+	if err != nil {
+		return err
+	}
+	p.Summary = made.Summary
+	type change struct {
+		op   diff.Op
+		kind string
+	}
+	var order []change
+	counts := map[change]int{}
+	for _, e := range made.Entries {
+		c := change{e.Op, e.Kind}
+		if counts[c]++; counts[c] == 1 {
+			order = append(order, c)
+		}
+	}
+	var parts []string
+	for _, c := range order {
+		parts = append(parts, fmt.Sprintf("%s%s", c.op, humanize.Plural(counts[c], strings.TrimSuffix(c.kind, "s"))))
+	}
+	if p.Changes = strings.Join(parts, ", "); p.Changes == "" {
+		p.Changes = "nothing"
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package baseline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/yamlsize"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// SignersFile is the committed file of signers next to the topology, in the format of
+// hawser keys signers.
+const SignersFile = "published.signers"
+
+// SignersHelp is the help of the flag --signers.
+const SignersHelp = "file with the signers of published commits, as hawser keys signers prints it (default: " + SignersFile + " next to the topology)"
+
+// NotVerifiedNote is what commands print that have no signers.
+const NotVerifiedNote = "warning: baseline is not verified: anyone with push access to the branch can change it " +
+	"(--signers FILE, or " + SignersFile + " next to the topology, with the output of hawser keys signers)"
+
+// Verifier knows whose published commits count.
+type Verifier struct {
+	clusterset string
+	signers    []string // as authorized_keys has them
+	from       string   // the file or Secret with the signers
+}
+
+// NewVerifier reads a file of pins, which must all name one clusterset.
+func NewVerifier(from string, raw []byte) (Verifier, error) {
+	pins, err := trust.ParsePins(raw)
+	if err != nil {
+		return Verifier{}, fmt.Errorf("signers %s: %w", from, err)
+	}
+	v := Verifier{clusterset: pins[0].Clusterset, from: from}
+	for _, p := range pins {
+		if p.Clusterset != v.clusterset {
+			return Verifier{}, fmt.Errorf("signers %s: they are of two clustersets, %s and %s", from, v.clusterset, p.Clusterset)
+		}
+		if !slices.Contains(v.signers, p.Key) {
+			v.signers = append(v.signers, p.Key)
+		}
+	}
+	return v, nil
+}
+
+// Verifiers returns the verifier of the first source that exists: the file that a flag names,
+// the root key, or published.signers next to the topology. It is empty if none exists. The
+// topology is a file, or empty.
+func Verifiers(flag, topology string, f topofile.BuildFlags) ([]Verifier, error) {
+	if flag != "" {
+		raw, err := checkout.ReadNamed(flag)
+		if err != nil {
+			return nil, fmt.Errorf("read --signers: %w", err)
+		}
+		v, err := NewVerifier(flag, raw)
+		return []Verifier{v}, err
+	}
+	if topology == "" || topology == "-" {
+		return nil, nil
+	}
+	root, err := f.RootKey()
+	if err != nil {
+		return nil, err
+	}
+	if root != nil {
+		raw, err := checkout.ReadNamed(topology)
+		if err != nil {
+			return nil, err
+		}
+		var named struct {
+			Metadata struct {
+				Name string `yaml:"name"`
+			} `yaml:"metadata"`
+		}
+		if _, large := yamlsize.Excess(topology, raw); large || yaml.Unmarshal(raw, &named) != nil || named.Metadata.Name == "" {
+			return nil, nil // the command reports the errors of the topology
+		}
+		_, all, err := root.Signers(named.Metadata.Name, nil)
+		if err != nil {
+			return nil, err
+		}
+		v := Verifier{clusterset: named.Metadata.Name, from: f.Root}
+		for _, s := range all {
+			v.signers = append(v.signers, trust.Line(s.PublicKey()))
+		}
+		return []Verifier{v}, nil
+	}
+	file := filepath.Join(filepath.Dir(topology), SignersFile)
+	raw, err := checkout.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := NewVerifier(file, raw)
+	return []Verifier{v}, err
+}
+
+// Why returns why a commit does not count; empty if it does.
+func (v Verifier) Why(store *gitrepo.Store, commit gitrepo.Hash) (string, error) {
+	_, err := reconciler.VerifyPublished(store, v.clusterset, v.signers, commit)
+	if errors.Is(err, reconciler.ErrNotPublished) {
+		_, text, _ := strings.Cut(err.Error(), ": commit ")
+		_, text, _ = strings.Cut(text, ": ")
+		return text, nil
+	}
+	return "", err
+}
+
+// maxReasons bounds how many skipped commits get their own reason.
+const maxReasons = 20
+
+// NewestVerified returns the newest commit, from one back along first parents, that all
+// verifiers accept, and the commits that it skipped, newest first. It fails with
+// reconciler.ErrNotPublished if no commit counts.
+func NewestVerified(store *gitrepo.Store, by []Verifier, from gitrepo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
+	at, skipped := reconciler.PublishedCommit{Commit: from}, []plan.Skipped{}
+	for i, agreed := 0, 0; agreed < len(by); i++ {
+		v := by[i%len(by)]
+		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, gitrepo.Hash{})
+		for _, commit := range passed {
+			s := plan.Skipped{Commit: commit.String(), Why: "see the commits above"}
+			if len(skipped) < maxReasons {
+				var failed error
+				if s.Why, failed = v.Why(store, commit); failed != nil {
+					return found, skipped, failed
+				}
+			}
+			skipped = append(skipped, s)
+		}
+		if err != nil {
+			return found, skipped, err
+		}
+		if agreed++; found.Commit != at.Commit {
+			agreed = 1
+		}
+		at = found
+	}
+	return at, skipped, nil
+}
+
+// SkippedLines are the warnings about skipped commits.
+func SkippedLines(name string, skipped []plan.Skipped) []string {
+	var out []string
+	for i, s := range skipped {
+		if i == maxReasons {
+			return append(out, fmt.Sprintf("WARNING: %d more commits of %s are skipped", len(skipped)-i, name))
+		}
+		out = append(out, fmt.Sprintf("WARNING: commit %.12s of %s is skipped: %s", s.Commit, name, s.Why))
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+// Package clusterselect has the flags that select clusters and contexts of a kubeconfig.
+package clusterselect
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/load"
+)
+
+// Flags say which clusters a command works on, and how to reach them.
+type Flags struct {
+	Access   kubeclient.Kubeconfig
+	Clusters []string
+}
+
+// Add adds the flags to a command, or to it and all below it.
+func (f *Flags) Add(cmd *cobra.Command, below bool) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	f.AddKubeconfig(flags)
+	flags.StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
+}
+
+// AddKubeconfig adds those that say how to reach clusters.
+func (f *Flags) AddKubeconfig(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.Access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
+	flags.StringArrayVar(&f.Access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+}
+
+// Select gives the clusters that the flags select out of all.
+func (f *Flags) Select(all []string) ([]*kubeclient.Client, error) {
+	names, err := f.Names(all)
+	if err != nil {
+		return nil, err
+	}
+	return f.Access.Clusters(names, all)
+}
+
+// LoadWithClusters reads a topology, and opens those of its clusters that flags name.
+// Warnings are not printed: whoever goes on from here builds the topology, which does.
+func LoadWithClusters(env *cli.Env, args []string, f *Flags) (t topofile.File, set *schema.ClusterSet, src *document.Source, clusters []*kubeclient.Client, err error) {
+	if t, err = topofile.Read(env, args); err != nil {
+		return t, nil, nil, nil, err
+	}
+	set, src, list := load.Topology(t.Path, t.Raw)
+	if list.HasErrors() {
+		return t, nil, nil, nil, cli.FindingsError{List: list, Files: t.Texts()}
+	}
+	clusters, err = f.Select(set.ClusterNames())
+	return t, set, src, clusters, err
+}
+
+// Names returns the selected clusters out of all.
+func (f *Flags) Names(all []string) ([]string, error) {
+	if len(f.Clusters) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, name := range f.Clusters {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--cluster %s: there is no such cluster, only %s", name, strings.Join(all, ", "))
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// AddContextFlags are for commands that name clusters which no topology has yet.
+func AddContextFlags(cmd *cobra.Command, access *kubeclient.Kubeconfig) {
+	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
+		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
+	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
+		"kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+}
+
+// ContextFlagsText gives the flags of a command line by which clusters are found again.
+func ContextFlagsText(clusters []*kubeclient.Client, access kubeclient.Kubeconfig) string {
+	words := ""
+	for _, c := range clusters {
+		if c.Name != c.Context {
+			words += " --context " + cli.ShellQuote(c.Name+"="+c.Context)
+		}
+	}
+	for _, file := range access.Kubeconfigs {
+		words += " --kubeconfig " + cli.ShellQuote(file)
+	}
+	return words
+}
+
+// NamesByContext gives the clusters that flags alone name.
+func NamesByContext(f Flags) (names, all []string, err error) {
+	all = slices.Clone(f.Clusters)
+	for _, pair := range f.Access.Contexts {
+		name, _, ok := strings.Cut(pair, "=")
+		if !ok {
+			name = discover.NameOf(pair)
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, errors.New("say which clusters: a topology, --cluster, or --context CLUSTER=CONTEXT")
+	}
+	if names = f.Clusters; len(names) == 0 {
+		names = all
+	}
+	return names, all, nil
+}
+
+// SelectNames gives the clusters that flags select, and all of the topology.
+func SelectNames(t topofile.File, f Flags) (names, all []string, err error) {
+	set, _, list := load.Topology(t.Path, t.Raw)
+	if list.HasErrors() {
+		return nil, nil, cli.FindingsError{List: list, Files: t.Texts()}
+	}
+	all = set.ClusterNames()
+	names, err = f.Names(all)
+	return names, all, err
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// names returns candidates.
+type names func(cmd *cobra.Command, args []string, word string) []string
+
+// Complete completes one value.
+func Complete(of names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return of(cmd, args, word), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteList completes the last of comma-separated values, without those that the list has.
+func CompleteList(of names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		at := strings.LastIndex(word, ",") + 1
+		have := strings.Split(word[:at], ",")
+		directive := cobra.ShellCompDirectiveNoFileComp
+		var out []string
+		for _, name := range of(cmd, args, word[at:]) {
+			if slices.Contains(have, name) {
+				continue
+			}
+			if strings.HasSuffix(name, "=") {
+				directive |= cobra.ShellCompDirectiveNoSpace
+			}
+			out = append(out, word[:at]+name)
+		}
+		return out, directive
+	}
+}
+
+// FirstArgument completes one argument; nil stands for any file.
+func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case complete == nil:
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return complete(cmd, args, word)
+	}
+}
+
+// Folders completes folders.
+func Folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}

@@ -1,0 +1,93 @@
+// Package cli holds what all commands of hawser share: the environment of a run, errors with
+// their exit codes, output formats, tables and completion.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/humanize"
+)
+
+// Env is the environment of a run of hawser: its streams, and the flags that all commands have.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Color    string
+	Version  string     // of the program
+	File     string     // of the topology, as -f names it
+	mu       sync.Mutex // of LogCluster
+}
+
+// Exit codes, the same for every command (docs/cli.md).
+const (
+	exitNegative = 1 // the answer is no: findings, changes, a stale lock, a refused commit
+	exitError    = 2 // the command could not do its work
+)
+
+// ExitError ends a command with exit code 1. Msg may be empty if the command has printed its
+// result.
+type ExitError struct{ Msg string }
+
+func (a ExitError) Error() string { return a.Msg }
+
+// FindingsError ends a command with exit code 1 because of findings.
+type FindingsError struct {
+	List  diag.List
+	Files map[string][]byte // text of the files, by name
+}
+
+func (f FindingsError) Error() string {
+	return humanize.Plural(len(f.List), "finding") + " in the topology"
+}
+
+// Exit prints the error of a command and returns the exit code.
+func (e *Env) Exit(err error) int {
+	var no ExitError
+	var findings FindingsError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &findings):
+		e.Findings(findings.List, findings.Files)
+		return exitNegative
+	case errors.As(err, &no):
+		if no.Msg != "" {
+			_, _ = fmt.Fprintln(e.Err, diag.Line(no.Msg))
+		}
+		return exitNegative
+	default:
+		_, _ = fmt.Fprintln(e.Err, "error:", diag.Line(err.Error()))
+		return exitError
+	}
+}
+
+// Findings prints findings to stderr.
+func (e *Env) Findings(list diag.List, sources map[string][]byte) {
+	_ = diag.Print(e.Err, list, sources, e.Colored(e.Err))
+}
+
+// LogCluster prints a line about a cluster to stderr. It may be called concurrently.
+func (e *Env) LogCluster(cluster, what string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, _ = fmt.Fprintf(e.Err, "%s: %s\n", cluster, what)
+}
+
+// NoVerb rejects arguments of a command that has only subcommands. The error suggests one.
+func NoVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2 // letters that differ
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q (%s --help lists the commands)", args[0], cmd.CommandPath(), cmd.CommandPath())
+}

@@ -1,0 +1,293 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/benchmark"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+type benchmarkFlags struct {
+	clusterselect.Flags
+	image   string
+	output  string
+	each    time.Duration
+	streams int
+	port    int
+}
+
+// benchmarked is the JSON form of `hawser benchmark`.
+type benchmarked struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Pods is between two pods, through Hawser; Underlay between the nodes of two gateways,
+	// beside it. Skipped says why there is no Underlay.
+	Pods     benchmark.Result  `json:"pods"`
+	Underlay *benchmark.Result `json:"underlay,omitempty"`
+	Skipped  string            `json:"underlay_skipped,omitempty"`
+}
+
+func NewBenchmarkCommand(env *cli.Env) *cobra.Command {
+	var f benchmarkFlags
+	cmd := &cobra.Command{
+		Use:   "benchmark FROM TO",
+		Short: "Measure throughput, connections and latency from one cluster to another",
+		Long: `Run a server in cluster TO and a client in cluster FROM, in pods with the agent's image,
+and measure TCP between them: throughput, connections a second, and round-trip time.
+The server is exported for as long as it takes, in a namespace of its own that
+spec.dynamicExports lets in. Then the same between the nodes of the first gateways of
+both clusters, beside Hawser, at TCP port --port of TO's gateway, where a firewall lets it
+through. All pods are removed again, with their namespace.
+
+Exit codes: 0 measured, 1 pods did not reach each other, 2 the command could not do its
+work.`,
+		Example: `  hawser benchmark fra ams
+  hawser benchmark fra ams --for 10s --streams 8 -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBenchmark(cmd.Context(), env, args[0], args[1], f)
+		},
+	}
+	f.AddKubeconfig(cmd.Flags())
+	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
+	cmd.Flags().DurationVar(&f.each, "for", 5*time.Second, "how long each of the three measurements takes, from 1s to 1m")
+	cmd.Flags().IntVar(&f.streams, "streams", 4, "streams, and connections, at once, from 1 to 64")
+	cmd.Flags().IntVar(&f.port, "port", 5201, "TCP port of the gateway's node for the underlay; 0 leaves it out")
+	topofile.AddFileFlag(cmd, false, &env.File, "the topology")
+	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func runBenchmark(ctx context.Context, env *cli.Env, from, to string, f benchmarkFlags) error {
+	switch {
+	case from == to:
+		return fmt.Errorf("cluster %s twice: name two clusters", from)
+	case f.each < time.Second || f.each > time.Minute:
+		return fmt.Errorf("--for %s: from 1s to 1m", f.each)
+	case f.streams < 1 || f.streams > 64:
+		return fmt.Errorf("--streams %d: from 1 to 64", f.streams)
+	case f.port < 0 || f.port > 65535:
+		return fmt.Errorf("--port %d: from 0 to 65535", f.port)
+	}
+	f.Clusters = []string{from, to}
+	t, set, src, clusters, err := clusterselect.LoadWithClusters(env, nil, &f.Flags)
+	if err != nil {
+		return err
+	}
+	c, err := topofile.CompileLoaded(env, t, set, src)
+	if err != nil {
+		return err
+	}
+	namespace, err := exportableNamespace(c.Fabric, to)
+	if err != nil {
+		return err
+	}
+	key := make([]byte, benchmark.KeyBytes)
+	if _, err := rand.Read(key); err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	m := &bench{env: env, flags: f, key: hex.EncodeToString(key), image: cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(env.Version))}
+	out, err := m.measure(ctx, clusters, c.Fabric, namespace)
+	if err != nil {
+		return err
+	}
+	if f.output == "text" {
+		_, err = env.Out.Write([]byte(out.text()))
+	} else {
+		err = env.Encode(f.output, out)
+	}
+	if err == nil && out.Pods.Error != "" {
+		return cli.ExitError{}
+	}
+	return err
+}
+
+// exportableNamespace makes up a namespace that nobody has, from which a cluster may export.
+func exportableNamespace(f *fabric.Fabric, cluster string) (string, error) {
+	const longest = 63 // of a namespace's name (RFC 1123)
+	if f.DynamicExports != nil {
+		for _, pattern := range f.DynamicExports.Namespaces {
+			name := strings.Replace(pattern, "*", kubeclient.RandomName("hawser-benchmark-"), 1)
+			name = strings.ReplaceAll(name, "*", "")
+			if name != pattern && len(name) <= longest && f.DynamicExports.Allows(name, cluster) {
+				return name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no pattern of spec.dynamicExports lets cluster %s export from a new namespace: add {namespaces: [hawser-benchmark-*], clusters: [%s]} to it and commit", cluster, cluster)
+}
+
+// bench is one run of the command.
+type bench struct {
+	env   *cli.Env
+	flags benchmarkFlags
+	key   string
+	image string
+}
+
+// serverPort is that of the pod that serves.
+const serverPort = 5201
+
+// measure runs the pods. They are gone when it returns.
+func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
+	from, to := clusters[0], clusters[1]
+	out := benchmarked{From: from.Name, To: to.Name}
+	errands := make([]*kubeclient.TestPods, 2)
+	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		if errands[i] == nil {
+			return
+		}
+		if err := errands[i].Cleanup(ctx); err != nil {
+			m.env.LogCluster(c.Name, "pods of the benchmark may be left, in namespace "+namespace+": "+kubeclient.ErrorText(err))
+		}
+	})
+	done := m.env.Progress("measuring from pod to pod")
+	defer func() { done() }()
+	var err error
+	if errands[1], err = to.StartPods(ctx, namespace, []kubeclient.TestPod{m.server("server", nil, serverPort)}); err == nil {
+		err = errands[1].Export(ctx, "server", serverPort)
+	}
+	if err != nil {
+		return out, inCluster(to, err)
+	}
+	name := "server." + namespace + ".svc." + f.Domain
+	if errands[0], err = from.StartPods(ctx, namespace, []kubeclient.TestPod{m.client("client", nil, name, serverPort, answerWithin)}); err != nil {
+		return out, inCluster(from, err)
+	}
+	if out.Pods, err = m.result(ctx, errands[0], "client"); err != nil {
+		return out, inCluster(from, err)
+	}
+	done()
+	near, far := &f.Cluster(from.Name).Gateways[0], &f.Cluster(to.Name).Gateways[0]
+	at := ""
+	if len(far.Endpoints) > 0 {
+		if endpoint, err := fabric.ParseEndpoint(far.Endpoints[0]); err == nil {
+			at = endpoint.Name
+			if endpoint.Addr.IsValid() {
+				at = endpoint.Addr.String()
+			}
+		}
+	}
+	switch {
+	case m.flags.port == 0:
+		out.Skipped = "--port is 0"
+		return out, nil
+	case at == "":
+		out.Skipped = "gateway " + to.Name + "/" + far.Name + " has no endpoint"
+		return out, nil
+	}
+	done = m.env.Progress("measuring from gateway to gateway, beside Hawser")
+	if err = errands[1].Add(ctx, []kubeclient.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
+		return out, inCluster(to, err)
+	}
+	if err = errands[0].Add(ctx, []kubeclient.TestPod{m.client("client-node", near, at, m.flags.port, underlayWithin)}); err != nil {
+		return out, inCluster(from, err)
+	}
+	underlay, err := m.result(ctx, errands[0], "client-node")
+	switch {
+	case ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case err != nil:
+		out.Skipped = err.Error()
+	case underlay.Error != "":
+		out.Skipped = underlay.Error
+	default:
+		out.Underlay = &underlay
+	}
+	return out, nil
+}
+
+func inCluster(c *kubeclient.Client, err error) error {
+	return fmt.Errorf("cluster %s: %s", c.Name, kubeclient.ErrorText(err))
+}
+
+// server is one in a pod, or on the node of a gateway; so is client.
+func (m *bench) server(name string, on *fabric.Gateway, port int) kubeclient.TestPod {
+	return m.testPod(name, on, "--listen", ":"+strconv.Itoa(port))
+}
+
+func (m *bench) client(name string, on *fabric.Gateway, host string, port int, wait time.Duration) kubeclient.TestPod {
+	return m.testPod(name, on, "--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(),
+		"--streams", strconv.Itoa(m.flags.streams), "--wait", wait.String())
+}
+
+func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) kubeclient.TestPod {
+	e := kubeclient.TestPod{Name: name, Image: m.image, Args: append([]string{"benchmark", "--key", m.key}, args...)}
+	if on != nil {
+		e.Node, e.NodeSelector = on.Node, on.NodeSelector
+	}
+	return e
+}
+
+const (
+	answerWithin   = time.Minute            // for a server of a benchmark, from when its client runs
+	underlayWithin = 10 * time.Second       // the same of the underlay, which may be closed
+	resultsAfter   = 30 * time.Second       // for a benchmark's results, besides what it takes
+	resultsPolled  = 500 * time.Millisecond // between two looks for a benchmark's results
+)
+
+// result waits for what a client prints.
+func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client string) (benchmark.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, podsWithin+answerWithin+3*m.flags.each+resultsAfter)
+	defer cancel()
+	for {
+		looks, err := e.States(ctx)
+		if err != nil {
+			return benchmark.Result{}, err
+		}
+		told := looks[client]
+		var r benchmark.Result
+		if len(told.Last) > 0 && json.Unmarshal(told.Last, &r) == nil && r.Target != "" {
+			return r, nil
+		}
+		if told.Image {
+			return r, errors.New("the agent's image cannot be had: " + told.Why)
+		}
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("pod %s has printed nothing: %s", client, cmp.Or(told.Why, "it runs still"))
+		case <-time.After(resultsPolled):
+		}
+	}
+}
+
+func (b benchmarked) text() string {
+	if b.Pods.Error != "" {
+		return fmt.Sprintf("from a pod of %s to a pod of %s: %s\n", b.From, b.To, b.Pods.Error)
+	}
+	t := &cli.Table{Title: "From " + b.From + " to " + b.To, Head: []string{"BETWEEN", "THROUGHPUT", "CONNECTIONS", "RTT (HALF)", "RTT (99 %)"}}
+	row := func(name string, r benchmark.Result) {
+		connections := fmt.Sprintf("%.0f/s", r.Connections)
+		if r.Failed > 0 {
+			connections += fmt.Sprintf(", %d failed", r.Failed)
+		}
+		micro := func(us float64) string { return time.Duration(us * 1000).Round(10 * time.Microsecond).String() }
+		t.Rows = append(t.Rows, []string{name, fmt.Sprintf("%.0f Mbit/s", r.Throughput/1e6), connections, micro(r.RTT), micro(r.RTT99)})
+	}
+	row("pods, through Hawser", b.Pods)
+	if b.Underlay == nil {
+		return t.String() + "The underlay was not measured: " + b.Skipped + "\n"
+	}
+	row("gateways' nodes, beside it", *b.Underlay)
+	u := b.Underlay
+	t.Rows = append(t.Rows, []string{"ratio", fmt.Sprintf("%.2f", b.Pods.Throughput/u.Throughput),
+		fmt.Sprintf("%.2f", b.Pods.Connections/u.Connections), fmt.Sprintf("%.2f", b.Pods.RTT/u.RTT), fmt.Sprintf("%.2f", b.Pods.RTT99/u.RTT99)})
+	return t.String()
+}

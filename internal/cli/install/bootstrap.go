@@ -1,0 +1,451 @@
+// Package install has the commands that change clusters, or check before that: bootstrap,
+// apply, uninstall, preflight and benchmark.
+package install
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/install/delivery"
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/applytree"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/reconcilerflags"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema"
+)
+
+type bootstrapFlags struct {
+	topofile.BuildFlags
+	clusterselect.Flags
+	auth                      gitrepo.Auth
+	repo, branch, deliveryURL string
+	delivery, keys            string
+	ignoreFindings            []string
+	rules                     apply.Rules
+	keep, dryRun, yes         bool
+	output                    string
+}
+
+// bootstrapResult is the JSON form of `hawser bootstrap`.
+type bootstrapResult struct {
+	Repository string            `json:"repository"`
+	Branch     string            `json:"branch"`              // of the topology
+	Commit     string            `json:"commit"`              // of the topology
+	Publish    bool              `json:"publish"`             // the commit is, or was, to be published
+	Published  string            `json:"published,omitempty"` // commit of the published branch
+	Preflight  []preflighted     `json:"preflight"`
+	Delivery   map[string]string `json:"delivery"` // who brings to each cluster what is published
+	Clusters   []apply.Result    `json:"clusters"`
+	Next       []string          `json:"next,omitempty"` // commands
+}
+
+func NewBootstrapCommand(env *cli.Env) *cobra.Command {
+	var f bootstrapFlags
+	cmd := &cobra.Command{
+		Use:   "bootstrap [FILE|DIR]",
+		Short: "Bring a committed topology into its clusters for the first time",
+		Long: `Do all that clusters of a new topology need, and only what is missing:
+
+- look for what would hinder Hawser there, as hawser preflight does, and stop at errors;
+- publish the commit of the topology on the branch rendered, as hawser reconcile does;
+- make in each cluster the namespace, the Secret with the cluster's identity (from the
+  folder keys beside the topology) and the one with the signers that its agents trust;
+- have Flux or Argo CD follow the branch in clusters where they run, and bring it to all
+  others as hawser apply does.
+
+The topology has to be committed, and pushed where its branch has a remote. What will be
+done is printed first, and asked on a terminal; elsewhere it takes --yes. It may be
+repeated: what is as it should be stays. The root key is the one of --root-key,
+HAWSER_ROOT_KEY, or keys/root.key beside the topology. At the end the command is printed
+that keeps publishing commits, for where the root key is to stay.
+
+Exit codes: 0 done, or there is nothing to do, 1 refused or a cluster failed, 2 error;
+with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
+		Example: `  hawser bootstrap --dry-run
+  hawser bootstrap --context fra --context ams=admin@ams
+  hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runBootstrap(cmd.Context(), env, args, f) },
+	}
+	topofile.AddFlag(env, cmd)
+	f.BuildFlags.Add(cmd)
+	f.Flags.Add(cmd, false)
+	reconcilerflags.AddAuthFlags(cmd, &f.auth)
+	flags := cmd.Flags()
+	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the topology (default: the remote that the work tree was cloned from, or the work tree's)")
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch to publish to")
+	flags.StringVar(&f.deliveryURL, "follow", "", "URL at which Flux and Argo CD reach the repository (default: that of --repo)")
+	flags.StringVar(&f.delivery, "with", withAuto, "who brings to clusters what is published: auto (who runs there), flux, argocd or apply")
+	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys beside the topology)")
+	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of errors of preflight that do not matter here")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would be done")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
+	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "go on in a cluster that does not look like the topology's")
+	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(withValues(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+// withAuto lets each cluster have who runs there.
+const withAuto = "auto"
+
+func withValues() []string {
+	return []string{withAuto, delivery.Flux, delivery.ArgoCD, delivery.Direct}
+}
+
+func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapFlags) error {
+	if !slices.Contains(withValues(), f.delivery) {
+		return fmt.Errorf("--with %q: it is %s", f.delivery, strings.Join(withValues(), ", "))
+	}
+	t, set, src, clusters, err := clusterselect.LoadWithClusters(env, args, &f.Flags)
+	if err != nil {
+		return err
+	}
+	at, err := locateCommit(ctx, env, t, f)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(t.Path) // where hawser init leaves keys
+	f.keys = cmp.Or(f.keys, filepath.Join(dir, "keys"))
+	if file := filepath.Join(dir, "keys", "root.key"); f.Root == "" && !cli.IsMissing(file) {
+		f.Root = file
+	}
+	r, err := reconcilerflags.New(env, &reconcilerflags.Flags{Once: true, LogFormat: "text", Cfg: reconciler.Config{
+		Source: gitrepo.Config{URL: at.url, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
+		RootKeyFile: f.Root, RootIdentityFile: f.Identity, Image: f.Image, AllowOtherRoot: f.AllowRootKeyChange, Interval: time.Minute,
+		AuthorName: reconcilerflags.AuthorName, AuthorEmail: reconcilerflags.AuthorEmail,
+	}})
+	if err != nil {
+		return err
+	}
+	b := bootstrapResult{Repository: gitrepo.Redact(at.url), Branch: at.branch}
+	if b.Preflight, err = preflightClusters(ctx, env, clusters, set, src); err != nil {
+		return err
+	}
+	hindered := false
+	for i := range b.Preflight {
+		r := &b.Preflight[i]
+		file := filepath.Join(f.keys, r.Cluster+".identity")
+		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !cli.IsMissing(file) })
+		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
+			return d.Severity == diag.Error && !slices.Contains(f.ignoreFindings, d.Code)
+		})
+	}
+	if err := showPreflight(env, env.Err, b.Preflight, nil, t); err != nil {
+		return err
+	}
+	if hindered {
+		if f.output != "text" {
+			if err := env.Encode(f.output, b); err != nil {
+				return err
+			}
+		}
+		return cli.ExitError{Msg: "nothing was done: correct the errors first, or name the codes of those that do not matter with --ignore (hawser preflight -o json has them)"}
+	}
+	stop := env.Progress("building what would be published, and asking the clusters")
+	p, failure := r.Preview(ctx)
+	if failure != nil {
+		stop()
+		return reconcilerflags.FailureError(env, failure)
+	}
+	env.Findings(p.Built.Warnings, p.Files)
+	b.Commit, b.Publish = p.Commit, p.Changed
+	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: env.LogCluster, DryRun: true}
+	if o.Signers, err = topofile.Signers(set, f.BuildFlags); err == nil {
+		o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.Built.Tree, o.Signers)
+	}
+	if err != nil {
+		stop()
+		return err
+	}
+	b.Clusters = apply.All(ctx, p.Built.Tree, clusters, o)
+	stop()
+	switch {
+	case applytree.ResultError(b.Clusters, false) != nil:
+		if err := showBootstrap(env, b, f, true); err != nil {
+			return err
+		}
+		return cli.ExitError{Msg: "nothing was done: " + applytree.ResultError(b.Clusters, false).Error()}
+	case f.dryRun:
+		if err := showBootstrap(env, b, f, true); err != nil || b.empty() {
+			return err
+		}
+		return cli.ExitError{}
+	case b.empty():
+		b.Next = f.next(b, at, clusters)
+		return showBootstrap(env, b, f, false)
+	}
+	if !f.yes {
+		if !cli.IsTerminal(env.In) {
+			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
+		}
+		if err := b.print(env.Err, true); err != nil {
+			return err
+		}
+		if !env.Confirm(ctx, "Do this?") {
+			return cli.ExitError{Msg: "nothing was done"}
+		}
+	}
+	return publishAndApply(ctx, env, b, f, at, r, clusters, set, o)
+}
+
+// publishAndApply publishes, and brings what is published into the clusters.
+func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f bootstrapFlags, at gitLocation, r *reconciler.Reconciler,
+	clusters []*kubeclient.Client, set *schema.ClusterSet, o apply.Options) error {
+	defer env.Progress("publishing and applying")()
+	out, failure := r.Once(ctx)
+	if failure != nil {
+		return reconcilerflags.FailureError(env, failure)
+	}
+	b.Published = out.Published
+	store, err := baseline.OpenRepo(ctx, gitrepo.Config{URL: at.url, Named: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)}, f.branch)
+	if err != nil {
+		return err
+	}
+	head, err := store.Head(f.branch)
+	if err != nil {
+		return err
+	}
+	if head.String() != out.Published { // somebody else's commit is not taken for it
+		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, head)
+	}
+	tree, err := store.Tree(head)
+	if err != nil {
+		return err
+	}
+	o.Verify = (&baseline.Published{Store: store, Baseline: plan.Baseline{Commit: out.Published}}).Verify
+	if o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, tree, o.Signers); err != nil {
+		return err
+	}
+	o.DryRun = false
+	b.Clusters = apply.All(ctx, tree, clusters, o)
+	b.Next = f.next(b, at, clusters)
+	if err := showBootstrap(env, b, f, false); err != nil {
+		return err
+	}
+	return applytree.ResultError(b.Clusters, false)
+}
+
+// gitLocation is where a topology is committed.
+type gitLocation struct {
+	url    string // of the repository
+	branch string
+	path   string // folder of the topology
+}
+
+// locateCommit finds the repository of the topology, and refuses one that has another topology
+// than the file.
+func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstrapFlags) (gitLocation, error) {
+	var at gitLocation
+	dir := filepath.Dir(t.Path)
+	if filepath.Base(t.Path) != reconciler.TopologyFile {
+		return at, fmt.Errorf("%s: what is published is %s of a repository: call it that", t.Path, reconciler.TopologyFile)
+	}
+	store, err := gitrepo.Open(gitrepo.Config{URL: dir})
+	if err != nil {
+		return at, err
+	}
+	err = store.Fetch(ctx)
+	if errors.Is(err, gitrepo.ErrNoRepository) {
+		return at, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.Path)
+	}
+	if err != nil {
+		return at, err
+	}
+	w, here, err := store.WorkTree()
+	if err != nil {
+		return at, err
+	}
+	if !here || w.Branch == "" {
+		return at, fmt.Errorf("%s is on no branch, and only branches are published: git switch BRANCH", t.Path)
+	}
+	if at.path, err = topofile.RelativeToTop(w.Top, dir); err != nil {
+		return at, err
+	}
+	changed, err := store.Uncommitted(w, w.Head, path.Join(at.path, reconciler.TopologyFile), path.Join(at.path, reconciler.LockFile))
+	if err != nil {
+		return at, err
+	}
+	if len(changed) > 0 {
+		return at, cli.ExitError{Msg: fmt.Sprintf("error: %s is not committed as it is here, and only commits are published: git add -A && git commit && git push",
+			strings.Join(changed, " and "))}
+	}
+	at.branch = w.Branch
+	at.url = f.repo
+	if at.url == "" {
+		remotes, err := store.Remotes()
+		if err != nil {
+			return at, err
+		}
+		i := slices.IndexFunc(remotes, func(r gitrepo.Remote) bool { return r.Name == "origin" })
+		switch {
+		case len(remotes) == 0:
+			at.url = w.Top
+			return at, nil
+		case i < 0 && len(remotes) > 1:
+			return at, errors.New("the repository has several remotes, and none of them is origin: name the one that is published with --repo URL")
+		}
+		at.url = remotes[max(i, 0)].URL
+	}
+	remote, err := gitrepo.Open(gitrepo.Config{URL: at.url, Named: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)})
+	if err != nil {
+		return at, err
+	}
+	head, err := remote.RemoteHead(ctx, at.branch)
+	if err != nil {
+		return at, err
+	}
+	if head != w.Head {
+		return at, cli.ExitError{Msg: fmt.Sprintf("error: branch %s of %s is not at the commit that is checked out here, %.12s: git push (or git pull, if it is ahead)",
+			at.branch, gitrepo.Redact(at.url), w.Head)}
+	}
+	return at, nil
+}
+
+// setups gives what each cluster gets besides what the tree has for it, and who brings the
+// tree there.
+func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
+	signers []string) (map[string]apply.Setup, map[string]string, error) {
+	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { found[i], errs[i] = delivery.Detect(ctx, c) })
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	runs := func(by string) bool {
+		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
+	}
+	from := delivery.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, Asked: f.deliveryURL != ""}
+	setups, methods := map[string]apply.Setup{}, map[string]string{}
+	for i, c := range clusters {
+		s := apply.Setup{Recipient: set.Cluster(c.Name).Recipient}
+		var err error
+		if s.Identity, err = identityOf(filepath.Join(f.keys, c.Name+".identity"), s.Recipient); err != nil {
+			return nil, nil, err
+		}
+		by := f.delivery
+		switch {
+		case by != withAuto:
+		case slices.Contains(found[i], delivery.Flux):
+			by = delivery.Flux
+		case runs(delivery.ArgoCD): // one is for all clusters, wherever it runs
+			by = delivery.ArgoCD
+		default:
+			by = delivery.Direct
+		}
+		switch {
+		case by == delivery.Flux && !slices.Contains(found[i], by):
+			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or choose --with apply", c.Name)
+		case by == delivery.ArgoCD && !runs(by):
+			return nil, nil, errors.New("--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD: run it in one of them, or choose --with apply")
+		case by == delivery.Flux:
+			s.Follow, err = delivery.FluxObjects(ctx, c, tree, from, signers)
+		case by == delivery.ArgoCD && slices.Contains(found[i], by):
+			s.Follow, err = delivery.ArgoObjects(ctx, c, tree, from)
+		case by == delivery.ArgoCD:
+			s.Follow = []*unstructured.Unstructured{}
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		setups[c.Name], methods[c.Name] = s, by
+	}
+	return setups, methods, nil
+}
+
+// identityOf reads a cluster's identity, which has to be that of the recipient; empty = there
+// is no such file, as the identity is in its cluster alone.
+func identityOf(file, recipient string) (string, error) {
+	raw, err := checkout.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read identity: %w", err)
+	}
+	recipients, err := apply.Recipients(string(raw))
+	if err == nil && !slices.Contains(recipients, recipient) {
+		err = errors.New("it is not the identity of the recipient that the topology has for the cluster")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return string(raw), nil
+}
+
+// empty reports whether nothing is to be done.
+func (b *bootstrapResult) empty() bool {
+	return !b.Publish && !slices.ContainsFunc(b.Clusters, func(r apply.Result) bool { return r.Plan != nil && !r.Empty() })
+}
+
+// next gives the commands that come after a bootstrap.
+func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*kubeclient.Client) []string {
+	where := " --repo " + cli.ShellQuote(b.Repository)
+	access := clusterselect.ContextFlagsText(clusters, f.Access)
+	reconcile := "hawser reconcile" + where
+	if at.branch != "main" {
+		reconcile += " --ref " + cli.ShellQuote(at.branch)
+	}
+	if at.path != "" && at.path != "." {
+		reconcile += " --path " + cli.ShellQuote(at.path)
+	}
+	out := []string{reconcile + " --root-key " + cli.ShellQuote(f.Root)}
+	if slices.ContainsFunc(clusters, func(c *kubeclient.Client) bool { return b.Delivery[c.Name] == delivery.Direct }) {
+		out = append(out, "hawser apply"+where+access)
+	}
+	return append(out, "hawser status --wait"+access)
+}
+
+func showBootstrap(env *cli.Env, b bootstrapResult, f bootstrapFlags, plan bool) error {
+	if f.output != "text" {
+		return env.Encode(f.output, b)
+	}
+	return b.print(env.Out, plan)
+}
+
+// print writes what was done, or with plan what will be.
+func (b *bootstrapResult) print(w io.Writer, plan bool) error {
+	state := "is published"
+	switch {
+	case b.Publish && plan:
+		state = "to be published"
+	case b.Publish:
+		state = fmt.Sprintf("published as %.12s", b.Published)
+	}
+	_, err := fmt.Fprintf(w, "commit %.12s of branch %s of %s: %s\n", b.Commit, b.Branch, b.Repository, state)
+	methods := map[string]string{delivery.Flux: "Flux", delivery.ArgoCD: "Argo CD", delivery.Direct: "hawser apply"}
+	for _, r := range b.Clusters {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, methods[b.Delivery[r.Cluster]])
+		}
+	}
+	if err == nil {
+		err = apply.Print(w, b.Clusters, plan)
+	}
+	if err == nil && len(b.Next) > 0 {
+		_, err = fmt.Fprintf(w, "next, the first where the root key is to stay, as it publishes each commit from now on:\n  %s\n", strings.Join(b.Next, "\n  "))
+	}
+	return err
+}

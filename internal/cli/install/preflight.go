@@ -1,0 +1,181 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+)
+
+type preflightFlags struct {
+	clusterselect.Flags
+	image  string
+	pods   bool
+	output string
+}
+
+// preflighted is what was found about one cluster.
+type preflighted struct {
+	Cluster  string    `json:"cluster"`
+	Context  string    `json:"context"`
+	Findings diag.List `json:"findings"`
+}
+
+func NewPreflightCommand(env *cli.Env) *cobra.Command {
+	var f preflightFlags
+	cmd := &cobra.Command{
+		Use:   "preflight [FILE|DIR]",
+		Short: "Compare clusters with the topology before the first apply",
+		Long: `Look for what keeps Hawser from working in the clusters of a topology: versions, CIDRs
+and gateways' nodes that differ from the topology, addresses in the clusterset's pools,
+the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
+other software that connects clusters by the same names. It only reads.
+
+With --pods it also runs a pod with the agent's image on the node of each gateway, for as
+long as it takes, which listens at the UDP ports of the tunnels and asks at those of the
+other gateways: whether the image can be pulled, which ports are closed in which direction,
+how large a packet passes, how far clocks are apart, and whether a network that the node is
+connected to has addresses of another cluster. The pods have the network of their
+node and no rights; they are removed again, with their namespace hawser-preflight-....
+
+Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
+be reached, 2 the command could not do its work.`,
+		Example: `  hawser preflight
+  hawser preflight --pods
+  hawser preflight --context fra=admin@fra -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runPreflight(cmd.Context(), env, args, f) },
+	}
+	f.Add(cmd, false)
+	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
+	cmd.Flags().BoolVar(&f.pods, "pods", false, "ask from gateway to gateway too, in pods that are removed again")
+	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightFlags) error {
+	t, set, src, clusters, err := clusterselect.LoadWithClusters(env, args, &f.Flags)
+	if err != nil {
+		return err
+	}
+	results, err := preflightClusters(ctx, env, clusters, set, src)
+	if err != nil {
+		return err
+	}
+	general := diag.List{}
+	image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(env.Version))
+	var asked []portResult
+	if f.pods {
+		c, err := topofile.CompileLoaded(env, t, set, src)
+		if err != nil {
+			return err
+		}
+		reached := slices.DeleteFunc(clusters, func(c *kubeclient.Client) bool {
+			return slices.ContainsFunc(results, func(r preflighted) bool {
+				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
+			})
+		})
+		more, list, err := checkPorts(ctx, env, c.Fabric, reached, image)
+		if err != nil {
+			return err
+		}
+		for i := range results {
+			results[i].Findings = append(results[i].Findings, reconciler.WithPositions(more[results[i].Cluster], src)...)
+		}
+		asked = list
+	}
+	if !pinned(image) {
+		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
+			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another one", image),
+			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
+	}
+	if f.output != "text" {
+		out := map[string]any{"clusters": results, "findings": general}
+		if f.pods {
+			out["ways"] = asked
+		}
+		err = env.Encode(f.output, out)
+	} else {
+		if err = showPreflight(env, env.Out, results, general, t); err == nil && len(asked) > 0 {
+			t := &cli.Table{Title: "Paths between gateways", Head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+			for _, m := range asked {
+				row := []string{m.From, m.To, m.At, "no", "", "", ""}
+				if m.Answered > 0 {
+					row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
+						fmt.Sprintf("%+d ms", m.ClockOffset)}
+				}
+				t.Rows = append(t.Rows, row)
+			}
+			_, err = env.Out.Write([]byte(t.String()))
+		}
+	}
+	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
+		return cli.ExitError{}
+	}
+	return err
+}
+
+// preflightClusters gives what was found about each cluster.
+func preflightClusters(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
+	defer env.Progress("asking the clusters")()
+	results := make([]preflighted, len(clusters))
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		list, err := c.Preflight(ctx, discover.Expected{
+			Cluster: set.Cluster(c.Name),
+			Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),
+			Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
+		})
+		if err != nil {
+			list = diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
+				Hint: "check the context and the network to its API server"}}
+		}
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: cli.OrEmpty(reconciler.WithPositions(list, src))}
+	})
+	return results, context.Cause(ctx)
+}
+
+// pinned reports whether an image's name holds one version: a digest, or a tag other
+// than latest.
+func pinned(image string) bool {
+	if strings.Contains(image, "@") {
+		return true
+	}
+	_, tag, tagged := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	return tagged && tag != "latest"
+}
+
+func showPreflight(env *cli.Env, w io.Writer, results []preflighted, general diag.List, t topofile.File) error {
+	for _, r := range results {
+		errs := 0
+		for _, d := range r.Findings {
+			if d.Severity == diag.Error {
+				errs++
+			}
+		}
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, humanize.Plural(errs, "error"),
+			humanize.Plural(len(r.Findings)-errs, "warning")); err != nil {
+			return err
+		}
+		if err := diag.Print(w, r.Findings, t.Texts(), env.Colored(w)); err != nil {
+			return err
+		}
+	}
+	return diag.Print(w, general, nil, env.Colored(w))
+}

@@ -1,0 +1,303 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/portcheck"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/firewall"
+)
+
+const (
+	podsWithin   = 2 * time.Minute  // for pods of preflight to start, images included
+	portTimeout  = 15 * time.Second // in which a port has to answer preflight, once all its pods run
+	portsOfEach  = 16               // of each gateway, the first ones
+	smallestMTU  = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
+	maxClockSkew = 5 * time.Second  // how far clocks of gateways may be apart before preflight tells
+)
+
+// portResult is what one gateway found out about an endpoint of another one.
+type portResult struct {
+	From string `json:"from"` // cluster/gateway
+	To   string `json:"to"`   // cluster/gateway
+	Port int    `json:"port"` // on the node
+	At   string `json:"at"`   // host:port
+	portcheck.Target
+}
+
+// probePod is a gateway with its pod.
+type probePod struct {
+	gateway *fabric.Gateway
+	cluster string
+	ports   []int
+	targets []portResult
+	told    kubeclient.PodState
+	report  *portcheck.Report // nil = its pod has said nothing yet
+}
+
+func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
+
+// posts gives the gateways of clusters, with the ports that they open and those that they
+// ask at.
+func posts(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
+	set := firewall.New(f)
+	var out []*probePod
+	openings := map[string][]firewall.Rule{}
+	for _, c := range clusters {
+		for _, o := range set.RulesFor(c.Name) {
+			if o.Purpose == firewall.Links && o.Protocol == firewall.UDP {
+				openings[c.Name] = append(openings[c.Name], o)
+			}
+		}
+	}
+	for _, c := range clusters {
+		of := f.Cluster(c.Name)
+		for i := range of.Gateways {
+			p := &probePod{gateway: &of.Gateways[i], cluster: c.Name}
+			for _, o := range openings[c.Name] {
+				if o.Gateway == p.gateway.Name {
+					for port := o.First; port <= o.Last && len(p.ports) < portsOfEach; port++ {
+						p.ports = append(p.ports, port)
+					}
+				}
+			}
+			for _, other := range clusters {
+				for _, o := range openings[other.Name] {
+					if slices.Contains(o.From, c.Name) {
+						p.targets = append(p.targets, targets(p.name(), o)...)
+					}
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// targets are the endpoints of an opening with all of its ports, but those that are found:
+// nobody has announced any yet.
+func targets(from string, o firewall.Rule) []portResult {
+	var out []portResult
+	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
+		for _, at := range o.Destination {
+			if fabric.IsEndpointSource(at.Host) {
+				continue
+			}
+			there := port
+			if at.First > 0 {
+				there = at.First + port - o.First
+			}
+			out = append(out, portResult{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(there))})
+		}
+	}
+	return out
+}
+
+// checkPorts runs a pod on each gateway's node, which listens where the tunnels will and
+// asks at the endpoints of the others. The pods are gone when it returns.
+func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []*kubeclient.Client, image string) (map[string]diag.List, []portResult, error) {
+	defer env.Progress("asking from gateway to gateway, in pods that are removed again")()
+	key := make([]byte, 16)
+	if _, err := rand.Read(key); err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	all := posts(f, clusters)
+	errands, failed := make([]*kubeclient.TestPods, len(clusters)), make([]error, len(clusters))
+	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		if err := errands[i].Cleanup(ctx); err != nil {
+			env.LogCluster(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+kubeclient.ErrorText(err))
+		}
+	})
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
+		var list []kubeclient.TestPod
+		for _, p := range all {
+			if p.cluster == c.Name {
+				list = append(list, p.testPod(image, hex.EncodeToString(key)))
+			}
+		}
+		errands[i], failed[i] = c.StartPods(ctx, kubeclient.RandomName("hawser-preflight-"), list)
+	})
+	end, running := time.Now().Add(podsWithin), time.Time{}
+	for {
+		looks := make([]map[string]kubeclient.PodState, len(clusters))
+		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) {
+			if failed[i] == nil {
+				looks[i], failed[i] = errands[i].States(ctx)
+			}
+		})
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		for i, c := range clusters {
+			for _, p := range all {
+				if p.cluster == c.Name {
+					p.take(looks[i][p.gateway.Name], failed[i])
+				}
+			}
+		}
+		if !slices.ContainsFunc(all, (*probePod).starts) && running.IsZero() {
+			running = time.Now()
+		}
+		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > portTimeout
+		if over || !slices.ContainsFunc(all, (*probePod).wants) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	findings := map[string]diag.List{}
+	var out []portResult
+	for _, p := range all {
+		findings[p.cluster] = append(append(findings[p.cluster], p.findings(all)...), p.connected(f)...)
+		out = append(out, p.targets...)
+	}
+	return findings, out, nil
+}
+
+func (p *probePod) testPod(image, key string) kubeclient.TestPod {
+	args := []string{"portcheck", "--key", key, "--for", (podsWithin + time.Minute).String()}
+	for _, port := range p.ports {
+		args = append(args, "--listen", strconv.Itoa(port))
+	}
+	for _, t := range p.targets {
+		args = append(args, "--to", t.At)
+	}
+	return kubeclient.TestPod{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
+}
+
+// take notes how the pod is, and what it said last.
+func (p *probePod) take(told kubeclient.PodState, failed error) {
+	p.told = told
+	if failed != nil {
+		p.told = kubeclient.PodState{Why: kubeclient.ErrorText(failed)}
+	}
+	var r portcheck.Report
+	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
+		return
+	}
+	p.report = &r
+	for i := range p.targets {
+		p.targets[i].Target = r.Targets[i]
+	}
+}
+
+// starts reports whether the pod may still begin to say something.
+func (p *probePod) starts() bool { return p.report == nil && !p.told.Image }
+
+// wants reports whether something is not known yet.
+func (p *probePod) wants() bool {
+	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
+}
+
+// findings reports problems with one gateway's ports and ways.
+func (p *probePod) findings(all []*probePod) diag.List {
+	var out diag.List
+	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
+	add := func(severity diag.Severity, code, hint, format string, args ...any) {
+		out = append(out, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	switch {
+	case p.told.Image && p.report == nil:
+		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
+			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.told.Why)
+	case p.report == nil:
+		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
+			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.told.Why, "it has printed nothing"))
+	}
+	if p.report == nil {
+		return out
+	}
+	for _, port := range p.report.Ports {
+		if port.Error != "" {
+			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections shows their links; otherwise choose other ports with tunnel.port",
+				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.NodeText(), port.Error)
+		}
+	}
+	closed := map[string][]string{} // places by gateway
+	var order []string
+	slow := map[string]bool{}
+	for _, t := range p.targets {
+		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == t.To })]
+		switch {
+		case !other.listens(t.Port):
+		case t.Answered == 0:
+			if closed[t.To] == nil {
+				order = append(order, t.To)
+			}
+			closed[t.To] = append(closed[t.To], strings.TrimSuffix(t.At+" ("+t.Error+")", " ()"))
+		case t.Largest < smallestMTU && !slow[t.To]:
+			slow[t.To] = true
+			sizes := portcheck.Sizes()
+			next := sizes[min(slices.Index(sizes, t.Largest)+1, len(sizes)-1)]
+			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
+				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next)
+		}
+		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > maxClockSkew && !slow["clock "+t.To] {
+			slow["clock "+t.To] = true
+			add(diag.Warning, "clock-skew", "synchronize the clocks of both nodes (NTP)", "the clock of %s is %s from this gateway's", t.To, ahead.Abs().Round(time.Second))
+		}
+	}
+	for _, to := range order {
+		severity, back := diag.Error, ""
+		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == to })]
+		if other.reaches(p.name()) {
+			severity, back = diag.Warning, ", which itself reaches this gateway: the link begins from there"
+		}
+		add(severity, "port-closed", "hawser firewall prints what has to be let in; check the endpoints of "+to+", too",
+			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), back)
+	}
+	return out
+}
+
+// connected reports networks of the gateway's node that overlap prefixes of other clusters.
+func (p *probePod) connected(f *fabric.Fabric) diag.List {
+	if p.report == nil {
+		return nil
+	}
+	var out diag.List
+	own := f.Cluster(p.cluster)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == p.cluster {
+			continue
+		}
+		for _, prefix := range c.SeenFrom(own) {
+			for _, n := range p.report.Networks {
+				if prefix.Overlaps(n.Prefix) {
+					out = append(out, diag.Diagnostic{Severity: diag.Warning, Code: status.ConnectedNetwork,
+						Path: "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]",
+						Summary: fmt.Sprintf("node %s is connected to %s on %s, which overlaps %s of cluster %s: it sends nothing for these addresses to the cluster",
+							p.gateway.NodeText(), n.Prefix, n.Link, prefix, c.Name),
+						Hint: "use other addresses for the network or the cluster, or globalnet: always for the cluster if these are its pods or Services"})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// reaches reports whether another gateway answered.
+func (p *probePod) reaches(other string) bool {
+	return slices.ContainsFunc(p.targets, func(t portResult) bool { return t.To == other && t.Answered > 0 })
+}
+
+// listens reports whether somebody answers at a port of the gateway's node.
+func (p *probePod) listens(port int) bool {
+	return p.report != nil && slices.ContainsFunc(p.report.Ports, func(o portcheck.Port) bool { return o.Port == port && o.Error == "" })
+}

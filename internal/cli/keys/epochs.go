@@ -1,0 +1,125 @@
+package keys
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// rotation is how far the rotation of keys is, as the gateways tell.
+type rotation struct {
+	Links      []epochLink `json:"links"`
+	Old        int         `json:"old"`               // the oldest epoch that a gateway has in force
+	New        int         `json:"new"`               // the newest
+	OnOldEpoch int         `json:"behind"`            // links that do not use New
+	Waiting    []string    `json:"waiting,omitempty"` // gateways that have not heard of New, and agents that do not answer
+	Next       string      `json:"next"`              // what to do
+}
+
+// epochLink is one link as one of its ends has it.
+type epochLink struct {
+	Gateway string `json:"gateway"` // cluster/gateway
+	Remote  string `json:"remote"`
+	Driver  string `json:"driver"`
+	Epoch   int    `json:"epoch"` // 0 = the driver has no keys
+	Why     string `json:"why,omitempty"`
+}
+
+func newKeysEpochsCommand(env *cli.Env) *cobra.Command {
+	var f agentquery.Targets
+	cmd := &cobra.Command{
+		Use:   "epochs",
+		Short: "Show which key epoch each link uses, and the next step of a rotation",
+		Long: `Show which key epoch each link uses, and the next step of a rotation. It takes two
+commits: keys: {epochs: [1, 2]} makes new keys, to which every link changes as soon as
+both its ends have them, and keys: {epochs: [2]} drops the old ones. This command says
+when it is time for the second. It asks agents as hawser show does, and changes nothing.`,
+		Example: `  hawser keys epochs --cluster fra,sin`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return showEpochs(cmd.Context(), env, f) },
+	}
+	flags := cmd.Flags()
+	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
+	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
+	flags.StringVar(&f.Lab, "lab", "", "folder of a lab whose agents to ask")
+	f.Add(cmd, true)
+	return cmd
+}
+
+func showEpochs(ctx context.Context, env *cli.Env, f agentquery.Targets) error {
+	agents, silent, err := agentquery.QueryStatus(ctx, env, f)
+	if err != nil {
+		return err
+	}
+	if len(agents) == 0 {
+		return errors.New("no agent answered (see hawser-agent status on the node)")
+	}
+	r := rotationOf(agents, silent)
+	if f.Output != "text" {
+		return env.Encode(f.Output, r)
+	}
+	_, err = env.Out.Write([]byte(r.String()))
+	return err
+}
+
+func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
+	var r rotation
+	for _, s := range agents {
+		for _, epoch := range s.Epochs {
+			r.New, r.Old = max(r.New, epoch), min(cmp.Or(r.Old, epoch), epoch)
+		}
+	}
+	for _, s := range agents {
+		name := s.Cluster + "/" + s.Gateway
+		if s.Gateway != "" && !slices.Contains(s.Epochs, r.New) {
+			r.Waiting = append(r.Waiting, fmt.Sprintf("%s has not heard of epoch %d yet", name, r.New))
+		}
+		for _, c := range s.Connections {
+			l := epochLink{Gateway: name, Remote: c.RemoteCluster + "/" + c.RemoteGateway, Driver: c.Driver, Epoch: c.Epoch}
+			if c.Change != nil {
+				l.Why = "changes to " + c.Change.To + ": " + c.Change.Why
+			}
+			if c.Epoch != 0 && c.Epoch != r.New {
+				r.OnOldEpoch++
+			}
+			r.Links = append(r.Links, l)
+		}
+	}
+	for _, u := range silent {
+		r.Waiting = append(r.Waiting, fmt.Sprintf("the agent at %s does not answer: %s", u.Agent, u.Error))
+	}
+	r.Next = r.next()
+	return r
+}
+
+// next says what to do. What does not answer may still use what is old.
+func (r *rotation) next() string {
+	switch {
+	case r.New == 0:
+		return "no gateway has keys"
+	case r.OnOldEpoch > 0:
+		return fmt.Sprintf("%d of %d links do not use epoch %d yet: wait", r.OnOldEpoch, len(r.Links), r.New)
+	case len(r.Waiting) > 0:
+		return fmt.Sprintf("not every gateway is known to have epoch %d: wait", r.New)
+	case r.Old != r.New:
+		return fmt.Sprintf("no link uses epoch %d any more: write keys: {epochs: [%d]}", r.Old, r.New)
+	}
+	return fmt.Sprintf("every link that has keys uses epoch %d; to rotate write keys: {epochs: [%d, %d]}", r.New, r.New, r.New+1)
+}
+
+func (r *rotation) String() string {
+	t := cli.Table{Title: "Links", Head: []string{"GATEWAY", "REMOTE GATEWAY", "DRIVER", "EPOCH", "WHY"}}
+	for _, l := range r.Links {
+		t.Rows = append(t.Rows, []string{l.Gateway, l.Remote, l.Driver, cli.Number(l.Epoch), l.Why})
+	}
+	return strings.Join(append([]string{t.String()}, append(r.Waiting, r.Next)...), "\n") + "\n"
+}

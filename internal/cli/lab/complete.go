@@ -1,0 +1,60 @@
+//go:build linux
+
+package lab
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/lab"
+)
+
+// has asks the lab for names that a shell can offer; none while no lab runs.
+func (f *labFlags) has(cmd *cobra.Command, of func(lab.Status) []string) []string {
+	c, err := f.client()
+	if err != nil {
+		return nil
+	}
+	s, err := c.Status(cmd.Context())
+	if err != nil {
+		return nil
+	}
+	return of(s)
+}
+
+// first completes the first argument with what the lab has, and with more; what
+// comes behind is a program, or nothing that can be offered.
+func (f *labFlags) first(of func(lab.Status) []string, more ...string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return append(f.has(cmd, of), more...), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func clustersOf(s lab.Status) []string {
+	var out []string
+	for _, n := range s.Nodes {
+		out = append(out, n.Cluster)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func nodesOf(s lab.Status) []string {
+	var out []string
+	for _, n := range s.Nodes {
+		out = append(out, n.Cluster+"/"+n.Name)
+	}
+	return out
+}
+
+func podsOf(s lab.Status) []string {
+	var out []string
+	for _, p := range s.Pods {
+		out = append(out, p.Cluster+"/"+p.Namespace+"/"+p.Name)
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+//go:build linux
+
+// Package lab has hawser lab, which runs a clusterset in network namespaces.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/lab"
+	"hawser.dev/hawser/lab/netnsexec"
+	"hawser.dev/hawser/reconciler"
+)
+
+// labFlags is what every lab command shares.
+type labFlags struct{ dir string }
+
+func (f *labFlags) layout() (lab.Layout, error) {
+	dir, err := lab.DirFrom(f.dir, os.Getenv(lab.DirEnv))
+	return lab.Layout{Dir: dir}, err
+}
+
+func (f *labFlags) client() (*lab.Client, error) {
+	l, err := f.layout()
+	if err != nil {
+		return nil, err
+	}
+	return lab.NewClient(l), nil
+}
+
+func NewLabCommand() *cobra.Command {
+	f := &labFlags{}
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Run a whole clusterset on this machine, in network namespaces",
+		Long: `Run a whole clusterset on this Linux machine from your own topology and
+manifests: every node and pod is a network namespace, the reconciler and the
+agents are the real programs, and only the underlay between nodes is simulated.
+
+The topology's git repository is a real one (hawser lab repo prints its path):
+commit there, and the reconciler carries the commit to the agents.
+
+  hawser lab up -f clusterset.yaml -w workloads/
+  hawser lab exec g1/default/client -- curl -s whereami-cs.sample.svc.clusterset.local
+  hawser lab down`,
+		Args: cli.NoVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&f.dir, "dir", "", "folder of the lab (env "+lab.DirEnv+") ["+lab.DefaultDir+"]")
+	cmd.AddCommand(
+		newLabUpCommand(f), newLabDownCommand(f), newLabStatusCommand(f), newLabRepoCommand(f), newLabRecipientCommand(f),
+		newLabExecCommand(f), newLabNodeCommand(f), newLabUnderlayCommand(f), newLabLogsCommand(f), newLabApplyCommand(f), newLabDeleteCommand(f),
+		newLabScaleCommand(f), newLabReadyCommand(f), newLabFaultCommand(f), newLabDaemonCommand(f), newLabNsexecCommand(),
+	)
+	return cmd
+}
+
+func newLabUpCommand(f *labFlags) *cobra.Command {
+	o := lab.UpOptions{Topology: reconciler.TopologyFile}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make a lab, or complete one that runs, and wait until every agent is ready",
+		Long: `Make a lab: a node for every gateway of the topology and --workers more a
+cluster, the pods and services of the manifests, a git repository with the
+topology, the reconciler, and an agent on every node. On a lab that runs, start
+what is missing and apply the manifests again.
+
+The folder of manifests holds one folder a cluster with Namespace, Pod,
+Deployment, StatefulSet, Service and ServiceExport. Images are ignored: every
+TCP container port answers HTTP, every UDP port echoes, with who the pod is and
+which client it saw. The recipients of the topology are replaced by ones whose
+identities the lab has.`,
+		Example: `  hawser lab up -f clusterset.yaml
+  hawser lab up -f clusterset.yaml -w workloads/ --workers 2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			if o.Hawser, err = os.Executable(); err != nil {
+				return fmt.Errorf("find the hawser program: %w", err)
+			}
+			o.Progress = func(e lab.Event) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", e.At.Format("15:04:05.000"), e.Text)
+			}
+			err = lab.Up(cmd.Context(), l, o)
+			var invalid *lab.InvalidError
+			if errors.As(err, &invalid) {
+				return cli.FindingsError{List: invalid.List, Files: map[string][]byte{invalid.File: invalid.Raw}}
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	topofile.AddFileFlag(cmd, false, &o.Topology, "topology to make the lab from")
+	flags.StringVar(&o.Underlay, "underlay", "", "file with routers, firewalls and networks between the gateways (docs/lab.md)")
+	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests a cluster")
+	flags.IntVar(&o.Workers, "workers", 1, "nodes of each cluster besides its gateways")
+	flags.BoolVar(&o.Overlay, "overlay", false, "pods of a cluster on one network that delivers past their nodes, as some CNIs have it (docs/lab.md)")
+	flags.BoolVar(&o.NoHawser, "bare", false, "nodes, pods and services only: no reconciler, no agents")
+	flags.DurationVar(&o.Timeout, "timeout", 90*time.Second, "how long to wait for everything to be ready")
+	return cmd
+}
+
+func newLabDownCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "down",
+		Short:   "Remove the lab: processes, namespaces, links and files",
+		Example: `  hawser lab down`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			was, err := lab.Down(cmd.Context(), l)
+			if err == nil && !was {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "no lab in %s\n", l.Dir)
+			}
+			return err
+		},
+	}
+}
+
+func newLabRepoCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "repo",
+		Short:   "Print the path of the topology's git repository",
+		Example: `  cd "$(hawser lab repo)"`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(l.Repo()); err != nil {
+				return fmt.Errorf("%s: %w", l.Dir, lab.ErrNoLab)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), l.Repo())
+			return err
+		},
+	}
+}
+
+func newLabRecipientCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "recipient CLUSTER",
+		Short:   "Print the age recipient that a cluster of this lab has, for one that joins by a commit",
+		Example: `  hawser lab recipient g3`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			if filepath.Base(args[0]) != args[0] {
+				return fmt.Errorf("cluster %q: not the name of a cluster", args[0])
+			}
+			recipient, err := l.Recipient(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), recipient)
+			return err
+		},
+	}
+}
+
+// newLabDaemonCommand is the process that owns a running lab; up starts it.
+func newLabDaemonCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:    "daemon",
+		Short:  "Own a running lab",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			return lab.Serve(cmd.Context(), l, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		},
+	}
+}
+
+// newLabNsexecCommand runs a program inside a namespace; the daemon starts agents
+// with it.
+func newLabNsexecCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "nsexec --net FILE [flags] -- CMD [ARGS...]",
+		Short:              "Run a program inside a network namespace",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			e, err := netnsexec.ParseExec(args)
+			if err != nil {
+				return err
+			}
+			return e.Replace(os.Environ())
+		},
+	}
+}

@@ -1,0 +1,95 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/ui"
+)
+
+type diagnoseFlags struct {
+	agentquery.Targets
+	long      time.Duration
+	addresses []string
+	exports   []string
+}
+
+func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
+	var f diagnoseFlags
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Trace packets from cluster to cluster, and show where they end",
+		Long: `Follows some packets of the clusterset for a time on all nodes at once, at most forty a
+second on each, joins what the nodes saw into the way of each connection from client
+to server and back, and tells where it ends: at which rule of whom on which node,
+between two nodes, or at a server that does not answer. Make the request that does not
+work meanwhile. It is what hawser-agent diagnose does on one node.
+
+With -o html it writes the page of hawser ui with the traces embedded: one swimlane for
+each node, with the rule where packets ended in red. The file makes no request.
+
+Without flags it asks the agents of the running lab, or the agent of this host. With
+--context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
+the right to exec there). Where there is much traffic, --export or --address leaves
+out what else there is.
+
+Exit codes: 0 everything that was followed got there, 1 something did not, 2 error.`,
+		Example: `  hawser diagnose --cluster fra,sin --export shop/web
+  hawser diagnose --address 10.7.2.5
+  hawser diagnose --export shop/web -o html`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDiagnose(cmd.Context(), env, f) },
+	}
+	flags := cmd.Flags()
+	cli.OutputFlag(cmd, false, &f.Output, "text", "html\ta page with the paths as pictures", "json", "yaml")
+	flags.DurationVar(&f.long, "for", 10*time.Second, "how long to look, from 2s to 5m")
+	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
+	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
+	f.AddFlags(cmd, false)
+	return cmd
+}
+
+func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
+	q := agentquery.NewRequest("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
+	q.Begin = func() {
+		_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
+	}
+	r, err := agentquery.TracePackets(ctx, f.Targets, q)
+	if err != nil {
+		return err
+	}
+	agentquery.WarnUnreachable(env, r.Unreachable)
+	if len(r.Nodes) == 0 {
+		return errors.New("no agent answered (see hawser-agent diagnose on the node)")
+	}
+	switch f.Output {
+	case "text":
+		_, err = env.Out.Write([]byte(r.Text()))
+	case "html":
+		err = writeDiagnosisPage(env, r)
+	default:
+		err = env.Encode(f.Output, r)
+	}
+	if err == nil && r.Failed() {
+		return cli.ExitError{}
+	}
+	return err
+}
+
+// writeDiagnosisPage writes the page with traces alone.
+func writeDiagnosisPage(env *cli.Env, r *packettrace.Report) error {
+	html, err := ui.NewSnapshot(ui.Input{Traces: r, Version: env.Version, At: time.Now(), Reports: ui.Reports{Unreachable: r.Unreachable},
+		HiddenViews: []string{"map", "matrix", "findings", "change", "node", "explain", "follow"}}).HTML()
+	if err == nil {
+		_, err = env.Out.Write(html)
+	}
+	return err
+}

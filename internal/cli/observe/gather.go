@@ -1,0 +1,229 @@
+package observe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/internal/supportbundle"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+type gatherFlags struct {
+	agentquery.Targets
+	out   string
+	since time.Duration
+}
+
+func NewGatherCommand(env *cli.Env) *cobra.Command {
+	var f gatherFlags
+	cmd := &cobra.Command{
+		Use:   "gather",
+		Short: "Collect a redacted support bundle",
+		Long: `Writes one .tar.gz with what agents, their nodes' kernels and the clusters' APIs tell:
+status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
+objects. Nothing is changed, no Secret is asked for, and no private key is in it; what
+it does hold are names, addresses and logs of your clusters.
+
+Without flags it asks the agents of the running lab, or the agent of this host. With
+--context or --cluster it asks Kubernetes clusters and the agents in their pods (this
+needs the rights to read what it reads, and to exec in the agents' pods and read their
+logs). Who does not answer is named in summary.txt and errors.txt, and stops nothing.
+
+Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is no file.`,
+		Example: `  hawser gather
+  hawser gather --cluster fra,sin
+  hawser gather --context fra=admin@fra --since 2h --out fra.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runGather(cmd.Context(), env, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", "", "file to write, or - for stdout (default: hawser-gather-TIME.tar.gz here)")
+	flags.DurationVar(&f.since, "since", 24*time.Hour, "how far back the logs of clusters go; 0 = all that there is")
+	f.AddFlags(cmd, false)
+	return cmd
+}
+
+// collector is what is gathered so far.
+type collector struct {
+	*supportbundle.Bundle
+	version string // of hawser
+	at      time.Time
+
+	mu     sync.Mutex
+	got    int // files that somebody else than this command made
+	agents []status.Status
+	states []clusterstatus.State
+	apis   []string // versions of the clusters' APIs
+	notes  []string // what else a reader should know first
+	// fabric is one that a cluster gave, and topology the file of the lab that was asked.
+	fabric   *fabric.Fabric
+	topology string
+}
+
+func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
+	at := time.Now().UTC()
+	folder := "hawser-gather-" + at.Format("20060102T150405Z")
+	out := cmp.Or(f.out, folder+".tar.gz")
+	if f.since < 0 {
+		return fmt.Errorf("--since %s: a time of the past is written without a sign, such as 1h", f.since)
+	}
+	if out != "-" {
+		if err := supportbundle.CheckNew(out); err != nil {
+			return err
+		}
+	}
+	work, what, err := f.sources()
+	if err != nil {
+		return err
+	}
+	b, err := supportbundle.New()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	g := &collector{Bundle: b, version: env.Version, at: at}
+	done := env.Progress("gathering from " + what)
+	work(ctx, g)
+	done()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return finish(env, g, what, folder, out)
+}
+
+// finish writes the file, and says what is in it and what is not.
+func finish(env *cli.Env, g *collector, what, folder, out string) error {
+	missing := g.Failures()
+	for _, text := range missing {
+		_, _ = fmt.Fprintf(env.Err, "warning: %s\n", text)
+	}
+	if g.got == 0 {
+		return errors.New("nothing could be gathered, so no file was written")
+	}
+	summary := g.summary(what, missing)
+	g.Add(supportbundle.Summary, []byte(summary))
+	if len(missing) > 0 {
+		g.Add(supportbundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
+	}
+	if len(g.states) > 0 {
+		g.Add("status.txt", []byte(statusTables(g.states, findProblems(g.states), true)))
+	}
+	if len(g.agents) > 0 {
+		g.Add("show.txt", []byte(tables(showAll, agentquery.Sort(g.agents), true)))
+	}
+	if err := g.addReport(); err != nil {
+		_, _ = fmt.Fprintf(env.Err, "warning: there is no report.html: %s\n", diag.Line(err.Error()))
+	}
+	write := func(w io.Writer) error { return g.Write(w, folder, g.at) }
+	told := env.Out
+	if out == "-" {
+		told = env.Err
+		if err := write(env.Out); err != nil {
+			return err
+		}
+	} else if err := supportbundle.Create(out, write); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(told, summary); err != nil {
+		return err
+	}
+	if out != "-" {
+		_, _ = fmt.Fprintf(env.Out, "\nwritten to %s\n", out)
+	}
+	if len(missing) > 0 {
+		return cli.ExitError{}
+	}
+	return nil
+}
+
+// sources gives what asks those that the flags name, and says who they are.
+func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
+	if len(f.Access.Contexts)+len(f.Clusters) == 0 {
+		sockets, err := agentquery.Sockets(f.Sockets, f.Lab)
+		if err != nil {
+			return nil, "", err
+		}
+		at, err := agentquery.LabFolder(f.Lab)
+		if len(f.Sockets) > 0 || slices.Equal(sockets, []string{agentquery.HostSocket}) {
+			at = "" // they belong to no lab
+		}
+		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, humanize.Plural(len(sockets), "agent") + " on this machine", err
+	}
+	clusters, err := f.Clients()
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	for _, c := range clusters {
+		names = append(names, fmt.Sprintf("%s (context %s)", c.Name, c.Context))
+	}
+	return func(ctx context.Context, g *collector) { g.clusters(ctx, clusters, f.since) }, strings.Join(names, ", "), nil
+}
+
+// put takes a file, or says why it is missing, or both.
+func (g *collector) put(file string, text []byte, err error) {
+	if err != nil {
+		g.Fail(file, errors.New(kubeclient.ErrorText(err)))
+	}
+	if err != nil && len(text) == 0 {
+		return
+	}
+	var lines bytes.Buffer
+	if path.Ext(file) == ".json" && json.Indent(&lines, text, "", "  ") == nil {
+		text = lines.Bytes() // a person reads it
+	}
+	g.mu.Lock()
+	g.got++
+	g.mu.Unlock()
+	g.Add(file, text)
+}
+
+// note keeps something that the summary tells.
+func (g *collector) note(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.notes = append(g.notes, fmt.Sprintf(format, args...))
+}
+
+// topic is what is asked of every agent, and where the answers go.
+type topic struct {
+	folder, ext string
+	agentquery.Request
+}
+
+func topics() []topic {
+	return []topic{
+		{"status", ".json", agentquery.Request{Path: "/status", Args: []string{"status", "-o", "json"}}},
+		{"plan", ".txt", agentquery.Request{Path: "/plan", Args: []string{"plan", "--running"}}},
+		{"kernel", ".json", agentquery.Request{Path: "/kernel", Args: []string{"kernel", "-o", "json"}}},
+		{"metrics", ".txt", agentquery.Request{Path: "/metrics", Args: []string{"metrics"}}},
+	}
+}
+
+// safeFileName makes a part of a file's name of a name.
+func safeFileName(name string) string {
+	name = strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
+	if strings.Trim(name, ".") == "" {
+		return "_" + name
+	}
+	return name
+}

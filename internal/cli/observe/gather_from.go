@@ -1,0 +1,192 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/supportbundle"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterdump"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// gatherTimeout is how long an agent on this machine may take for all its answers.
+const gatherTimeout = 30 * time.Second
+
+// clusters asks the APIs of clusters, and the agents in their pods.
+func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client, since time.Duration) {
+	kubeclient.ForEach(clusters, func(_ int, c *kubeclient.Client) {
+		folder := path.Join("clusters", safeFileName(c.Name))
+		put := func(file string, text []byte, err error) {
+			if file == "version.json" {
+				g.noteAPI(c.Name, text)
+			}
+			if file == "fabric.json" && err == nil {
+				g.keepFabric(text)
+			}
+			g.put(path.Join(folder, file), text, err)
+		}
+		if err := c.Ping(ctx); err != nil { // nothing else would be answered either
+			g.put(folder, nil, err)
+			g.keepState(clusterstatus.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
+			return
+		}
+		var group sync.WaitGroup
+		group.Go(func() { clusterdump.Gather(ctx, c, since, put) })
+		group.Go(func() { g.keepState(clusterstatus.Read(ctx, c)) })
+		for _, t := range topics() {
+			group.Go(func() {
+				answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: t.Args})
+				if err != nil {
+					put(t.folder, nil, err)
+				}
+				for _, answer := range answers {
+					file := path.Join(t.folder, safeFileName(answer.Pod)+t.ext)
+					put(file, answer.Text, answer.Err)
+					if answer.Err == nil {
+						g.recordSummary(t, c.Name+"/"+answer.Pod, answer.Text)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
+	slices.SortFunc(g.states, func(a, b clusterstatus.State) int { return strings.Compare(a.Cluster, b.Cluster) })
+}
+
+// recordSummary takes from an answer what the summary tells.
+func (g *collector) recordSummary(t topic, who string, text []byte) {
+	switch t.folder {
+	case "status":
+		var s status.Status
+		if json.Unmarshal(text, &s) == nil {
+			g.mu.Lock()
+			g.agents = append(g.agents, s)
+			g.mu.Unlock()
+		}
+	case "plan":
+		if plain := bytes.TrimSpace(text); string(plain) != converge.NoChanges {
+			last := plain[bytes.LastIndexByte(plain, '\n')+1:]
+			g.note("%s: its kernel is not as it should be. %s", who, last)
+		}
+	}
+}
+
+func (g *collector) keepState(s clusterstatus.State) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.states = append(g.states, s)
+}
+
+// keepFabric keeps the first fabric that can be read.
+func (g *collector) keepFabric(text []byte) {
+	f, _, err := fabric.Decode(text)
+	if err != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fabric == nil {
+		g.fabric = f
+	}
+}
+
+func (g *collector) noteAPI(cluster string, text []byte) {
+	var version struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if json.Unmarshal(text, &version) != nil || version.GitVersion == "" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.apis = append(g.apis, cluster+" Kubernetes "+version.GitVersion)
+}
+
+// labNode is a node as its lab names it.
+type labNode struct{ cluster, name string }
+
+// host asks agents on this machine, and the lab in a folder that they belong to.
+func (g *collector) host(ctx context.Context, sockets []string, at string) {
+	nodes := map[string]labNode{} // by folder
+	if at != "" {
+		nodes = g.lab(ctx, at)
+	}
+	var group sync.WaitGroup
+	for _, socket := range sockets {
+		group.Go(func() { g.agent(ctx, socket, nodes[nodeFolder(socket)], at != "") })
+	}
+	group.Wait()
+}
+
+// nodeFolder is that of a lab's node, whose socket is run/agent.sock in there.
+func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
+
+// agent asks one agent. Its name is what the lab says, or what it says itself.
+func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
+	defer cancel()
+	raw, err := agentquery.Fetch(ctx, socket, "/status")
+	cluster, name := node.cluster, node.name
+	var s status.Status
+	if err == nil && json.Unmarshal(raw, &s) == nil {
+		cluster, name = s.Cluster, s.Node
+	}
+	if name == "" {
+		cluster, name = "unknown", filepath.Base(nodeFolder(socket))
+	}
+	folder := path.Join("clusters", safeFileName(cluster))
+	if ofLab {
+		g.file(path.Join(folder, "logs", safeFileName(name)+".log"), filepath.Join(nodeFolder(socket), "agent.log"))
+	}
+	if err != nil {
+		g.put(path.Join(folder, "status", safeFileName(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
+		return // the others would not be answered either
+	}
+	for _, t := range topics() {
+		text, err := agentquery.Fetch(ctx, socket, t.Path)
+		g.put(path.Join(folder, t.folder, safeFileName(name)+t.ext), text, err)
+		if err == nil {
+			g.recordSummary(t, cluster+"/"+name, text)
+		}
+	}
+}
+
+// file takes the end of a file of this machine.
+func (g *collector) file(name, from string) {
+	text, err := tailOf(from)
+	g.put(name, text, err)
+}
+
+func tailOf(from string) ([]byte, error) {
+	file, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// A file that is much too long is not read from its beginning.
+	skipped := max(0, info.Size()-2*clusterdump.MostLog)
+	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
+		return nil, err
+	}
+	text, left, err := supportbundle.Tail(file, clusterdump.MostLog)
+	return clusterdump.NewestLog(text, left+skipped, err)
+}

@@ -1,0 +1,91 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// summary is what a person should read first.
+func (g *collector) summary(what string, missing []string) string {
+	var out strings.Builder
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	line("hawser gather, hawser %s, %s", g.version, g.at.Format(time.RFC3339))
+	line("asked: %s", what)
+	for _, api := range slices.Sorted(slices.Values(g.apis)) {
+		line("%s", api)
+	}
+	agents := agentquery.Sort(g.agents)
+	line("%s answered, versions: %s", humanize.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
+	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
+	wrong := slices.Concat(findProblems(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
+	list := func(title string, texts []string) {
+		line("")
+		line("%s", title)
+		for _, text := range texts {
+			line("  %s", text)
+		}
+		if len(texts) == 0 {
+			line("  nothing")
+		}
+	}
+	list("Problems that agents and APIs report:", wrong)
+	list("What is missing here:", missing)
+	return out.String()
+}
+
+// tally counts agents by a property: "dev (3), v1 (1)".
+func tally(agents []status.Status, of func(status.Status) string) string {
+	count := map[string]int{}
+	for _, s := range agents {
+		count[cmp.Or(of(s), "none")]++
+	}
+	var out []string
+	for _, value := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, fmt.Sprintf("%s (%d)", value, count[value]))
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
+}
+
+// agentTroubles says what agents tell that a person should look at.
+func agentTroubles(agents []status.Status) []string {
+	var out []string
+	for _, s := range agents {
+		add := func(format string, args ...any) {
+			out = append(out, s.Cluster+"/"+s.Node+": "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
+		}
+		if !s.Ready {
+			add("the agent is not ready")
+		}
+		if s.Drained {
+			add("the gateway is drained")
+		}
+		for _, i := range s.Inputs {
+			if !i.OK {
+				add("input %s, from %s: %s", i.Name, cmp.Or(i.From, "nowhere"), i.Error)
+			}
+		}
+		for _, text := range s.LastPass.Failed {
+			add("failed: %s", text)
+		}
+		for _, text := range s.LastPass.Blocked {
+			add("waits: %s", text)
+		}
+		for _, c := range s.Connections {
+			if c.Status != status.Connected {
+				add("link %s-%s/%s is %s: %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Status, c.Why)
+			}
+		}
+		for _, p := range s.Problems {
+			add("%s", strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+		}
+	}
+	return out
+}

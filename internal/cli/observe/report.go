@@ -1,0 +1,217 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/cli/pagedata"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/nodeagent/observe/verify"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/view/ui"
+)
+
+type reportFlags struct {
+	agentquery.Targets // of the agents to ask; file is the topology
+	live               bool
+	verify             bool
+}
+
+func NewReportCommand(env *cli.Env) *cobra.Command {
+	var f reportFlags
+	cmd := &cobra.Command{
+		Use:   "report [FILE|DIR|-]",
+		Short: "Write one page about the clusterset: map, who reaches what, findings, versions",
+		Long: `Write the page of hawser ui with a snapshot embedded: the map, which cluster reaches which
+export and by which line of the topology, findings, versions, and what was verified. It is
+one file that makes no request and needs no server. Printed, it has all views.
+
+It reads the topology and its lock. With --live it asks the agents, too: the map shows
+what is up, the matrix what is ready and arrives, and findings are those of agents. With
+--verify every agent connects to every export, as hawser verify has it, and the page holds
+what they answered, and when.
+
+-o takes a file to write, whose name ends in .html, .json or .yaml, or the format alone,
+which is printed.
+
+Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
+		Example: `  hawser report -o report.html
+  hawser report --live --context fra,ams -o report.html
+  hawser report --verify -o report.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runReport(cmd.Context(), env, args, f) },
+	}
+	f.AddFlags(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is up, ready and wrong")
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export, too")
+	cli.OutputFlag(cmd, false, &f.Output, "html", "json", "yaml")
+	output := cmd.Flags().Lookup("output")
+	output.Usage += "; or a file to write that ends in .html, .json or .yaml"
+	output.Annotations = nil // reportPage takes files, too
+	return cmd
+}
+
+func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) error {
+	file, format := "", f.Output
+	if ext := strings.TrimPrefix(filepath.Ext(f.Output), "."); slices.Contains([]string{"html", "json", "yaml"}, ext) && !strings.HasPrefix(f.Output, cli.JSONPathPrefix) {
+		file, format = f.Output, ext
+	}
+	if err := cli.CheckFormat(format, []string{"html", "json", "yaml"}); err != nil {
+		return fmt.Errorf("%w, or a file that ends in .html, .json or .yaml", err)
+	}
+	f.live = f.live || f.verify
+	switch {
+	case !f.live && (len(f.Sockets) > 0 || f.Lab != "" || f.OfClusters()):
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+	case file == "" && format == "html" && cli.IsTerminal(env.Out):
+		return errors.New("a page is not for a terminal: hawser report -o report.html")
+	}
+	// The topology is read as the argument, so that -f does not name whom to ask, too.
+	if f.File != "" {
+		args, f.File = append(args, f.File), ""
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
+	}
+	t, err := topofile.Read(env, args)
+	if err != nil {
+		return err
+	}
+	set, source, warnings := load.Topology(t.Path, t.Raw)
+	if warnings.HasErrors() {
+		return cli.FindingsError{List: warnings, Files: t.Texts()}
+	}
+	c, err := topofile.CompileLoaded(env, t, set, source)
+	if err != nil {
+		return err
+	}
+	in := ui.Input{At: time.Now(), Version: env.Version, HiddenViews: reportHides(), Clusterset: &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: t.Path,
+		Sources: pagedata.Describe(ctx, t.Path, "", ""), Findings: pagedata.Findings(warnings)}}
+	if f.live {
+		agents, silent, err := agentquery.QueryStatus(ctx, env, f.For(c.Fabric))
+		if err != nil {
+			return err
+		}
+		agentquery.WarnUnreachable(env, silent)
+		in.Reports = ui.Reports{Asked: true, From: f.Text(), Agents: agents, Unreachable: silent}
+	}
+	if f.verify {
+		began := time.Now()
+		nodes, silent, err := verifications(ctx, env, verifyFlags{Targets: f.For(c.Fabric), timeout: verifyPatience})
+		if err != nil {
+			return err
+		}
+		if in.Verification, err = ui.NewVerification(began, time.Now(), nodes, silent); err != nil {
+			return err
+		}
+	}
+	r := ui.NewSnapshot(in)
+	if err := writeReport(env, r, file, format); err != nil {
+		return err
+	}
+	if r.HasErrors() {
+		return cli.ExitError{}
+	}
+	return nil
+}
+
+// writeReport prints a report, or writes it to a file.
+func writeReport(env *cli.Env, r *ui.Snapshot, file, format string) error {
+	if file == "" {
+		if format != "html" {
+			return env.Encode(format, r)
+		}
+		html, err := r.HTML()
+		if err == nil {
+			_, err = env.Out.Write(html)
+		}
+		if err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		return nil
+	}
+	var out strings.Builder
+	if err := writeReport((&cli.Env{Out: &out}), r, "", format); err != nil {
+		return err
+	}
+	if err := checkout.Replace(file, []byte(out.String()), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	_, _ = fmt.Fprintf(env.Err, "written to %s\n", file)
+	return nil
+}
+
+// reportHides returns the parts of the page that a file cannot show: they need git or agents.
+func reportHides() []string { return []string{"change", "trace", "explain", "follow"} }
+
+// verifications has agents connect to every export, as hawser verify prints it.
+func verifications(ctx context.Context, env *cli.Env, f verifyFlags) ([]status.Verification, []status.Unreachable, error) {
+	done := env.Progress("connecting to every export from every node")
+	q := agentquery.NewRequest("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.MaxDuration)
+	got, silent, err := agentquery.Query[status.Verification](ctx, f.Targets, q)
+	done()
+	if err != nil {
+		return nil, nil, err
+	}
+	agentquery.WarnUnreachable(env, silent)
+	if len(got) == 0 {
+		return nil, silent, errors.New("no agent answered (see hawser-agent status on the node)")
+	}
+	var nodes []status.Verification
+	for _, r := range got {
+		nodes = append(nodes, r.Value)
+	}
+	slices.SortFunc(nodes, func(a, b status.Verification) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	return nodes, silent, nil
+}
+
+// addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
+// topology of the lab. Without either it adds none.
+func (g *collector) addReport() error {
+	in := ui.Input{At: g.at, Version: g.version, HiddenViews: reportHides(), Reports: ui.Reports{Asked: true, Agents: agentquery.Sort(g.agents)}}
+	switch {
+	case g.fabric != nil:
+		in.Clusterset = &ui.Clusterset{Fabric: g.fabric, Place: topofile.Compiled{}.Place, Sources: []string{"fabric of a cluster"}}
+	case g.topology != "":
+		t, err := topofile.Open(g.topology)
+		if err != nil {
+			return err
+		}
+		t.Path, t.LockPath = filepath.Base(t.Path), filepath.Base(t.LockPath) // the folder means nothing elsewhere
+		quiet := &cli.Env{Out: io.Discard, Err: io.Discard, Color: "never"}
+		set, source, err := topofile.Load(quiet, t)
+		if err != nil {
+			return err
+		}
+		c, err := topofile.CompileLoaded(quiet, t, set, source)
+		if err != nil {
+			return err
+		}
+		in.Clusterset = &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: t.Path, Sources: []string{t.Path}}
+	default:
+		return nil
+	}
+	html, err := ui.NewSnapshot(in).HTML()
+	if err != nil {
+		return err
+	}
+	g.Add("report.html", html)
+	return nil
+}

@@ -1,0 +1,110 @@
+// Package observe has the commands that show what agents and clusters report: show, status,
+// verify, diagnose, gather and report.
+package observe
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// What `hawser show` can show.
+const (
+	showConnections = "connections"
+	showPaths       = "paths"
+	showExports     = "exports"
+	showClusters    = "clusters"
+	showAll         = "all"
+)
+
+// report is the JSON form of `hawser show`.
+type report struct {
+	Agents      []status.Status      `json:"agents"`
+	Unreachable []status.Unreachable `json:"unreachable,omitempty"`
+}
+
+func NewShowCommand(env *cli.Env) *cobra.Command {
+	var f agentquery.Targets
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show what the agents report",
+		Long: `Show what the agents report. Without flags it asks the agents of the running lab,
+or the agent of this host. With --context or --cluster it asks those of Kubernetes
+clusters, in their pods (this needs the right to exec there).`,
+		Args: cli.NoVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
+		},
+	}
+	cli.OutputFlag(cmd, true, &f.Output, tableOutputs()...)
+	f.AddFlags(cmd, true)
+	for _, part := range []cobra.Command{
+		{
+			Use: showConnections, Short: "Show each cluster's links to the others",
+			Example: `  hawser show connections
+  hawser show connections --context fra=admin@fra,sin=admin@sin`,
+		},
+		{
+			Use: showPaths, Short: "Show which link each cluster uses to each other, and why",
+			Example: `  hawser show paths -o json`,
+		},
+		{
+			Use: showExports, Short: "Show the services of the clusterset",
+			Example: `  hawser show exports --cluster fra`,
+		},
+		{
+			Use: showClusters, Short: "Show the members of the clusterset",
+			Example: `  hawser show clusters -f clusterset.yaml`,
+		},
+		{
+			Use: showAll, Short: "Show agents, clusters, connections, paths and exports",
+			Example: `  hawser show all --socket /run/hawser/agent.sock`,
+		},
+	} {
+		part.Args = cobra.NoArgs
+		part.RunE = func(cmd *cobra.Command, _ []string) error { return runShow(cmd.Context(), env, part.Use, f) }
+		cmd.AddCommand(&part)
+	}
+	return cmd
+}
+
+func runShow(ctx context.Context, env *cli.Env, what string, f agentquery.Targets) error {
+	agents, silent, err := agentquery.QueryStatus(ctx, env, f)
+	if err != nil {
+		return err
+	}
+	agentquery.WarnUnreachable(env, silent)
+	if len(agents) == 0 {
+		return errors.New("no agent answered (see hawser-agent status on the node)")
+	}
+	switch f.Output {
+	case "text", outWide:
+		_, err = env.Out.Write([]byte(tables(what, agents, f.Output == outWide)))
+		return err
+	case outName:
+		_, err = env.Out.Write([]byte(shownNames(what, agents)))
+		return err
+	}
+	out := make([]status.Status, 0, len(agents))
+	for _, s := range agents {
+		if what != showAll && what != showConnections {
+			s.Connections = nil
+		}
+		if what != showAll && what != showPaths {
+			s.Paths, s.Moves = nil, nil
+		}
+		if what != showAll && what != showExports {
+			s.Exports = nil
+		}
+		if what != showAll && what != showClusters {
+			s.Clusters = nil
+		}
+		out = append(out, s)
+	}
+	return env.Encode(f.Output, report{Agents: out, Unreachable: silent})
+}

@@ -1,0 +1,193 @@
+package offline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/install/apply"
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/applytree"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/clusterselect"
+	"hawser.dev/hawser/internal/cli/planview"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
+)
+
+type diffFlags struct {
+	topofile.BuildFlags
+	base    string
+	repo    string
+	signers string
+	output  string
+	live    bool
+	tree    string
+	rules   reconciler.Rules
+	failOn  []string
+	clusterselect.Flags
+}
+
+func NewDiffCommand(env *cli.Env) *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff [FILE|DIR|-]",
+		Short: "Print what publishing this topology would change",
+		Long: `Compare the topology as it is on disk, committed or not, with what is published,
+and print the plan: what is created (+), changed (~), replaced (±) and deleted (-),
+for each cluster, with the line that causes it and who is disrupted.
+
+The baseline is the newest commit of the branch with a signature of a signer: of
+--signers FILE, of the root key, or of ` + baseline.SignersFile + ` next to the topology. Newer
+commits are skipped with a warning. Without signers the baseline is not verified, and
+a warning says so. If no commit has such a signature, the exit code is 2.
+
+What is published is the branch "rendered" of the repository that holds the file.
+--against names another branch, a tag, a commit or a folder that hawser render
+wrote; --repo another repository. A clone without the branch gets it from where
+it was cloned, for this comparison alone. What cannot be found is an error; only
+a repository that nothing was ever published to is compared with nothing, and
+--against none does so anyway.
+
+What a reconciler would refuse (a lock that does not hold, more than half of the
+clusters removed) is refused here, after the plan and in the same words. Who
+signed a commit is not asked: there may be no commit yet.
+
+With --live it asks the clusters instead (a server-side dry run, as hawser apply
+--dry-run) and names who holds what differs from the topology, or from the folder
+of --tree.
+
+No root key is needed. Without it keys that are not published yet show as
+"` + render.KnownAfterPublish + `", and a change of a recipient does not show.
+
+At its end the plan lists the access between clusters that it adds and removes.
+
+Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
+reconciler would refuse, included). --fail-on selects the changes that count: any,
+disruptive, or those that add access between clusters (access).`,
+		Example: `  hawser diff
+  hawser diff --against origin/rendered
+  hawser diff -o markdown
+  hawser diff --live --cluster fra`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, v := range f.failOn {
+				if !slices.Contains(planview.FailOns(), v) {
+					return fmt.Errorf("--fail-on %q: it is %s", v, strings.Join(planview.FailOns(), ", "))
+				}
+			}
+			if f.live {
+				for _, flag := range []string{"against", "repo", "fail-on", "signers"} {
+					if cmd.Flags().Changed(flag) {
+						return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
+					}
+				}
+				return applytree.Run(cmd.Context(), env, args, applytree.Flags{
+					TreeFlags: applytree.TreeFlags{BuildFlags: f.BuildFlags, Tree: f.tree}, Flags: f.Flags,
+					// Nothing is deleted by looking.
+					Rules: apply.Rules{AllowMassDelete: true, AllowOtherCluster: true}, DryRun: true, Output: f.output,
+				})
+			}
+			return runDiff(env, cmd, args, f)
+		},
+	}
+	topofile.AddFlag(env, cmd)
+	f.BuildFlags.Add(cmd)
+	cmd.Flags().StringVar(&f.base, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.signers, "signers", "", baseline.SignersHelp)
+	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
+		planview.Markdown+"\ta comment of a pull request", planview.GitHub+"\tannotations of its lines")
+	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
+	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
+	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, topofile.WriteLockHelp)
+	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, topofile.MassDeleteHelp)
+	cmd.Flags().StringSliceVar(&f.failOn, "fail-on", []string{planview.FailAny},
+		"changes that end with exit code 1: "+strings.Join(planview.FailOns(), ", ")+"; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(planview.FailOns(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	f.Flags.Add(cmd, false)
+	return cmd
+}
+
+func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error {
+	ctx := cmd.Context()
+	t, err := topofile.Read(env, args)
+	if err != nil {
+		return err
+	}
+	defer env.Progress("comparing " + t.Path + " with " + f.base)()
+	verify, err := baseline.Verifiers(f.signers, t.Path, f.BuildFlags)
+	if err != nil {
+		return err
+	}
+	have, err := baseline.Read(ctx, env, baseline.Options{
+		File: t.Path, Address: f.repo, Branch: f.base, Flag: "--against", Asked: cmd.Flags().Changed("against"), Compare: true,
+		Verify: verify, Notice: true,
+	})
+	if err != nil {
+		return err
+	}
+	in, err := topofile.BuildInput(env, t, have.Tree, f.BuildFlags)
+	if err != nil {
+		return err
+	}
+	in.Preview = in.Root == nil
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		// Where a CI reads what is printed, the form alone prints texts of the topology, and escapes them.
+		if !planview.ForReview(f.output) {
+			env.Findings(list, t.Texts())
+		} else if err := planview.PrintReport(env, f.output, plan.Report{Findings: list, File: t.Path}); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, cli.IsError)
+		return fmt.Errorf("%s has errors: nothing was compared", cmp.Or(list[i].Pos.File, t.Path))
+	}
+	if !planview.ForReview(f.output) {
+		env.Findings(built.Warnings, t.Texts())
+	}
+	warnings := built.Warnings
+	for _, text := range have.Notes {
+		if text, loud := strings.CutPrefix(text, "WARNING: "); loud {
+			warnings = append(warnings, diag.Diagnostic{Severity: diag.Warning, Code: "skipped-commit", Pos: diag.Pos{File: t.Path}, Summary: text})
+		}
+	}
+	refused := built.Check(have.Tree, f.rules, "", t.Texts())
+	if err := checkSigners(env, t, built); refused == nil && err != nil {
+		return err
+	}
+	return planview.Print(env, planview.Input{
+		Want: built.Tree, Have: have.Tree, Source: built.Source, Output: f.output, FailOn: f.failOn,
+		Baseline: &have.Baseline, Refused: refused, Warnings: warnings,
+	})
+}
+
+// checkSigners refuses a file of spec.trust.commits that a reconciler would refuse.
+func checkSigners(env *cli.Env, t topofile.File, built *reconciler.Built) error {
+	if built.Set.Spec.Trust.Commits == "" || t.LockPath == "" {
+		return nil
+	}
+	file := filepath.Join(filepath.Dir(t.Path), filepath.FromSlash(built.Set.Spec.Trust.Commits))
+	raw, err := checkout.ReadFile(file)
+	var list diag.List
+	if err == nil {
+		list, err = reconciler.CheckOwners(built.Set, file, raw)
+	}
+	if list = reconciler.WithPositions(list, built.Source); err == nil && list.HasErrors() {
+		env.Findings(list, t.Texts())
+		err = errors.New("it has errors")
+	}
+	if err != nil {
+		return fmt.Errorf("trust.commits: %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/explainview"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/view/swimlane"
+)
+
+func NewExplainCommand(env *cli.Env) *cobra.Command {
+	var f explainview.Flags
+	cmd := &cobra.Command{
+		Use:   "explain FROM TO",
+		Short: "Say whether a pod of one cluster reaches something in another one, and why",
+		Long: `Say whether a pod of one cluster reaches something in another one: by which lines of
+the topology, over which links, and which addresses each side sees. It reads the
+topology and its lock alone, and takes for granted that links are alive and backends
+are ready.
+
+With --live it asks the agents of the clusters on the way, too: which links are alive,
+which of them are in use, which backends are ready, and what is missing. It says no when
+the topology allows it but nothing would arrive. The agents are those of the running
+lab, or of this host; with --context, --kubeconfig or --cluster, or where there are none,
+those in the pods of the clusters (this needs the right to exec there). What could not
+be had is said by name, and makes no yes.
+
+FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
+or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).
+With -o svg the way is drawn, one lane for each cluster and gateway, with the place where
+it ends in red.
+
+TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an export
+(shop/web), or an address (243.0.0.1, g2/10.8.1.9), with a port (:80, :http, :53/udp).
+
+Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
+		Example: `  hawser explain g1/shop/client web.shop:80
+  hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
+  hawser explain g1 10.8.2.5:443 -o svg`,
+		Args: cobra.RangeArgs(1, 3),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), env, args, f) },
+	}
+	f.AddFlags(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
+	cmd.Flags().BoolVar(&f.Live, "live", false, "ask the agents what is alive, in use and ready")
+	cli.OutputFlag(cmd, false, &f.Output, "text", "svg\tthe path as a picture", "json", "yaml")
+	return cmd
+}
+
+func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.Flags) error {
+	if !f.Live && (len(f.Sockets) > 0 || f.Lab != "" || f.OfClusters()) {
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+	}
+	var file []string
+	if f.File != "" {
+		file = []string{f.File}
+	}
+	c, err := topofile.Compile(env, file)
+	if err != nil {
+		return err
+	}
+	result, err := explainview.Explain(ctx, env, c, args, f)
+	if err != nil {
+		return err
+	}
+	switch f.Output {
+	case "text":
+		_, err = env.Out.Write([]byte(explainText(result)))
+	case "svg":
+		_, err = env.Out.Write([]byte(swimlane.Draw(result.Reason(), explainview.Swimlanes(result, c.Place)).String()))
+	default:
+		err = env.Encode(f.Output, result)
+	}
+	switch {
+	case err != nil || result.Yes():
+		return err
+	case result.Live != nil && result.Live.Verdict == access.Unknown:
+		return errors.New("it is not known whether it arrives")
+	}
+	return cli.ExitError{}
+}
+
+// explainText formats an answer.
+func explainText(a *access.Answer) string {
+	var out strings.Builder
+	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	verdict := "no: "
+	switch {
+	case a.Yes():
+		verdict = "yes: "
+	case a.Live != nil && a.Live.Verdict == access.Unknown:
+		verdict = "" // its reason begins with what is known
+	}
+	put("%s%s", verdict, a.Reason())
+	for i := range a.Destinations {
+		t := &a.Destinations[i]
+		out.WriteString("\n")
+		if !t.Allowed {
+			put("in %s: no, %s", t.Cluster, t.Why)
+			continue
+		}
+		put("in %s: yes", t.Cluster)
+		if len(t.Requested) > 0 {
+			requested := explainview.AddrsText(t.Requested)
+			if a.Name != "" {
+				requested = a.Name + ", " + requested
+			}
+			put("  the client asks for    %s", requested)
+		}
+		if t.Cluster == a.From.Cluster {
+			put("  it stays in the cluster")
+			continue
+		}
+		for _, l := range t.Links {
+			put("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
+			for _, name := range slices.Sorted(maps.Keys(l.NodeSelectors)) {
+				put("  %-22s is held by a node %s", name, l.NodeSelectors[name])
+			}
+		}
+		if len(t.Translated) > 0 {
+			put("  %-22s %s", t.Cluster+" is asked for", explainview.AddrsText(t.Translated))
+		}
+		if a.To.Export == "" || len(t.Translated) > 0 {
+			sources := "the client's own address"
+			if len(t.Sources) > 0 {
+				sources = strings.Join(t.Sources, ", ")
+			}
+			put("  it sees the client as  %s", sources)
+		}
+		put("  and hands it to        %s", t.Backend)
+	}
+	if a.Live != nil {
+		out.WriteString(liveText(a))
+	}
+	if len(a.Lines) > 0 {
+		t := cli.Table{Title: "\nBecause of", Head: []string{"LINE", "PATH", "SAYS"}}
+		for _, l := range a.Lines {
+			t.Rows = append(t.Rows, []string{l.Source, l.Path, l.Text})
+		}
+		out.WriteString(t.String())
+	}
+	return out.String()
+}

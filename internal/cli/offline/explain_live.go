@@ -1,0 +1,72 @@
+package offline
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/access"
+)
+
+// liveText formats what agents report about an answer.
+func liveText(a *access.Answer) string {
+	var out strings.Builder
+	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	for i := range a.Destinations {
+		cluster, t := a.Destinations[i].Cluster, a.Destinations[i].Live
+		if t == nil {
+			continue
+		}
+		verdict := map[string]string{access.Delivered: "it arrives", access.NotDelivered: "nothing arrives",
+			access.Unknown: "not known to arrive"}[t.Verdict]
+		if len(t.Why) > 0 {
+			verdict += ": " + strings.Join(t.Why, "; ")
+		}
+		put("\nnow in %s: %s", cluster, verdict)
+		for _, h := range t.Hops {
+			if len(h.Links) == 0 {
+				put("  links                  none between %s and %s", h.From, h.To)
+			}
+			for _, k := range h.Links {
+				text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
+				if k.State == access.Unknown {
+					text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
+				}
+				if k.RTT > 0 {
+					text += ", " + (time.Duration(k.RTT) * time.Microsecond).String()
+				}
+				if k.InUse {
+					text += ", in use"
+				}
+				if len(k.Nodes) > 0 {
+					text += " by " + strings.Join(k.Nodes, ", ")
+				}
+				put("  link                   %s", text)
+				for _, name := range slices.Sorted(maps.Keys(k.ActiveNodes)) {
+					put("  %-22s is held by node %s", name, k.ActiveNodes[name])
+				}
+				if k.InUse {
+					for _, name := range slices.Sorted(maps.Keys(k.EndpointResults)) {
+						put("  %-22s reached at: %s", name, k.EndpointResults[name])
+					}
+				}
+			}
+		}
+		if len(t.Backends) > 0 {
+			put("  ready backends         %s", strings.Join(t.Backends, ", "))
+		} else if t.Ready != "" {
+			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
+		}
+	}
+	for _, list := range []struct {
+		title string
+		texts []string
+	}{{"Missing", a.Live.Missing}, {"Not known", a.Live.Unknown}} {
+		if len(list.texts) > 0 {
+			put("\n%s\n  %s", list.title, strings.Join(list.texts, "\n  "))
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,63 @@
+// Package offline has the commands that work on the topology without changing anything else:
+// render, diff, explain, graph and firewall.
+package offline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/topofile"
+)
+
+func NewRenderCommand(env *cli.Env) *cobra.Command {
+	var f topofile.BuildFlags
+	var out string
+	cmd := &cobra.Command{
+		Use:   "render [FILE|DIR] --out DIR",
+		Short: "Write the manifests that the reconciler would publish",
+		Long: `Write the tree that the reconciler would publish for this topology: base/,
+clusters/<name>/, flux/ and argocd/. Files of an earlier rendering that are no
+longer part of it are removed; files that hawser did not write are kept, and
+patches are those of the folder patches beside the topology.
+
+Without a root key the keys of an earlier rendering in the folder stay.
+
+Exit codes: 0 written, 1 errors in the topology, 2 error.`,
+		Example: `  hawser render --out rendered/ --root-key root.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return runRender(env, args, out, f) },
+	}
+	topofile.AddFlag(env, cmd)
+	f.Add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "folder to write to")
+	return cmd
+}
+
+func runRender(env *cli.Env, args []string, out string, f topofile.BuildFlags) error {
+	if out == "" {
+		return errors.New("say where to write to: hawser render --out DIR")
+	}
+	t, err := topofile.Read(env, args)
+	if err != nil {
+		return err
+	}
+	dir, err := topofile.ReadRendered(out)
+	if err != nil {
+		return err
+	}
+	defer env.Progress("rendering " + t.Path)()
+	built, err := topofile.Build(env, t, dir.Tree, f)
+	if err != nil {
+		return err
+	}
+	changes, err := dir.Write(built.Tree)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.Err, "%s: %d files, %d written, %d removed; fabric %s\n",
+		out, len(built.Tree), changes.Written, changes.Removed, built.Digest)
+	return err
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/util/jsonpath"
+	"sigs.k8s.io/yaml"
+)
+
+// JSONPathPrefix begins a format that takes parts of what -o json prints, in the language of
+// kubectl -o jsonpath. It goes wherever json does.
+const JSONPathPrefix = "jsonpath="
+
+// FormatsAnnotation is the annotation of -o that says which formats a command has.
+const FormatsAnnotation = "formats"
+
+// OutputFlag adds -o to a command, or to it and all below it; checkOutput refuses other
+// values. The first of the formats is the default; one may have a description behind a tab.
+func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i], _, _ = strings.Cut(f, "\t")
+	}
+	if slices.Contains(formats, "json") {
+		formats = append(slices.Clone(formats), JSONPathPrefix+"\tparts of the JSON, as kubectl takes them")
+	}
+	texts := make([]string, len(formats))
+	for i, f := range formats {
+		name, about, described := strings.Cut(f, "\t")
+		if texts[i] = name; name == JSONPathPrefix {
+			texts[i] += "EXPRESSION"
+		} else if described {
+			texts[i] += " (" + about + ")"
+		}
+	}
+	last := len(texts) - 1
+	flags.StringVarP(into, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
+	_ = flags.SetAnnotation("output", FormatsAnnotation, names)                                                       // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+// CheckFormat returns an error if a value of -o is none of the allowed ones.
+func CheckFormat(have string, allowed []string) error {
+	if expression, ok := strings.CutPrefix(have, JSONPathPrefix); ok && slices.Contains(allowed, "json") {
+		_, err := parseJSONPath(expression)
+		return err
+	}
+	if slices.Contains(allowed, have) {
+		return nil
+	}
+	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
+}
+
+// parseJSONPath reads what stands behind jsonpath=. The braces of one expression may be left out, as
+// with kubectl.
+func parseJSONPath(expression string) (*jsonpath.JSONPath, error) {
+	if !strings.Contains(expression, "{") {
+		expression = "{." + strings.TrimPrefix(expression, ".") + "}"
+	}
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	if err := path.Parse(expression); err != nil {
+		return nil, fmt.Errorf("-o %s%s: %w", JSONPathPrefix, expression, err)
+	}
+	return path, nil
+}
+
+// Encode writes v as -o json, yaml or jsonpath asks.
+func (e *Env) Encode(format string, v any) error {
+	var raw []byte
+	var err error
+	if expression, ok := strings.CutPrefix(format, JSONPathPrefix); ok {
+		path, err := parseJSONPath(expression)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(v)
+		var plain any
+		if err == nil {
+			err = json.Unmarshal(raw, &plain)
+		}
+		var out bytes.Buffer
+		if err == nil {
+			err = path.Execute(&out, plain)
+		}
+		if err != nil {
+			return fmt.Errorf("-o %s%s: %w", JSONPathPrefix, expression, err)
+		}
+		if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
+			out.WriteByte('\n')
+		}
+		_, err = e.Out.Write(out.Bytes())
+		return err
+	}
+	if format == "yaml" {
+		raw, err = yaml.Marshal(v)
+	} else {
+		raw, err = json.MarshalIndent(v, "", "  ")
+		raw = append(raw, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", format, err)
+	}
+	_, err = e.Out.Write(raw)
+	return err
+}
+
+// quiet is how long a command may take before it says what it does.
+const quiet = 2 * time.Second
+
+// Progress says on stderr what takes so long, when it does. The function that
+// it gives ends it.
+func (e *Env) Progress(what string) (done func()) {
+	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(e.Err, "%s...\n", what) })
+	return func() { timer.Stop() }
+}
+
+// Colored reports whether to write colours to w: on a terminal only, unless
+// told otherwise (NO_COLOR: no-color.org).
+func (e *Env) Colored(w io.Writer) bool {
+	switch e.Color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
+}
+
+// IsTerminal reports whether somebody sits at a reader or writer.
+func IsTerminal(rw any) bool {
+	f, ok := rw.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

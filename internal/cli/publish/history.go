@@ -1,0 +1,95 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/reconciler"
+)
+
+type historyFlags struct {
+	repo, branch, output string
+	signers              string
+	number               int
+}
+
+func NewHistoryCommand(env *cli.Env) *cobra.Command {
+	var f historyFlags
+	cmd := &cobra.Command{
+		Use:   "history [FILE|DIR]",
+		Short: "Show what was published when, by whom, and what it changed",
+		Long: `Show the commits of the publish branch, the newest first: when each was published,
+from which commit of the topology and whose, and how much of each kind it changed.
+The repository is the one that holds the topology, or --repo.
+
+The column SIGNED says whether a signer of the clusterset (--signers FILE, or
+` + baseline.SignersFile + ` next to the topology) signed the commit as published. A warning
+names each commit that does not count. Without signers a warning says so.
+
+Exit codes: 0 done, 2 error.`,
+		Example: `  hawser history
+  hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runHistory(cmd.Context(), env, args, f) },
+	}
+	topofile.AddFlag(env, cmd)
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	cmd.Flags().StringVar(&f.signers, "signers", "", baseline.SignersHelp)
+	cmd.Flags().IntVarP(&f.number, "number", "n", 10, "how many commits to show; 0 = all")
+	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func runHistory(ctx context.Context, env *cli.Env, args []string, f historyFlags) error {
+	if f.number < 0 {
+		return fmt.Errorf("-n %d: it is a number of commits, or 0 for all", f.number)
+	}
+	file := ""
+	if f.repo == "" {
+		t, err := topofile.Read(env, args)
+		if err != nil {
+			return err
+		}
+		file = t.Path
+	}
+	verify, err := baseline.Verifiers(f.signers, file, topofile.BuildFlags{})
+	if err != nil {
+		return err
+	}
+	defer env.Progress("reading branch " + f.branch)()
+	store, err := baseline.OpenRepo(ctx, baseline.RepoOf(f.repo, file), f.branch)
+	if err != nil {
+		return err
+	}
+	head, err := store.Resolve(f.branch)
+	if err != nil {
+		return fmt.Errorf("read published branch: %w", err)
+	}
+	list, err := baseline.History(ctx, env, store, head.Commit, f.number, verify)
+	if err != nil {
+		return err
+	}
+	if len(verify) == 0 {
+		_, _ = fmt.Fprintln(env.Err, baseline.NotVerifiedNote)
+	}
+	for _, p := range list {
+		if p.Refused != "" {
+			_, _ = fmt.Fprintf(env.Err, "WARNING: commit %.12s of %s does not count: %s\n", p.Commit, f.branch, p.Refused)
+		}
+	}
+	if f.output != "text" {
+		return env.Encode(f.output, map[string]any{"branch": f.branch, "publications": list})
+	}
+	t := cli.Table{Title: "Published on " + f.branch, Head: []string{"TIME", "COMMIT", "SOURCE", "AUTHOR", "SIGNED", "CHANGES", "SUBJECT"}}
+	for _, p := range list {
+		t.Rows = append(t.Rows, []string{p.Time, fmt.Sprintf("%.12s", p.Commit), fmt.Sprintf("%.12s", p.Source), p.Author, p.Signed(), p.Changes, p.Subject})
+	}
+	_, err = env.Out.Write([]byte(t.String()))
+	return err
+}

@@ -1,0 +1,131 @@
+// Package publish has the commands that work on the publish branch: reconcile, history and
+// rollback.
+package publish
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/planview"
+	"hawser.dev/hawser/internal/cli/reconcilerflags"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+)
+
+func NewReconcileCommand(env *cli.Env) *cobra.Command {
+	f := &reconcilerflags.Flags{}
+	cmd := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Publish the topology in git, commit by commit",
+		Long: `Watch the topology in a git repository and publish what each commit asks for:
+one commit a change, on a branch of the same or another repository. A commit
+that cannot be carried through changes nothing; the error names the place.
+
+Addresses that the committed lock lacks are allocated and the lock is committed
+to the source branch. Where that cannot be (a work tree is on the branch, or
+the repository may not be written) the lock on the publish branch keeps them,
+and hawser allocate takes them over from there. --write-lock=false refuses such
+a commit instead.
+
+A commit that removes more than half of the clusters is refused, as that is
+nearly always a mistake and takes their tunnels down: set spec.decommission, or
+pass --allow-mass-delete.
+
+With --state the reconciler remembers what it published last, and refuses branches
+that were put back (trust.commits). --accept-commit is the way out, and pins the
+first commit of a start without a state.
+
+Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTPS, --ssh-key for SSH.
+They are sent to one host: HAWSER_GIT_HOST, or that of --repo.
+
+Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
+carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
+		Example: `  hawser reconcile --repo https://git.example.com/infra.git --root-key root.key --cache /var/cache/hawser
+  hawser reconcile --repo git@git.example.com:infra.git --ssh-key deploy.key --root-key root.key --once
+  hawser reconcile --root-key root.key --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runReconcile(cmd.Context(), env, f) },
+	}
+	flags, c := cmd.Flags(), &f.Cfg
+	flags.StringVar(&c.Source.URL, "repo", ".", "path or URL of the repository with the topology")
+	flags.StringVar(&c.SourceBranch, "ref", "main", "branch with the topology")
+	flags.StringVar(&c.Path, "path", "", "folder of clusterset.yaml in the repository")
+	flags.StringVar(&f.PublishRepo, "publish-repo", "", "path or URL of the repository to publish to (default: the same)")
+	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
+	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), topofile.RootKeyHelp)
+	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
+	flags.StringVar(&c.OpenPGPKeyFile, "sign-openpgp", "", "armored OpenPGP private key without passphrase that signs published commits, for Argo CD")
+	flags.StringVar(&c.Image, "image", "", topofile.ImageHelp)
+	flags.BoolVar(&c.WriteLock, "write-lock", true, topofile.WriteLockHelp)
+	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, topofile.MassDeleteHelp)
+	flags.StringVar(&c.StateFile, "state", "", "file that keeps the last published commit over restarts (default: in memory)")
+	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "accept this source commit (its whole hash) once, signed or not, and the current publish branch")
+	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, topofile.AllowOtherRootHelp)
+	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
+	reconcilerflags.AddAuthFlags(cmd, &c.Source.Auth)
+	flags.StringVar(&c.AuthorName, "author-name", reconcilerflags.AuthorName, "author of the commits")
+	flags.StringVar(&c.AuthorEmail, "author-email", reconcilerflags.AuthorEmail, "author's address of the commits")
+	flags.DurationVar(&c.Interval, "interval", 30*time.Second, "time between two looks at the repositories")
+	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
+	flags.StringVar(&c.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
+	flags.BoolVar(&f.Once, "once", false, "make one pass and end")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "print the plan of the newest commit, change nothing and end")
+	flags.StringVar(&f.LogFormat, "log-format", "text", "text or json")
+	flags.BoolVarP(&f.Verbose, "verbose", "v", false, "log more")
+	return cmd
+}
+
+func runReconcile(ctx context.Context, env *cli.Env, f *reconcilerflags.Flags) error {
+	f.Cfg.Source.Auth = reconcilerflags.WithEnvironment(f.Cfg.Source.Auth, f.Cfg.Source.URL, f.PublishRepo)
+	if f.Once || f.DryRun {
+		defer env.Progress("reading repository " + gitrepo.Redact(f.Cfg.Source.URL))()
+	}
+	r, err := reconcilerflags.New(env, f)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.DryRun:
+		topofile.WarnUncommitted(ctx, env, f.Cfg.Source.URL, f.Cfg.SourceBranch, f.Cfg.Path)
+		p, failure := r.Preview(ctx)
+		if failure != nil {
+			env.Findings(failure.Diagnostics, failure.Files())
+			return failure
+		}
+		env.Findings(p.Built.Warnings, p.Files)
+		return planview.Print(env, planview.Input{Want: p.Built.Tree, Have: p.Published, Source: p.Built.Source, Output: "text", FailOn: []string{planview.FailAny}})
+	case f.Once:
+		out, failure := r.Once(ctx)
+		if failure != nil {
+			return reconcilerflags.FailureError(env, failure)
+		}
+		topofile.WarnUncommitted(ctx, env, f.Cfg.Source.URL, f.Cfg.SourceBranch, f.Cfg.Path)
+		return printOutcome(env, out)
+	}
+	listener, err := net.Listen("tcp", f.Listen)
+	if err != nil {
+		return fmt.Errorf("%w (choose another address with --listen)", err)
+	}
+	return r.Run(ctx, listener)
+}
+
+func printOutcome(env *cli.Env, out *reconciler.Outcome) error {
+	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
+	if out.Changed {
+		text = "published " + out.Published
+	}
+	if out.LockNotCommitted {
+		_, _ = fmt.Fprintln(env.Err, "the lock stays on the publish branch: a work tree is on the source branch, or it may not be written; "+
+			"hawser allocate takes it over")
+	}
+	_, err := fmt.Fprintf(env.Out, "%s (source %s, fabric %s)\n", text, out.Source.Commit, out.Digest)
+	return err
+}

@@ -1,0 +1,53 @@
+package root
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+)
+
+// TestExamples: every command that does something has examples, and each names a command
+// and flags that there are.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+		if cmd.Hidden || cmd.HasSubCommands() && cmd.HasParent() || strings.Contains(cmd.CommandPath(), "completion") {
+			return
+		}
+		if cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			words := strings.Fields(strings.NewReplacer(`cd "$(`, "", `)"`, "").Replace(line))
+			if len(words) == 0 || words[0] != "hawser" {
+				t.Errorf("%s: %q is no command line of hawser", cmd.CommandPath(), line)
+				continue
+			}
+			root := newRoot(&cli.Env{Version: "dev"})
+			named, rest, err := root.Find(words[1:])
+			if err != nil || cmd.HasParent() && named.CommandPath() != cmd.CommandPath() && !strings.Contains(line, "--version") {
+				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, named.CommandPath(), err)
+				continue
+			}
+			named.InitDefaultVersionFlag()
+			if err := named.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
+			} else if err := named.ValidateArgs(named.Flags().Args()); err != nil {
+				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
+			}
+			seen++
+		}
+	}
+	walk(newRoot(&cli.Env{Version: "dev"}))
+	if seen < 30 {
+		t.Errorf("only %d examples were seen", seen)
+	}
+}

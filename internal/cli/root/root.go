@@ -1,0 +1,117 @@
+// Package root assembles the command hawser from its groups.
+package root
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/edit"
+	"hawser.dev/hawser/internal/cli/install"
+	"hawser.dev/hawser/internal/cli/keys"
+	"hawser.dev/hawser/internal/cli/lab"
+	"hawser.dev/hawser/internal/cli/observe"
+	"hawser.dev/hawser/internal/cli/offline"
+	"hawser.dev/hawser/internal/cli/publish"
+	"hawser.dev/hawser/internal/cli/ui"
+	"hawser.dev/hawser/internal/hardening"
+	"hawser.dev/hawser/internal/manpage"
+	"hawser.dev/hawser/schema/syntax"
+)
+
+// Run executes a command line and returns the exit code.
+func Run(version string, args []string) int {
+	ctx := context.Background()
+	// A signal that is caught before lab nsexec becomes another program would never reach that.
+	if !slices.Equal(args[:min(len(args), 2)], []string{"lab", "nsexec"}) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go logs what it gives as an error, too
+	env := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
+	root := newRoot(env)
+	root.SetArgs(args)
+	return env.Exit(root.ExecuteContext(ctx))
+}
+
+func newRoot(env *cli.Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hawser",
+		Short: "Connect clusters into one clusterset from one file in git",
+		Long: `Hawser connects Kubernetes clusters and Linux hosts into one clusterset from
+one topology file in git.
+
+Exit codes: 0 done, 1 the answer is no (findings, changes, a stale lock, a
+refused commit), 2 the command could not do its work.`,
+		Example: `  hawser init --clusters fra,sin --with-keys keys/
+  hawser validate
+  hawser diff`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       env.Version,
+		Args:          cli.NoVerb,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate(thisBuild(env.Version).String())
+	root.SetOut(env.Out)
+	root.SetErr(env.Err)
+	root.SetIn(env.In)
+	root.PersistentFlags().StringVar(&env.Color, "color", "auto", "colours: auto, always or never")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		// The lab runs other people's programs, which may want core dumps, and its keys are worth nothing.
+		if !strings.HasPrefix(cmd.CommandPath(), "hawser lab") {
+			if err := hardening.HardenProcess(); err != nil {
+				return err
+			}
+		}
+		if f := cmd.Flag("output"); f != nil && f.Annotations[cli.FormatsAnnotation] != nil {
+			if err := cli.CheckFormat(f.Value.String(), f.Annotations[cli.FormatsAnnotation]); err != nil {
+				return err
+			}
+		}
+		switch env.Color {
+		case "auto", "always", "never":
+			return nil
+		}
+		return fmt.Errorf("--color %q: it is auto, always or never", env.Color)
+	}
+	root.SetFlagErrorFunc(suggestFlag)
+	root.AddCommand(
+		edit.NewInitCommand(env), edit.NewDiscoverCommand(env), edit.NewJoinCommand(env), edit.NewLeaveCommand(env), install.NewPreflightCommand(env), install.NewBenchmarkCommand(env),
+		edit.NewValidateCommand(env), edit.NewFmtCommand(env), edit.NewAllocateCommand(env), offline.NewRenderCommand(env), offline.NewDiffCommand(env), offline.NewFirewallCommand(env), offline.NewExplainCommand(env), offline.NewGraphCommand(env),
+		install.NewBootstrapCommand(env), install.NewApplyCommand(env), install.NewUninstallCommand(env),
+		observe.NewStatusCommand(env), observe.NewVerifyCommand(env), observe.NewDiagnoseCommand(env), observe.NewGatherCommand(env), observe.NewReportCommand(env), ui.NewUICommand(env),
+		publish.NewReconcileCommand(env), publish.NewHistoryCommand(env), publish.NewRollbackCommand(env), keys.NewKeysCommand(env), observe.NewShowCommand(env), lab.NewLabCommand(), newVersionCommand(env), manpage.Command(),
+	)
+	addCompletions(root)
+	return root
+}
+
+// suggestFlag says which flag is meant by one that there is not.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // -x stands for nothing else
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if near := syntax.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, near)
+		}
+	}
+	return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
+
+// Number formats a count for a cell, without a zero.
+func Number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// Table is a heading and rows of equal length.
+type Table struct {
+	Title string
+	Head  []string
+	Rows  [][]string
+}
+
+// String formats the table with aligned columns.
+func (t Table) String() string {
+	var out strings.Builder
+	_, _ = fmt.Fprintln(&out, t.Title)
+	if len(t.Rows) == 0 {
+		return out.String() + "(none)\n"
+	}
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.Head}, t.Rows...) {
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a Builder gives no errors
+	return out.String()
+}
+
+// YesNo formats a bool.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

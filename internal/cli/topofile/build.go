@@ -1,0 +1,127 @@
+package topofile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// ErrNoRootKey is the error of a command that needs the flag --root-key.
+func ErrNoRootKey() error {
+	return errors.New("no root key: name it with --root-key or HAWSER_ROOT_KEY (hawser keys root FILE makes one)")
+}
+
+// Signers gives the public halves of the keys that sign for a clusterset; none
+// without a root key.
+func Signers(set *schema.ClusterSet, f BuildFlags) ([]string, error) {
+	root, err := f.RootKey()
+	if err != nil || root == nil {
+		return nil, err
+	}
+	today, _, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, s := range today {
+		out = append(out, trust.Line(s.PublicKey()))
+	}
+	return out, nil
+}
+
+// BuildFlags is what decides a rendering besides the topology.
+type BuildFlags struct {
+	Root, Identity, Image string
+	AllowRootKeyChange    bool
+}
+
+// Texts of flags that several commands have.
+const (
+	RootKeyHelp        = "file of the root key, plain or encrypted with age"
+	ImageHelp          = "image of the agent where spec.agent.image names none (default: the published one)"
+	WriteLockHelp      = "allocate missing addresses and keep them, instead of refusing the commit"
+	MassDeleteHelp     = "let a commit remove more than half of the clusters"
+	AllowOtherRootHelp = "let another root key replace the one that made the published keys: links end until both ends have the new keys"
+)
+
+// Add adds the flags to a command.
+func (f *BuildFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), RootKeyHelp)
+	cmd.Flags().StringVar(&f.Identity, "root-identity", "", "age identity that opens an encrypted root key")
+	cmd.Flags().BoolVar(&f.AllowRootKeyChange, "allow-other-root", false, AllowOtherRootHelp)
+	cmd.Flags().StringVar(&f.Image, "image", "", ImageHelp)
+}
+
+// RootKey gives nil when no root key was named.
+func (f *BuildFlags) RootKey() (*keys.Root, error) {
+	if f.Root == "" {
+		return nil, nil
+	}
+	return reconciler.ReadRootKey(f.Root, f.Identity)
+}
+
+// Build renders a topology on top of what is published; findings end the command.
+func Build(env *cli.Env, t File, published render.Tree, f BuildFlags) (*reconciler.Built, error) {
+	in, err := BuildInput(env, t, published, f)
+	if err != nil {
+		return nil, err
+	}
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		return nil, cli.FindingsError{List: list, Files: t.Texts()}
+	}
+	env.Findings(built.Warnings, t.Texts())
+	// What the lock lacks was allocated, but only for this run.
+	var stale diag.List
+	for _, d := range built.Stale {
+		d.Severity = diag.Warning
+		stale = append(stale, d)
+	}
+	env.Findings(stale, t.Texts())
+	return built, nil
+}
+
+// BuildInput returns the input for a build of a topology on top of a published tree.
+func BuildInput(env *cli.Env, t File, published render.Tree, f BuildFlags) (reconciler.BuildInput, error) {
+	root, err := f.RootKey()
+	if err != nil {
+		return reconciler.BuildInput{}, err
+	}
+	patches := render.Tree{}
+	if t.LockPath != "" {
+		if err := readInto(patches, filepath.Join(filepath.Dir(t.Path), render.PatchesDir), "", checkout.Patches()); err != nil {
+			return reconciler.BuildInput{}, err
+		}
+	}
+	return reconciler.BuildInput{
+		File: t.Path, Topology: t.Raw, LockFile: t.LockPath, Lock: t.Lock,
+		Patches: patches, Published: published, Root: root, RootFile: f.Root, AllowOtherRoot: f.AllowRootKeyChange,
+		Image: f.Image, Version: env.Version, Now: time.Now(),
+	}, nil
+}
+
+// readInto adds all files below dir, by slash-separated path under prefix. A folder that does
+// not exist is empty.
+func readInto(tree render.Tree, dir, prefix string, limits checkout.Limits) error {
+	files, err := checkout.ReadFolder(dir, limits)
+	if err != nil {
+		return fmt.Errorf("read folder: %w", err)
+	}
+	for name, raw := range files {
+		tree[prefix+name] = raw
+	}
+	return nil
+}

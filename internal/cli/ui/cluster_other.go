@@ -1,0 +1,15 @@
+//go:build !linux
+
+package ui
+
+import (
+	"context"
+	"errors"
+
+	"hawser.dev/hawser/internal/cli"
+)
+
+// clusterPage fails: pods run on Linux.
+func clusterPage(context.Context, *cli.Env, uiFlags) error {
+	return errors.New("--in-cluster: the page of a cluster is served in a pod, on Linux")
+}

@@ -1,0 +1,357 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/explainview"
+	"hawser.dev/hawser/internal/cli/pagedata"
+	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/svg"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/gitrepo"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/view/packettrace"
+	"hawser.dev/hawser/view/swimlane"
+	"hawser.dev/hawser/view/ui"
+)
+
+// uiSource gives the page what the other commands print.
+type uiSource struct {
+	env   *cli.Env
+	flags uiFlags
+	args  []string // the topology, as the command line names it
+	live  bool     // ask agents
+
+	mu       sync.Mutex
+	stamp    string    // of the files that were read
+	stated   time.Time // when the sources were described
+	compiled topofile.Compiled
+	read     *ui.Clusterset
+	readErr  error
+
+	historyOf string // head of the branch and its verifiers, when it was read
+	history   []baseline.Publication
+
+	planning sync.Mutex // one comparison at a time: each reads two trees and takes a while
+	plans    []planned  // the newest last
+}
+
+// planned is a plan that was made before, by all that it was made of.
+type planned struct {
+	of   string
+	plan *plan.Plan
+}
+
+// mostPlans is how many plans are kept, of 1 MB each for a thousand clusters.
+const mostPlans = 16
+
+// Clusterset reads the topology and its lock again when one of them is another file.
+func (s *uiSource) Clusterset(ctx context.Context) (*ui.Clusterset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clusterset(ctx)
+}
+
+// clusterset is Clusterset with the lock held.
+func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
+	file := reconciler.TopologyFile
+	if len(s.args) > 0 {
+		file = s.args[0]
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, reconciler.TopologyFile)
+	}
+	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
+	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
+		if s.read != nil && time.Since(s.stated) > describeInterval { // a commit changes no file
+			s.stated = time.Now()
+			if sources := s.describe(ctx, file); !slices.Equal(sources, s.read.Sources) {
+				read := *s.read
+				read.Sources, s.read = sources, &read
+			}
+		}
+		return s.read, s.readErr
+	}
+	s.stamp, s.stated = stamp, time.Now()
+	c, warnings, err := s.compile(file)
+	if s.readErr = err; err == nil {
+		s.compiled = c
+		s.read = &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: file, Sources: s.describe(ctx, file), Findings: pagedata.Findings(warnings)}
+	}
+	return s.read, s.readErr
+}
+
+// describeInterval is the time between two checks for a new commit of unchanged files.
+const describeInterval = 5 * time.Second
+
+func (s *uiSource) describe(ctx context.Context, file string) []string {
+	return pagedata.Describe(ctx, file, s.flags.repo, s.flags.branch)
+}
+
+// compile returns the compiled topology and warnings, or errors as a page can show them.
+func (s *uiSource) compile(file string) (topofile.Compiled, diag.List, error) {
+	t, err := topofile.Open(file)
+	if err != nil {
+		return topofile.Compiled{}, nil, err
+	}
+	set, source, list := load.Topology(t.Path, t.Raw)
+	var c topofile.Compiled
+	if !list.HasErrors() {
+		c, err = topofile.CompileLoaded(s.env, t, set, source)
+	} else {
+		err = cli.FindingsError{List: list, Files: t.Texts()}
+	}
+	var findings cli.FindingsError
+	if errors.As(err, &findings) && s.read != nil {
+		first := findings.List[slices.IndexFunc(findings.List, cli.IsError)].Clipped()
+		return c, nil, fmt.Errorf("%s: %s (shown is what the topology was before)", first.Pos, first.Summary)
+	}
+	return c, list, err
+}
+
+// stampOf tells whether a file is another one; empty where there is none.
+func stampOf(file string) string {
+	info, err := os.Stat(file)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %d;", file, info.Size(), info.ModTime().UnixNano())
+}
+
+// asked names the clusters of the topology as those to ask where flags name contexts only.
+func (s *uiSource) asked() agentquery.Targets {
+	f := s.flags.Targets
+	if f.OfClusters() && len(f.Clusters) == 0 {
+		if set, err := s.Clusterset(context.Background()); err == nil {
+			for i := range set.Fabric.Clusters {
+				f.Clusters = append(f.Clusters, set.Fabric.Clusters[i].Name)
+			}
+		}
+	}
+	return f
+}
+
+// Agents asks the agents how they are.
+func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
+	if !s.live {
+		return ui.Reports{}, nil
+	}
+	got, silent, err := agentquery.Query[status.Status](ctx, s.asked(), agentquery.StatusRequest())
+	if err != nil {
+		return ui.Reports{Asked: true}, err
+	}
+	return ui.Reports{Asked: true, From: s.asked().Text(), Agents: agentquery.Statuses(got), Unreachable: silent}, nil
+}
+
+// historyLength is how many publications the page lists. It has one more, which the oldest of
+// them is compared with.
+const historyLength = 30
+
+// published opens the repository with the publish branch, and finds its head and who
+// verifies it.
+func (s *uiSource) published(ctx context.Context) (*gitrepo.Store, gitrepo.Hash, []baseline.Verifier, error) {
+	file := ""
+	if s.flags.repo == "" {
+		set, err := s.Clusterset(ctx)
+		if set == nil {
+			return nil, gitrepo.Hash{}, nil, err
+		}
+		file = set.File
+	}
+	verify, err := baseline.Verifiers(s.flags.signers, file, topofile.BuildFlags{})
+	if err != nil {
+		return nil, gitrepo.Hash{}, nil, err
+	}
+	store, err := baseline.OpenRepo(ctx, baseline.RepoOf(s.flags.repo, file), s.flags.branch)
+	if err != nil {
+		return nil, gitrepo.Hash{}, nil, err
+	}
+	head, err := store.Resolve(s.flags.branch)
+	if errors.Is(err, gitrepo.ErrNoBranch) {
+		return nil, gitrepo.Hash{}, nil, ui.UserError(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+	}
+	if err != nil {
+		return nil, gitrepo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
+	}
+	return store, head.Commit, verify, nil
+}
+
+// History gives the newest publications; they are read again when there is another one.
+func (s *uiSource) History(ctx context.Context) (any, error) {
+	store, head, verify, err := s.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.publications(ctx, store, head, verify)
+	if err != nil {
+		return nil, err
+	}
+	warnings := []string{}
+	if len(verify) == 0 {
+		warnings = append(warnings, baseline.NotVerifiedNote)
+	} else if _, skipped, err := baseline.NewestVerified(store, verify, head); err != nil {
+		warnings = append(warnings, fmt.Sprintf("WARNING: no commit of %s counts: %v", s.flags.branch, err))
+	} else {
+		warnings = append(warnings, baseline.SkippedLines(s.flags.branch, skipped)...)
+	}
+	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list, "warnings": warnings}, nil
+}
+
+func (s *uiSource) publications(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, verify []baseline.Verifier) ([]baseline.Publication, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := fmt.Sprint(head, verify)
+	if s.history != nil && s.historyOf == of {
+		return s.history, nil
+	}
+	list, err := baseline.History(ctx, s.env, store, head, historyLength+1, verify)
+	if err != nil {
+		return nil, err
+	}
+	s.historyOf, s.history = of, list
+	return list, nil
+}
+
+// Plan compares two publications of the history; to empty, one with the topology as it is.
+// From empty is what is published now, againstNone nothing at all. No other commit and no
+// branch is read for a page: hawser diff compares any two.
+func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
+	store, head, verify, err := s.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.publications(ctx, store, head, verify)
+	if err != nil {
+		return nil, err
+	}
+	newest, _, err := baseline.NewestVerified(store, verify, head)
+	if err != nil {
+		return nil, err
+	}
+	head = newest.Commit
+	for i, name := range []string{from, to} {
+		known := name == "" || i == 0 && name == baseline.None || slices.ContainsFunc(list, func(p baseline.Publication) bool { return p.Commit == name })
+		if !known {
+			return nil, ui.UserError(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
+		}
+	}
+	s.planning.Lock()
+	defer s.planning.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err // whoever asked has gone meanwhile
+	}
+	if to == "" { // of files, which may be others each time
+		return s.compare(ctx, store, head, from, to)
+	}
+	of := strings.Join([]string{head.String(), from, to}, " ")
+	if i := slices.IndexFunc(s.plans, func(p planned) bool { return p.of == of }); i >= 0 {
+		return s.plans[i].plan, nil
+	}
+	made, err := s.compare(ctx, store, head, from, to)
+	if err != nil {
+		return nil, err
+	}
+	if s.plans = append(s.plans, planned{of, made}); len(s.plans) > mostPlans {
+		s.plans = s.plans[1:]
+	}
+	return made, nil
+}
+
+// compare makes a plan of two publications, or of one and the topology.
+func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, from, to string) (*plan.Plan, error) {
+	tree := func(name string) (render.Tree, error) {
+		switch name {
+		case "":
+			return baseline.TreeOf(store, head)
+		case baseline.None:
+			return render.Tree{}, nil
+		}
+		at, err := store.Resolve(name)
+		if err != nil {
+			return nil, err
+		}
+		return store.Tree(at.Commit)
+	}
+	have, err := tree(from)
+	if err != nil {
+		return nil, err
+	}
+	if to != "" {
+		want, err := tree(to)
+		if err != nil {
+			return nil, err
+		}
+		return plan.Compute(want, have)
+	}
+	set, err := s.Clusterset(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := topofile.Open(set.File)
+	if err != nil {
+		return nil, err
+	}
+	in, err := topofile.BuildInput(s.env, t, have, topofile.BuildFlags{})
+	if err != nil {
+		return nil, err
+	}
+	in.Preview = true
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		first := list[slices.IndexFunc(list, cli.IsError)]
+		return nil, fmt.Errorf("%s: %s", first.Pos, first.Summary)
+	}
+	made, err := plan.Compute(built.Tree, have)
+	if err != nil {
+		return nil, err
+	}
+	made.Locate(func(path string) string { return topofile.Compiled{Source: built.Source}.Place(path) })
+	return made, nil
+}
+
+// Explain answers as hawser explain does, with --live where agents are asked.
+func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
+	s.mu.Lock()
+	_, err := s.clusterset(ctx)
+	c := s.compiled
+	s.mu.Unlock()
+	if c.Fabric == nil {
+		return nil, err
+	}
+	answer, err := explainview.Explain(ctx, s.env, c, []string{from, to}, explainview.Flags{Targets: s.asked(), Live: s.live})
+	if err != nil {
+		return nil, ui.UserError(err.Error())
+	}
+	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.Place))}, nil
+}
+
+// drawnAnswer is the answer of hawser explain with its drawing.
+type drawnAnswer struct {
+	*access.Answer
+	Drawing *svg.Drawing `json:"drawing"`
+}
+
+// Diagnose follows packets as hawser diagnose does.
+func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error) {
+	if !s.live {
+		return nil, ui.UserError("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
+	}
+	return agentquery.TracePackets(ctx, s.asked(), agentquery.NewRequest("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
+}

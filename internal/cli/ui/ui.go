@@ -1,0 +1,141 @@
+// Package ui has hawser ui, the data sources of the page.
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/view/ui"
+)
+
+type uiFlags struct {
+	agentquery.Targets // of the agents to ask; file is the topology
+	live               bool
+	listen             string
+	every              time.Duration
+	repo               string
+	branch             string
+	signers            string
+	page               clusterPageFlags
+}
+
+func NewUICommand(env *cli.Env) *cobra.Command {
+	var f uiFlags
+	cmd := &cobra.Command{
+		Use:   "ui [FILE|DIR]",
+		Short: "Serve a web page of the clusterset on this machine",
+		Long: `Serve a web page of the clusterset on the loopback address, until it is interrupted:
+the map with the state of its links, who reaches what, what a change does, the way of
+packets, and each node. It prints the URL, which has a token in it: who has the URL can
+see the page, and nobody else. Nothing of the clusterset can be changed there.
+
+Without more it shows what the topology and the published branch say. With --live it
+asks the agents as hawser show does: those of the lab or of this host. --lab, --socket,
+--context, --kubeconfig and --cluster say whom to ask, and are enough by themselves;
+the topology is that of the lab where none is named and none is in this folder.
+
+With --in-cluster it is the page that a cluster serves by itself, in a pod that ui: {}
+in the topology makes: the mounted fabric, and what the HawserNodes of that cluster
+report. Such a page listens to others, and answers to the names of --host.
+
+Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
+		Example: `  hawser ui
+  hawser ui --live
+  hawser ui -f clusterset.yaml --context fra=admin@fra,sin=admin@sin`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {
+				if cmd.Flags().Changed(name) && !f.page.inCluster {
+					return fmt.Errorf("--%s is for a page in a cluster: add --in-cluster", name)
+				}
+			}
+			return runUI(cmd.Context(), env, args, f)
+		},
+	}
+	f.AddFlags(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology: a file or a folder; the same as the argument"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page; port 0 is a free one; in a cluster any address")
+	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "how long to wait between two questions to the agents, from 100ms")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	flags := cmd.Flags()
+	flags.StringVar(&f.signers, "signers", "", baseline.SignersHelp)
+	flags.BoolVar(&f.page.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
+	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
+	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
+	flags.StringVar(&f.page.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
+	flags.StringArrayVar(&f.page.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
+	flags.StringVar(&f.page.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
+	return cmd
+}
+
+func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
+	if f.every < 100*time.Millisecond {
+		return fmt.Errorf("--interval %s: at least 100ms", f.every)
+	}
+	if f.page.inCluster {
+		if len(args) > 0 || f.File != "" {
+			return errors.New("--in-cluster: the topology is the mounted fabric (--fabric), and no file")
+		}
+		return clusterPage(ctx, env, f)
+	}
+	at, err := netip.ParseAddrPort(f.listen)
+	if err != nil || !at.Addr().IsLoopback() {
+		return fmt.Errorf("--listen %s: give a loopback address and a port, such as 127.0.0.1:8080 (from elsewhere: ssh -L 8080:127.0.0.1:8080)", f.listen)
+	}
+	if f.File != "" {
+		args, f.File = append(args, f.File), ""
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
+	}
+	if len(args) == 1 && args[0] == "-" {
+		return errors.New("the page reads the topology again when it changes: name a file, not -")
+	}
+	if len(args) == 0 && (f.Lab != "" || f.live && cli.IsMissing(reconciler.TopologyFile)) {
+		dir, err := agentquery.LabFolder(f.Lab)
+		if err != nil {
+			return err
+		}
+		args = []string{filepath.Join(dir, "repo")}
+	}
+	source := &uiSource{env: env, flags: f, args: args, live: f.live || f.Lab != "" || len(f.Sockets) > 0 || f.OfClusters()}
+	if _, err := source.Clusterset(ctx); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(env.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Version: env.Version})
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return fmt.Errorf("listen for browsers: %w", err)
+	}
+	_, _ = fmt.Fprintf(env.Err, "the page of the clusterset, until it is interrupted:\n")
+	if _, err := fmt.Fprintln(env.Out, server.URL("http://"+listener.Addr().String())); err != nil {
+		return fmt.Errorf("write the URL: %w", err)
+	}
+	return server.Serve(ctx, listener)
+}
+
+// clusterPageFlags are those of hawser ui inside of a cluster, as render/cluster/ui.yaml has
+// them.
+type clusterPageFlags struct {
+	inCluster bool
+	fabric    string
+	trust     string
+	state     string
+	hosts     []string
+	tokenFile string
+}
