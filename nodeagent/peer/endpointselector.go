@@ -159,7 +159,7 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 			continue // not through a tunnel
 		}
 		name := links[i].Target.Peer.String()
-		connected := links[i].State == status.Connected
+		connected := links[i].State() == status.Connected
 		e.tunnel.Alive(name, connected, now)
 		state := endpoint.LinkState{Alive: connected, ObservedAddr: addrs[name]}
 		if e.remotes[name].Driver != fabric.DriverWireguard {

@@ -146,7 +146,7 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 	// The gateways whose links came up are asked anew: their feeds may wait for what got lost.
 	up := make(map[health.GatewayID]bool, len(links.Links))
 	for _, l := range links.Links {
-		if l.State == status.Connected {
+		if l.State() == status.Connected {
 			up[l.Target.Peer] = true
 		}
 	}

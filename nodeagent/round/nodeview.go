@@ -7,7 +7,6 @@ import (
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peer/health"
-	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -64,7 +63,7 @@ func (v nodeView) link(remote string, p model.Path) (health.Link, bool) {
 // asked for the last answer; empty = it does.
 func (v nodeView) silent(remote string, p model.Path, now time.Time) string {
 	link, probed := v.link(remote, p)
-	if !probed || link.State != status.Disconnected {
+	if !probed || link.Liveness != health.Dead {
 		return ""
 	}
 	last := link.Answered
@@ -127,7 +126,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 // death reports who does not answer.
 func (v nodeView) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
-	if probed && link.State == status.Disconnected {
+	if probed && link.Liveness == health.Dead {
 		last := link.Answered
 		if last.IsZero() {
 			last = link.Since

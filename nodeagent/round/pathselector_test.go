@@ -39,10 +39,10 @@ func (d *desk) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
 		Target: health.Target{Peer: health.GatewayID{Cluster: cluster, Gateway: gateway}},
-		Rank:   rank, Why: why, State: status.Connected, Since: d.now,
+		Rank:   rank, Why: why, Liveness: health.Proven, Since: d.now,
 	}
 	if rank == health.Down {
-		l.State = status.Disconnected
+		l.Liveness = health.Dead
 	}
 	if cluster == "g1" {
 		l.Target.Device = "hw-vx0"
@@ -182,7 +182,7 @@ func TestRestartMovesNothing(t *testing.T) {
 		d.own()
 		for _, peer := range []string{"g2/c", "g2/d"} {
 			l := d.links[peer]
-			l.State, l.AssumedUp = status.Connecting, true
+			l.Liveness = health.Assumed
 			d.links[peer] = l
 		}
 		d.choice = restoreChoice("g1", kept, d.now)

@@ -101,7 +101,7 @@ func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 func blank(cluster string, aim *round.PeerSpec) health.Snapshot {
 	var links []health.Link
 	for _, target := range aim.Probing.Targets {
-		links = append(links, health.Link{Target: target, State: status.Connecting})
+		links = append(links, health.Link{Target: target, Liveness: health.Unproven})
 	}
 	return health.NewSnapshot(health.GatewayID{Cluster: cluster, Gateway: aim.Probing.Gateway}, links)
 }
@@ -507,9 +507,9 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
 }
 
 func linkTo(peer health.GatewayID, source, addr netip.Addr, device string, rank health.Rank) health.Link {
-	l := health.Link{Target: health.Target{Peer: peer, Source: source, Addr: addr, Device: device}, Rank: rank, State: status.Connected}
+	l := health.Link{Target: health.Target{Peer: peer, Source: source, Addr: addr, Device: device}, Rank: rank, Liveness: health.Proven}
 	if rank == health.Down {
-		l.State = status.Disconnected
+		l.Liveness = health.Dead
 	}
 	if rank < health.Good {
 		l.Why = fmt.Sprintf("%s is %s", peer, rank)

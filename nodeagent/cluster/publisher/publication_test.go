@@ -10,15 +10,14 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 func TestRankOfWriters(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "b", Node: "n2"}, {Name: "c", Node: "n3"}}}
-	link := func(gateway, state string) health.Link {
-		return health.Link{Target: health.Target{Peer: health.GatewayID{Cluster: "g1", Gateway: gateway}, Device: desired.NodeDevice}, State: state}
+	link := func(gateway string, live health.Liveness) health.Link {
+		return health.Link{Target: health.Target{Peer: health.GatewayID{Cluster: "g1", Gateway: gateway}, Device: desired.NodeDevice}, Liveness: live}
 	}
 	tests := []struct {
 		name    string
@@ -27,14 +26,14 @@ func TestRankOfWriters(t *testing.T) {
 		links   []health.Link
 		want    int
 	}{
-		{"the first", "n1", false, []health.Link{link("b", status.Connected), link("c", status.Connected)}, 0},
-		{"the second", "n2", false, []health.Link{link("a", status.Connected), link("c", status.Connected)}, 1},
-		{"the last", "n3", false, []health.Link{link("a", status.Connected), link("b", status.Connected)}, 2},
-		{"the first is dead", "n3", false, []health.Link{link("a", status.Disconnected), link("b", status.Connected)}, 1},
+		{"the first", "n1", false, []health.Link{link("b", health.Proven), link("c", health.Proven)}, 0},
+		{"the second", "n2", false, []health.Link{link("a", health.Proven), link("c", health.Proven)}, 1},
+		{"the last", "n3", false, []health.Link{link("a", health.Proven), link("b", health.Proven)}, 2},
+		{"the first is dead", "n3", false, []health.Link{link("a", health.Dead), link("b", health.Proven)}, 1},
 		{"alone", "n3", false, nil, 0},
-		{"the first leaves", "n1", true, []health.Link{link("b", status.Connected), link("c", status.Connected)}, 2},
+		{"the first leaves", "n1", true, []health.Link{link("b", health.Proven), link("c", health.Proven)}, 2},
 		{"another cluster's gateway of that name", "n2", false,
-			[]health.Link{{Target: health.Target{Peer: health.GatewayID{Cluster: "g2", Gateway: "a"}}, State: status.Connected}}, 0},
+			[]health.Link{{Target: health.Target{Peer: health.GatewayID{Cluster: "g2", Gateway: "a"}}, Liveness: health.Proven}}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -207,7 +207,7 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 		}
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
-			Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since, Rank: link.Rank.String(),
+			Status: link.State(), RTT: link.RTT, Loss: link.Loss, Since: link.Since, Rank: link.Rank.String(),
 		}
 		if made, there := tunnels[remote]; there {
 			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.Driver, made.MTU, made.Endpoint, made.Rx, made.Tx

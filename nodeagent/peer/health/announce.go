@@ -31,7 +31,7 @@ func (p *Prober) advertFor(t *target, now time.Time) linkAdvert {
 
 func (p *Prober) shownOf(t *target, now time.Time) reported {
 	other := t.effectiveAdvert()
-	return reported{state: t.state, rank: t.rank(now, p.condition()), uses: other.inUse, takes: p.takes && other.acceptsTransit}
+	return reported{live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse, takes: p.takes && other.acceptsTransit}
 }
 
 // detectChange reports whether something that others learn of changed.

@@ -130,7 +130,7 @@ func TestSuspectsAreFoundOut(t *testing.T) {
 		s := l.Snapshot()
 		return s.Links[s.byPeer[peerOf(5)][0]]
 	}
-	if have := link(); have.State != status.Disconnected || have.Rank != Down {
+	if have := link(); have.State() != status.Disconnected || have.Rank != Down {
 		t.Fatalf("the link is %+v", have)
 	}
 	clear(l.sent)
@@ -140,7 +140,7 @@ func TestSuspectsAreFoundOut(t *testing.T) {
 	}
 	delete(l.dead, remoteAddr(5))
 	l.run(maxStretch*calm.Interval + 600*time.Millisecond)
-	if have := link(); have.State != status.Connected {
+	if have := link(); have.State() != status.Connected {
 		t.Errorf("came back, but the link is %+v", have)
 	}
 }

@@ -66,9 +66,9 @@ type Config struct {
 
 // Link is what is known of one target. The counters cover the last window of probes.
 type Link struct {
-	Target Target    `json:"Target"`
-	State  string    `json:"State"` // status.Connecting, Connected or Disconnected
-	Since  time.Time `json:"Since"` // of State
+	Target   Target    `json:"Target"`
+	Liveness Liveness  `json:"-"`     // recordedLink has it
+	Since    time.Time `json:"Since"` // of State
 	// Answered is when the last probe was sent that was answered; zero = none yet,
 	// or longer ago than the window.
 	Answered time.Time   `json:"Answered"`
@@ -87,23 +87,19 @@ type Link struct {
 	Standby bool `json:"Standby"`
 	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
 	LeastRTT time.Duration `json:"LeastRTT"`
-	// AssumedUp is true for a target of the first set that has not answered yet and
-	// is not dead yet: an agent that starts takes its links as alive until they
-	// prove dead, so that a restart moves nothing. New tunnels have to prove alive.
-	AssumedUp bool `json:"Initial"`
 
-	// What the gateway at the other end says: of its own links, when it is one of
-	// this cluster (nil = nothing yet), and of this link.
+	// linkStates is what a gateway of this cluster reports of its links, by hash of the
+	// remote gateway; nil = no report yet.
 	linkStates map[uint64]linkAdvert
-	granted    bool // as Initial, but until it spoke
-	peerUses   bool
-	transitOK  bool // so do both ends
+	peerUses   bool // the peer sends over this link
+	transitOK  bool // both ends accept transit over it
 }
 
 // Alive reports whether the link may carry traffic.
-func (l Link) Alive() bool {
-	return l.State == status.Connected || l.State == status.Connecting && l.AssumedUp
-}
+func (l Link) Alive() bool { return l.Liveness.IsAlive() }
+
+// State returns status.Connecting, Connected or Disconnected.
+func (l Link) State() string { return l.Liveness.State() }
 
 // Snapshot is the state of all links at one moment, sorted by peer, source and address.
 type Snapshot struct {
@@ -130,12 +126,12 @@ func (s Snapshot) AcceptsTransit(local string, remote GatewayID) bool {
 	return s.advert(local, remote).acceptsTransit
 }
 
-// Complete reports whether nothing is taken for granted: each link was answered or is dead, and
-// each gateway of this cluster that lives said which it has.
+// Complete reports whether nothing is assumed: each link has a reply or is dead, and
+// each live gateway of this cluster has reported its links.
 func (s Snapshot) Complete() bool {
 	for i := range s.Links {
 		l := &s.Links[i]
-		if l.AssumedUp || l.Target.Device != "" && l.Alive() && l.linkStates == nil {
+		if l.Liveness == Assumed || l.Target.Device != "" && l.Alive() && l.linkStates == nil {
 			return false
 		}
 	}
@@ -160,13 +156,13 @@ func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
 	return out
 }
 
-// says gives what the gateway at the other end said of its link to a remote
-// one. What it did not say yet is taken for granted, as for Initial.
+// says returns what the gateway of this link reports of its own link to a remote
+// gateway.
 func (l *Link) says(hash uint64) linkAdvert {
 	switch {
 	case !l.Alive():
 		return linkAdvert{}
-	case l.linkStates == nil && l.granted:
+	case l.linkStates == nil && l.Liveness.assumesReports():
 		return linkAdvert{rank: Good}
 	}
 	return l.linkStates[hash]
@@ -192,6 +188,7 @@ type recorded struct {
 
 type recordedLink struct {
 	Link
+	State   string                  `json:"State"`
 	Reach   map[uint64]recordedWord `json:"reach,omitempty"` // by hash of the remote gateway
 	Spoke   bool                    `json:"spoke,omitempty"` // Reach was said, though it may be empty
 	Granted bool                    `json:"granted,omitempty"`
@@ -211,7 +208,9 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
 	for i := range s.Links {
 		l := &s.Links[i]
-		r := recordedLink{Link: *l, Spoke: l.linkStates != nil, Granted: l.granted, Uses: l.peerUses, Takes: l.transitOK}
+		r := recordedLink{
+			Link: *l, State: l.State(), Spoke: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, Takes: l.transitOK,
+		}
 		for hash, w := range l.linkStates {
 			if r.Reach == nil {
 				r.Reach = make(map[uint64]recordedWord, len(l.linkStates))
@@ -232,7 +231,7 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	links := make([]Link, len(in.Links))
 	for i, r := range in.Links {
 		l := r.Link
-		l.granted, l.peerUses, l.transitOK = r.Granted, r.Uses, r.Takes
+		l.Liveness, l.peerUses, l.transitOK = recordedLiveness(r.State, r.Granted), r.Uses, r.Takes
 		if r.Spoke {
 			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
 		}

@@ -85,7 +85,7 @@ func (r *rig) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot 
 }
 
 func state(want string) func(Snapshot) bool {
-	return func(s Snapshot) bool { return len(s.Links) > 0 && s.Links[0].State == want }
+	return func(s Snapshot) bool { return len(s.Links) > 0 && s.Links[0].State() == want }
 }
 
 func loopback(last byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 73, 1, last}) }
@@ -119,7 +119,7 @@ func TestProberFollowsALink(t *testing.T) {
 		t.Error("the snapshot does not tell what is alive")
 	}
 	a.SetTargets([]Target{target})
-	if again := a.Snapshot().Links[0]; again.State != status.Connected || again.Since != s.Links[0].Since {
+	if again := a.Snapshot().Links[0]; again.State() != status.Connected || again.Since != s.Links[0].Since {
 		t.Errorf("setting the same targets changed the link to %+v", again)
 	}
 	b.stop()
@@ -222,7 +222,7 @@ func TestThousandTargets(t *testing.T) {
 	a.await(t, "all connections", func(s Snapshot) bool {
 		connected := 0
 		for _, link := range s.Links {
-			if link.State == status.Connected {
+			if link.State() == status.Connected {
 				connected++
 			}
 		}

@@ -3,8 +3,6 @@ package health
 import (
 	"fmt"
 	"time"
-
-	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Rank says how fit a link is to carry traffic. Both ends rank a link, and the
@@ -38,7 +36,7 @@ func (r Rank) String() string {
 // ownRank is what the own probes say of the link.
 func (t *target) ownRank(now time.Time) Rank {
 	switch {
-	case !t.alive():
+	case !t.live.IsAlive():
 		return Down
 	case t.damper.isActive(now):
 		return Unsteady
@@ -60,9 +58,9 @@ func (t *target) why(now time.Time, own condition) string {
 	switch {
 	case rank == Good:
 		return ""
-	case !t.alive() && t.state == status.Connecting:
+	case t.live == Unproven:
 		return "no answer yet"
-	case !t.alive():
+	case t.live == Dead:
 		return "no answer"
 	case t.ownRank(now) == rank:
 		return t.damper.why()

@@ -16,12 +16,10 @@ type target struct {
 	timerqueue.Entry
 	wake time.Time // when there is something to do: its place in the schedule
 
-	next    time.Time // of the next probe
-	every   int       // how many intervals lie between two probes now
-	state   string
-	since   time.Time
-	initial bool // of the first set, and neither answered nor dead yet
-	granted bool // of the first set, and never dead: what it did not say yet is taken for granted
+	next  time.Time // of the next probe
+	every int       // how many intervals lie between two probes now
+	live  Liveness
+	since time.Time // of live.State
 
 	sequence     uint64    // of the last probe; its low 32 bits go over the wire
 	answered     uint64    // of the last probe that was answered, 0 = none
@@ -62,7 +60,7 @@ type triggeredUpdate struct {
 
 // reported is what others learn of when it changes.
 type reported struct {
-	state string
+	live  Liveness
 	rank  Rank
 	uses  bool
 	takes bool
@@ -72,10 +70,11 @@ type reported struct {
 const pokeTries = 4
 
 func newTarget(t Target, now time.Time, first bool) *target {
-	return &target{
-		Target: t, hash: t.Peer.hash(), every: 1,
-		state: status.Connecting, since: now, initial: first, granted: first, token: nonce(),
+	live := Unproven
+	if first {
+		live = Assumed
 	}
+	return &target{Target: t, hash: t.Peer.hash(), every: 1, live: live, since: now, token: nonce()}
 }
 
 // isRemote reports whether the target is a gateway of another cluster.
@@ -108,7 +107,7 @@ func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
 // checkDead makes the link dead when as many probes as allowed went unanswered in a
 // row, and the last of them had its time. It reports whether that happened.
 func (t *target) checkDead(now time.Time, s Settings) bool {
-	if t.deathProbeAt.IsZero() || t.state == status.Disconnected {
+	if t.deathProbeAt.IsZero() || t.live == Dead {
 		return false
 	}
 	late := now.Sub(t.deathProbeAt) - t.replyTimeout(s)
@@ -121,11 +120,11 @@ func (t *target) checkDead(now time.Time, s Settings) bool {
 		t.deathProbeAt = now.Add(s.Interval/8 - t.replyTimeout(s))
 		return false
 	}
-	if t.isRemote() && t.state == status.Connected {
+	if t.isRemote() && t.live.State() == status.Connected {
 		t.damper.fall(now)
 	}
-	t.set(status.Disconnected, now)
-	t.granted, t.advertFresh, t.streak = false, false, 0
+	t.live, t.since = Dead, now
+	t.advertFresh, t.streak = false, 0
 	t.heard = receivedList{}
 	return true
 }
@@ -144,15 +143,14 @@ func (t *target) onReply(now time.Time, m *message, s Settings) (matched, change
 	if number > t.answered {
 		t.advanceAnswered(number, now, s)
 	}
-	back := t.state == status.Disconnected && t.streak >= max(s.Misses, 1)
-	if back || t.state == status.Connecting {
-		if back {
-			t.damper.hold(now)
-		}
-		t.set(status.Connected, now)
-		return true, true
+	switch {
+	case t.live == Dead && t.streak < max(s.Misses, 1), t.live.State() == status.Connected:
+		return true, false
+	case t.live == Dead:
+		t.damper.hold(now)
 	}
-	return true, false
+	t.live, t.since = t.live.afterReply(), now
+	return true, true
 }
 
 // advanceAnswered moves the mark of the last answered probe.
@@ -174,7 +172,7 @@ func (t *target) advanceAnswered(number uint64, now time.Time, s Settings) {
 // onPacketWhileDead brings the next probe of a dead link forward when something came over it, in either
 // direction: it follows a quarter of an interval after the one before. It reports whether it did.
 func (t *target) onPacketWhileDead(now time.Time, s Settings) bool {
-	return t.state == status.Disconnected && t.sooner(now, s.Interval/4)
+	return t.live == Dead && t.sooner(now, s.Interval/4)
 }
 
 // sooner has the next probe go out at a time after the latest one, or now, where it would go
@@ -201,15 +199,6 @@ func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 	return number, t.probes[number%window].nonce == m.nonce
 }
 
-func (t *target) set(state string, now time.Time) {
-	t.state, t.since, t.initial = state, now, false
-}
-
-// alive reports whether probes get through, as far as is known.
-func (t *target) alive() bool {
-	return t.state == status.Connected || t.state == status.Connecting && t.initial
-}
-
 // setPeerAdvert notes what the other end says. It reports whether that is new.
 func (t *target) setPeerAdvert(w linkAdvert) bool {
 	fresh := t.peerAdvert != w
@@ -230,9 +219,9 @@ func (t *target) effectiveAdvert() linkAdvert {
 // comes back.
 func (t *target) needsFullRate(now time.Time, s Settings) bool {
 	switch {
-	case t.state == status.Connecting:
+	case t.live.State() == status.Connecting:
 		return true
-	case t.state == status.Disconnected:
+	case t.live == Dead:
 		return t.streak > 0 && t.sequence-t.answered <= uint64(max(s.Misses, 1))
 	}
 	return t.overdue(now, s)
@@ -251,7 +240,7 @@ func (t *target) plan(now time.Time, s Settings) {
 			t.wake = at
 		}
 	}
-	if t.state != status.Disconnected {
+	if t.live != Dead {
 		if !t.deathProbeAt.IsZero() {
 			sooner(t.deathProbeAt.Add(t.replyTimeout(s)))
 		}
@@ -277,9 +266,9 @@ type condition struct {
 // link gives what is known of the target.
 func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
-		Target: t.Target, State: t.state, Since: t.since, AssumedUp: t.initial,
+		Target: t.Target, Liveness: t.live, Since: t.since,
 		Flaps: t.damper.count(now), LeastRTT: t.least(),
-		linkStates: t.heard.reach, granted: t.granted, peerUses: t.effectiveAdvert().inUse, transitOK: own.takes && t.effectiveAdvert().acceptsTransit,
+		linkStates: t.heard.reach, peerUses: t.effectiveAdvert().inUse, transitOK: own.takes && t.effectiveAdvert().acceptsTransit,
 	}
 	if t.damper.isActive(now) {
 		out.Held = t.damper.held

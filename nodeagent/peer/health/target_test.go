@@ -23,7 +23,7 @@ func run(t *target, begin time.Time, script string) (states []string) {
 		}
 		t.checkDead(now.Add(3*time.Millisecond), testSettings)
 		now = now.Add(10 * time.Millisecond)
-		states = append(states, t.state[:4])
+		states = append(states, t.live.State()[:4])
 	}
 	return states
 }
@@ -46,8 +46,8 @@ func TestTargetStates(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			one := newTarget(Target{}, epoch, true)
-			if have := run(one, epoch, tt.script); !slices.Equal(have, tt.want) || one.state != tt.state {
-				t.Errorf("got %v and %s, want %v and %s", have, one.state, tt.want, tt.state)
+			if have := run(one, epoch, tt.script); !slices.Equal(have, tt.want) || one.live.State() != tt.state {
+				t.Errorf("got %v and %s, want %v and %s", have, one.live.State(), tt.want, tt.state)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestVerdict(t *testing.T) {
 			if one.checkDead(final.Add(tt.patience-1), s) {
 				t.Error("dead too early")
 			}
-			if !one.checkDead(final.Add(tt.patience), s) || one.state != status.Disconnected {
+			if !one.checkDead(final.Add(tt.patience), s) || one.live.State() != status.Disconnected {
 				t.Error("not dead")
 			}
 		})
@@ -115,8 +115,8 @@ func TestLongWay(t *testing.T) {
 			one.onReply(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
 		}
 	}
-	if one.state != status.Connected || one.least() != behind*testSettings.Interval {
-		t.Errorf("%s, %v", one.state, one.least())
+	if one.live.State() != status.Connected || one.least() != behind*testSettings.Interval {
+		t.Errorf("%s, %v", one.live.State(), one.least())
 	}
 }
 

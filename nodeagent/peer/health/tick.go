@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"time"
-
-	"hawser.dev/hawser/nodeagent/status"
 )
 
 const (
@@ -102,7 +100,7 @@ func (p *Prober) rest(now time.Time) time.Duration {
 // step does what is due for one target.
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	t.checkDead(now, p.settings)
-	if t.every > 1 && t.state != status.Disconnected && t.overdue(now, p.settings) {
+	if t.every > 1 && t.live != Dead && t.overdue(now, p.settings) {
 		t.next = now // a link in standby missed an answer: find out soon
 	}
 	if t.poke.nonce != 0 && !t.poke.at.After(now) {

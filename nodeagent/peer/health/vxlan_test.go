@@ -48,7 +48,7 @@ func beNode(role []string) error {
 			return <-done
 		case <-changed:
 			s := p.Snapshot()
-			fmt.Println(s.Links[0].State, "b1", s.Rank("gw", GatewayID{"g2", "b1"}), "c1", s.Rank("gw", GatewayID{"g3", "c1"}))
+			fmt.Println(s.Links[0].State(), "b1", s.Rank("gw", GatewayID{"g2", "b1"}), "c1", s.Rank("gw", GatewayID{"g3", "c1"}))
 		}
 	}
 }

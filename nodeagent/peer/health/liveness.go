@@ -1,0 +1,58 @@
+package health
+
+import "hawser.dev/hawser/nodeagent/status"
+
+// Liveness is what a prober knows of a link.
+type Liveness uint8
+
+const (
+	// Unproven is a link that was added after the start of the agent and has no reply
+	// yet. It does not count as alive.
+	Unproven Liveness = iota
+	// Assumed is a link that the agent has had since its start and that has no reply
+	// yet. It counts as alive until it proves dead, so that a restart moves nothing.
+	Assumed
+	// Unbroken is a link that the agent has had since its start and that never died. What
+	// its gateway has not reported yet counts as good, for the same reason.
+	Unbroken
+	// Proven is a link that became alive later. Its gateway has to report first.
+	Proven
+	// Dead is a link whose probes get no replies any longer.
+	Dead
+)
+
+// afterReply returns the liveness of a link that comes up.
+func (l Liveness) afterReply() Liveness {
+	switch l {
+	case Assumed, Unbroken:
+		return Unbroken
+	}
+	return Proven
+}
+
+// IsAlive reports whether the link may carry traffic.
+func (l Liveness) IsAlive() bool { return l == Assumed || l == Unbroken || l == Proven }
+
+// assumesReports reports whether missing reports of the gateway count as good.
+func (l Liveness) assumesReports() bool { return l == Assumed || l == Unbroken }
+
+// State returns the state for the agent's status.
+func (l Liveness) State() string {
+	switch l {
+	case Unproven, Assumed:
+		return status.Connecting
+	case Dead:
+		return status.Disconnected
+	}
+	return status.Connected
+}
+
+// recordedLiveness returns the liveness of a recorded state.
+func recordedLiveness(state string, assumesReports bool) Liveness {
+	for l := range Dead + 1 {
+		if l.State() == state && (l == Dead || l.assumesReports() == assumesReports) {
+			return l
+		}
+	}
+	return Unproven
+}
