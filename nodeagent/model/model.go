@@ -142,11 +142,10 @@ type HostState struct {
 	ForeignRules []string `json:"ForeignRules,omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr `json:"Resolved"`
-	// Discovered are the endpoints that other clusters found for their gateways, by
-	// cluster/gateway.
+	// Discovered are the discovered endpoints of remote gateways, by cluster/gateway.
 	Discovered map[string][]DiscoveredEndpoint `json:"Found,omitempty"`
-	// RemoteEndpoints says where gateways with several candidates are reached, by
-	// cluster/gateway. One that is missing is reached at its first endpoint.
+	// RemoteEndpoints has where gateways with several candidates are dialled, by
+	// cluster/gateway. Other gateways are dialled at their first candidate.
 	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
 }
 
@@ -156,14 +155,14 @@ type Network struct {
 	Link   string       `json:"link"` // name of the interface
 }
 
-// RemoteEndpoint is where a remote gateway is reached, as far as was found out.
+// RemoteEndpoint is the candidate at which a remote gateway is dialled.
 type RemoteEndpoint struct {
-	Addr netip.AddrPort `json:"Addr"` // the port is the one that its ports count from; invalid = not known
-	// DialCount counts how often it was decided to go there. While it stays, a place
-	// that the driver learned since counts.
+	Addr netip.AddrPort `json:"Addr"` // as in Candidate; invalid = unknown
+	// DialCount counts the decisions to dial Addr. Until it changes, an address that the
+	// driver observed since has precedence.
 	DialCount int `json:"Dial"`
-	// Pending is a better place at which a tunnel beside the one in use is proved first;
-	// invalid = none.
+	// Pending is a better candidate, at which a secondary tunnel is verified first; invalid if
+	// absent.
 	Pending netip.AddrPort `json:"Next"`
 }
 
@@ -208,20 +207,20 @@ type ClusterState struct {
 	Endpoints *EndpointAdvert `json:"places,omitempty"`
 }
 
-// EndpointAdvert is what a cluster says of where gateways are reached.
+// EndpointAdvert is what a cluster announces about endpoints.
 type EndpointAdvert struct {
-	// Discovered are the endpoints of its own gateways that nobody wrote, by gateway.
+	// Discovered are the discovered endpoints of its own gateways, by gateway.
 	Discovered map[string][]DiscoveredEndpoint `json:"found,omitempty"`
-	// Observed is from where its gateways receive what those of others send, by
-	// cluster/gateway. The port is the one that the gateway's ports count from.
+	// Observed are the addresses from which packets of remote gateways arrive, by
+	// cluster/gateway. The port is the base port.
 	Observed map[string]netip.AddrPort `json:"seen,omitempty"`
 }
 
-// DiscoveredEndpoint is an endpoint that nobody wrote.
+// DiscoveredEndpoint is an endpoint that is not in the topology.
 type DiscoveredEndpoint struct {
 	Source string     `json:"source"` // of fabric.Sources
 	Addr   netip.Addr `json:"addr"`
-	Port   int        `json:"port,omitempty"` // that the gateway's ports count from there; 0 = its own
+	Port   int        `json:"port,omitempty"` // the base port; 0 = that of the gateway
 }
 
 // TransitAdvert is what a cluster says of its links for what is passed on over them.
@@ -273,10 +272,10 @@ type ExportHost struct {
 	Ports map[string]int `json:"ports,omitempty"`
 }
 
-// Candidate is one place where a gateway may be reached.
+// Candidate is an address at which a gateway may be reached.
 type Candidate struct {
-	Text string         `json:"Text"` // the endpoint, as the topology writes it
-	Addr netip.AddrPort `json:"Addr"` // the port is the one that the gateway's ports count from
+	Text string         `json:"Text"` // for users: the endpoint in the topology, or the address and its source
+	Addr netip.AddrPort `json:"Addr"` // the port is the base port, from which those of tunnels follow
 }
 
 // Intersect gives what may be said as long as a node carries what l says, and is about to
