@@ -12,20 +12,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Zone is how the name server answers for one domain.
+// Zone describes how the DNS server answers for one domain.
 type Zone struct {
 	Domain       string // clusterset.local
 	ClusterNames bool
 	TTL          fabric.Duration
-	Serial       uint32 // of the SOA; moves with the content
-	Extra        bool   // one of the extra domains: reverse lookups do not give its names
+	Serial       uint32 // of the SOA record; follows from the content
+	Extra        bool   // one of the extra domains: reverse lookups do not return its names
 	Origin       string
 }
 
 // Key is the domain.
 func (z Zone) Key() string { return z.Domain }
 
-// Fields gives the settings.
+// Fields returns the settings.
 func (z Zone) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "clusterNames", Value: strconv.FormatBool(z.ClusterNames)},
@@ -35,14 +35,14 @@ func (z Zone) Fields() []diff.Field {
 	}
 }
 
-// Service is all that the name server knows of one exported service.
+// Service is what the DNS server knows about one exported Service.
 type Service struct {
 	Namespace string
 	Name      string
 	Headless  bool
 	VIPs      []netip.Addr // ClusterSetIP: the answer to <svc>.<ns>.svc
 	Ports     []ServicePort
-	Clusters  []ServiceCluster // sorted by name; those that export it and may be reached
+	Clusters  []ServiceCluster // sorted by name; reachable clusters that export it
 	Origin    string
 }
 
@@ -60,19 +60,19 @@ type ServiceCluster struct {
 	Hosts []ServiceHost // Headless: the ready endpoints
 }
 
-// ServiceHost is one ready endpoint of a headless service.
+// ServiceHost is one ready endpoint of a headless Service.
 type ServiceHost struct {
-	Name string // hostname; empty when it has none
+	Name string // hostname; may be empty
 	IPs  []netip.Addr
-	// Ports are the numbers on the endpoint where they are not those of the service,
-	// by protocol and number, as in TCP/80.
+	// Ports are the endpoint's port numbers that differ from the Service's ports, by protocol
+	// and Service port, as in TCP/80.
 	Ports map[string]int
 }
 
 // Key is namespace/name.
 func (s Service) Key() string { return s.Namespace + "/" + s.Name }
 
-// Equal tells, without making texts, that two services are equal.
+// Equal compares two services without building their text.
 func (s Service) Equal(other Service) bool {
 	return s.Namespace == other.Namespace && s.Name == other.Name && s.Headless == other.Headless &&
 		slices.Equal(s.VIPs, other.VIPs) && slices.Equal(s.Ports, other.Ports) &&
@@ -87,7 +87,7 @@ func sameHost(a, b ServiceHost) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
 }
 
-// Fields gives the content as text.
+// Fields returns the content as text.
 func (s Service) Fields() []diff.Field {
 	var ports, clusters strings.Builder
 	for _, p := range s.Ports {

@@ -13,37 +13,38 @@ import (
 
 // Names and numbers of IPsec.
 const (
-	// IPsecPrefix begins the name of every connection of ours.
+	// IPsecPrefix starts the name of every connection of ours.
 	IPsecPrefix = "hawser-"
-	// IPsecLink is where packets enter and leave ESP: the TUN device of our own
-	// charon, which takes this name by itself, or an xfrm interface.
+	// IPsecLink is the device where packets enter and leave ESP: an xfrm interface, or the TUN
+	// device of our own charon, which always chooses this name.
 	IPsecLink = "ipsec0"
-	// IPsecOverlay begins the names of the VXLAN devices whose packets ESP carries;
-	// the outer family and -port follow.
+	// IPsecOverlay starts the names of the VXLAN devices inside ESP; the outer family and -port
+	// follow.
 	IPsecOverlay = "hw-ip"
-	// IPsecEvenOverlay and IPsecEvenID are names and VNI of those in connections of
-	// even key epochs, and in those beside the usual one of odd epochs.
+	// IPsecEvenOverlay and IPsecAltVNI are the name and VNI of the VXLAN in connections of even
+	// key epochs, and in alternate connections of odd epochs.
 	IPsecEvenOverlay = "hw-iq"
 	IPsecAltVNI      = 76
-	// IPsecIfID is the number of the xfrm interface and of the policies that it sees.
+	// IPsecIfID is the if_id of the xfrm interface and of its policies.
 	IPsecIfID = 73
 )
 
-// IPsec is one connection of charon: IKEv2 with one remote gateway, and in it one
-// ESP tunnel between one address of each.
+// IPsec is one connection of charon: IKEv2 with one remote gateway, and one ESP tunnel in it
+// between one address of each.
 type IPsec struct {
-	Name string // IPsecPrefix and more
-	// Remote is where the other gateway listens; not valid = it begins.
+	Name string // starts with IPsecPrefix
+	// Remote is where the remote gateway listens; invalid if the remote gateway initiates.
 	Remote    netip.AddrPort
 	LocalPort int
 	LocalID   string // IKE identities
 	RemoteID  string
-	// PrivateKey is the seed of our Ed25519 key, PublicKey the other's, base64.
+	// PrivateKey is the seed of our Ed25519 key. PublicKey is the remote gateway's key in
+	// base64.
 	PrivateKey fabric.Secret
 	PublicKey  string
 	LocalAddr  netip.Addr // inside ESP
 	RemoteAddr netip.Addr
-	// Initiator says that this end opens the connection and replaces its keys.
+	// Initiator is true if this gateway opens the connection and replaces its keys.
 	Initiator     bool
 	Encapsulation string        // fabric.EncapsulationAuto ...
 	Proposals     []string      // fabric.ProposalAESGCM ..., in order of preference
@@ -51,14 +52,14 @@ type IPsec struct {
 	Origin        string
 }
 
-// IPsecName is how the connection to a remote gateway with the keys of an epoch is
-// called; the first epoch is not named. beside = it is not the usual one.
-func IPsecName(cluster, gateway string, epoch int, beside bool) string {
+// IPsecName returns the name of the connection to a remote gateway with the keys of an epoch.
+// The first epoch is not part of the name. alternate is true for the alternate connection.
+func IPsecName(cluster, gateway string, epoch int, alternate bool) string {
 	name := IPsecPrefix + cluster + "." + gateway
 	if epoch > 1 {
 		name += ".e" + strconv.Itoa(epoch)
 	}
-	if beside {
+	if alternate {
 		name += ".beside"
 	}
 	return name
@@ -67,7 +68,7 @@ func IPsecName(cluster, gateway string, epoch int, beside bool) string {
 // Key is the name.
 func (c IPsec) Key() string { return c.Name }
 
-// Fields gives the configuration; the private key never prints.
+// Fields returns the configuration; the private key is never printed.
 func (c IPsec) Fields() []diff.Field {
 	remote, proposals := "", strings.Join(c.Proposals, ",")
 	if c.Remote.IsValid() {
@@ -89,7 +90,7 @@ func (c IPsec) Fields() []diff.Field {
 	}
 }
 
-// secretOrNone is empty for a key that is not there.
+// secretOrNone is empty if the key is absent.
 func secretOrNone(key fabric.Secret) string {
 	if key == (fabric.Secret{}) {
 		return ""

@@ -7,21 +7,21 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// TableName is the nftables table (family inet) that is ours as a whole.
+// TableName is the nftables table (family inet) that Hawser owns as a whole.
 const TableName = "hawser"
 
-// Table is the static part of table inet hawser: chains, rules, empty sets and
-// maps. It is written in one transaction, and only when its text changes; all
-// that moves is an Element.
+// Table is the static part of table inet hawser: chains, rules, empty sets and maps. It is
+// written in one transaction, and only if its text changes. Everything that changes often is an
+// Element.
 type Table struct {
 	Name string
 	MSS4 int // largest TCP segment that crosses a tunnel, bytes
 	MSS6 int
-	// Connections is how many connections of one pod this gateway keeps at most; 0 = any
-	// number. See quota in the rules.
+	// Connections is the maximum number of connections of one pod through this gateway; 0 =
+	// unlimited. See SetQuota.
 	Connections int
-	// Skeleton is the digest of chains, rules and sets. The kind fills it on
-	// both sides (converge.Normalizer), as only it knows the rules.
+	// Skeleton is the digest of chains, rules and sets. Only the kind knows the rules, so it
+	// fills Skeleton on both sides (converge.Normalizer).
 	Skeleton string
 	Origin   string
 }
@@ -29,7 +29,7 @@ type Table struct {
 // Key is the name.
 func (t Table) Key() string { return t.Name }
 
-// Fields gives what decides the rules.
+// Fields returns the inputs of the rules.
 func (t Table) Fields() []diff.Field {
 	connections := ""
 	if t.Connections > 0 {
@@ -57,10 +57,10 @@ type Element struct {
 // Key is set, family and key.
 func (e Element) Key() string { return e.Set + strconv.Itoa(e.Family) + " " + e.ID }
 
-// Fields gives the data.
+// Fields returns the data.
 func (e Element) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: e.Value}} }
 
-// Equal is ==, which a kind's list of thousands cannot be compared with for free.
+// Equal is ==. Lists have thousands of elements, so the kind compares them without Fields.
 func (e Element) Equal(other Element) bool { return e == other }
 
 // Type is the type of one part of a set's key or data.
@@ -78,19 +78,19 @@ const (
 	TypeVerdict Type = "verdict" // goto a chain
 )
 
-// Set declares one set or map; it exists once a family, its name followed by 4 or 6.
+// Set declares one set or map. It exists once per family, with 4 or 6 appended to its name.
 type Set struct {
 	Name     string
 	Doc      string
 	Key      []Type
-	Data     []Type // empty: a set
+	Data     []Type // empty for a set
 	Interval bool   // keys are prefixes
-	Prefixes bool   // data are prefixes too (prefix NAT)
-	Counter  bool   // each element counts what it matched
-	// Dynamic says that there are no Elements of it: rules fill it, from packets, or the
-	// kind of WireGuard's peers does.
+	Prefixes bool   // the data are prefixes, too (prefix NAT)
+	Counter  bool   // each element counts its packets
+	// Dynamic is true if projection writes no Elements of it: the rules add them from packets,
+	// or the kind of WireGuard peers does.
 	Dynamic bool
-	// Expires says that its elements have an end.
+	// Expires is true if its elements have a timeout.
 	Expires bool
 }
 
@@ -146,67 +146,66 @@ const (
 	SetConnected     = "connected"
 )
 
-// Sets declares all of them. See docs/datapath.md for the rules that use them.
+// Sets returns all of them. docs/datapath.md describes the rules that use them.
 func Sets() []Set {
 	address := []Type{TypeAddr}
 	service := []Type{TypeAddr, TypeProto, TypePort}
 	target := []Type{TypeAddr, TypePort}
 	return []Set{
-		{Name: SetServices, Doc: "address and port of a VIP or of an export of this cluster: how a backend is picked", Key: service, Data: []Type{TypeVerdict}},
-		{Name: SetSlots, Doc: "the same and a slot: the backend", Key: []Type{TypeAddr, TypeProto, TypePort, TypeMark}, Data: target},
-		{Name: SetEcho, Doc: "VIP or export address: who answers a ping", Key: address, Data: address},
+		{Name: SetServices, Doc: "address and port of a VIP or of an export of this cluster: the verdict that picks a backend", Key: service, Data: []Type{TypeVerdict}},
+		{Name: SetSlots, Doc: "address and port as in services, and a slot: the backend", Key: []Type{TypeAddr, TypeProto, TypePort, TypeMark}, Data: target},
+		{Name: SetEcho, Doc: "VIP or export address: the address that answers a ping", Key: address, Data: address},
 		{Name: SetOwners, Doc: "global address of one pod: the pod", Key: address, Data: address},
 		{Name: SetUnmapped, Doc: "global prefix of mapped pods: their own prefix", Key: address, Data: address, Interval: true, Prefixes: true},
 		{Name: SetEgress, Doc: "pod: its own egress address", Key: address, Data: address},
 		{Name: SetMapped, Doc: "pod prefix: its global prefix", Key: address, Data: address, Interval: true, Prefixes: true},
 		{Name: SetShared, Doc: "slot: one of the cluster's egress addresses", Key: []Type{TypeMark}, Data: address},
-		{Name: SetReverse, Doc: "backend: the export that it answers for, for packets that a server sends first", Key: service, Data: target},
-		{Name: SetAmbiguous, Doc: "backend that answers for several addresses: what it sends first waits for its client", Key: service},
+		{Name: SetReverse, Doc: "backend: the export address of its replies, for packets that a server sends first", Key: service, Data: target},
+		{Name: SetAmbiguous, Doc: "backend that answers for several addresses: packets that it sends first wait for its client", Key: service},
 		{Name: SetKeepSource, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
-		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
+		{Name: SetDirect, Doc: "prefixes of this cluster that other clusters reach without translation (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
 		{Name: SetNetworks, Doc: "addresses of other clusters that on this node belong to a network that the node is connected to", Key: address, Interval: true},
-		{Name: SetConnected, Doc: "the same, with the link of the network: packets to and from there are not of other clusters", Key: []Type{TypeAddr, TypeLink}, Interval: true},
-		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only answers come in", Key: address, Interval: true},
-		{Name: SetBlocks, Doc: "global prefixes of this cluster: what comes in translated was sent to them", Key: address, Interval: true},
-		{Name: SetPools, Doc: "pools of clusterset IPs: what no backend took is refused", Key: address, Interval: true},
+		{Name: SetConnected, Doc: "such an address and the device of its network: packets to and from there do not belong to other clusters", Key: []Type{TypeAddr, TypeLink}, Interval: true},
+		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only replies come in", Key: address, Interval: true},
+		{Name: SetBlocks, Doc: "global prefixes of this cluster: the original destination of translated packets", Key: address, Interval: true},
+		{Name: SetPools, Doc: "pools of clusterset IPs: packets without a backend are rejected", Key: address, Interval: true},
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
-		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: who may have been asked", Key: service},
-		{Name: SetMultiPod, Doc: "those of them that stand for several pods", Key: address},
-		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
-		{Name: SetSiblings, Doc: "other gateways of this cluster: who may send VXLAN with transit traffic", Key: address},
-		{Name: SetMachines, Doc: "endpoints that are no pods: what other clusters send there gets the gateway's address", Key: service},
-		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
+		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: servers that may reply", Key: service},
+		{Name: SetMultiPod, Doc: "addresses of such exports that represent several pods", Key: address},
+		{Name: SetNodes, Doc: "nodes of this cluster, which may send VXLAN", Key: address},
+		{Name: SetSiblings, Doc: "other gateways of this cluster, which may send VXLAN with transit traffic", Key: address},
+		{Name: SetMachines, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
+		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
-		{Name: SetOverlays, Doc: "ports at which this gateway takes VXLAN from other clusters", Key: []Type{TypePort}},
-		{Name: SetCarry4In, Doc: "who may send to such a port, and from which prefix inside (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
+		{Name: SetOverlays, Doc: "ports where this gateway receives VXLAN from other clusters", Key: []Type{TypePort}},
+		{Name: SetCarry4In, Doc: "outer source, such a port, and the inner source prefix (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
 		{Name: SetCarry6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
-		{Name: SetSent, Doc: "where VXLAN is sent to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
-		{Name: SetSplitHorizon4, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
+		{Name: SetSent, Doc: "destinations of VXLAN to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
+		{Name: SetSplitHorizon4, Doc: "gateway of a neighbouring cluster, and destinations that it must not send here (IPv4): this cluster reaches them only through that cluster", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetSplitHorizon6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
 		{Name: SetHomes, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
-		{Name: SetServed, Doc: "UDP backends of this cluster's exports: nothing that nobody asked for comes to them", Key: service},
-		{Name: SetPods, Doc: "prefixes of this cluster's pods: who may ask for clusterset IPs and other clusters", Key: address, Interval: true},
+		{Name: SetServed, Doc: "UDP backends of this cluster's exports: they receive no unsolicited packets", Key: service},
+		{Name: SetPods, Doc: "prefixes of this cluster's pods, which may reach clusterset IPs and other clusters", Key: address, Interval: true},
 		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},
 		{Name: SetDNS, Doc: "addresses of this node's DNS server", Key: address},
 		{Name: SetErrors, Doc: "source of an ICMP error, and the remote end of the flows that it may be about", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
-		{Name: SetSelf4, Doc: "each node's address outside, and its own inside (IPv4): no node sends with another's", Key: []Type{TypeAddr, TypeAddr4}},
+		{Name: SetSelf4, Doc: "each node's outer address and its own inner address (IPv4): no node can use another node's source", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
-		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
-		{Name: SetNoTrack, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
-		{Name: SetQuota, Doc: "pod: connections that it has, or one of several, counted by the rules", Key: address, Dynamic: true},
-		{Name: SetFull, Doc: "pod that was refused a moment ago, and is without another count", Key: address, Dynamic: true, Expires: true},
-		{Name: SetHeld, Doc: "pod that was refused: all that it begins is counted until there is room", Key: address, Dynamic: true, Expires: true},
-		{Name: SetRates, Doc: "gateway of another cluster: how fast it sends to this one itself, counted by the rules", Key: address, Dynamic: true},
-		{Name: SetOldEndpoints, Doc: "where a gateway of another cluster was reached until a moment ago: nothing comes in from there", Key: target, Dynamic: true, Expires: true},
+		{Name: SetVXLAN, Doc: "where nodes and gateways receive VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
+		{Name: SetNoTrack, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
+		{Name: SetQuota, Doc: "pod: its connections, or a part of them, counted by the rules", Key: address, Dynamic: true},
+		{Name: SetFull, Doc: "pod that was refused recently and has no other count", Key: address, Dynamic: true, Expires: true},
+		{Name: SetHeld, Doc: "pod that was refused: all its new connections are counted until it is below the limit", Key: address, Dynamic: true, Expires: true},
+		{Name: SetRates, Doc: "gateway of another cluster: its packet rate to this gateway's own addresses, counted by the rules", Key: address, Dynamic: true},
+		{Name: SetOldEndpoints, Doc: "previous endpoint of a remote gateway: its packets are dropped for a moment", Key: target, Dynamic: true, Expires: true},
 	}
 }
 
-// Slot classes: how many slots the backends of one address share. The hash of
-// the caller picks the slot. There is one class for all numbers of backends from
-// two on, as at the border between two classes nearly every slot would change
-// hands (docs/adr/0005-slots.md).
+// Slot classes: the number of slots that the backends of one address share. The hash of the
+// client picks the slot. All numbers of backends from two on share one class: at a border
+// between classes nearly every slot would change its backend (docs/adr/0005-slots.md).
 const (
 	SlotsOne  = 1
 	SlotsMany = 1024 // up to 128 backends get a share close to their weight
@@ -215,8 +214,8 @@ const (
 // SharedSlots is the number of slots of SetShared.
 const SharedSlots = 64
 
-// PickChain names the chain (without family digit) that picks among slots, by
-// the caller's address and port, or by its address alone (session affinity).
+// PickChain returns the name of the chain, without the family digit, that picks a slot by the
+// client's address and port, or by its address alone (session affinity).
 func PickChain(slots int, affinity bool) string {
 	switch {
 	case slots == SlotsOne:
@@ -238,11 +237,12 @@ func ForeignRuleText(rules []string) string {
 		strings.Join(shown, ", ") + more + "; have that program leave out the clusterset's prefixes, or give its rules a priority above 7365"
 }
 
-// Drop is why table inet hawser drops packets. Each has a chain, which counts them.
+// Drop is one reason why table inet hawser drops packets. Each reason has a chain that counts
+// them.
 type Drop struct {
 	Reason string
-	Doc    string // what was dropped, for people
-	Do     string // what to do about it when it should have passed
+	Doc    string // what was dropped, for users
+	Do     string // what to do if the packet should have passed
 }
 
 // Reasons of drops.
@@ -264,39 +264,39 @@ const (
 	DropConnected     = "connected"
 )
 
-// Drops gives all of them.
+// Drops returns all reasons.
 func Drops() []Drop {
 	return []Drop{
-		{DropUnknownSource, "from an address that is no pod's of this cluster, for another cluster or a clusterset IP",
+		{DropUnknownSource, "from an address outside this cluster's pods, for another cluster or a clusterset IP",
 			"put the prefix into the cluster's podCIDRs if pods have it; other hosts reach other clusters by a load balancer or a proxy in the cluster"},
-		{DropTunnel, "for a gateway's address inside the tunnels, from somebody else than a gateway",
-			"nothing but gateways is answered there"},
-		{DropVXLAN, "VXLAN of the cluster's own nodes or gateways (UDP 4803, and the port of driver vxlan), from or for somebody who is none, or for a gateway's load balancer that kube-proxy does not know yet",
-			"nodes are known by their addresses: hawser-agent status on both nodes names those that are not known"},
-		{DropOverlay, "VXLAN of another cluster, from an address that is none of its gateways', or with a source that is none of its own",
+		{DropTunnel, "for a gateway's address inside the tunnels, not from a gateway",
+			"only gateways may send there"},
+		{DropVXLAN, "VXLAN of the cluster's own nodes or gateways (UDP 4803, and the port of driver vxlan), from or to another host, or for a gateway's load balancer that kube-proxy does not know yet",
+			"nodes are known by their addresses: hawser-agent status on both nodes names the unknown ones"},
+		{DropOverlay, "VXLAN of another cluster, not from an address of its gateways, or with an inner source outside that cluster",
 			"endpoints of the gateways in the topology are where their packets come from"},
-		{DropUnoffered, "out of a tunnel, for what this cluster offers to nobody", "exports of the topology say what is offered"},
-		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and answers alike", "exports[].allow of the topology says who may"},
-		{DropUnsolicited, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
-		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
-		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status lists links that are down; if the link is up, a routing rule of another program comes before rule 7300: ip rule"},
-		{DropQuota, "a new connection of a pod that has as many through this gateway as the topology allows",
+		{DropUnoffered, "out of a tunnel, for a destination that this cluster does not export", "exports of the topology list the exports"},
+		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and replies", "exports[].allow of the topology lists the permitted clusters"},
+		{DropUnsolicited, "out of a tunnel, for a pod that did not open the connection and is not exported", "export the service, or let the pod open the connection"},
+		{DropTransit, "out of a tunnel, into another tunnel", "clusters forward transit traffic only if the topology's shape says so"},
+		{DropLeak, "for another cluster, through a device that is not a tunnel", "hawser-agent status lists links that are down; if the link is up, a routing rule of another program comes before rule 7300: ip rule"},
+		{DropQuota, "a new connection of a pod that reached its quota through this gateway",
 			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
-		{DropFlood, "from another cluster's gateway for this one itself, faster than probes come",
+		{DropFlood, "from another cluster's gateway to this gateway itself, faster than probes",
 			"that gateway floods this one, and its links may seem dead: find out what sends there, or take its cluster out of the topology"},
-		{DropError, "an ICMP error out of a tunnel, from a cluster that is neither at the other end of the flow nor on the path there",
-			"nothing: no router on the path sends such an error, so find out which cluster does"},
-		{DropResolver, "for this node's DNS server, from an address that is no pod's or node's of this cluster",
-			"put the prefix into the cluster's podCIDRs if pods have it; other hosts ask the cluster's own DNS"},
-		{DropConnected, "out of a tunnel, from an address of another cluster that on this node belongs to a network that the node is connected to",
+		{DropError, "an ICMP error out of a tunnel, from a cluster that is neither the flow's peer nor on the path to it",
+			"no router on the path sends such an error: find out which cluster does"},
+		{DropResolver, "for this node's DNS server, from an address outside this cluster's pods and nodes",
+			"put the prefix into the cluster's podCIDRs if pods have it; other hosts use the cluster's own DNS"},
+		{DropConnected, "out of a tunnel, from an address of another cluster that overlaps a network of this node",
 			"hawser-agent status names the network (connected-network): use other addresses for the network or the cluster"},
-		{DropOldEndpoint, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
-			"nothing: it was on its way when the link went to another endpoint"},
+		{DropOldEndpoint, "WireGuard from an endpoint that a gateway left less than a second ago: such a packet would move the link back",
+			"nothing: it was in flight when the link moved to another endpoint"},
 	}
 }
 
-// DropPrefix begins the names of the chains that drop.
+// DropPrefix starts the names of the chains that drop.
 const DropPrefix = "drop_"
 
-// Chain names the chain that counts and drops.
+// Chain returns the name of the chain that counts and drops.
 func (d Drop) Chain() string { return DropPrefix + d.Reason }

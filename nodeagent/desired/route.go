@@ -13,17 +13,18 @@ type Rule struct {
 	IPv6     bool
 	IIF      string // input interface; empty = any
 	UDPPort  int    // destination; 0 = any packet
-	TCPPort  int    // the same of TCP
+	TCPPort  int    // destination port of TCP; 0 = any packet
 	TCPFrom  int    // source port of TCP; 0 = any packet
 	OIF      string // interface that a socket is bound to; empty = any
-	// Mark is what the packet's mark has to be in the bits of Mask; Mask 0 = any mark.
+	// Mark is the value of the packet's mark in the bits of Mask; Mask 0 = any mark.
 	Mark, Mask uint32
 	Table      int
-	Goto       int // priority of the rules at which the lookup goes on; then there is no Table
+	Goto       int // priority of the rule where the lookup continues; Table is then 0
 	Origin     string
 }
 
-// Key is family and priority, and where several rules share one, the link or the mark.
+// Key is family and priority. If several rules share a priority, the device or the mark
+// follows.
 func (r Rule) Key() string {
 	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
 	switch {
@@ -37,7 +38,7 @@ func (r Rule) Key() string {
 
 func hexNumber(n uint32) string { return "0x" + strconv.FormatUint(uint64(n), 16) }
 
-// Fields gives selector and table; a rule is replaced, never changed.
+// Fields returns selector and table; a rule is replaced, never changed.
 func (r Rule) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "iif", Value: r.IIF, Immutable: true},
@@ -51,7 +52,7 @@ func (r Rule) Fields() []diff.Field {
 	}
 }
 
-// fwmark is mark and mask as ip-rule(8) prints them; empty = any mark.
+// fwmark returns mark and mask as ip-rule(8) prints them; empty = any mark.
 func (r Rule) fwmark() string {
 	if r.Mask == 0 && r.Mark == 0 {
 		return ""
@@ -59,11 +60,11 @@ func (r Rule) fwmark() string {
 	return hexNumber(r.Mark) + "/" + hexNumber(r.Mask)
 }
 
-// Types of Route.
+// Values of Route.Type.
 const (
 	RouteUnicast   = "unicast"
 	RouteBlackhole = "blackhole"
-	RouteThrow     = "throw" // the lookup goes on with the next rule
+	RouteThrow     = "throw" // the lookup continues with the next rule
 )
 
 // Route is one route of protocol RouteProtocol in a table of ours.
@@ -72,16 +73,16 @@ type Route struct {
 	Dst   netip.Prefix
 	Type  string
 	Link  string     // unicast
-	Via   netip.Addr // unicast: next hop on Link, taken as on-link; invalid = none
-	Src   netip.Addr // preferred source of the host's own packets; invalid = kernel's choice
-	MTU   int        // 0 = the link's
-	// Metric is set for a route beside another one to the same destination, which
-	// only who is bound to its link takes; 0 = the kernel's choice.
+	Via   netip.Addr // unicast: next hop on Link, always treated as on-link; invalid if absent
+	Src   netip.Addr // preferred source of the host's own packets; invalid = the kernel selects it
+	MTU   int        // 0 = MTU of the device
+	// Metric is set for an additional route to the same destination. Only sockets bound to its
+	// device use it. 0 = the kernel's default.
 	Metric int
 	Origin string
 }
 
-// Key is table and destination, and the metric where it has one.
+// Key is table and destination, and the metric if it is set.
 func (r Route) Key() string {
 	key := strconv.Itoa(r.Table) + "/" + r.Dst.String()
 	if r.Metric > 0 {
@@ -90,10 +91,10 @@ func (r Route) Key() string {
 	return key
 }
 
-// Equal reports that two routes are equal.
+// Equal is ==.
 func (r Route) Equal(other Route) bool { return r == other }
 
-// Fields gives the way.
+// Fields returns type, device, next hop, source and MTU.
 func (r Route) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "type", Value: r.Type},

@@ -17,10 +17,10 @@ type Wireguard struct {
 	Origin     string
 }
 
-// Key is the link's name.
+// Key is the device's name.
 func (w Wireguard) Key() string { return w.Link }
 
-// Fields gives the configuration; the private key never prints.
+// Fields returns the configuration; the private key is never printed.
 func (w Wireguard) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "privateKey", Value: secret(w.PrivateKey), Secret: true},
@@ -33,13 +33,13 @@ type Peer struct {
 	Link      string
 	PublicKey string // base64
 	PSK       fabric.Secret
-	// Endpoint is where the peer is first looked for. While it answers, the
-	// address that the kernel learned counts (roaming); invalid = it dials in.
+	// Endpoint is the first address of the peer to dial. While the peer answers, the address
+	// that the kernel learned takes precedence (roaming). Invalid = the peer dials in.
 	Endpoint   netip.AddrPort
 	AllowedIPs []netip.Prefix // sorted
 	Keepalive  int            // seconds; 0 = off
-	// DialCount counts how often it was decided to send to Endpoint, whatever the kernel
-	// learned before; 0 = never.
+	// DialCount counts the decisions to dial Endpoint regardless of the address that the kernel
+	// learned; 0 = never.
 	DialCount int
 	Origin    string
 }
@@ -47,7 +47,7 @@ type Peer struct {
 // Key is link/public key.
 func (p Peer) Key() string { return p.Link + "/" + p.PublicKey }
 
-// Fields gives the configuration; the pre-shared key never prints.
+// Fields returns the configuration; the pre-shared key is never printed.
 func (p Peer) Fields() []diff.Field {
 	endpoint := ""
 	if p.Endpoint.IsValid() {

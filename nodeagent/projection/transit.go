@@ -155,7 +155,7 @@ func (v *builder) addSiblingDevice() {
 			v.elements.addr(desired.SetSiblings, a, netip.Addr{}, v.gatewayPath())
 		}
 	}
-	v.addRule(desired.Rule{Priority: desired.RuleMate, IIF: desired.SiblingDevice, Table: desired.TableSibling, Origin: v.gatewayPath()})
+	v.addRule(desired.Rule{Priority: desired.RuleSibling, IIF: desired.SiblingDevice, Table: desired.TableSibling, Origin: v.gatewayPath()})
 }
 
 // addNoTrack names what goes through this gateway without connection tracking:

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSame changes one thing at a time, everywhere in a service.
-func TestSame(t *testing.T) {
+// TestServiceEqual changes each field of a service in turn; Equal must report every change.
+func TestServiceEqual(t *testing.T) {
 	t.Parallel()
 	sample := func() Service {
 		return Service{
@@ -32,16 +32,16 @@ func TestSame(t *testing.T) {
 		"cluster IP":   func(s *Service) { s.Clusters[0].IPs[0] = other },
 		"host":         func(s *Service) { s.Clusters[0].Hosts[0].Name = "x" },
 		"host IP":      func(s *Service) { s.Clusters[0].Hosts[0].IPs[0] = other },
-		"host is gone": func(s *Service) { s.Clusters[0].Hosts = nil },
+		"no host": func(s *Service) { s.Clusters[0].Hosts = nil },
 	}
 	if s := sample(); !s.Equal(sample()) {
-		t.Error("a service is not the same as itself")
+		t.Error("a service does not equal its copy")
 	}
 	for name, change := range tests {
 		s := sample()
 		change(&s)
 		if s.Equal(sample()) || sample().Equal(s) {
-			t.Errorf("%s: the difference does not show", name)
+			t.Errorf("%s: Equal reports no difference", name)
 		}
 	}
 }
