@@ -1,7 +1,6 @@
-// Package driver makes the links between gateways of different clusters: one file
-// a driver. It is pure: what a gateway and its remotes are goes in, the objects
-// that the gateway's host should have come out, of the kinds that all else is
-// made of too.
+// Package driver builds the links between gateways of different clusters, one file per driver.
+// It is pure: from a gateway and its remote gateways it returns the objects that the gateway's
+// host should have, in the types of package desired.
 package driver
 
 import (
@@ -14,41 +13,41 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Driver is one sort of tunnel.
+// Driver is one kind of tunnel.
 type Driver interface {
-	// Traits says what holds for all its tunnels.
+	// Traits returns the properties of all its tunnels.
 	Traits() Traits
-	// Build gives all that a gateway has for its tunnels to remotes, which are
-	// sorted by cluster and gateway; only those of this driver. Equal arguments
-	// give equal results, and a remote more or less changes no object of the
-	// others, but for the MTU of a device that they share. What cannot be made is
-	// left out and told. A driver never gives an object that another one gives.
+	// Build returns all objects of a gateway's tunnels to remotes. The remotes all have this
+	// driver and are sorted by cluster and gateway. Equal arguments return equal results.
+	// Adding or removing a remote changes no object of the others, except the MTU of a shared
+	// device. A tunnel that cannot be built is left out and reported as a problem. No two
+	// drivers return the same object.
 	Build(site LocalGateway, remotes []Remote) Result
 }
 
-// Traits is what is known of a driver's tunnels without making one.
+// Traits are the properties of a driver's tunnels that are known without building one.
 type Traits struct {
 	Name string // as in tunnel.driver
-	// Overhead4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
-	// IPv6 underlay. Where padding depends on the packet they are the most.
+	// Overhead4 and Overhead6 are the bytes that it adds to a packet over an IPv4 and an IPv6
+	// underlay. If padding depends on the packet, they are the maximum.
 	Overhead4, Overhead6 int
-	// Userspace is the largest packet inside where the kernel lacks what the driver
-	// needs and a daemon does it; 0 = there is no such bound.
+	// Userspace is the largest packet inside if a daemon replaces missing kernel support; 0 =
+	// unlimited.
 	Userspace int
-	// Roaming says that a remote may come from another address family at any time,
-	// so Over6 counts always.
+	// Roaming is true if a remote may switch the address family at any time. Overhead6 then
+	// always counts.
 	Roaming bool
-	// Unencrypted says that what it carries can be read on the way.
+	// Unencrypted is true if its packets are readable on the underlay.
 	Unencrypted bool
-	// FixedPorts says that its ports are those of the whole clusterset, so that a pair has
-	// two tunnels of it at most: of two neighbouring epochs, or one usual and one Alt.
+	// FixedPorts is true if its ports are the same in the whole clusterset. A pair then has at
+	// most two of its tunnels: of two neighbouring epochs, or the usual and the alternate one.
 	FixedPorts bool
-	// Keys names the sort of private key that a gateway needs; empty = none.
+	// Keys is the kind of private key that a gateway needs; empty if none.
 	Keys string
 }
 
-// Overhead is what a link takes of the underlay's MTU, when its ends may reach
-// each other over IPv6 or do so over IPv4 only.
+// Overhead returns the bytes that a tunnel takes from the underlay's MTU. six is true if its
+// gateways may reach each other over IPv6.
 func (t Traits) Overhead(six bool) int {
 	if six || t.Roaming {
 		return t.Overhead6
@@ -56,16 +55,16 @@ func (t Traits) Overhead(six bool) int {
 	return t.Overhead4
 }
 
-// Sorts of private keys.
+// Kinds of private keys.
 const (
 	X25519  = "x25519"
 	Ed25519 = "ed25519"
 )
 
-// Drivers gives all drivers.
+// Drivers returns all drivers.
 func Drivers() []Driver { return []Driver{wireguard{}, vxlan{}, ipsec{}} }
 
-// ByName finds a driver; nil when there is none of that name.
+// ByName returns the driver of that name, or nil.
 func ByName(name string) Driver {
 	all := Drivers()
 	i := slices.IndexFunc(all, func(d Driver) bool { return d.Traits().Name == name })
@@ -75,64 +74,62 @@ func ByName(name string) Driver {
 	return all[i]
 }
 
-// LocalGateway is a gateway that gets tunnels.
+// LocalGateway is the gateway whose tunnels are built.
 type LocalGateway struct {
 	Cluster string
 	Gateway *fabric.Gateway
-	Keys    *fabric.Keys   // nil = none came yet
+	Keys    *fabric.Keys   // nil until the keys arrive
 	IPsec   fabric.IPsec   // settings of all its IPsec links
 	Pools   []netip.Prefix // of the addresses inside the tunnels
-	Addrs   []netip.Addr   // of the gateway's node; outer addresses may be others
-	V4, V6  bool           // families of what is carried
+	Addrs   []netip.Addr   // of the gateway's node; outer addresses may differ
+	V4, V6  bool           // families of the traffic inside
 }
 
-// Remote is a gateway of another cluster and what the link to it is like.
+// Remote is a gateway of another cluster with the settings of the link to it.
 type Remote struct {
 	Cluster string
 	Gateway *fabric.Gateway
-	Link    fabric.LinkSettings // settings; its driver is the one that builds
-	// Preference orders several links to one gateway, which differ in driver, port or epoch:
-	// the tunnel of the least is used, and all are there.
+	Link    fabric.LinkSettings // settings; its driver builds the tunnel
+	// Preference orders several tunnels to one gateway, which differ in driver, port or epoch.
+	// All of them exist, and the lowest one is used.
 	Preference int
-	// Epoch is that of the keys; drivers that have none pass over it.
+	// Epoch is the epoch of the keys; drivers without keys ignore it.
 	Epoch int
-	// LocalBasePort is the port that those of this gateway count from. Alt says that both ends
-	// take other ports than usual behind those that they count from (or other
-	// addresses, where ports tell no tunnels apart), as they need the usual ones for
-	// another tunnel of the pair.
+	// LocalBasePort is the base of this gateway's ports. Alternate is true if both gateways use
+	// the alternate ports above their base ports, because another tunnel of the pair uses the
+	// usual ones. If ports do not distinguish tunnels, they use alternate addresses instead.
 	LocalBasePort int
 	Alternate     bool
-	// Addr and Base are where it is reached and the port that its ports count
-	// from; an invalid Addr = it dials in.
+	// Addr is the remote gateway's address and RemoteBasePort the base of its ports. An invalid
+	// Addr means that it dials in.
 	Addr           netip.Addr
 	RemoteBasePort int
-	// DialCount counts how often it was decided to go to Addr, whatever was learned.
+	// DialCount counts the decisions to dial Addr regardless of the learned address.
 	DialCount int
-	// Addrs are all the addresses that it may send from, Addr among them, where
-	// the fabric names any.
+	// Addrs are all addresses that it may send from, including Addr, if the fabric lists any.
 	Addrs []netip.Addr
-	MTU   int // bytes that a packet inside may have
-	// Prefixes are what its cluster's packets may come from, and what is sent to
-	// it, besides its own addresses; sorted.
+	MTU   int // largest packet inside, bytes
+	// Prefixes are the sources and destinations of its cluster's traffic, without the gateway's
+	// own addresses; sorted.
 	Prefixes []netip.Prefix
 }
 
-// Result is what a driver makes. Of its state, Tunnels tells where each link's
-// packets go; a remote without one has no link.
+// Result is what a driver builds. Its state lists in Tunnels where each link's packets go; a
+// remote without a Tunnel has no link.
 type Result struct {
 	desired.State
 	Problems []Problem
 }
 
-// Problem is something that a person should know; see project.Problem.
+// Problem is something that a user should know; see projection.Problem.
 type Problem struct{ Path, Code, Text string }
 
 // Codes of problems.
 const (
 	KeyMissing     = "key-missing"      // no private key, so no tunnel
 	PeerKeyMissing = "peer-key-missing" // a remote gateway without public key
-	NoEndpoint     = "no-endpoint"      // a remote gateway that has to be known by its address, and is not
-	FamilyMissing  = "family-missing"   // no address of a family inside the tunnels
+	NoEndpoint     = "no-endpoint"      // a remote gateway whose address must be known and is not
+	FamilyMissing  = "family-missing"   // no common address family inside the tunnels
 )
 
 func (b *Result) problem(path, code, text string) {
@@ -143,8 +140,8 @@ func (s *LocalGateway) path() string { return gatewayPath(s.Cluster, s.Gateway.N
 
 func (r *Remote) path() string { return gatewayPath(r.Cluster, r.Gateway.Name) }
 
-// same reports whether both are links to one gateway.
-func (r *Remote) same(o *Remote) bool {
+// sameGateway reports whether both are tunnels to one gateway.
+func (r *Remote) sameGateway(o *Remote) bool {
 	return r.Cluster == o.Cluster && r.Gateway.Name == o.Gateway.Name
 }
 
@@ -152,9 +149,9 @@ func gatewayPath(cluster, gateway string) string {
 	return "clusters[" + cluster + "].gateways[" + gateway + "]"
 }
 
-// device adds a link with what each one needs: this gateway's addresses inside
-// the tunnels, a rule by which what comes out of it finds its node, and loose
-// reverse path filtering, as the way back is the routing tables' business.
+// device adds a device and what every device needs: this gateway's addresses inside the
+// tunnels, a rule that routes received packets to their node, and loose reverse path filtering,
+// because the routing tables decide the way back.
 func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 	origin := s.path()
 	link.Up, link.Origin = true, origin
@@ -169,7 +166,7 @@ func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
 	}
 	if s.V6 {
-		// Whatever the host's defaults for new links are; routers have no business here.
+		// Do not depend on the host's defaults for new devices; no router advertises on them.
 		for _, name := range []string{"disable_ipv6", "accept_ra"} {
 			b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv6/conf/" + link.Name + "/" + name, Value: "0", Origin: origin})
 		}
@@ -183,8 +180,7 @@ func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 	}
 }
 
-// Build has every driver build its part. Remotes of a driver that does not exist
-// get no tunnel.
+// Build calls every driver for its remotes. Remotes with an unknown driver get no tunnel.
 func Build(site LocalGateway, remotes []Remote) Result {
 	var all Result
 	for _, d := range Drivers() {
@@ -217,7 +213,7 @@ func Build(site LocalGateway, remotes []Remote) Result {
 	return all
 }
 
-// ownPrefixes gives the addresses of a remote gateway and the prefixes behind it.
+// ownPrefixes returns the addresses of a remote gateway and the prefixes behind it.
 func (r *Remote) ownPrefixes() []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range r.Gateway.Addresses {

@@ -36,8 +36,8 @@ func site() LocalGateway {
 	}
 }
 
-// far is the i-th remote gateway, each of a cluster of its own; odd ones are
-// reached over IPv6 outside.
+// far returns the i-th remote gateway, each in its own cluster. Odd ones are reached over IPv6
+// outside.
 func far(driver string, i int) Remote {
 	addr := netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 10+i))
 	if i%2 == 1 {
@@ -55,7 +55,7 @@ func far(driver string, i int) Remote {
 	}
 }
 
-// objects tells everything that was built, a line each.
+// objects returns one line for each object of b.
 func objects(b Result) []string {
 	var out []string
 	add := func(kind, key string, fields []diff.Field) {
@@ -67,17 +67,17 @@ func objects(b Result) []string {
 		}
 		out = append(out, line)
 	}
-	told(add, "sysctl", b.Sysctls)
-	told(add, "link", b.Links)
-	told(add, "wireguard", b.Wireguards)
-	told(add, "ipsec", b.IPsecs)
-	told(add, "peer", b.Peers)
-	told(add, "address", b.Addresses)
-	told(add, "neighbour", b.Neighbours)
-	told(add, "forward", b.Forwards)
-	told(add, "rule", b.Rules)
-	told(add, "route", b.Routes)
-	told(add, "element", b.Elements)
+	addLines(add, "sysctl", b.Sysctls)
+	addLines(add, "link", b.Links)
+	addLines(add, "wireguard", b.Wireguards)
+	addLines(add, "ipsec", b.IPsecs)
+	addLines(add, "peer", b.Peers)
+	addLines(add, "address", b.Addresses)
+	addLines(add, "neighbour", b.Neighbours)
+	addLines(add, "forward", b.Forwards)
+	addLines(add, "rule", b.Rules)
+	addLines(add, "route", b.Routes)
+	addLines(add, "element", b.Elements)
 	for _, c := range b.Tunnels {
 		out = append(out, fmt.Sprintf("tunnel %s/%s %s %d via %v %v mtu %d clear %v at %v sent %q received %q",
 			c.Cluster, c.Gateway, c.Link, c.Port, c.Via4, c.Via6, c.MTU, c.Clear, c.Endpoint, c.Sent, c.Received))
@@ -88,14 +88,14 @@ func objects(b Result) []string {
 	return out
 }
 
-func told[S diff.Spec](add func(kind, key string, fields []diff.Field), kind string, list []S) {
+func addLines[S diff.Spec](add func(kind, key string, fields []diff.Field), kind string, list []S) {
 	for _, s := range list {
 		add(kind, s.Key(), s.Fields())
 	}
 }
 
-// TestRemotesApart: a remote more changes nothing that is there for the others,
-// and equal arguments give equal results.
+// TestRemotesApart checks that another remote does not change the objects of existing remotes,
+// and that equal arguments return equal results.
 func TestRemotesApart(t *testing.T) {
 	t.Parallel()
 	for _, d := range Drivers() {
@@ -108,12 +108,12 @@ func TestRemotesApart(t *testing.T) {
 			}
 			all := objects(d.Build(site(), remotes))
 			if again := objects(d.Build(site(), remotes)); !slices.Equal(all, again) {
-				t.Errorf("equal arguments give (-first +second):\n%s", cmp.Diff(all, again))
+				t.Errorf("equal arguments return (-first +second):\n%s", cmp.Diff(all, again))
 			}
 			for i := range remotes {
 				for _, line := range objects(d.Build(site(), slices.Delete(slices.Clone(remotes), i, i+1))) {
 					if !slices.Contains(all, line) {
-						t.Errorf("without %s there is %s", remotes[i].Cluster, line)
+						t.Errorf("without remote %s there is %s", remotes[i].Cluster, line)
 					}
 				}
 			}
@@ -126,8 +126,8 @@ func TestRemotesApart(t *testing.T) {
 	}
 }
 
-// TestNames: a device's name fits into the 15 bytes that the kernel has for it.
-func TestNames(t *testing.T) {
+// TestDeviceNames checks that device names fit into the kernel's 15 bytes.
+func TestDeviceNames(t *testing.T) {
 	t.Parallel()
 	for _, d := range Drivers() {
 		r := far(d.Traits().Name, 31)
@@ -166,8 +166,8 @@ func TestVXLAN(t *testing.T) {
 	}
 }
 
-// TestNamed: every driver is found by its name, and no other.
-func TestNamed(t *testing.T) {
+// TestByName checks that ByName finds every driver and nothing else.
+func TestByName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{fabric.DriverWireguard, fabric.DriverVXLAN, fabric.DriverIPsec} {
 		if d := ByName(name); d == nil || d.Traits().Name != name {
@@ -175,10 +175,10 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	if d := ByName("carrier-pigeon"); d != nil {
-		t.Errorf("an unknown driver is %v", d)
+		t.Errorf("ByName of an unknown driver: %v, want nil", d)
 	}
 	b := Build(site(), []Remote{far("carrier-pigeon", 0)})
 	if lines := objects(b); len(lines) != 0 {
-		t.Errorf("built for an unknown driver: %v", lines)
+		t.Errorf("an unknown driver built objects: %v", lines)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Epochs gives those of the epochs in force of which a gateway has its own private
-// and the remote one's public key of the sort that a driver needs, ascending; none
-// where the driver has no keys.
+// Epochs returns the current epochs for which the gateway has its private key and knows the
+// remote's public key, of the kind that the driver needs; ascending. It returns nil if the
+// driver has no keys.
 func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
 	d := ByName(driver)
 	if d == nil || d.Traits().Keys == "" {
@@ -24,8 +24,8 @@ func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric
 	return out
 }
 
-// Epoch is the one that a tunnel should have: the newest of Epochs. Where there is
-// none it is the newest in force, of which the driver then says what is missing.
+// Epoch returns the epoch that a tunnel should have: the newest of Epochs. If Epochs is empty,
+// it returns the newest current epoch, and the driver reports the missing key.
 func Epoch(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
 	if d := ByName(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {
 		return 0
@@ -48,7 +48,7 @@ func privateKey(sort string, keys *fabric.Keys, gateway string, epoch int) (key 
 	return key, found
 }
 
-// publicKey is empty when the gateway has none of that epoch.
+// publicKey is empty if the gateway has no key of that epoch.
 func publicKey(sort string, g *fabric.Gateway, epoch int) string {
 	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
 	switch {

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestEpochs: a link has the epochs of which this end holds the private and knows the
-// other's public key, of the sort that its driver needs.
+// TestEpochs checks that a link has the epochs whose private key this gateway has and whose
+// public key of the remote it knows, of the kind that the driver needs.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Gateway{Name: "a"}
@@ -25,7 +25,7 @@ func TestEpochs(t *testing.T) {
 		}
 		return g
 	}
-	brought := remote(1, 2) // the same keys in each, and none for IKE
+	brought := remote(1, 2) // the same keys in each epoch, without Ed25519
 	brought.Keys[0].Ed25519, brought.Keys[1].Ed25519 = "", ""
 	tests := []struct {
 		name    string
@@ -38,16 +38,16 @@ func TestEpochs(t *testing.T) {
 	}{
 		{"one", fabric.DriverWireguard, []int{1}, keys, remote(1), []int{1}, 1},
 		{"both", fabric.DriverWireguard, []int{2, 1}, keys, remote(1, 2), []int{1, 2}, 2},
-		{"keys that are not in force", fabric.DriverIPsec, []int{2}, keys, remote(1, 2, 3), []int{2}, 2},
-		{"the other end is from before", fabric.DriverIPsec, []int{1, 2}, keys, remote(1), []int{1}, 1},
-		{"keys are late", fabric.DriverWireguard, []int{3, 4}, keys, remote(3, 4), []int{3}, 3},
+		{"keys that are not current", fabric.DriverIPsec, []int{2}, keys, remote(1, 2, 3), []int{2}, 2},
+		{"the remote has only the previous epoch", fabric.DriverIPsec, []int{1, 2}, keys, remote(1), []int{1}, 1},
+		{"private keys not delivered yet", fabric.DriverWireguard, []int{3, 4}, keys, remote(3, 4), []int{3}, 3},
 		{"none in common", fabric.DriverWireguard, []int{4}, keys, remote(4), nil, 4},
 		{"no keys yet", fabric.DriverWireguard, []int{1, 2}, nil, remote(1, 2), nil, 2},
 		{"brought", fabric.DriverWireguard, []int{1, 2}, keys, brought, []int{1, 2}, 2},
-		{"brought, without one for IKE", fabric.DriverIPsec, []int{1, 2}, keys, brought, nil, 2},
+		{"user-provided, without an IKE key", fabric.DriverIPsec, []int{1, 2}, keys, brought, nil, 2},
 		{"a driver without keys", fabric.DriverVXLAN, []int{1, 2}, keys, remote(1, 2), nil, 0},
 		{"no such driver", "carrier-pigeon", []int{1, 2}, keys, remote(1, 2), nil, 0},
-		{"none in force", fabric.DriverWireguard, nil, keys, remote(1), nil, 0},
+		{"no current epoch", fabric.DriverWireguard, nil, keys, remote(1), nil, 0},
 	}
 	for _, tt := range tests {
 		all, newest := Epochs(tt.driver, tt.inForce, tt.keys, own, tt.remote), Epoch(tt.driver, tt.inForce, tt.keys, own, tt.remote)

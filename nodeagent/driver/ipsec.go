@@ -11,32 +11,31 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ipsec is VXLAN between the gateways' addresses inside the tunnels, and what
-// goes between those addresses on the port of that VXLAN is carried in ESP. So
-// it has next hops, acceptance and counters as VXLAN has, and it is all the same
-// whether the kernel or a daemon encrypts. One daemon serves all links; a change
-// to one touches its own connection only.
+// ipsec is VXLAN between the gateways' addresses inside the tunnels, encrypted with ESP by the
+// port of that VXLAN. It shares next hops, source checks and counters with VXLAN, and works the
+// same whether the kernel or a daemon encrypts. One daemon serves all links; a change to one
+// link affects its connection only.
 //
-// Two connections with one gateway, of neighbouring epochs, stand beside each other
-// because those of even epochs are between other addresses: a daemon that encrypts
-// itself tells connections apart by nothing else. An Alt one is between those of the
-// other sort of epochs.
+// During a rotation, two connections of neighbouring epochs exist to one gateway. Connections
+// of even epochs use different addresses, because a daemon that encrypts in userspace
+// distinguishes connections by address only. An alternate connection uses the addresses of the
+// other parity.
 type ipsec struct{}
 
-// Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC
-// 4303, 3948, 4106, 7634): UDP 8, SPI and number 8, IV 8, and at the end padding
-// of up to 3, its length and the next header 2, the check value 16.
+// Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC 4303, 3948, 4106,
+// 7634): UDP 8, SPI and sequence number 8, IV 8, padding of at most 3, pad length and next
+// header 2, integrity check value 16.
 const espOver = 8 + 8 + 8 + 3 + 2 + 16
 
-// userspaceMost is the largest packet inside where charon itself encrypts: its
-// device takes no more than 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). One
-// less has the padding that espOver counts, so the overhead is exact.
+// userspaceMost is the largest packet inside if charon itself encrypts: its device accepts at
+// most 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). One byte less has exactly the
+// padding that espOver counts, so the overhead is exact.
 const userspaceMost = 1400 - vxlanOver4 - 1
 
-// vxlanOver4 is VXLAN over IPv4, which tunnel addresses are wherever there are any.
+// vxlanOver4 is VXLAN over IPv4. Tunnel addresses are IPv4 if the cluster has any.
 const vxlanOver4 = 20 + 8 + 8 + 14
 
-// Traits gives the sizes of the headers, ESP's and those of the VXLAN in it.
+// Traits returns the header sizes of ESP and of the VXLAN inside.
 func (ipsec) Traits() Traits {
 	return Traits{
 		Name: fabric.DriverIPsec, Overhead4: 20 + espOver + vxlanOver4, Overhead6: 40 + espOver + vxlanOver4,
@@ -44,16 +43,16 @@ func (ipsec) Traits() Traits {
 	}
 }
 
-// Build makes the device of ESP, a connection to each remote gateway, and the
-// overlays in them.
+// Build returns the ESP device, a connection to each remote gateway, and the overlays inside
+// the connections.
 func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 	var b Result
-	var all [2][]overlayPeer // by parity
+	var all [2][]overlayPeer // indexed by addressSet
 	for i := range remotes {
 		r := &remotes[i]
 		side := addressSet(r)
-		if other := len(all[side]) - 1; other >= 0 && all[side][other].same(r) {
-			continue // its ports are those of the whole clusterset, so there is no third tunnel
+		if other := len(all[side]) - 1; other >= 0 && all[side][other].sameGateway(r) {
+			continue // its ports are fixed for the whole clusterset, so there is no third tunnel
 		}
 		if inner, ok := b.addConnection(&site, r); ok {
 			all[side] = append(all[side], overlayPeer{Remote: r, to: inner})
@@ -61,7 +60,7 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 	}
 	for parity, remotes := range all {
 		if len(remotes) > 0 {
-			// The VXLAN in the connections of odd (1) or even (0) epochs.
+			// The VXLAN in the connections of address set 0 (even) or 1 (odd).
 			o := overlay{
 				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANTunnelID,
 				port: func(int, bool) int { return desired.IPsecPort },
@@ -73,9 +72,9 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		}
 	}
 	if len(b.IPsecs) > 0 {
-		// Packets enter and leave ESP by this device. It has an address only because the reverse
-		// path filter drops all that comes in at a device without one, if the way back is by
-		// another; even when it is loose.
+		// Packets enter and leave ESP through this device. It has an address only because the
+		// reverse path filter, even in loose mode, drops packets from a device without an
+		// address if the route back uses another device.
 		origin := site.path()
 		b.Links = append(b.Links, desired.Device{
 			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
@@ -107,13 +106,13 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		c := &b.Tunnels[i]
 		is := func(s desired.IPsec) bool { return s.Name == c.Connection() }
 		if at := slices.IndexFunc(b.IPsecs, is); at >= 0 {
-			c.Endpoint = b.IPsecs[at].Remote // where ESP goes, not what is in it
+			c.Endpoint = b.IPsecs[at].Remote // destination of ESP, not of the packets inside
 		}
 	}
 	return b
 }
 
-// addressSet tells which of the two sorts of addresses a connection is between.
+// addressSet returns which of the two address sets a connection uses.
 func addressSet(r *Remote) int {
 	if r.Alternate {
 		return (r.Epoch + 1) % 2
@@ -121,8 +120,8 @@ func addressSet(r *Remote) int {
 	return r.Epoch % 2
 }
 
-// addConnection makes the connection to a remote gateway, and gives that one's address
-// in it.
+// addConnection adds the connection to a remote gateway and returns the remote's address inside
+// it.
 func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr, ok bool) {
 	own, inner, ok := innerPair(site.Gateway.Addresses, r.Gateway.Addresses)
 	if !ok {
@@ -139,18 +138,18 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	id := func(cluster, gateway string) string {
 		name := gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch)
 		if r.Alternate {
-			name += ".beside" // charon ends another connection between two identities
+			name += ".beside" // a different identity: charon closes a second connection between two identities
 		}
 		return name + ".hawser"
 	}
 	c := desired.IPsec{
 		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch, r.Alternate), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
 		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
-		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Initiator: site.begins(r),
+		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Initiator: site.initiates(r),
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
 	}
 	if len(site.Gateway.Endpoints)+len(r.Gateway.Endpoints) == 0 {
-		b.problem(r.path(), NoEndpoint, "neither it nor "+site.Gateway.Name+" has an endpoint, so neither can begin")
+		b.problem(r.path(), NoEndpoint, "neither it nor "+site.Gateway.Name+" has an endpoint, so neither can open the connection")
 	}
 	b.IPsecs = append(b.IPsecs, c)
 	b.Routes = append(b.Routes, desired.Route{
@@ -159,7 +158,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	return inner, true
 }
 
-// innerPair chooses the two addresses: IPv4 where both have it.
+// innerPair selects the two addresses, IPv4 if both have it.
 func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 	for _, six := range []bool{false, true} {
 		is := func(a netip.Addr) bool { return a.Is6() == six }
@@ -171,7 +170,7 @@ func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 	return a, b, false
 }
 
-// ikeKeys finds the own private and the other's public key of a tunnel's epoch.
+// ikeKeys returns the own private key and the remote's public key of a tunnel's epoch.
 func (s *LocalGateway) ikeKeys(b *Result, r *Remote) (private fabric.Secret, public string, ok bool) {
 	private, found := privateKey(Ed25519, s.Keys, s.Gateway.Name, r.Epoch)
 	public = publicKey(Ed25519, r.Gateway, r.Epoch)
@@ -184,7 +183,7 @@ func (s *LocalGateway) ikeKeys(b *Result, r *Remote) (private fabric.Secret, pub
 	return private, public, found && public != ""
 }
 
-// ikeEndpoint is where the remote gateway listens.
+// ikeEndpoint returns where the remote gateway listens for IKE.
 func ikeEndpoint(site *LocalGateway, r *Remote) netip.AddrPort {
 	if !r.Addr.IsValid() {
 		return netip.AddrPort{}
@@ -192,14 +191,14 @@ func ikeEndpoint(site *LocalGateway, r *Remote) netip.AddrPort {
 	return netip.AddrPortFrom(r.Addr, uint16(IKEPort(site.IPsec, r.RemoteBasePort, r.Link.BasePort(r.Gateway, 0))))
 }
 
-func (s *LocalGateway) begins(r *Remote) bool {
+func (s *LocalGateway) initiates(r *Remote) bool {
 	return IsInitiator(s.Cluster, s.Gateway, r.Cluster, r.Gateway)
 }
 
-// IsInitiator reports whether a gateway opens the IPsec connection with a remote one and
-// replaces its keys: the one that can reach the other, and of two the first by
-// name. An endpoint that is written counts before those that are found. Both ends come to
-// the same.
+// IsInitiator reports whether own opens the IPsec connection to remote and replaces its keys.
+// The initiator is the gateway that can reach the other; if both can, the first by name. A
+// configured endpoint takes precedence over a discovered one. Both gateways get the same
+// result.
 func IsInitiator(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
 	switch {
 	case own.HasStaticEndpoint() != remote.HasStaticEndpoint():
@@ -212,9 +211,8 @@ func IsInitiator(cluster string, own *fabric.Gateway, other string, remote *fabr
 	return gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)
 }
 
-// IKEPort is where a gateway takes IKE at an endpoint: the port of all, or the one
-// from which a router forwards to it. base is the port that its ports count from
-// there, usual the gateway's own.
+// IKEPort returns the port of IKE at a gateway's endpoint: the common port, or the port from
+// which a router forwards. base is the base port at the endpoint, usual the gateway's own.
 func IKEPort(s fabric.IPsec, base, usual int) int {
 	if base != usual {
 		return base + fabric.IPsecOffset

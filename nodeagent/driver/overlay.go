@@ -11,34 +11,34 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// overlay is VXLAN between the outer addresses of gateways: what gives tunnels
-// that carry IP packets between two addresses a device, next hops, acceptance
-// and counters. One device takes what comes to a port over one family; each
-// remote gateway is one forwarding entry with an address and a port of its own.
+// overlay is VXLAN between the outer addresses of gateways. It adds a device, next hops, source
+// checks and counters to tunnels that only transport IP packets between two addresses. One
+// device receives on one port of one family. Each remote gateway is one forwarding entry with
+// its own address and port.
 type overlay struct {
 	driver string
 	prefix string // of the devices' names; family digit and port follow
 	vni    int
 	clear  bool
-	// port gives the UDP port of VXLAN from the one that a link's ports count from.
+	// port returns the UDP port of VXLAN for a link's base port.
 	port func(base int, alt bool) int
 }
 
-// overlayPeer is where a remote gateway takes the VXLAN of an overlay.
+// overlayPeer is where a remote gateway receives the VXLAN of an overlay.
 type overlayPeer struct {
 	*Remote
-	to   netip.Addr   // not valid = not known
-	from []netip.Addr // what it may send from
-	base int          // that its port counts from
+	to   netip.Addr   // invalid if unknown
+	from []netip.Addr // permitted outer sources
+	base int          // base of its ports
 }
 
-// ovDevice is one device of an overlay.
-type ovDevice struct {
+// overlayDevice is one device of an overlay.
+type overlayDevice struct {
 	six  bool
 	port int
 }
 
-func (o *overlay) name(d ovDevice) string {
+func (o *overlay) name(d overlayDevice) string {
 	family := "4-"
 	if d.six {
 		family = "6-"
@@ -46,9 +46,9 @@ func (o *overlay) name(d ovDevice) string {
 	return o.prefix + family + strconv.Itoa(d.port)
 }
 
-// build makes the devices, and on them all that leads to the remotes.
+// build adds the devices and everything on them that leads to the remotes.
 func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
-	devices := map[ovDevice]int{} // with their MTU
+	devices := map[overlayDevice]int{} // device to MTU
 	for i := range remotes {
 		r := &remotes[i]
 		if !r.to.IsValid() {
@@ -57,17 +57,17 @@ func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 		}
 		port := o.port(r.LocalBasePort, r.Alternate)
 		for _, a := range append([]netip.Addr{r.to}, r.from...) {
-			d := ovDevice{a.Is6(), port}
+			d := overlayDevice{a.Is6(), port}
 			devices[d] = max(devices[d], r.MTU)
 		}
-		o.remote(b, site, r, ovDevice{r.to.Is6(), port})
+		o.remote(b, site, r, overlayDevice{r.to.Is6(), port})
 	}
-	names := make(map[string]ovDevice, len(devices))
+	names := make(map[string]overlayDevice, len(devices))
 	for d := range devices {
 		names[o.name(d)] = d
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		// The source address is left to the route of each remote gateway.
+		// The route to each remote gateway selects the source address.
 		d := names[name]
 		local := netip.IPv4Unspecified()
 		family := 4
@@ -85,14 +85,14 @@ func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 	}
 }
 
-// OverlayMAC is a gateway's hardware address on overlays between gateways.
+// OverlayMAC returns a gateway's hardware address on overlays between gateways.
 func OverlayMAC(cluster, gateway string) string {
 	return desired.HardwareAddr("gateway/" + cluster + "/" + gateway)
 }
 
-// remote makes the way to a remote gateway: next hops for both families, which
-// have its hardware address, and the forwarding of that to its outer address.
-func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d ovDevice) {
+// remote adds the path to a remote gateway: next hops of both families with its hardware
+// address, and the forwarding entry from that to its outer address.
+func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overlayDevice) {
 	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Tunnel{
 		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: o.driver, Epoch: r.Epoch, Alternate: r.Alternate, Port: d.port, Link: link,
@@ -122,8 +122,8 @@ func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d ovDevi
 	b.Tunnels = append(b.Tunnels, c)
 }
 
-// admit lets the remote gateway send: from the addresses that it has, what has
-// a source of its cluster inside.
+// admit accepts packets from the remote gateway's addresses with an inner source of its
+// cluster.
 func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	var keys []string
 	from := append([]netip.Addr{r.to}, r.from...)
@@ -142,7 +142,7 @@ func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	return keys
 }
 
-// count adds an element that counts and gives its key.
+// count adds an element with a counter and returns its key.
 func (o *overlay) count(b *Result, e desired.Element) []string {
 	b.Elements = append(b.Elements, e)
 	return []string{e.Key()}

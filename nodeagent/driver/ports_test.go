@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// TestPortsOfFirewalls: what a gateway listens on is what schema/fabric/firewall says to
-// open, whatever drivers, lanes, epochs and ports there are.
+// TestPortsOfFirewalls checks that a gateway listens on exactly the ports that
+// schema/fabric/firewall opens, for random drivers, ordinals, epochs and ports.
 func TestPortsOfFirewalls(t *testing.T) {
 	t.Parallel()
 	drivers := []string{fabric.DriverWireguard, fabric.DriverVXLAN, fabric.DriverIPsec}
@@ -80,7 +80,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		}
 		want, have := keysOf(listens), keysOf(open)
 		if !slices.Equal(want, have) {
-			t.Fatalf("seed %d: the gateway listens on %v, and %v is said to be open", seed, want, have)
+			t.Fatalf("seed %d: the gateway listens on %v, and the firewall opens %v", seed, want, have)
 		}
 	}
 }

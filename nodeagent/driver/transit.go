@@ -6,11 +6,10 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Transit makes what carries packets that clusters pass on to each other: an
-// overlay between the tunnel addresses of gateways, inside the tunnels of whatever
-// driver. What a remote may send is told by its Prefixes, which belong to any
-// cluster; a tunnel itself carries the packets of the two clusters that it joins
-// and of nobody else.
+// Transit builds the devices for transit traffic: an overlay between the tunnel addresses of
+// gateways, inside the tunnels of any driver. Prefixes of a remote are the sources that it may
+// send, which belong to any cluster. A tunnel itself accepts only packets of the two clusters
+// that it connects.
 func Transit(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{
@@ -30,8 +29,8 @@ func Transit(site LocalGateway, remotes []Remote) Result {
 	return b
 }
 
-// TransitOverhead is what passing a packet on adds to it on a tunnel between gateways
-// with these tunnel addresses, in bytes: IP, UDP, VXLAN and Ethernet.
+// TransitOverhead returns the bytes that transit adds to a packet on a tunnel between gateways
+// with these tunnel addresses: IP, UDP, VXLAN and Ethernet.
 func TransitOverhead(own, remote []netip.Addr) int {
 	if to, ok := firstCommonAddr(own, remote); ok && to.Is6() {
 		return 40 + 8 + 8 + 14
@@ -39,7 +38,7 @@ func TransitOverhead(own, remote []netip.Addr) int {
 	return 20 + 8 + 8 + 14
 }
 
-// firstCommonAddr finds the first address of a remote gateway whose family this one has.
+// firstCommonAddr returns the first address of a remote gateway in a family of this gateway.
 func firstCommonAddr(own, remote []netip.Addr) (netip.Addr, bool) {
 	for _, a := range own {
 		for _, b := range remote {

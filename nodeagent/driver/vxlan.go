@@ -5,16 +5,16 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// vxlan is plain VXLAN (RFC 7348), for underlays that are trusted: nothing is
-// encrypted, and what tells who sends is the outer address.
+// vxlan is plain VXLAN (RFC 7348), for trusted underlays: it does not encrypt, and only the
+// outer address identifies the sender.
 type vxlan struct{}
 
-// Traits gives the sizes of the headers: IP, UDP, VXLAN, and Ethernet inside.
+// Traits returns the header sizes: IP, UDP, VXLAN, and Ethernet inside.
 func (vxlan) Traits() Traits {
 	return Traits{Name: fabric.DriverVXLAN, Overhead4: 20 + 8 + 8 + 14, Overhead6: 40 + 8 + 8 + 14, Unencrypted: true}
 }
 
-// Build makes an overlay between the endpoints themselves.
+// Build adds an overlay between the endpoints.
 func (vxlan) Build(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{

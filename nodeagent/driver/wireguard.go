@@ -11,24 +11,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// wireguard is WireGuard, in the kernel or in a process; which one the host
-// finds out. Each peer claims addresses for itself, and on one device each address
-// belongs to one peer. So there is a device for each lane of remote gateways: as
-// a cluster has each lane once, a device holds at most one peer of each cluster,
-// and that peer can hold the cluster's prefixes whether or not its link is the
-// chosen one. Epochs of keys have devices of their own too.
+// wireguard is the WireGuard driver, in the kernel or in userspace; the host decides which. On
+// one device an allowed IP belongs to exactly one peer. So there is one device for each gateway
+// ordinal: it holds at most one peer per cluster, and that peer can own the cluster's prefixes
+// even while its link is not in use. Key epochs have separate devices.
 type wireguard struct{}
 
-// Traits gives the WireGuard paper's figures: a header of 16 bytes and an
-// authentication tag of 16 behind UDP.
+// Traits returns the overhead from the WireGuard paper: a header of 16 bytes and an
+// authentication tag of 16 bytes, after UDP.
 func (wireguard) Traits() Traits {
 	return Traits{
 		Name: fabric.DriverWireguard, Overhead4: 20 + 8 + 32, Overhead6: 40 + 8 + 32, Roaming: true, Keys: X25519,
 	}
 }
 
-// wgDevice is the device for one key epoch and the remote gateways of one lane
-// whose links count their ports from the same one.
+// wgDevice is the device for one key epoch and the remote gateways of one ordinal whose links
+// share a base port.
 type wgDevice struct {
 	epoch, ordinal, base int
 	alt                  bool
@@ -37,24 +35,20 @@ type wgDevice struct {
 	link                 string
 }
 
-// portOffset is added to a gateway's port: there it listens for gateways of a
-// lane in an epoch.
-func portOffset(epoch, lane int) int { return fabric.WireguardPort(0, epoch, lane, false) }
-
 func (d *wgDevice) port() int { return fabric.WireguardPort(d.base, d.epoch, d.ordinal, d.alt) }
 
-// isDefaultPort reports whether the device is at the default port, as most are.
+// isDefaultPort reports whether the device uses the default port, as most do.
 func (d *wgDevice) isDefaultPort() bool { return d.base == fabric.DefaultPort && !d.alt }
 
-// PortOffset is what a remote gateway adds to the port that its ports count from,
-// where it listens for a gateway of the lane in an epoch.
-func PortOffset(epoch, lane int) int { return portOffset(epoch, lane) }
+// PortOffset returns the offset from a remote gateway's base port, where it listens for a
+// gateway of the ordinal in an epoch.
+func PortOffset(epoch, ordinal int) int { return fabric.WireguardPort(0, epoch, ordinal, false) }
 
-// Build makes a device for each epoch, lane and port, with a peer for each
-// gateway of that lane.
+// Build returns a device for each epoch, ordinal and port, with a peer for each gateway of that
+// ordinal.
 func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 	var b Result
-	// None of an epoch without a private key.
+	// No device for an epoch without a private key.
 	var devices []wgDevice
 	missing := map[int]bool{}
 	for i := range remotes {
@@ -69,9 +63,8 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 			continue
 		}
 		d := wgDevice{epoch: r.Epoch, ordinal: r.Gateway.Ordinal, base: r.LocalBasePort, alt: r.Alternate, keys: site.Keys.Epoch(r.Epoch), private: private}
-		// For whom the device is: only the epoch where there is one lane. Elsewhere than at the
-		// usual ports the port says it. It depends on nothing that may change while the device
-		// lives.
+		// The name has only the epoch for ordinal 0, and the port unless it is the default
+		// port. It depends on nothing that may change while the device exists.
 		name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
 		switch {
 		case !d.isDefaultPort():
@@ -95,7 +88,7 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 		}
 		priority := desired.RuleTunnel
 		if d.isDefaultPort() {
-			priority = desired.RulePriority + 1 + portOffset(d.epoch, d.ordinal)
+			priority = desired.RulePriority + 1 + PortOffset(d.epoch, d.ordinal)
 		}
 		b.device(&site, desired.Device{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
 		b.Wireguards = append(b.Wireguards, desired.Wireguard{

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recording is a socket that gets a copy of all that passes a device. What it has
-// not been asked for waits in it, so nothing is missed at the end.
+// recording is a socket that receives a copy of every packet on a device. Packets wait in the
+// socket until stop reads them, so none is missed at the end.
 type recording struct {
-	rig *rig
+	env *env
 	fd  int
 }
 
 const recordingBuffer = 16 << 20
 
-// capture begins to record what passes a device; "any" is all of them.
-func (r *rig) capture(s *space, device string) *recording {
+// capture starts recording the packets on a device; "any" is all devices.
+func (r *env) capture(s *space, device string) *recording {
 	r.t.Helper()
-	c := &recording{rig: r}
+	c := &recording{env: r}
 	s.inside(func() (err error) {
 		// Datagrams begin with the network header.
 		if c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
@@ -49,9 +49,9 @@ func (r *rig) capture(s *space, device string) *recording {
 	return c
 }
 
-// stop ends the recording and gives its IP packets.
+// stop ends the recording and returns its IP packets.
 func (c *recording) stop() []packet {
-	c.rig.t.Helper()
+	c.env.t.Helper()
 	defer func() { _ = unix.Close(c.fd) }()
 	var out []packet
 	buf := make([]byte, 1<<16)
@@ -61,7 +61,7 @@ func (c *recording) stop() []packet {
 			return out
 		}
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			c.rig.t.Fatalf("read packets: %v", err)
+			c.env.t.Fatalf("read packets: %v", err)
 		}
 		if p, ok := readPacket(buf[:max(n, 0)]); ok {
 			out = append(out, p)
@@ -72,9 +72,9 @@ func (c *recording) stop() []packet {
 // packet is one IP packet.
 type packet struct {
 	from, to string // addresses
-	proto    byte   // of IP
-	length   int    // bytes, of the whole packet
-	raw      []byte // from the IP header on
+	proto    byte   // IP protocol number
+	length   int    // of the whole packet, bytes
+	raw      []byte // starts with the IP header
 }
 
 func readPacket(b []byte) (packet, bool) {
@@ -93,7 +93,7 @@ func readPacket(b []byte) (packet, bool) {
 	return packet{}, false
 }
 
-// payload gives what stands behind the IP header, which has no options here.
+// payload returns the bytes after the IP header, which has no options here.
 func (p *packet) payload() []byte {
 	if p.raw[0]>>4 == 4 {
 		return p.raw[20:p.length]
@@ -101,7 +101,7 @@ func (p *packet) payload() []byte {
 	return p.raw[40:p.length]
 }
 
-// fragment reports whether the packet is a part of one.
+// fragment reports whether the packet is an IP fragment.
 func (p *packet) fragment() bool {
 	if p.raw[0]>>4 == 4 {
 		return p.raw[6]&0x3f != 0 || p.raw[7] != 0
@@ -109,8 +109,8 @@ func (p *packet) fragment() bool {
 	return p.proto == unix.IPPROTO_FRAGMENT
 }
 
-// spare is the room, in bytes, that the driver left in a packet: ESP may have to
-// travel in UDP (RFC 3948), and has no need of that where it goes natively.
+// spare is the unused room in a packet, in bytes. The driver leaves it because ESP may have to
+// travel in UDP (RFC 3948); native ESP does not need it.
 func (p *packet) spare() int {
 	if p.proto == unix.IPPROTO_ESP {
 		return 8

@@ -1,7 +1,6 @@
-// Package drivertest is the conformance suite of tunnels: what every driver must do
-// on a real kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters
-// run the real agent in network namespaces of their own, with a bridge between
-// them on which everything is seen.
+// Package drivertest is the conformance suite of drivers: what every tunnel must do on a real
+// kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters run the real agent in
+// separate network namespaces. The test captures all packets on the bridge between them.
 package drivertest
 
 import (
@@ -12,14 +11,14 @@ import (
 	"hawser.dev/hawser/nodeagent/driver"
 )
 
-// patience bounds each wait. It costs nothing when things work.
-const patience = 5 * time.Minute
+// maxWait limits each wait. Passing tests never wait that long.
+const maxWait = 5 * time.Minute
 
 // Suite is one driver under test.
 type Suite struct {
 	Agent  string // path of the hawser-agent program
 	Driver driver.Driver
-	// Missing names what the driver needs and this machine does not have.
+	// Missing names a dependency of the driver that this machine lacks.
 	Missing string
 }
 
@@ -28,18 +27,18 @@ func (s Suite) Run(t *testing.T) {
 	for _, family := range []string{"ipv4", "ipv6"} {
 		t.Run(family, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, s, family == "ipv6")
-			// Each step stands on those before it.
+			r := newEnv(t, s, family == "ipv6")
+			// Each step depends on the steps before it.
 			steps := []struct {
 				name string
-				run  func(*testing.T, *rig)
+				run  func(*testing.T, *env)
 			}{
 				{"up", up}, {"counters", counters}, {"wire", wire}, {"spoofed", spoofed}, {"replayed", replayed},
 				{"neighbours stay", neighboursStay}, {"repair", repair}, {"epochs", epochs}, {"overhead", overhead}, {"teardown", teardown},
 			}
 			for _, step := range steps {
 				if !t.Run(step.name, func(t *testing.T) { r.t = t; step.run(t, r) }) {
-					r.tell(t)
+					r.logState(t)
 					return
 				}
 			}
@@ -47,8 +46,8 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// up: the link comes up and carries both families, in both directions.
-func up(_ *testing.T, r *rig) {
+// up checks that the link comes up and transports both families in both directions.
+func up(_ *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	r.publish("a", "b")
 	a.start()
@@ -61,26 +60,26 @@ func up(_ *testing.T, r *rig) {
 	}
 }
 
-// counters: each end counts what it sends and what it gets.
-func counters(_ *testing.T, r *rig) {
+// counters checks that each gateway counts the bytes that it sends and receives.
+func counters(_ *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	const packets, size = 20, 1000
 	was := map[*gateway]traffic{a: a.traffic("b"), b: b.traffic("a")}
 	r.eventually("pings", func() bool { return a.ping(b, false, "-c", "20", "-i", "0.02", "-s", "1000") == nil })
 	for g, other := range map[*gateway]string{a: "b", b: "a"} {
-		// A status without counters is one that did not come to read them in time.
-		r.eventually(g.name+" counts what it sends and gets", func() bool {
+		// A status lacks counters if the agent could not read them in time.
+		r.eventually(g.name+" counts sent and received bytes", func() bool {
 			now := g.traffic(other)
 			return now.rx >= was[g].rx+packets*size && now.tx >= was[g].tx+packets*size
 		})
 	}
 }
 
-// pattern fills the packets that are looked for on the wire.
+// pattern fills the packets that wire searches for on the underlay.
 const pattern = "hawser-in-clear!"
 
-// wire: what is carried is seen on the way exactly if the driver says so.
-func wire(t *testing.T, r *rig) {
+// wire checks that packets are readable on the underlay if and only if the driver says so.
+func wire(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	capture := r.capture(r.wan, "br0")
 	r.eventually("pings", func() bool {
@@ -98,25 +97,25 @@ func wire(t *testing.T, r *rig) {
 		t.Fatalf("%d packets seen on the underlay, want 5 or more", crossed)
 	}
 	if want := r.suite.Driver.Traits().Unencrypted; seen != want {
-		t.Errorf("what was carried could be read: %v, want %v", seen, want)
+		t.Errorf("packets readable on the underlay: %v, want %v", seen, want)
 	}
 }
 
-// spoofed: a gateway gets nothing through with a source that is not its cluster's.
-func spoofed(t *testing.T, r *rig) {
+// spoofed checks that packets with a source outside the sender's cluster are dropped.
+func spoofed(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
-	b.freeze() // or it would repair, and put its own address on what it sends
+	b.freeze() // a running agent would repair, and add its own source address
 	defer b.thaw()
 	b.run("nft", "delete", "table", "inet", "hawser")
-	b.run("ip", "addr", "add", strange+"/32", "dev", "lo")
+	b.run("ip", "addr", "add", foreignAddr+"/32", "dev", "lo")
 	capture := r.capture(a.ns, "any")
-	_ = b.ping(a, false, "-c", "5", "-i", "0.02", "-W", "1", "-I", strange) // nobody answers
+	_ = b.ping(a, false, "-c", "5", "-i", "0.02", "-W", "1", "-I", foreignAddr) // no reply is expected
 	r.eventually("pings with a true source", func() bool { return b.ping(a, false, "-c", "1", "-W", "1") == nil })
-	b.run("ip", "addr", "del", strange+"/32", "dev", "lo")
+	b.run("ip", "addr", "del", foreignAddr+"/32", "dev", "lo")
 	honest := 0
 	for _, p := range capture.stop() {
-		if p.from == strange {
-			t.Fatalf("a packet from %s came out of the tunnel", strange)
+		if p.from == foreignAddr {
+			t.Fatalf("a packet from %s came out of the tunnel", foreignAddr)
 		}
 		if p.from == b.pod(false) {
 			honest++
@@ -127,35 +126,35 @@ func spoofed(t *testing.T, r *rig) {
 	}
 }
 
-// replayed: a stranger sends again what it saw of the link; none of it comes out.
-func replayed(t *testing.T, r *rig) {
+// replayed checks that packets captured and resent by a third host are dropped.
+func replayed(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	inside := r.capture(a.ns, "any")
 	outside := r.capture(r.wan, "br0")
-	sent := r.stranger.resend(r.packets, b.outer, a.outer)
+	sent := r.attacker.resend(r.packets, b.outer, a.outer)
 	if sent == 0 {
-		t.Fatal("nothing to send again")
+		t.Fatal("no packets to replay")
 	}
 	r.eventually("pings", func() bool { return a.ping(b, false, "-c", "1", "-W", "1", "-s", "77") == nil })
 	arrived := 0
 	for _, p := range outside.stop() {
-		if p.from == r.stranger.outer && p.to == a.outer {
+		if p.from == r.attacker.outer && p.to == a.outer {
 			arrived++
 		}
 	}
 	if arrived < sent {
-		t.Errorf("%d of %d packets were sent again", arrived, sent)
+		t.Errorf("%d of %d packets were replayed", arrived, sent)
 	}
 	for _, p := range inside.stop() {
 		if strings.Contains(string(p.raw), pattern) && p.from == b.pod(false) {
-			t.Fatal("a packet that a stranger sent again came out of the tunnel")
+			t.Fatal("a replayed packet came out of the tunnel")
 		}
 	}
 }
 
-// neighboursStay: another gateway comes and goes, and the link that was there
-// keeps what it is, its counters among that.
-func neighboursStay(t *testing.T, r *rig) {
+// neighboursStay checks that adding and removing another gateway does not change the existing
+// link or its counters.
+func neighboursStay(t *testing.T, r *env) {
 	a, b, c := r.gateways["a"], r.gateways["b"], r.gateways["c"]
 	was := a.traffic("b")
 	r.publish("a", "b", "c")
@@ -174,8 +173,8 @@ func neighboursStay(t *testing.T, r *rig) {
 	c.cleanup()
 }
 
-// repair: devices that somebody deletes come back, and carry.
-func repair(_ *testing.T, r *rig) {
+// repair checks that deleted devices come back and work.
+func repair(_ *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	for _, tunnel := range a.tunnels() {
 		device, _, _ := strings.Cut(tunnel, " ")
@@ -185,9 +184,9 @@ func repair(_ *testing.T, r *rig) {
 	b.reaches(a, true)
 }
 
-// overhead: a packet of the link's MTU is on the underlay as much longer as the
-// driver says, in one piece; a longer one does not go.
-func overhead(t *testing.T, r *rig) {
+// overhead checks that a packet of the link's MTU grows on the underlay by exactly the driver's
+// overhead, in one piece. A longer packet is not sent.
+func overhead(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	mtu := a.connection("b").MTU
 	const headers = 20 + 8 // IPv4, ICMP
@@ -206,7 +205,7 @@ func overhead(t *testing.T, r *rig) {
 		case p.from != a.outer || p.to != b.outer:
 		case p.fragment():
 			t.Errorf("a packet of %d bytes is a fragment", p.length)
-		case p.length <= underlayMTU: // longer ones are several, which a card would part
+		case p.length <= underlayMTU: // a longer one is several packets merged by the kernel; a network card would split it
 			longest = max(longest, p.length+p.spare())
 		}
 	}
@@ -222,8 +221,8 @@ func overhead(t *testing.T, r *rig) {
 
 const underlayMTU = 1500
 
-// teardown: cleanup leaves the host as it was.
-func teardown(t *testing.T, r *rig) {
+// teardown checks that cleanup restores the host.
+func teardown(t *testing.T, r *env) {
 	for _, name := range []string{"a", "b"} {
 		g := r.gateways[name]
 		g.stop()

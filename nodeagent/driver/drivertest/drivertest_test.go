@@ -12,11 +12,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// agentEnv names the program under test for the tests of one run; without it they
-// build it from the tree.
+// agentEnv is the path of the program under test. If it is not set, the tests build the program
+// from the source tree.
 const agentEnv = "HAWSER_CABLETEST_AGENT"
 
-// TestMain builds the agent, so that `go test` here runs what the tree says.
+// TestMain builds the agent, so that `go test` tests the current source.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -43,8 +43,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestConformance runs the suite on every driver. WireGuard is the kernel's where
-// it has one.
+// TestConformance runs the suite on every driver. WireGuard runs in the kernel if the kernel
+// has it.
 func TestConformance(t *testing.T) {
 	for _, d := range driver.Drivers() {
 		t.Run(d.Traits().Name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// missing names the program that a driver needs and that is not installed.
+// missing returns the program that a driver needs and that is not installed.
 func missing(d driver.Driver) string {
 	if _, err := ipsec.Program(); d.Traits().Name == fabric.DriverIPsec && err != nil {
 		return "charon"

@@ -8,11 +8,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// epochs: other keys come into force and the old ones go, while both ends send. The
-// link changes to the new ones; that of a driver without keys stays what it is. What
-// is lost meanwhile is told, and with QUIET it must be nothing in one of three turns: a
-// machine that is busy with something else loses packets for want of time.
-func epochs(t *testing.T, r *rig) {
+// epochs rotates keys while both gateways send. The link moves to the new epoch; the tunnel of
+// a driver without keys does not change. The test logs the lost packets. With QUIET set, at
+// least one of three rotations must lose none: a busy machine loses packets for lack of CPU
+// time.
+func epochs(t *testing.T, r *env) {
 	turns := 1
 	quiet := os.Getenv("QUIET") != ""
 	if quiet {
@@ -26,21 +26,21 @@ func epochs(t *testing.T, r *rig) {
 		}
 	}
 	if quiet {
-		t.Errorf("packets were lost in each of %d turns", turns)
+		t.Errorf("packets were lost in each of %d rotations", turns)
 	}
 }
 
-// rotateOnce brings an epoch into force and takes the one before it away; it gives the
-// number of packets that were lost.
-func (r *rig) rotateOnce(epoch int) (lost int) {
+// rotateOnce activates a new epoch, removes the previous one, and returns the number of lost
+// packets.
+func (r *env) rotateOnce(epoch int) (lost int) {
 	r.t.Helper()
 	a, b := r.gateways["a"], r.gateways["b"]
 	was := map[*gateway][]string{a: a.tunnels(), b: b.tunnels()}
 	flows := []*flow{a.flow(b), b.flow(a)}
 	for _, inForce := range [][]int{{epoch, epoch + 1}, {epoch + 1}} {
 		r.rotate(inForce...)
-		a.follows("b")
-		b.follows("a")
+		a.awaitEpoch("b")
+		b.awaitEpoch("a")
 	}
 	for _, g := range []*gateway{a, b} {
 		if r.suite.Driver.Traits().Keys == "" {
@@ -59,9 +59,8 @@ func (r *rig) rotateOnce(epoch int) (lost int) {
 	return lost
 }
 
-// rotate has other epochs in force: the gateways a and b get their keys, and then the
-// fabric.
-func (r *rig) rotate(inForce ...int) {
+// rotate makes these epochs current: gateways a and b get their keys first, then the fabric.
+func (r *env) rotate(inForce ...int) {
 	r.t.Helper()
 	r.epochs = inForce
 	r.gateways["a"].seal()
@@ -69,16 +68,16 @@ func (r *rig) rotate(inForce ...int) {
 	r.publish("a", "b")
 }
 
-// follows waits until the link uses the newest epoch in force, and the agent has the
-// keys of no others.
-func (g *gateway) follows(remote string) {
-	g.rig.t.Helper()
-	inForce := g.rig.epochs
+// awaitEpoch waits until the link uses the newest current epoch and the agent has removed the keys
+// of other epochs.
+func (g *gateway) awaitEpoch(remote string) {
+	g.env.t.Helper()
+	inForce := g.env.epochs
 	want := inForce[len(inForce)-1]
-	if g.rig.suite.Driver.Traits().Keys == "" {
+	if g.env.suite.Driver.Traits().Keys == "" {
 		want = 0
 	}
-	g.rig.eventually(g.name+" uses the keys of epoch "+number(want), func() bool {
+	g.env.eventually(g.name+" uses the keys of epoch "+number(want), func() bool {
 		s, answers := g.status()
 		i := slices.IndexFunc(s.Connections, func(c status.Connection) bool { return c.RemoteCluster == remote })
 		if !answers || i < 0 || !slices.Equal(s.Epochs, inForce) {

@@ -9,51 +9,51 @@ import (
 	"syscall"
 )
 
-// flow is fifty packets a second to another gateway's pod, each of which is answered.
+// flow sends fifty packets a second to another gateway's pod, which replies to each.
 type flow struct {
-	rig     *rig
+	env     *env
 	ping    *exec.Cmd
 	answers answers
 }
 
 func (g *gateway) flow(to *gateway) *flow {
-	g.rig.t.Helper()
-	f := &flow{rig: g.rig, ping: g.command("ping", "-n", "-i", "0.02", "-I", g.pod(false), to.pod(false))}
+	g.env.t.Helper()
+	f := &flow{env: g.env, ping: g.command("ping", "-n", "-i", "0.02", "-I", g.pod(false), to.pod(false))}
 	f.ping.Stdout = &f.answers
 	if err := f.ping.Start(); err != nil {
-		g.rig.t.Fatal(err)
+		g.env.t.Fatal(err)
 	}
 	return f
 }
 
-// later is how many answers more are waited for in the end: those to packets that were
-// on their way are among them, however slow the machine is.
-const later = 100
+// extraReplies is the number of further replies to wait for at the end. They include the replies to
+// packets in flight, even on a slow machine.
+const extraReplies = 100
 
-// stop ends the flow and gives the number of packets that were lost.
+// stop ends the flow and returns the number of lost packets.
 func (f *flow) stop() (lost int) {
-	f.rig.t.Helper()
+	f.env.t.Helper()
 	last, _ := f.answers.count()
-	f.rig.eventually("answers to the last packets", func() bool { now, _ := f.answers.count(); return now >= last+later })
+	f.env.eventually("answers to the last packets", func() bool { now, _ := f.answers.count(); return now >= last+extraReplies })
 	last, lost = f.answers.count()
 	if err := f.ping.Process.Signal(syscall.SIGINT); err != nil {
-		f.rig.t.Fatal(err)
+		f.env.t.Fatal(err)
 	}
-	_ = f.ping.Wait() // how it ends is not the matter here
+	_ = f.ping.Wait() // its exit status does not matter
 	return lost
 }
 
-// answers reads what ping writes.
+// answers parses the output of ping.
 type answers struct {
 	mu   sync.Mutex
-	rest []byte // of a line
-	last int    // number of the latest packet that was answered; ping counts to 65535, for 20 minutes
+	rest []byte // of an incomplete line
+	last int    // number of the latest packet with a reply; ping counts to 65535, for 20 minutes
 	seen map[int]bool
 }
 
 var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl=`)
 
-// Write takes some of it.
+// Write parses the complete lines of raw.
 func (a *answers) Write(raw []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,8 +74,8 @@ func (a *answers) Write(raw []byte) (int, error) {
 	}
 }
 
-// count gives the number of the latest packet that was answered, and how many up to it
-// were not.
+// count returns the number of the latest packet with a reply, and how many packets before it
+// have none.
 func (a *answers) count() (last, lost int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// gateway is the only node of a cluster, and its agent.
+// gateway is the only node of a cluster, with its agent.
 type gateway struct {
 	*space
-	name     string // of cluster and gateway
+	name     string // of both the cluster and the gateway
 	index    int
 	keys     map[int]pair // by epoch
 	identity *age.X25519Identity
-	before   string // what the host had before
+	before   string // inventory before the agent started
 	agent    *exec.Cmd
 }
 
-// pod is the address of a pod of the cluster: the host itself has it.
+// pod returns the address of a pod of the cluster; the host itself has it.
 func (g *gateway) pod(six bool) string {
 	if six {
 		return fmt.Sprintf("fd00:%d::1", g.index)
@@ -45,40 +45,40 @@ func (g *gateway) flags() []string {
 
 // start starts the agent.
 func (g *gateway) start() {
-	t := g.rig.t
+	t := g.env.t
 	t.Helper()
 	log, err := os.Create(g.path("log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	g.agent = g.command(g.rig.suite.Agent, append([]string{"run"}, g.flags()...)...)
+	g.agent = g.command(g.env.suite.Agent, append([]string{"run"}, g.flags()...)...)
 	g.agent.Stdout, g.agent.Stderr = log, log
 	if err := g.agent.Start(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// stop ends the agent; its tunnels stay.
+// stop terminates the agent; its tunnels stay.
 func (g *gateway) stop() {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	if err := g.agent.Process.Signal(syscall.SIGTERM); err != nil {
-		g.rig.t.Fatal(err)
+		g.env.t.Fatal(err)
 	}
-	_ = g.agent.Wait() // how it ends is not the matter here
+	_ = g.agent.Wait() // its exit status does not matter
 	g.agent = nil
 }
 
 func (g *gateway) freeze() { _ = g.agent.Process.Signal(syscall.SIGSTOP) }
 func (g *gateway) thaw()   { _ = g.agent.Process.Signal(syscall.SIGCONT) }
 
-// cleanup removes all that the agent made.
+// cleanup removes everything that the agent created.
 func (g *gateway) cleanup() {
-	g.rig.t.Helper()
-	g.run(g.rig.suite.Agent, append([]string{"cleanup"}, g.flags()...)...)
+	g.env.t.Helper()
+	g.run(g.env.suite.Agent, append([]string{"cleanup"}, g.flags()...)...)
 }
 
-// inventory tells what of the kinds that an agent makes is on the host.
+// inventory lists the host's objects of the kinds that an agent creates.
 func (g *gateway) inventory() string {
 	var out strings.Builder
 	for _, line := range strings.Split(g.run("ip", "-o", "link"), "\n") {
@@ -93,7 +93,7 @@ func (g *gateway) inventory() string {
 	return out.String()
 }
 
-// tunnels gives the devices to other clusters that there are: name and number.
+// tunnels returns name and number of the devices to other clusters.
 func (g *gateway) tunnels() []string {
 	var out []string
 	for _, line := range strings.Split(g.run("ip", "-o", "link"), "\n") {
@@ -105,7 +105,7 @@ func (g *gateway) tunnels() []string {
 	return out
 }
 
-// status asks the agent; not ok while it does not answer.
+// status queries the agent; ok is false if the agent does not respond.
 func (g *gateway) status() (s status.Status, ok bool) {
 	client := unixsocket.Client(g.path("s"))
 	client.Timeout = 5 * time.Second
@@ -127,11 +127,11 @@ func (g *gateway) find(remote string) (status.Connection, bool) {
 	return status.Connection{}, false
 }
 
-// connection gives the link to a remote cluster, which must be there.
+// connection waits for the link to a remote cluster and returns it.
 func (g *gateway) connection(remote string) status.Connection {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	var c status.Connection
-	g.rig.eventually(g.name+" tells of its link to "+remote, func() (ok bool) {
+	g.env.eventually(g.name+" reports its link to "+remote, func() (ok bool) {
 		c, ok = g.find(remote)
 		return ok
 	})
@@ -139,56 +139,56 @@ func (g *gateway) connection(remote string) status.Connection {
 }
 
 func (g *gateway) connected(remote string) {
-	g.rig.t.Helper()
-	g.rig.eventually(g.name+" is connected to "+remote, func() bool {
+	g.env.t.Helper()
+	g.env.eventually(g.name+" is connected to "+remote, func() bool {
 		c, _ := g.find(remote)
 		return c.Status == status.Connected
 	})
 }
 
 func (g *gateway) disconnected(remote string) {
-	g.rig.t.Helper()
-	g.rig.eventually(g.name+" has no link to "+remote, func() bool {
+	g.env.t.Helper()
+	g.env.eventually(g.name+" has no link to "+remote, func() bool {
 		s, answers := g.status()
 		_, there := g.find(remote)
 		return answers && s.Digest != "" && !there
 	})
 }
 
-// traffic is what a link counted.
+// traffic is the byte counters of a link.
 type traffic struct{ rx, tx int64 }
 
 func (g *gateway) traffic(remote string) traffic {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	c := g.connection(remote)
 	return traffic{c.RxBytes, c.TxBytes}
 }
 
-// ping pings the pod of another cluster from the own one.
+// ping pings the pod of another cluster from this cluster's pod.
 func (g *gateway) ping(other *gateway, six bool, options ...string) error {
 	args := append([]string{"-q", "-I", g.pod(six)}, options...)
 	return g.command("ping", append(args, other.pod(six))...).Run()
 }
 
 func (g *gateway) reaches(other *gateway, six bool) {
-	g.rig.t.Helper()
-	g.rig.eventually(g.name+" reaches "+other.pod(six), func() bool { return g.ping(other, six, "-c", "1", "-W", "1") == nil })
+	g.env.t.Helper()
+	g.env.eventually(g.name+" reaches "+other.pod(six), func() bool { return g.ping(other, six, "-c", "1", "-W", "1") == nil })
 }
 
-// eventually waits until something holds.
-func (r *rig) eventually(what string, holds func() bool) {
+// eventually waits until holds returns true.
+func (r *env) eventually(what string, holds func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(maxWait)
 	for !holds() {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within %v: %s", patience, what)
+			r.t.Fatalf("timeout after %v: %s", maxWait, what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// tell logs what the agents said, after something failed.
-func (r *rig) tell(t *testing.T) {
+// logState logs the agents' output and the hosts' state after a failure.
+func (r *env) logState(t *testing.T) {
 	for _, g := range r.gateways {
 		if raw, err := os.ReadFile(g.path("log")); err == nil {
 			t.Logf("agent of %s:\n%s", g.name, raw)

@@ -12,21 +12,21 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// pair is the private keys of a gateway in one epoch.
+// pair holds the private keys of a gateway in one epoch.
 type pair struct {
 	tunnel  wgtypes.Key
 	signing fabric.Secret // seed of an Ed25519 key
 }
 
-// pair gives the keys of an epoch, which are made at the first call.
+// pair returns the keys of an epoch and generates them on the first call.
 func (g *gateway) pair(epoch int) pair {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	if p, there := g.keys[epoch]; there {
 		return p
 	}
 	tunnel, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
-		g.rig.t.Fatal(err)
+		g.env.t.Fatal(err)
 	}
 	p := pair{tunnel: tunnel}
 	random(p.signing[:])
@@ -37,11 +37,11 @@ func (g *gateway) pair(epoch int) pair {
 	return p
 }
 
-// public gives the public halves of the keys in force.
+// public returns the public keys of the current epochs.
 func (g *gateway) public() []fabric.Key {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	var out []fabric.Key
-	for _, epoch := range g.rig.epochs {
+	for _, epoch := range g.env.epochs {
 		p := g.pair(epoch)
 		sign := ed25519.NewKeyFromSeed(p.signing[:]).Public().(ed25519.PublicKey)
 		out = append(out, fabric.Key{
@@ -51,15 +51,15 @@ func (g *gateway) public() []fabric.Key {
 	return out
 }
 
-// private gives the private halves, as the agent's document has them.
+// private returns the private keys in the agent's format.
 func (g *gateway) private() *fabric.Keys {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: "drivertest", Cluster: g.name}
-	for _, epoch := range g.rig.epochs {
-		seed, there := g.rig.seeds[epoch]
+	for _, epoch := range g.env.epochs {
+		seed, there := g.env.seeds[epoch]
 		if !there {
 			random(seed[:])
-			g.rig.seeds[epoch] = seed
+			g.env.seeds[epoch] = seed
 		}
 		p := g.pair(epoch)
 		out.Epochs = append(out.Epochs, fabric.EpochKeys{
@@ -71,9 +71,9 @@ func (g *gateway) private() *fabric.Keys {
 	return out
 }
 
-// seal writes the keys in force as an agent gets them.
+// seal encrypts the current keys for the agent.
 func (g *gateway) seal() {
-	t := g.rig.t
+	t := g.env.t
 	t.Helper()
 	if g.identity == nil {
 		var err error

@@ -15,21 +15,21 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// space is a network namespace with a /run of its own, where tunnel processes
-// have their sockets. A process that sleeps holds both.
+// space is a network namespace with its own /run, which contains the sockets of tunnel
+// processes. A sleeping process keeps both alive.
 type space struct {
-	rig    *rig
-	ns     *space // itself, for what embeds it
+	env    *env
+	ns     *space // the space itself, for types that embed it
 	name   string
 	outer  string // its address on the bridge
 	holder *exec.Cmd
 }
 
-// newSpace makes a namespace and, with an address, joins it to the bridge.
-func (r *rig) newSpace(name, outer string) *space {
+// newSpace creates a namespace. If outer is not empty, it connects the namespace to the bridge.
+func (r *env) newSpace(name, outer string) *space {
 	t := r.t
 	t.Helper()
-	s := &space{rig: r, name: name, outer: outer}
+	s := &space{env: r, name: name, outer: outer}
 	s.ns = s
 	must(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { s.end(t) })
@@ -62,7 +62,7 @@ func (r *rig) newSpace(name, outer string) *space {
 	return s
 }
 
-// end ends what still runs in the namespace and removes it.
+// end kills the processes in the namespace and removes it.
 func (s *space) end(t *testing.T) {
 	if s.holder != nil && s.holder.Process != nil {
 		_ = s.holder.Process.Kill()
@@ -80,18 +80,18 @@ func (s *space) end(t *testing.T) {
 	must(t, "ip", "netns", "del", s.name)
 }
 
-// command is one that runs inside.
+// command returns a command that runs inside the namespace.
 func (s *space) command(name string, args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{
 		"--mount", "--net", "--target", strconv.Itoa(s.holder.Process.Pid), "--", name}, args...)...)
 }
 
-// run runs a command inside and gives its output.
+// run runs a command inside the namespace and returns its output.
 func (s *space) run(name string, args ...string) string {
-	s.rig.t.Helper()
+	s.env.t.Helper()
 	out, err := s.command(name, args...).CombinedOutput()
 	if err != nil {
-		s.rig.t.Fatalf("%s: %s %v: %v\n%s", s.name, name, args, err, out)
+		s.env.t.Fatalf("%s: %s %v: %v\n%s", s.name, name, args, err, out)
 	}
 	return string(out)
 }
@@ -103,10 +103,10 @@ func must(t *testing.T, name string, args ...string) {
 	}
 }
 
-// resend sends the UDP and ESP packets again that went from one address to
-// another, from this space's own address, and gives their number.
+// resend replays the UDP and ESP packets between two addresses, with this space's own source
+// address, and returns their number.
 func (s *space) resend(packets []packet, from, to string) (sent int) {
-	s.rig.t.Helper()
+	s.env.t.Helper()
 	s.inside(func() error {
 		for _, p := range packets {
 			if p.from != from || p.to != to || p.proto != syscall.IPPROTO_UDP && p.proto != syscall.IPPROTO_ESP {
@@ -122,29 +122,29 @@ func (s *space) resend(packets []packet, from, to string) (sent int) {
 	return sent
 }
 
-// inside runs f on a thread that is in the namespace.
+// inside runs f on a thread in the namespace.
 func (s *space) inside(f func() error) {
-	s.rig.t.Helper()
+	s.env.t.Helper()
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {
-		s.rig.t.Fatal(err)
+		s.env.t.Fatal(err)
 	}
 	defer home.Close()
 	away, err := netns.GetFromName(s.name)
 	if err != nil {
-		s.rig.t.Fatal(err)
+		s.env.t.Fatal(err)
 	}
 	defer away.Close()
 	if err = netns.Set(away); err == nil {
 		err = f()
 	}
 	if back := netns.Set(home); back != nil {
-		s.rig.t.Fatalf("leave %s: %v", s.name, back) // the thread ends with the test, as it stays locked
+		s.env.t.Fatalf("leave %s: %v", s.name, back) // the thread stays locked, so it ends with the test
 	}
 	runtime.UnlockOSThread()
 	if err != nil {
-		s.rig.t.Fatal(err)
+		s.env.t.Fatal(err)
 	}
 }
 

@@ -6,13 +6,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestBegins: both ends come to the same one of them, the one that can reach the other; what
-// is written counts before what is found.
-func TestBegins(t *testing.T) {
+// TestInitiator checks that both gateways select the same initiator: the gateway that can reach
+// the other. A configured endpoint takes precedence over a discovered one.
+func TestInitiator(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		a, b  []string
-		first string // of g1 and g2; empty = neither
+		first string // g1 or g2; empty = neither
 	}{
 		{a: []string{"192.0.2.1"}, b: []string{"192.0.2.2"}, first: "g1"},
 		{a: []string{"192.0.2.1"}, first: "g2"},
@@ -28,7 +28,7 @@ func TestBegins(t *testing.T) {
 		a, b := &fabric.Gateway{Name: "x", Endpoints: tt.a}, &fabric.Gateway{Name: "y", Endpoints: tt.b}
 		one, other := IsInitiator("g1", a, "g2", b), IsInitiator("g2", b, "g1", a)
 		if one != (tt.first == "g1") || other != (tt.first == "g2") {
-			t.Errorf("%q and %q: g1 begins %t, g2 begins %t", tt.a, tt.b, one, other)
+			t.Errorf("%q and %q: g1 initiates %t, g2 initiates %t", tt.a, tt.b, one, other)
 		}
 	}
 }

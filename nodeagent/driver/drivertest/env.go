@@ -16,33 +16,33 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// strange is an address that belongs to no cluster.
-const strange = "10.99.0.1"
+// foreignAddr is an address that belongs to no cluster.
+const foreignAddr = "10.99.0.1"
 
-// rig is three gateways and a stranger around one bridge.
-type rig struct {
-	t        *testing.T // of the step that runs
+// env is three gateways and an attacker on one bridge.
+type env struct {
+	t        *testing.T // of the current step
 	suite    Suite
 	six      bool // the underlay
 	dir      string
 	wan      *space
 	gateways map[string]*gateway
-	stranger *space
-	epochs   []int                 // in force
+	attacker *space
+	epochs   []int                 // current epochs
 	seeds    map[int]fabric.Secret // of pre-shared keys, by epoch
-	packets  []packet              // of the link between a and b, from the step that looked at it
+	packets  []packet              // of the link between a and b, captured by step wire
 }
 
-func newRig(t *testing.T, s Suite, six bool) *rig {
+func newEnv(t *testing.T, s Suite, six bool) *env {
 	t.Helper()
 	needs(t, s)
-	// Short, as unix sockets live in it.
+	// Short, because it contains Unix sockets.
 	dir, err := os.MkdirTemp("", "hwc-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &rig{t: t, suite: s, six: six, dir: dir, gateways: map[string]*gateway{}, epochs: []int{1}, seeds: map[int]fabric.Secret{}}
+	r := &env{t: t, suite: s, six: six, dir: dir, gateways: map[string]*gateway{}, epochs: []int{1}, seeds: map[int]fabric.Secret{}}
 	id := make([]byte, 3)
 	random(id)
 	prefix := "hwc-" + hex.EncodeToString(id) + "-"
@@ -54,20 +54,20 @@ func newRig(t *testing.T, s Suite, six bool) *rig {
 		g.prepare()
 		r.gateways[name] = g
 	}
-	r.stranger = r.newSpace(prefix+"x", r.address(66))
+	r.attacker = r.newSpace(prefix+"x", r.address(66))
 	return r
 }
 
-// address gives an outer address.
-func (r *rig) address(i int) string {
+// address returns an outer address.
+func (r *env) address(i int) string {
 	if r.six {
 		return "2001:db8::" + strconv.Itoa(i)
 	}
 	return "192.0.2." + strconv.Itoa(i)
 }
 
-// publish gives every gateway a fabric with these clusters.
-func (r *rig) publish(names ...string) {
+// publish writes a fabric with these clusters for every gateway.
+func (r *env) publish(names ...string) {
 	r.t.Helper()
 	prefix := netip.MustParsePrefix
 	f := &fabric.Fabric{
@@ -102,7 +102,7 @@ func (r *rig) publish(names ...string) {
 	}
 }
 
-// cluster is flat, with one gateway and pods of both families.
+// cluster returns a flat cluster with one gateway and pods of both families.
 func (g *gateway) cluster() fabric.Cluster {
 	prefix := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, g.index)) }
 	return fabric.Cluster{
@@ -120,9 +120,9 @@ func (g *gateway) cluster() fabric.Cluster {
 	}
 }
 
-// prepare makes keys, facts and the address of a pod, which is the host itself.
+// prepare generates keys and facts, and adds the pod's address to the host.
 func (g *gateway) prepare() {
-	g.rig.t.Helper()
+	g.env.t.Helper()
 	g.run("ip", "addr", "add", g.pod(false)+"/32", "dev", "lo")
 	g.run("ip", "addr", "add", g.pod(true)+"/128", "dev", "lo", "nodad")
 	g.before = g.inventory()
@@ -135,7 +135,7 @@ status: {addresses: [{type: InternalIP, address: "%s"}]}
 	g.seal()
 }
 
-// needs skips, by name, where this machine cannot run the suite.
+// needs skips the test with a reason if this machine cannot run the suite.
 func needs(t *testing.T, s Suite) {
 	t.Helper()
 	missing := ""
@@ -162,9 +162,9 @@ func needs(t *testing.T, s Suite) {
 	}
 }
 
-// write replaces a file of the gateway in one step.
+// write atomically replaces a file of the gateway.
 func (g *gateway) write(name string, data []byte) {
-	t := g.rig.t
+	t := g.env.t
 	t.Helper()
 	path := g.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -175,7 +175,7 @@ func (g *gateway) write(name string, data []byte) {
 	}
 }
 
-func (g *gateway) path(name string) string { return filepath.Join(g.rig.dir, g.name, name) }
+func (g *gateway) path(name string) string { return filepath.Join(g.env.dir, g.name, name) }
 
 func random(b []byte) {
 	_, _ = rand.Read(b) // never fails
