@@ -35,14 +35,14 @@ type front struct {
 
 // Lines of the text that agents write into a cluster's DNS (nodeagent/cluster/apiobjects/corefile).
 func (clusterPolicy) Begin() string {
-	return "# hawser: begin (kept by Hawser, which puts back what is changed up to its end)"
+	return "# hawser: begin (managed by Hawser; changes up to the end mark are reverted)"
 }
 
 // End is the last line of a block.
 func (clusterPolicy) End() string { return "# hawser: end" }
 
 // Kept is the first line of a file of its own.
-func (clusterPolicy) Kept() string { return "# kept by Hawser, which puts back what is changed here" }
+func (clusterPolicy) Kept() string { return "# managed by Hawser; changes are reverted" }
 
 // DNSConfigMaps are the ConfigMaps of one CoreDNS, of which one may import the other.
 func (clusterPolicy) DNSConfigMaps() []string { return []string{"coredns", "coredns-custom"} }

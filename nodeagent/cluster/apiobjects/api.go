@@ -1,8 +1,8 @@
-// Package apiobjects brings what the gateways of a cluster write into its API to
-// what it should be: the objects of the Multi-Cluster Services API and what leads
-// the cluster's own DNS to the agents. Every gateway wants the same; the first one
-// that is alive writes, the others only what stays wrong. What is observed comes
-// from watches, so a pass asks nothing of the API server.
+// Package apiobjects writes the objects of the Multi-Cluster Services API into a cluster's API,
+// and the forwarding of the clusterset's domains into the configuration of its own DNS. All
+// gateways of a cluster want the same objects. The first live gateway writes; the others write
+// only what stays wrong. The observed state comes from watches, so a pass sends no reads to the
+// API server.
 package apiobjects
 
 import (
@@ -33,7 +33,7 @@ const sliceManager = "hawser.dev"
 const (
 	// deadline of each request.
 	deadline = 10 * time.Second
-	// atOnce is how many requests are under way at most.
+	// atOnce is the maximum number of concurrent requests.
 	atOnce = 4
 )
 
@@ -47,12 +47,12 @@ var (
 	configMaps        = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// List gives the objects of one resource as they are, and false while they are not
-// known. They are shared: nobody changes them.
+// List returns the objects of one resource, and false until the watch has synced. The objects are
+// shared and must not be changed.
 type List[T any] func() ([]T, bool)
 
-// resourceCache is one resource, T a pointer to its objects' type: what a watch says of it, and what was
-// written since.
+// resourceCache reads and writes the objects of one resource: the watch's objects overlaid with
+// later writes of this process. T is a pointer to the type of the objects.
 type resourceCache[T metav1.Object] struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
@@ -63,28 +63,28 @@ type resourceCache[T metav1.Object] struct {
 	written map[string]written[T] // by namespace/name
 }
 
-// written is an object as the server gave it back, or that it is gone.
+// written is the server's response to a write: the object, or its deletion.
 type written[T metav1.Object] struct {
-	object T // if it is not gone
+	object T // unless gone
 	gone   bool
 	uid    types.UID
 	at     time.Time
 }
 
-// writtenLong is how long a write counts although no watch reports about it: somebody may
-// have undone it before the watch could.
+// writtenLong is how long a write is overlaid without an event from the watch. Another writer may
+// have reverted it before the watch could report it.
 const writtenLong = 10 * time.Second
 
 func newTable[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {
 	return &resourceCache[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
-// unknown says that a watch has not told yet what there is, or cannot.
+// unknown returns the error for a watch that has not synced yet, or that fails.
 func (t *resourceCache[T]) unknown() error {
 	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
 }
 
-// snapshot gives the objects by namespace/name, our own writes included.
+// snapshot returns the objects by namespace/name, with this process's own writes.
 func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	list, known := t.list()
 	if !known {
@@ -97,9 +97,9 @@ func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, w := range t.written {
-		have, there := out[key]
+		have, ok := out[key]
 		switch {
-		case time.Since(w.at) > writtenLong || w.observedBy(have, there):
+		case time.Since(w.at) > writtenLong || w.observedBy(have, ok):
 			delete(t.written, key)
 		case w.gone:
 			delete(out, key)
@@ -110,19 +110,19 @@ func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	return out, nil
 }
 
-// observedBy reports whether the watch knows as much as the write.
-func (w written[T]) observedBy(have T, there bool) bool {
+// observedBy reports whether the watch is at least as recent as the write.
+func (w written[T]) observedBy(have T, ok bool) bool {
 	switch {
 	case w.gone:
-		return !there || have.GetUID() != w.uid
-	case !there:
+		return !ok || have.GetUID() != w.uid
+	case !ok:
 		return false
 	}
 	return have.GetUID() != w.uid || !older(have.GetResourceVersion(), w.object.GetResourceVersion())
 }
 
-// older compares two resource versions, which are numbers (KEP-5504). Those that
-// are not count as equal.
+// older compares two resource versions, which are numbers (KEP-5504). Versions that are not
+// numbers count as equal.
 func older(a, b string) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
@@ -137,8 +137,8 @@ func (t *resourceCache[T]) wrote(key string, w written[T]) {
 	t.written[key] = w
 }
 
-// body begins an object to be applied: what is not put into it is not ours. It is for the object
-// that was seen, and no other.
+// body returns a new object for server-side apply: Hawser owns exactly the fields that the caller
+// adds. A UID that is not empty binds the request to the observed object.
 func (t *resourceCache[T]) body(namespace, name string, seen types.UID) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetAPIVersion(t.resource.GroupVersion().String())
@@ -156,14 +156,14 @@ func (t *resourceCache[T]) in(namespace string) dynamic.ResourceInterface {
 	return t.client.Resource(t.resource).Namespace(namespace)
 }
 
-// apply writes by server-side apply. Without force it refuses to take what others
-// hold: for objects that should not be there yet.
+// apply writes by server-side apply. Without force it fails on fields of other managers, for
+// objects that should not exist yet.
 func (t *resourceCache[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
 	options := metav1.PatchOptions{FieldManager: fabric.FieldManager, Force: &force}
 	return t.patch(ctx, o, types.ApplyPatchType, o, options, sub...)
 }
 
-// merge changes fields of an object that is not ours, if it still is as it was seen.
+// merge changes fields of a foreign object, unless the object has changed since it was observed.
 func (t *resourceCache[T]) merge(ctx context.Context, seen T, change map[string]any) error {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
@@ -193,7 +193,7 @@ func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types
 	return nil
 }
 
-// remove deletes the object that was seen, and no later one of its name.
+// remove deletes the observed object, and no later object of the same name.
 func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -208,17 +208,17 @@ func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
 	return nil
 }
 
-// mapError distinguishes what only waits for something from what is wrong.
+// mapError distinguishes requests that wait for another object from failed ones.
 func (t *resourceCache[T]) mapError(err error, o metav1.Object) error {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return converge.ErrBlocked{On: "the end of namespace " + o.GetNamespace()}
+		return converge.ErrBlocked{On: "the deletion of namespace " + o.GetNamespace()}
 	case apierrors.IsNotFound(err) && o.GetNamespace() != "":
-		return converge.ErrBlocked{On: "namespace " + o.GetNamespace() + " and what is in it"}
+		return converge.ErrBlocked{On: "namespace " + o.GetNamespace() + " and its objects"}
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
 		return fmt.Errorf("%w: %w", converge.ErrConflict, err)
 	case apierrors.IsConflict(err):
-		return converge.ErrBlocked{On: "a newer look at it"}
+		return converge.ErrBlocked{On: "a newer version of the object"}
 	}
 	return fmt.Errorf("write %s: %w", t.resource.GroupResource(), err)
 }

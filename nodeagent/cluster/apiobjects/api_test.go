@@ -21,15 +21,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer is as much of an API server as the kinds use, with its own
-// server-side apply. What it cannot show is shown with a real one in e2e/kube.
+// apiServer implements the part of an API server that the kinds use, with server-side apply.
+// Behaviour that it cannot prove is tested with a real API server in e2e/kube.
 type apiServer struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	version  int
 	objects  map[string]*unstructured.Unstructured // by resource, namespace and name
-	watchers map[chan event]string                 // by the resource that they follow
+	watchers map[chan event]string                 // by resource
 	writes   []string
 	down     bool
 	lacks    string          // a field that its schemas do not have
@@ -60,7 +60,7 @@ func (s *apiServer) client(t *testing.T) dynamic.Interface {
 	return client
 }
 
-// request is a path taken apart.
+// request is a parsed path.
 type request struct {
 	schema.GroupVersionResource
 	namespace, name, sub string
@@ -143,8 +143,8 @@ func (s *apiServer) list(r request, label, field string) any {
 	}
 }
 
-// watch follows a resource from now on. A list came right before, so what changed
-// in between is sent again: everything.
+// watch streams the events of a resource. It sends all objects again first, as they may have
+// changed since the list.
 func (s *apiServer) watch(w http.ResponseWriter, q *http.Request, r request) {
 	if q.URL.Query().Get("sendInitialEvents") != "" {
 		answer(w, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil))
@@ -191,7 +191,7 @@ func (s *apiServer) watch(w http.ResponseWriter, q *http.Request, r request) {
 	}
 }
 
-// cut takes the server away, or brings it back.
+// cut makes the server unreachable, or reachable again.
 func (s *apiServer) cut(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *apiServer) cut(down bool) {
 	}
 }
 
-func (s *apiServer) tell(kind string, r request, o *unstructured.Unstructured) {
+func (s *apiServer) publishEvent(kind string, r request, o *unstructured.Unstructured) {
 	for events, resource := range s.watchers {
 		if resource == r.Resource {
 			events <- event{kind, o.DeepCopy()}
@@ -212,7 +212,7 @@ func (s *apiServer) tell(kind string, r request, o *unstructured.Unstructured) {
 	}
 }
 
-// put stands for somebody else who writes an object whole.
+// put writes a whole object as another writer.
 func (s *apiServer) put(resource, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *apiServer) put(resource, text string) {
 	s.store(r, live, o, there)
 }
 
-// edit stands for somebody else who changes an object.
+// edit changes an object as another writer.
 func (s *apiServer) edit(key string, change func(o *unstructured.Unstructured)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +248,7 @@ func (s *apiServer) edit(key string, change func(o *unstructured.Unstructured)) 
 	s.store(r, s.objects[key], after, true)
 }
 
-// lose stands for somebody else who deletes an object.
+// lose deletes an object as another writer.
 func (s *apiServer) lose(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *apiServer) lose(key string) {
 	s.writes = s.writes[:len(s.writes)-1]
 }
 
-// get gives an object, or nil.
+// get returns an object, nil if absent.
 func (s *apiServer) get(key string) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *apiServer) get(key string) *unstructured.Unstructured {
 	return nil
 }
 
-// listing reads a resource as a watch that is always up to date.
+// listing returns the objects of a resource, as a watch without delay does.
 func listing[T metav1.Object](s *apiServer, resource string) List[T] {
 	return func() ([]T, bool) {
 		s.mu.Lock()

@@ -47,7 +47,7 @@ func (s *apiServer) patch(r request, kind string, body []byte, force bool) (any,
 	return s.store(r, live, after, there), nil
 }
 
-// admit refuses as the API server does.
+// admit rejects what the API server rejects.
 func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool, patch *unstructured.Unstructured, kind string) error {
 	group := r.GroupResource()
 	switch {
@@ -68,7 +68,7 @@ func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool
 }
 
 func apply(r request, live, patch *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
-	// The subresource is distinguished by the manager's name, which comes to the same.
+	// The manager's name distinguishes the subresource, with the same result.
 	by := fabric.FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
 	fields := managedfieldstest.NewFakeFieldManager(managedfields.NewDeducedTypeConverter(), live.GroupVersionKind())
 	patch = patch.DeepCopy()
@@ -113,7 +113,7 @@ func (s *apiServer) store(r request, live, after *unstructured.Unstructured, the
 		after.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(s.version), 0)))
 	}
 	s.objects[r.key()] = after
-	s.tell(map[bool]string{true: "MODIFIED", false: "ADDED"}[there], r, after)
+	s.publishEvent(map[bool]string{true: "MODIFIED", false: "ADDED"}[there], r, after)
 	return after.Object
 }
 
@@ -130,6 +130,6 @@ func (s *apiServer) remove(r request, options metav1.DeleteOptions) (any, error)
 	delete(s.objects, r.key())
 	gone := live.DeepCopy()
 	gone.SetResourceVersion(strconv.Itoa(s.version))
-	s.tell("DELETED", r, gone)
+	s.publishEvent("DELETED", r, gone)
 	return metav1.Status{Status: metav1.StatusSuccess}, nil
 }

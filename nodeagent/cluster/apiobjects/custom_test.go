@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// TestCustomFilesArePreferred: a Corefile that imports files is not written, whoever keeps
-// it; one that does not, or not any more, gets the block.
+// TestCustomFilesArePreferred checks that a Corefile that imports files is never written. A Corefile
+// without imports has the block.
 func TestCustomFilesArePreferred(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -32,8 +32,8 @@ func TestCustomFilesArePreferred(t *testing.T) {
 	s.wrote()
 	g := newGateway(t, s, want)
 	custom := func() bool { return strings.Contains(value("coredns-custom", "hawser.server"), "clusterset.local") }
-	settles(t, "there is no file of ours", custom)
-	g.report(t, "it does not settle", clean)
+	eventually(t, "the file is not written", custom)
+	g.report(t, "it does not converge", clean)
 	if text := value("coredns", "Corefile"); text != managed {
 		t.Errorf("the Corefile was changed:\n%s", text)
 	}
@@ -43,30 +43,30 @@ func TestCustomFilesArePreferred(t *testing.T) {
 		}
 	}
 
-	// Nothing is imported any more: a block, and no file.
+	// Without the import: a block, and no file.
 	s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
-	settles(t, "there is no block", func() bool {
+	eventually(t, "the block is not written", func() bool {
 		return strings.HasSuffix(value("coredns", "Corefile"), plain) && value("coredns", "Corefile") != plain
 	})
-	settles(t, "the file is still there", func() bool { return !custom() })
-	g.report(t, "it does not settle", func(r converge.Report) bool {
+	eventually(t, "the file is not removed", func() bool { return !custom() })
+	g.report(t, "it does not converge", func(r converge.Report) bool {
 		if r.Drift[KindDNS] > 0 {
-			t.Errorf("what was decided anew is told as drift: %v", r.Changed)
+			t.Errorf("a new decision is reported as drift: %v", r.Changed)
 		}
 		return r.Clean()
 	})
 
-	// It is imported again, and the file takes the block's place.
+	// With the import again, the file replaces the block.
 	block := value("coredns", "Corefile")
 	s.edit("configmaps kube-system/coredns", set(block+"import custom/*.server\n", "data", "Corefile"))
-	settles(t, "there is no file of ours", custom)
-	settles(t, "the block is still there", func() bool { return value("coredns", "Corefile") == managed })
-	g.report(t, "it does not settle", clean)
+	eventually(t, "the file is not written", custom)
+	eventually(t, "the block is not removed", func() bool { return value("coredns", "Corefile") == managed })
+	g.report(t, "it does not converge", clean)
 
-	// The topology says that the block is to be written, whatever is imported.
+	// The topology demands the block despite the import.
 	g.wants(func(w *Want) { w.PreferCustom = false })
-	settles(t, "there is no block", func() bool {
+	eventually(t, "the block is not written", func() bool {
 		return value("coredns", "Corefile") == block+"import custom/*.server\n"
 	})
-	settles(t, "the file is still there", func() bool { return !custom() })
+	eventually(t, "the file is not removed", func() bool { return !custom() })
 }

@@ -21,8 +21,8 @@ import (
 
 const dnsNamespace = "kube-system"
 
-// keyOfDNS is where in its ConfigMap each integration writes; with DNSNodeLocal there
-// is what DNSCoreDNS writes besides.
+// keyOfDNS is the ConfigMap key of each integration. DNSNodeLocal also writes the key of
+// DNSCoreDNS.
 var keyOfDNS = map[string]string{
 	fabric.DNSCoreDNS:   "Corefile",
 	fabric.DNSNodeLocal: "Corefile",
@@ -38,26 +38,26 @@ var mapOfDNS = map[string]string{
 	fabric.DNSStubZone:  "kube-dns",
 }
 
-// undoneMost is how often somebody may take out what we wrote while all else stays
-// the same, before it is left to them: until they change anything else.
+// undoneMost is how often another writer may revert the forwarding before Hawser stops restoring
+// it. Any other change of the text starts the count again.
 const undoneMost = 3
 
-// DNSForwarding is what leads the clusterset's domains to the agents, in one place.
+// DNSForwarding is the forwarding of the clusterset's domains in one ConfigMap key.
 type DNSForwarding struct {
 	Integration string // fabric.DNSCoreDNS, ...
-	Text        string // that is ours
+	Text        string // of Hawser
 
-	Forward    corefile.Forward // wanted
-	FullText   string           // all that stands there
+	Forward    corefile.Forward // desired
+	FullText   string           // of the key, foreign text included
 	OtherFiles []corefile.OtherFile
 }
 
-// Key is the ConfigMap and the key in it.
+// Key is the namespace and name of the ConfigMap and the key in it.
 func (d DNSForwarding) Key() string {
 	return dnsNamespace + "/" + mapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
 }
 
-// Fields gives the text.
+// Fields returns the text.
 func (d DNSForwarding) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: d.Text}} }
 
 func wantDomains(integration string, f corefile.Forward) []DNSForwarding {
@@ -68,17 +68,17 @@ func wantDomains(integration string, f corefile.Forward) []DNSForwarding {
 		return DNSForwarding{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}
 	}
 	if integration == fabric.DNSNodeLocal {
-		// Where the cache is not there, pods ask CoreDNS.
+		// Pods query CoreDNS on nodes without the cache.
 		return []DNSForwarding{want(fabric.DNSCoreDNS), want(fabric.DNSNodeLocal)}
 	}
 	return []DNSForwarding{want(integration)}
 }
 
-// isCorefile says that an integration writes a block into a Corefile.
+// isCorefile reports whether an integration writes a block into a Corefile.
 func isCorefile(integration string) bool { return keyOfDNS[integration] == keyOfDNS[fabric.DNSCoreDNS] }
 
-// splitBlock gives what is ours of a text, all else, and whether there is any.
-func splitBlock(integration, text string, f corefile.Forward) (block, rest string, is bool) {
+// splitBlock splits a text into Hawser's part and the rest. It reports whether Hawser's part exists.
+func splitBlock(integration, text string, f corefile.Forward) (block, rest string, ok bool) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.SplitBlock(text)
@@ -89,14 +89,14 @@ func splitBlock(integration, text string, f corefile.Forward) (block, rest strin
 	return strings.Join(zones, " "), rest, err == nil && len(zones) > 0
 }
 
-// withBlock gives a text with ours as it should be, and without what is ours.
-// The former holds whatever the error says is wrong.
-func withBlock(integration, text string, f corefile.Forward, beside []corefile.OtherFile) (string, error) {
+// withBlock returns the text with Hawser's part as desired. The text is valid even with an error:
+// the error names what the part lacks.
+func withBlock(integration, text string, f corefile.Forward, others []corefile.OtherFile) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
-		return corefile.Insert(text, f, beside...)
+		return corefile.Insert(text, f, others...)
 	case fabric.DNSImport:
-		return f.File(beside...)
+		return f.File(others...)
 	}
 	return corefile.InsertStub(text, f)
 }
@@ -111,7 +111,7 @@ func withoutBlock(integration, text string, f corefile.Forward) (string, error) 
 	return corefile.RemoveStub(text, f)
 }
 
-// otherFiles gives the texts of CoreDNS next to the one that an integration writes.
+// otherFiles returns the other texts of CoreDNS that matter to an integration.
 func otherFiles(integration string, all map[string]*corev1.ConfigMap) []corefile.OtherFile {
 	var out []corefile.OtherFile
 	if integration != fabric.DNSCoreDNS && integration != fabric.DNSImport {
@@ -134,28 +134,28 @@ func otherFiles(integration string, all map[string]*corev1.ConfigMap) []corefile
 	return out
 }
 
-// dnsKind is the kind of what is written into the cluster's own DNS.
+// dnsKind is the kind of the forwarding in the cluster's own DNS.
 type dnsKind struct {
 	*writeContext
-	table  *resourceCache[*corev1.ConfigMap]
-	undone map[string]*revertHistory // by integration
+	table   *resourceCache[*corev1.ConfigMap]
+	reverts map[string]*revertHistory // by integration
 }
 
-// revertHistory counts how often somebody took out what we wrote.
+// revertHistory counts how often another writer reverted the forwarding.
 type revertHistory struct {
-	rest       string // all that is not ours, and what we want there
-	wasCorrect bool   // ours was as it should be when it was looked at last
+	rest       string // foreign text and the desired forwarding; a change restarts the count
+	wasCorrect bool   // at the last observation
 	times      int
 	by         string
 }
 
-// KindDNS names the kind of what leads the cluster's own DNS to the agents.
+// KindDNS is the name of dnsKind.
 const KindDNS = "dns"
 
 // Name is KindDNS.
 func (k *dnsKind) Name() string { return KindDNS }
 
-// Observe gives the places where anything of ours stands.
+// Observe returns the keys that contain text of Hawser.
 func (k *dnsKind) Observe(context.Context) ([]DNSForwarding, error) {
 	if k.dnsTargetUnknown {
 		return nil, k.table.unknown()
@@ -171,29 +171,29 @@ func (k *dnsKind) Observe(context.Context) ([]DNSForwarding, error) {
 			continue
 		}
 		text := o.Data[keyOfDNS[integration]]
-		block, rest, is := splitBlock(integration, text, k.forward)
-		beside := otherFiles(integration, all)
-		k.trackReverts(integration, text, rest, beside, o)
-		if is {
-			out = append(out, DNSForwarding{Integration: integration, Text: block, FullText: text, OtherFiles: beside})
+		block, rest, ok := splitBlock(integration, text, k.forward)
+		others := otherFiles(integration, all)
+		k.trackReverts(integration, text, rest, others, o)
+		if ok {
+			out = append(out, DNSForwarding{Integration: integration, Text: block, FullText: text, OtherFiles: others})
 		}
 	}
 	return out, nil
 }
 
-// trackReverts looks whether somebody took out what was right.
-func (k *dnsKind) trackReverts(integration, text, rest string, beside []corefile.OtherFile, o *corev1.ConfigMap) {
-	should, _ := withBlock(integration, text, k.forward, beside)
+// trackReverts counts a revert if a correct text has become incorrect.
+func (k *dnsKind) trackReverts(integration, text, rest string, others []corefile.OtherFile, o *corev1.ConfigMap) {
+	should, _ := withBlock(integration, text, k.forward, others)
 	right := should == text
-	rest += fmt.Sprint("\x00", k.forward, beside)
-	u := k.undone[integration]
+	rest += fmt.Sprint("\x00", k.forward, others)
+	u := k.reverts[integration]
 	if u == nil || u.rest != rest {
-		k.undone[integration] = &revertHistory{rest: rest, wasCorrect: right}
+		k.reverts[integration] = &revertHistory{rest: rest, wasCorrect: right}
 		return
 	}
 	if u.wasCorrect && !right {
 		u.times++
-		by, at := "somebody", ""
+		by, at := "another writer", ""
 		for _, f := range o.GetManagedFields() {
 			if f.Time != nil && f.Manager != fabric.FieldManager && f.Time.UTC().String() >= at {
 				by, at = f.Manager, f.Time.UTC().String()
@@ -204,11 +204,11 @@ func (k *dnsKind) trackReverts(integration, text, rest string, beside []corefile
 	u.wasCorrect = right
 }
 
-// Normalize makes want the text that would stand there.
+// Normalize sets the text of want to the text that Apply would write.
 func (k *dnsKind) Normalize(want, have DNSForwarding) DNSForwarding {
 	want.FullText = have.FullText
 	should, err := withBlock(want.Integration, have.FullText, want.Forward, have.OtherFiles)
-	// With an error it stays a change, which tells it each time.
+	// With an error the change stays, so that each pass reports the error.
 	if err == nil {
 		want.Text, _, _ = splitBlock(want.Integration, should, want.Forward)
 	}
@@ -231,7 +231,7 @@ func (k *dnsKind) Apply(ctx context.Context, list []diff.Change[DNSForwarding]) 
 		case o == nil && c.Op == diff.Delete:
 			return nil
 		case o == nil:
-			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; or say in clusters[].dns of the topology which DNS the cluster has",
+			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; if the cluster has another DNS, set clusters[].dns in the topology",
 				dnsNamespace, mapOfDNS[integration])}
 		}
 		if err := k.write(ctx, c.Op, integration, o, otherFiles(integration, all)); err != nil {
@@ -251,24 +251,24 @@ func (k *dnsKind) Apply(ctx context.Context, list []diff.Change[DNSForwarding]) 
 	})
 }
 
-func (k *dnsKind) write(ctx context.Context, op diff.Op, integration string, o *corev1.ConfigMap, beside []corefile.OtherFile) error {
-	text, there := o.Data[keyOfDNS[integration]]
-	if !there && isCorefile(integration) {
-		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
+func (k *dnsKind) write(ctx context.Context, op diff.Op, integration string, o *corev1.ConfigMap, others []corefile.OtherFile) error {
+	text, ok := o.Data[keyOfDNS[integration]]
+	if !ok && isCorefile(integration) {
+		return fmt.Errorf("the ConfigMap has no key %s", keyOfDNS[integration])
 	}
 	var after string
-	var wrong error
+	var incomplete error
 	if op == diff.Delete {
-		after, wrong = withoutBlock(integration, text, k.forward)
-		delete(k.undone, integration)
-	} else if u := k.undone[integration]; u != nil && u.times >= undoneMost {
-		return fmt.Errorf("%w: %s took it out %d times; it is left to them until anything else is changed there. "+
-			"Add it to what they write, or say another clusters[].dns, such as none", converge.ErrFight, u.by, u.times)
+		after, incomplete = withoutBlock(integration, text, k.forward)
+		delete(k.reverts, integration)
+	} else if u := k.reverts[integration]; u != nil && u.times >= undoneMost {
+		return fmt.Errorf("%w: %s removed it %d times; Hawser does not restore it until the text around it changes. "+
+			"Add it to the source of that writer, or set another clusters[].dns, such as none", converge.ErrFight, u.by, u.times)
 	} else {
-		after, wrong = withBlock(integration, text, k.forward, beside)
+		after, incomplete = withBlock(integration, text, k.forward, others)
 	}
 	if after == text {
-		return wrong
+		return incomplete
 	}
 	var value any = after
 	if after == "" && !isCorefile(integration) {
@@ -277,7 +277,7 @@ func (k *dnsKind) write(ctx context.Context, op diff.Op, integration string, o *
 	if err := k.table.merge(ctx, o, map[string]any{"data": map[string]any{keyOfDNS[integration]: value}}); err != nil {
 		return err
 	}
-	return wrong
+	return incomplete
 }
 
 // Property is a ClusterProperty (KEP-2149).
@@ -289,7 +289,7 @@ type Property struct {
 // Key is the name.
 func (p Property) Key() string { return p.Name }
 
-// Fields gives the value.
+// Fields returns the value.
 func (p Property) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: p.Value}} }
 
 func wantProperties(entries map[string]string) []Property {
@@ -300,7 +300,7 @@ func wantProperties(entries map[string]string) []Property {
 	return out
 }
 
-// clusterProperty is a ClusterProperty as far as we read it.
+// clusterProperty has the fields of a ClusterProperty that Hawser reads.
 type clusterProperty struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -308,10 +308,10 @@ type clusterProperty struct {
 	} `json:"spec"`
 }
 
-// newProperties makes the kind of ClusterProperties.
-func newProperties(turn *writeContext, table *resourceCache[*clusterProperty]) *ownedKind[Property, *clusterProperty] {
+// newProperties returns the kind of ClusterProperties.
+func newProperties(w *writeContext, table *resourceCache[*clusterProperty]) *ownedKind[Property, *clusterProperty] {
 	return &ownedKind[Property, *clusterProperty]{
-		writeContext: turn, table: table,
+		writeContext: w, table: table,
 		decode: func(o *clusterProperty) Property { return Property{Name: o.Name, Value: o.Spec.Value} },
 		write: func(ctx context.Context, c diff.Change[Property], seen *clusterProperty) error {
 			o := table.body("", c.Want.Name, uidOf(seen))

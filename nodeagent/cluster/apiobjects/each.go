@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// away reports whether an error is no answer of the server: then there will be none
-// to the next request either.
+// away reports whether the API server is unreachable or overloaded, so that further requests would
+// fail too.
 func away(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -67,7 +67,7 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 	return errors.Join(errs...)
 }
 
-// read makes an object of type T, a pointer, of what the API gave.
+// read converts an object of the API to T, a pointer.
 func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
 	out := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
@@ -83,7 +83,7 @@ func decode[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	return out, err == nil
 }
 
-// DecodeTrimmed is decode with managedFields trimmed to whether the agents wrote the object.
+// DecodeTrimmed is decode with managedFields reduced to whether the agents wrote the object.
 func DecodeTrimmed[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	out, ok := decode[T](o)
 	if ok {

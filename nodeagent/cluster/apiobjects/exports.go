@@ -15,12 +15,12 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// Export is what we say on a ServiceExport, which is somebody else's.
+// Export is Hawser's status and annotation on a ServiceExport, which is a foreign object.
 type Export struct {
 	Namespace  string
 	Name       string
-	UID        string // of the one that this is about
-	Generation int64  // that was looked at
+	UID        string // of the ServiceExport
+	Generation int64  // that the conditions are about
 	Addresses  string // of mcs.AddressesAnnotation
 	Conditions []mcs.Condition
 }
@@ -28,7 +28,7 @@ type Export struct {
 // Key is namespace/name.
 func (e Export) Key() string { return e.Namespace + "/" + e.Name }
 
-// Fields gives everything else.
+// Fields returns all fields except the key.
 func (e Export) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "addresses", Value: e.Addresses},
@@ -43,7 +43,8 @@ func wantExport(s mcs.Status) Export {
 	return out
 }
 
-// haveExport is false where nothing of ours is said.
+// haveExport returns the annotation and conditions of Hawser on a ServiceExport, and false if it
+// has neither.
 func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
 	out := Export{
 		Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
@@ -63,7 +64,7 @@ func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
 	return out, out.Addresses != "" || len(ours) > 0
 }
 
-// exportKind is the kind of what is said on ServiceExports.
+// exportKind is the kind of the status and annotation on ServiceExports.
 type exportKind struct {
 	*writeContext
 	table *resourceCache[*mcsv1.ServiceExport]
@@ -75,7 +76,7 @@ func (k *exportKind) Name() string { return "serviceexport" }
 // Version changes with the objects.
 func (k *exportKind) Version(context.Context) (string, error) { return k.table.stamp() }
 
-// Observe gives the ServiceExports that say anything of ours.
+// Observe returns the ServiceExports with an annotation or conditions of Hawser.
 func (k *exportKind) Observe(context.Context) ([]Export, error) {
 	all, err := k.table.snapshot()
 	if err != nil {
@@ -83,7 +84,7 @@ func (k *exportKind) Observe(context.Context) ([]Export, error) {
 	}
 	var out []Export
 	for _, o := range all {
-		if have, says := haveExport(o); says {
+		if have, ok := haveExport(o); ok {
 			out = append(out, have)
 		}
 	}
@@ -105,7 +106,7 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 		case seen == nil && c.Op == diff.Delete:
 			return nil
 		case seen == nil, c.Op != diff.Delete && c.Want.UID != string(seen.GetUID()):
-			return converge.ErrBlocked{On: "the ServiceExport that this is about"}
+			return converge.ErrBlocked{On: "the current ServiceExport"}
 		case c.Op == diff.Delete:
 			c.Want = Export{Namespace: c.Have.Namespace, Name: c.Have.Name}
 		}
@@ -118,8 +119,8 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 			return nil
 		}
 		o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
-		// The type would leave out an empty list, and a status of which server-side apply takes the
-		// last field away is null, which the definition refuses.
+		// Not the Go type: it leaves out an empty list. Server-side apply then sets the status to
+		// null when it removes the last field, and the CRD rejects null.
 		o.Object["status"] = map[string]any{
 			"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
 		}
@@ -127,7 +128,7 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 	})
 }
 
-// record writes the annotation. Only a merge takes away one that somebody else wrote.
+// record writes the annotation. Only a merge patch removes an annotation of another manager.
 func (k *exportKind) record(ctx context.Context, want Export, seen *mcsv1.ServiceExport) error {
 	if want.Addresses == "" {
 		return k.table.merge(ctx, seen, map[string]any{"metadata": map[string]any{
@@ -161,8 +162,8 @@ func conditionText(list []mcs.Condition) string {
 	return strings.Join(out, "; ")
 }
 
-// conditionBodies gives conditions as they are written. The time of the last
-// change stays while the status does.
+// conditionBodies returns conditions for the API. A condition retains its last transition time while
+// its status does not change.
 func conditionBodies(want []mcs.Condition, have []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range want {

@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// GatewaySlice is the EndpointSlice by which the Service of a gateway leads to the node that is
-// the gateway now. The Service has no selector, as all agents of gateways are alike.
+// GatewaySlice is the EndpointSlice that points the Service of a gateway to its current node. The
+// Service has no selector, as the pods of all gateways have the same labels.
 type GatewaySlice struct {
 	Service string
 	Type    string // IPv4 | IPv6
@@ -32,7 +32,7 @@ func (f GatewaySlice) name() string {
 	return f.Service + map[string]string{"IPv4": "-4", "IPv6": "-6"}[f.Type]
 }
 
-// Fields gives everything else.
+// Fields returns all fields except the key.
 func (f GatewaySlice) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "service", Value: f.Service},
@@ -42,8 +42,7 @@ func (f GatewaySlice) Fields() []diff.Field {
 	}
 }
 
-// GatewaySlicesOf gives those of a cluster's gateways that are found by a Service which is there,
-// and whose node is known.
+// GatewaySlicesOf returns the slices of a cluster's gateways that have a Service and a known node.
 func GatewaySlicesOf(own *fabric.Cluster, facts model.Facts) []GatewaySlice {
 	var out []GatewaySlice
 	for i := range own.Gateways {
@@ -65,18 +64,18 @@ func GatewaySlicesOf(own *fabric.Cluster, facts model.Facts) []GatewaySlice {
 	return out
 }
 
-// gatewaySliceKind is the kind of these EndpointSlices.
+// gatewaySliceKind is the kind of GatewaySlices.
 type gatewaySliceKind struct {
 	*ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]
 }
 
-// Name tells them from the EndpointSlices of imports.
+// Name distinguishes the kind from the EndpointSlices of imports.
 func (gatewaySliceKind) Name() string { return "endpointslice of a gateway" }
 
-// newFronts makes the kind; all are the EndpointSlices that say that we keep them.
-func newFronts(turn *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
+// newFronts returns the kind. The table has the EndpointSlices that are managed by Hawser.
+func newFronts(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
 	return gatewaySliceKind{&ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]{
-		writeContext: turn, table: table, decode: haveFront,
+		writeContext: w, table: table, decode: haveFront,
 		write: func(ctx context.Context, c diff.Change[GatewaySlice], seen *discoveryv1.EndpointSlice) error {
 			ready := true
 			o, err := untyped(&discoveryv1.EndpointSlice{
@@ -113,12 +112,12 @@ func haveFront(have *discoveryv1.EndpointSlice) GatewaySlice {
 	return out
 }
 
-// isFront reports whether an EndpointSlice is that of a Service of ours.
+// isFront reports whether an EndpointSlice belongs to the Service of a gateway.
 func isFront(o *discoveryv1.EndpointSlice) bool {
 	return o.Namespace == fabric.SystemNamespace && o.Labels[discoveryv1.LabelServiceName] != ""
 }
 
-// only gives those of a list that fit.
+// only returns the objects of a list that fit.
 func only[T any](list List[T], fits func(T) bool) List[T] {
 	return func() ([]T, bool) {
 		all, known := list()

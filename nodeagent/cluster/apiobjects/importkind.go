@@ -21,17 +21,17 @@ import (
 // importKind is the kind of ServiceImports.
 type importKind struct {
 	ownedKind[Import, *mcsv1.ServiceImport]
-	// plain says that the cluster's CRD is older than endpointSliceObjects.
+	// plain means that the cluster's CRD has no endpointSliceObjects yet.
 	plain atomic.Bool
 }
 
-func newImports(turn *writeContext, table *resourceCache[*mcsv1.ServiceImport]) *importKind {
+func newImports(w *writeContext, table *resourceCache[*mcsv1.ServiceImport]) *importKind {
 	k := &importKind{}
-	k.ownedKind = ownedKind[Import, *mcsv1.ServiceImport]{writeContext: turn, table: table, decode: haveImport, write: k.write}
+	k.ownedKind = ownedKind[Import, *mcsv1.ServiceImport]{writeContext: w, table: table, decode: haveImport, write: k.write}
 	return k
 }
 
-// Normalize leaves out what the cluster's CRD does not know.
+// Normalize leaves out a field that the cluster's CRD does not have.
 func (k *importKind) Normalize(want, have Import) Import {
 	if k.plain.Load() {
 		want.Slices = have.Slices
@@ -40,7 +40,7 @@ func (k *importKind) Normalize(want, have Import) Import {
 }
 
 func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *mcsv1.ServiceImport) error {
-	// All fields of one part are written together: what is left out would be taken away.
+	// Server-side apply removes absent fields, so all fields of one part are written together.
 	if seen == nil || !onlyIn(c, statusFields) {
 		if err := k.table.apply(ctx, k.specOf(c.Want, seen), seen != nil); err != nil {
 			return err
@@ -57,12 +57,12 @@ func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *mcs
 	return err
 }
 
-// onlyIn reports whether a change is about nothing but these fields.
+// onlyIn reports whether a change affects only these fields.
 func onlyIn[S diff.Spec](c diff.Change[S], names []string) bool {
 	return !slices.ContainsFunc(c.Deltas(), func(d diff.Delta) bool { return !slices.Contains(names, d.Name) })
 }
 
-// specOf gives all but the status.
+// specOf returns the object without its status.
 func (k *importKind) specOf(i Import, seen *mcsv1.ServiceImport) *unstructured.Unstructured {
 	o := k.table.body(i.Namespace, i.Name, uidOf(seen))
 	labels, labelKeys := unpaired(i.Labels)
@@ -107,7 +107,7 @@ func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured
 	for _, name := range i.Clusters {
 		clusters = append(clusters, mcsv1.ClusterStatus{Cluster: name})
 	}
-	// Not the type, for the same reason as that of a ServiceExport.
+	// Not the Go type, as for a ServiceExport: server-side apply may remove the last field.
 	status := map[string]any{"clusters": clusters, "conditions": conditionBodies(i.Conditions, before, 0, time.Now())}
 	if i.Slices != "" && !k.plain.Load() {
 		status["endpointSliceObjects"] = i.Slices
@@ -116,7 +116,7 @@ func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured
 	return o
 }
 
-// uidOf gives the UID of an object that was seen; empty = none was.
+// uidOf returns the UID of an observed object, empty if there was no object.
 func uidOf[O any, T interface {
 	*O
 	metav1.Object
@@ -127,7 +127,7 @@ func uidOf[O any, T interface {
 	return seen.GetUID()
 }
 
-// filled gives an optional field: nil = empty.
+// filled returns a pointer for an optional field, nil if the text is empty.
 func filled[S ~string](text S) *S {
 	if text == "" {
 		return nil
@@ -135,7 +135,7 @@ func filled[S ~string](text S) *S {
 	return &text
 }
 
-// unpaired takes key=value apart, and gives the keys in order too. A key holds no
+// unpaired splits key=value entries into a map. It returns the keys in order too. A key contains no
 // equals sign.
 func unpaired(list []string) (map[string]string, []string) {
 	entries := make(map[string]string, len(list))

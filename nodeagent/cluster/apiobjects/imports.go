@@ -17,11 +17,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// exportedAnnotation of a ServiceImport names the labels and annotations that came
-// from its exports: all others are somebody else's.
+// exportedAnnotation of a ServiceImport lists the labels and annotations that come from its
+// exports. All others are foreign.
 const exportedAnnotation = "hawser.dev/exported"
 
-// exported is its content.
+// exported is the JSON value of exportedAnnotation.
 type exported struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
@@ -39,17 +39,17 @@ type Import struct {
 	AffinitySeconds       int    // of ClientIP
 	InternalTrafficPolicy string
 	TrafficDistribution   string
-	Labels                []string // those exported, as key=value
-	Annotations           []string
+	Labels                []string // from the exports, as key=value
+	Annotations           []string // from the exports, as key=value
 	Clusters              []string
 	Conditions            []mcs.Condition
-	Slices                string // Present: that there are EndpointSlices
+	Slices                string // Present if EndpointSlices exist
 }
 
 // Key is namespace/name.
 func (i Import) Key() string { return i.Namespace + "/" + i.Name }
 
-// Fields gives everything else.
+// Fields returns all fields except the key.
 func (i Import) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "type", Value: i.Type},
@@ -68,7 +68,7 @@ func (i Import) Fields() []diff.Field {
 	}
 }
 
-// statusFields are those of the status subresource.
+// statusFields are the fields of the status subresource.
 var statusFields = []string{"clusters", "conditions", "slices"}
 
 func portText(ports []mcs.Port) string {
@@ -86,7 +86,7 @@ func portText(ports []mcs.Port) string {
 	return strings.Join(out, ", ")
 }
 
-// wantImport puts into the words of the API what was decided.
+// wantImport converts a desired import to the fields of the API.
 func wantImport(m mcs.Import) Import {
 	out := Import{
 		Namespace: m.Namespace, Name: m.Name, Type: m.Type, Ports: m.Ports,
@@ -106,8 +106,8 @@ func wantImport(m mcs.Import) Import {
 	return out
 }
 
-// pairs gives the entries that the API takes: one that it refuses would keep the
-// whole object from being written. Our own marks nobody else sets.
+// pairs returns the entries that the API accepts: one invalid entry would make the server reject the
+// whole object. Hawser's own marks are left out, so that no exporter can set them.
 func pairs(entries map[string]string, fits func(key, value string) bool) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
@@ -157,7 +157,7 @@ func haveImport(have *mcsv1.ServiceImport) Import {
 func picked(entries map[string]string, keys []string) []string {
 	var out []string
 	for _, key := range keys {
-		if value, there := entries[key]; there {
+		if value, ok := entries[key]; ok {
 			out = append(out, key+"="+value)
 		}
 	}

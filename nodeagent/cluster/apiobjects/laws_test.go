@@ -33,7 +33,7 @@ func sampleImport() mcs.Import {
 	}
 }
 
-// unchanged gives a function that reports whether an object is still as it was.
+// unchanged returns a function that reports an error if an object differs from its state now.
 func unchanged(s *apiServer, keys ...string) func() error {
 	before := map[string]any{}
 	for _, key := range keys {
@@ -187,8 +187,8 @@ func TestFrontLaws(t *testing.T) {
 	})
 }
 
-// TestFrontsOf: the Service of a gateway leads to the node that is the gateway now, once
-// both are known, and nothing else leads anywhere.
+// TestFrontsOf checks that the Service of a gateway points to its current node once both are
+// known, and that nothing else does.
 func TestFrontsOf(t *testing.T) {
 	t.Parallel()
 	node := func(name string, addrs ...string) model.Node {
@@ -306,7 +306,7 @@ func TestDomainLaws(t *testing.T) {
 	}
 	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
 	newKind := func(t *testing.T) converge.Kind[DNSForwarding] {
-		return &dnsKind{writeContext: &writeContext{peersSynced: true, forward: f}, undone: map[string]*revertHistory{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
+		return &dnsKind{writeContext: &writeContext{peersSynced: true, forward: f}, reverts: map[string]*revertHistory{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
 	}
 	var want []DNSForwarding
 	for _, integration := range []string{fabric.DNSNodeLocal, fabric.DNSImport, fabric.DNSStubZone} {
@@ -328,12 +328,12 @@ func TestDomainLaws(t *testing.T) {
 	})
 	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
 		if diff := cmp.Diff(before[name], s.get("configmaps kube-system/" + name).Object["data"]); diff != "" {
-			t.Errorf("%s is not as it was (-want +have)\n%s", name, diff)
+			t.Errorf("%s changed (-want +have)\n%s", name, diff)
 		}
 	}
 }
 
-// escaped makes line ends in JSON texts of line ends in Go.
+// escaped returns a text with escaped line ends, for JSON texts in Go source.
 func escaped(text string) string {
 	out := ""
 	for _, r := range text {

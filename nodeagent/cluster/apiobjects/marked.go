@@ -13,24 +13,24 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ownedKind is the kind of a resource whose objects are ours if they carry our mark,
-// each of them whole. One that we wrote, and that lost its mark, is taken back.
+// ownedKind is the kind of a resource whose objects belong to Hawser if they have Hawser's label.
+// Each object is written whole. An object that Hawser wrote and that lost its label is labelled again.
 type ownedKind[S diff.Spec, T metav1.Object] struct {
 	*writeContext
 	table *resourceCache[T]
-	// decode reads an object.
+	// decode converts an object.
 	decode func(T) S
-	// write makes one as it should be; seen is the one that is there, the zero T = none.
+	// write applies one object; seen is the observed object, nil if absent.
 	write func(ctx context.Context, c diff.Change[S], seen T) error
 }
 
-// Name is that of the API's kind, in lower case.
+// Name is the kind of the API in lower case.
 func (m *ownedKind[S, T]) Name() string { return strings.ToLower(m.table.kind) }
 
 // Version changes with the objects.
 func (m *ownedKind[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
 
-// Observe gives those that carry our mark.
+// Observe returns the objects with Hawser's label.
 func (m *ownedKind[S, T]) Observe(context.Context) ([]S, error) {
 	all, err := m.table.snapshot()
 	if err != nil {
@@ -55,16 +55,16 @@ func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) erro
 		if err := m.checkDelete(c.Op); err != nil {
 			return err
 		}
-		seen, there := all[c.Key]
+		seen, ok := all[c.Key]
 		switch {
-		case c.Op == diff.Delete && !there:
+		case c.Op == diff.Delete && !ok:
 			return nil
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
-		case there && !isMarked(seen) && !listwatch.IsFieldManager(seen, fabric.FieldManager):
+		case ok && !isMarked(seen) && !listwatch.IsFieldManager(seen, fabric.FieldManager):
 			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, fabric.ManagedByLabel, fabric.ManagedByValue)
-		case there && seen.GetDeletionTimestamp() != nil:
-			return converge.ErrBlocked{On: "the end of the one before"}
+		case ok && seen.GetDeletionTimestamp() != nil:
+			return converge.ErrBlocked{On: "the deletion of the previous object"}
 		}
 		return m.write(ctx, c, seen)
 	})

@@ -27,57 +27,56 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Want is all that should stand in the cluster's API.
+// Want is the desired content of the cluster's API.
 type Want struct {
 	State mcs.DesiredObjects
 	DNS   string // fabric.DNSCoreDNS, ...
-	// PreferCustom has fabric.DNSImport take the place of DNS where the cluster's Corefile
-	// imports such files.
+	// PreferCustom uses fabric.DNSImport instead of DNS if the cluster's Corefile imports such
+	// files.
 	PreferCustom  bool
 	Forward       corefile.Forward
 	GatewaySlices []GatewaySlice
-	// WriteOrder is how many gateways of the cluster write before this one.
+	// WriteOrder is the number of gateways of the cluster that write before this one.
 	WriteOrder int
-	// Decommission says that everything of ours is to go.
+	// Decommission removes everything that Hawser wrote.
 	Decommission bool
 }
 
-// Config is what a Publisher needs for its whole life.
+// Config has the lifelong dependencies of a Writer.
 type Config struct {
 	Client dynamic.Interface
-	// Exports and Imports are what the watches of the facts know of ServiceExports and
-	// ServiceImports.
+	// Exports and Imports return the ServiceExports and ServiceImports of the facts' watches.
 	Exports List[*mcsv1.ServiceExport]
 	Imports List[*mcsv1.ServiceImport]
-	// Source gives what is wanted and a digest that changes with it, and false while
-	// that is not known.
+	// Source returns the desired content and a digest that changes with it, and false while the
+	// content is not known.
 	Source converge.Source[Want]
-	// OnReport gets each report, in the goroutine of Run; nil = nobody.
+	// OnReport is called with each report in the goroutine of Run; nil means no call.
 	OnReport func(converge.Report)
 	Log      *slog.Logger
 }
 
-// Writer keeps the cluster's API as it should be. It is an engine of its own:
-// however slow the API is, nothing else waits for it.
+// Writer converges the cluster's API. It has an engine of its own, so that a slow API server
+// delays nothing else.
 type Writer struct {
 	config  Config
 	trigger trigger.Trigger
-	turn    *writeContext
+	context *writeContext
 	engine  *converge.Engine[Want]
 	watches []watchRunner
 	dns     map[string]List[*corev1.ConfigMap] // by name
 }
 
-// watchRunner is one watch, whatever its objects are.
+// watchRunner is a watch without the type of its objects.
 type watchRunner struct {
 	resource schema.GroupVersionResource
 	run      func(context.Context)
 	err      func() error
 }
 
-// New makes a publisher. It asks nothing of the API.
+// New returns a Writer. It sends no requests.
 func New(c Config) *Writer {
-	p := &Writer{config: c, trigger: trigger.New(), turn: &writeContext{}, dns: map[string]List[*corev1.ConfigMap]{}}
+	p := &Writer{config: c, trigger: trigger.New(), context: &writeContext{}, dns: map[string]List[*corev1.ConfigMap]{}}
 	slicesOf := addWatch(p, &listwatch.Cache[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager, Convert: DecodeTrimmed[*discoveryv1.EndpointSlice]})
 	propertiesOf := addWatch(p, &listwatch.Cache[*clusterProperty]{Resource: clusterProperties, Convert: DecodeTrimmed[*clusterProperty]})
 	var ofDNS []List[*corev1.ConfigMap]
@@ -90,17 +89,17 @@ func New(c Config) *Writer {
 		Log: c.Log, OnReport: c.OnReport,
 		Decommission: func(w Want) bool { return w.Decommission },
 		Stages: []converge.Stage[Want]{
-			converge.NewStage(newProperties(p.turn, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
+			converge.NewStage(newProperties(p.context, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
 				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
-			converge.NewStage(&exportKind{writeContext: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
+			converge.NewStage(&exportKind{writeContext: p.context, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
 				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
-			converge.NewStage(newImports(p.turn, imports),
+			converge.NewStage(newImports(p.context, imports),
 				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
-			converge.NewStage(&sliceKind{writeContext: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
+			converge.NewStage(&sliceKind{writeContext: p.context, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
 				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
-			converge.NewStage(newFronts(p.turn, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
+			converge.NewStage(newFronts(p.context, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
 				func(w Want) []GatewaySlice { return w.GatewaySlices }, nil),
-			converge.NewStage(&dnsKind{writeContext: p.turn, undone: map[string]*revertHistory{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
+			converge.NewStage(&dnsKind{writeContext: p.context, reverts: map[string]*revertHistory{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
 				func(w Want) []DNSForwarding { return wantDomains(w.DNS, w.Forward) }, nil),
 		},
 	}
@@ -115,7 +114,7 @@ func converted[A, B any](list []A, to func(A) B) []B {
 	return out
 }
 
-// together joins what several watches know; each counts as soon as it knows.
+// together joins lists. It is synced as soon as one of them is, and returns the synced ones.
 func together[T any](lists []List[T]) List[T] {
 	return func() ([]T, bool) {
 		var out []T
@@ -134,10 +133,10 @@ func addWatch[T metav1.Object](p *Writer, w *listwatch.Cache[T]) List[T] {
 	return w.Objects
 }
 
-// Trigger asks for a pass.
+// Trigger requests a pass.
 func (p *Writer) Trigger() { p.trigger.Fire() }
 
-// Run keeps the API as it should be until ctx ends.
+// Run converges the API until ctx is done.
 func (p *Writer) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, w := range p.watches {
@@ -147,14 +146,14 @@ func (p *Writer) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// source tells the kinds whose turn it is.
+// source returns the desired content of the API and prepares the context of the pass.
 func (p *Writer) source(ctx context.Context) (Want, string, bool) {
 	want, digest, ok := p.config.Source(ctx)
 	if ok {
-		*p.turn = writeContext{order: want.WriteOrder, peersSynced: want.State.PeersSynced || want.Decommission, forward: want.Forward}
+		*p.context = writeContext{order: want.WriteOrder, peersSynced: want.State.PeersSynced || want.Decommission, forward: want.Forward}
 		if want.PreferCustom {
 			var imported bool
-			imported, p.turn.dnsTargetUnknown = p.importsFiles()
+			imported, p.context.dnsTargetUnknown = p.importsFiles()
 			if imported {
 				want.DNS = fabric.DNSImport
 			}
@@ -164,8 +163,8 @@ func (p *Writer) source(ctx context.Context) (Want, string, bool) {
 	return want, digest, ok
 }
 
-// importsFiles reports whether the cluster's Corefile takes server blocks from ConfigMap
-// coredns-custom, which is there, and whether that is not known yet.
+// importsFiles reports whether the cluster's Corefile imports server blocks from the existing
+// ConfigMap coredns-custom, and whether that is not known yet.
 func (p *Writer) importsFiles() (imported, undecided bool) {
 	custom, known := p.dns[mapOfDNS[fabric.DNSImport]]()
 	main, knownToo := p.dns[mapOfDNS[fabric.DNSCoreDNS]]()
@@ -175,7 +174,7 @@ func (p *Writer) importsFiles() (imported, undecided bool) {
 	return corefile.ImportsServers(main[0].Data[keyOfDNS[fabric.DNSCoreDNS]]), false
 }
 
-// Problems says what the watches lack and what mends it, one line each.
+// Problems describes the failed watches and how to fix them, one line each.
 func (p *Writer) Problems() []string {
 	var out []string
 	for _, w := range p.watches {
@@ -193,31 +192,30 @@ func (p *Writer) Problems() []string {
 	return slices.Compact(out)
 }
 
-// delayPerGateway is how much longer each gateway waits than the one before it, until it
-// writes what stays wrong.
+// delayPerGateway is the additional write delay of each gateway after the first.
 const delayPerGateway = 2 * time.Second
 
-// writeContext is what all kinds need to know in a pass. Only the engine's goroutine uses it.
+// writeContext is the state of a pass that all kinds share. Only the engine's goroutine uses it.
 type writeContext struct {
 	order       int // gateways that write before this one
 	peersSynced bool
 	forward     corefile.Forward
-	// dnsTargetUnknown says that it is not known yet where the cluster's DNS takes forward from.
+	// dnsTargetUnknown means that the ConfigMap for forward is not known yet.
 	dnsTargetUnknown bool
 }
 
-// WriteDelay leaves changes to those who are before.
+// WriteDelay leaves time for the gateways that write before this one.
 func (t *writeContext) WriteDelay() time.Duration { return time.Duration(t.order) * delayPerGateway }
 
-// checkDelete refuses deletes as long as what is wanted may not be all.
+// checkDelete refuses deletions until the desired objects are complete.
 func (t *writeContext) checkDelete(op diff.Op) error {
 	if op == diff.Delete && !t.peersSynced {
-		return converge.ErrBlocked{On: "the other clusters, to be heard"}
+		return converge.ErrBlocked{On: "the state of the other clusters"}
 	}
 	return nil
 }
 
-// changes tells which parts of an object a change is about.
+// changes reports whether a change affects one of the fields.
 func changes[S diff.Spec](c diff.Change[S], names ...string) bool {
 	return slices.ContainsFunc(c.Deltas(), func(d diff.Delta) bool { return slices.Contains(names, d.Name) })
 }

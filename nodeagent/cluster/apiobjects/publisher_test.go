@@ -18,8 +18,8 @@ func TestOneWritesOnce(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", s.done)
-	g.report(t, "it does not settle", clean)
+	eventually(t, "not all objects are written", s.done)
+	g.report(t, "it does not converge", clean)
 	// Two parts of the import and of the export, one each of the rest.
 	writes := s.wrote()
 	slices.Sort(writes)
@@ -107,22 +107,22 @@ const wantImportText = `{
  }
 }`
 
-// TestTwoGatewaysWriteAsOne has the second one step in only for what stays wrong.
+// TestTwoGatewaysWriteAsOne checks that the second gateway writes only what stays wrong.
 func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	second := want
 	second.WriteOrder = 1
 	first, other := newGateway(t, s, want), newGateway(t, s, second)
-	settles(t, "not all is written", s.done)
-	first.report(t, "the first does not settle", clean)
-	other.report(t, "the second does not settle", clean)
+	eventually(t, "not all objects are written", s.done)
+	first.report(t, "the first does not converge", clean)
+	other.report(t, "the second does not converge", clean)
 	if n := len(s.wrote()); n != 7 {
 		t.Errorf("%d writes by two gateways, want 7", n)
 	}
-	// The first is gone, or cannot write: it wants nothing new.
+	// The first gateway no longer writes: it wants the old objects.
 	other.wants(func(w *Want) { w.State.Property = map[string]string{mcs.PropertyCluster: "g9"} })
-	settles(t, "the second does not step in", func() bool {
+	eventually(t, "the second gateway does not write", func() bool {
 		value, _, _ := unstructured.NestedString(s.get("clusterproperties /"+mcs.PropertyCluster).Object, "spec", "value")
 		return value == "g9"
 	})
@@ -132,17 +132,17 @@ func TestServerAwayAndBack(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", s.done)
+	eventually(t, "not all objects are written", s.done)
 	s.cut(true)
 	g.wants(func(w *Want) { w.State.Property = map[string]string{mcs.PropertyCluster: "g2"} })
 	g.report(t, "nothing fails", func(r converge.Report) bool { return len(r.Failed) > 0 })
 	s.wrote()
 	s.cut(false)
-	settles(t, "nothing is written when it is back", func() bool {
+	eventually(t, "nothing is written when the server is back", func() bool {
 		value, _, _ := unstructured.NestedString(s.get("clusterproperties /"+mcs.PropertyCluster).Object, "spec", "value")
 		return value == "g2"
 	})
-	g.report(t, "it does not settle", clean)
+	g.report(t, "it does not converge", clean)
 	if have := s.wrote(); len(have) != 1 {
 		t.Errorf("writes: %v", have)
 	}
@@ -159,7 +159,7 @@ func TestForeignAndEnding(t *testing.T) {
 	want.State.Imports = append(want.State.Imports, ending, missing)
 	s.ending["going"] = true
 	g := newGateway(t, s, want)
-	r := g.report(t, "not all is told", func(r converge.Report) bool { return len(r.Failed) == 1 && len(r.Blocked) == 3 })
+	r := g.report(t, "the report is incomplete", func(r converge.Report) bool { return len(r.Failed) == 1 && len(r.Blocked) == 3 })
 	if have := r.Failed[0].Error(); have != "serviceimport sample/web: serviceimport sample/web already exists and is not managed by Hawser: it has no label app.kubernetes.io/managed-by=hawser" {
 		t.Errorf("failed: %s", have)
 	}
@@ -170,8 +170,8 @@ func TestForeignAndEnding(t *testing.T) {
 	slices.Sort(blocked)
 	if have := strings.Join(blocked, "\n"); have != strings.TrimSpace(`
 endpointslice sample/web-hw-1: waits for serviceimport sample/web
-serviceimport going/web: waits for the end of namespace going
-serviceimport missing/web: waits for namespace missing and what is in it`) {
+serviceimport going/web: waits for the deletion of namespace going
+serviceimport missing/web: waits for namespace missing and its objects`) {
 		t.Errorf("blocked:\n%s", have)
 	}
 	if s.get("serviceimports sample/web").GetLabels() != nil {
@@ -179,19 +179,19 @@ serviceimport missing/web: waits for namespace missing and what is in it`) {
 	}
 }
 
-// TestAnotherWritesTheImport takes the mark and the addresses off one of ours: it is
-// taken back, unlike one that never was ours.
+// TestAnotherWritesTheImport removes the label and the addresses of an import: Hawser restores its
+// own import and leaves a foreign one alone.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", s.done)
-	g.report(t, "it does not settle", clean)
+	eventually(t, "not all objects are written", s.done)
+	g.report(t, "it does not converge", clean)
 	s.edit("serviceimports sample/web", func(o *unstructured.Unstructured) {
 		o.SetLabels(map[string]string{"theirs": "x"})
 		unstructured.RemoveNestedField(o.Object, "spec", "ips")
 	})
-	settles(t, "it is not taken back", func() bool {
+	eventually(t, "the import is not restored", func() bool {
 		o := s.get("serviceimports sample/web")
 		ips, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "ips")
 		return isMarked(o) && len(ips) == 2 && o.GetLabels()["theirs"] == "x"
@@ -203,28 +203,28 @@ func TestOldSchema(t *testing.T) {
 	s, want := populated(t)
 	s.lacks = "endpointSliceObjects"
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", func() bool {
+	eventually(t, "not all objects are written", func() bool {
 		if !s.done() {
 			return false
 		}
 		clusters, _, _ := unstructured.NestedSlice(s.get("serviceimports sample/web").Object, "status", "clusters")
 		return len(clusters) == 2
 	})
-	g.report(t, "it does not settle", clean)
+	g.report(t, "it does not converge", clean)
 }
 
 func TestNothingGoesBeforeAllWereHeard(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", s.done)
+	eventually(t, "not all objects are written", s.done)
 	g.wants(func(w *Want) { w.State.Imports, w.State.Slices, w.State.PeersSynced = nil, nil, false })
 	g.report(t, "deletes do not wait", func(r converge.Report) bool { return len(r.Blocked) == 2 })
 	if s.get("serviceimports sample/web") == nil {
 		t.Error("the import is gone")
 	}
 	g.wants(func(w *Want) { w.State.PeersSynced = true })
-	settles(t, "the import stays", func() bool {
+	eventually(t, "the import stays", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil
 	})
 }
@@ -234,22 +234,22 @@ func TestDecommission(t *testing.T) {
 	s, want := populated(t)
 	before := s.get("configmaps kube-system/coredns").Object["data"]
 	g := newGateway(t, s, want)
-	settles(t, "not all is written", s.done)
+	eventually(t, "not all objects are written", s.done)
 	g.wants(func(w *Want) { w.State, w.DNS = mcs.DesiredObjects{}, "" })
 	g.report(t, "a lost state is not refused", func(r converge.Report) bool { return len(r.Failed) == 1 })
 	if !s.done() {
-		t.Fatal("something was taken away without decommission")
+		t.Fatal("an object was deleted without decommission")
 	}
 	g.wants(func(w *Want) { w.Decommission = true })
-	settles(t, "something is left", func() bool {
+	eventually(t, "an object is left", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil &&
 			s.get("clusterproperties /"+mcs.PropertyCluster) == nil && len(s.get("serviceexports sample/web").GetAnnotations()) == 0 &&
 			fmt.Sprint(s.get("configmaps kube-system/coredns").Object["data"]) == fmt.Sprint(before)
 	})
-	g.report(t, "it does not settle", clean)
+	g.report(t, "it does not converge", clean)
 }
 
-// TestOthersOwnTheCorefile has somebody write it back again and again.
+// TestOthersOwnTheCorefile has another writer revert the Corefile several times.
 func TestOthersOwnTheCorefile(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -260,25 +260,25 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	plain := text()
 	g := newGateway(t, s, want)
 	for range undoneMost {
-		settles(t, "the block is not written", func() bool { return text() != plain })
+		eventually(t, "the block is not written", func() bool { return text() != plain })
 		written := time.Now()
 		g.Trigger()
-		g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
+		g.report(t, "it does not converge", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
 		s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
 	}
-	r := g.report(t, "it goes on", func(r converge.Report) bool {
-		return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(), "somebody took it out 3 times")
+	r := g.report(t, "Hawser does not stop restoring", func(r converge.Report) bool {
+		return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(), "another writer removed it 3 times")
 	})
 	if text() != plain || len(r.Changed) > 0 {
 		t.Errorf("it was written again")
 	}
-	// Whoever it is changes something else: that may be the end of it.
+	// The other writer changes something else, which starts the count again.
 	s.edit("configmaps kube-system/coredns", set(plain+"# new\n", "data", "Corefile"))
-	settles(t, "the block is not written after a change", func() bool { return strings.HasSuffix(text(), plain+"# new\n") && text() != plain+"# new\n" })
+	eventually(t, "the block is not written after a change", func() bool { return strings.HasSuffix(text(), plain+"# new\n") && text() != plain+"# new\n" })
 }
 
-// TestReservedDomain has the agent leave out a domain that contains the cluster's own one, and
-// report it.
+// TestReservedDomain checks that the agent leaves out a domain that contains the cluster's own
+// domain, and reports it.
 func TestReservedDomain(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -289,18 +289,18 @@ func TestReservedDomain(t *testing.T) {
 	plain := text()
 	want.Forward.Domains = []string{"clusterset.local"}
 	g := newGateway(t, s, want)
-	settles(t, "the block is not written", func() bool { return text() != plain })
+	eventually(t, "the block is not written", func() bool { return text() != plain })
 	const own = "k8s:53 {\n    kubernetes k8s.clusterset.local\n}\n"
 	s.edit("configmaps kube-system/coredns", set(text()+own, "data", "Corefile"))
-	settles(t, "the block is not removed", func() bool { return text() == plain+own })
+	eventually(t, "the block is not removed", func() bool { return text() == plain+own })
 	g.report(t, "the report lacks the reason", func(r converge.Report) bool {
 		return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(),
 			"kube-system/coredns/Corefile: error: clusterset.local contains k8s.clusterset.local, the DNS domain of a cluster; change domain or extraDomains in the topology")
 	})
 }
 
-// TestAnotherServesTheDomain has somebody begin to serve the domain after we did: ours
-// goes at once, and is back when theirs is gone.
+// TestAnotherServesTheDomain adds a foreign server block for the domain after Hawser's: Hawser
+// removes its own at once, and restores it when the foreign block is gone.
 func TestAnotherServesTheDomain(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -310,27 +310,27 @@ func TestAnotherServesTheDomain(t *testing.T) {
 	}
 	plain := text()
 	g := newGateway(t, s, want)
-	settles(t, "the block is not written", func() bool { return text() != plain })
+	eventually(t, "the block is not written", func() bool { return text() != plain })
 	whole := text()
 	const theirs = "clusterset.local {\n    forward . 10.1.1.1\n}\n"
 	for range 2 {
 		s.edit("configmaps kube-system/coredns", set(whole+theirs, "data", "Corefile"))
-		settles(t, "the domain is served twice", func() bool { return text() == plain+theirs })
-		g.report(t, "nobody is told", func(r converge.Report) bool {
-			return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(), "kube-system/coredns/Corefile:6:1: error: somebody else's server block serves clusterset.local")
+		eventually(t, "the domain is served twice", func() bool { return text() == plain+theirs })
+		g.report(t, "the conflict is not reported", func(r converge.Report) bool {
+			return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(), "kube-system/coredns/Corefile:6:1: error: a foreign server block serves clusterset.local")
 		})
 		s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
-		settles(t, "the block is not back", func() bool { return text() == whole })
+		eventually(t, "the block is not restored", func() bool { return text() == whole })
 		written := time.Now()
 		g.Trigger()
-		g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
+		g.report(t, "it does not converge", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
 	}
 	// The same in a file that the Corefile imports.
 	s.edit("configmaps kube-system/coredns", set(whole+"import custom/*.server\n", "data", "Corefile"))
 	s.put("configmaps", escaped(`{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"`+theirs+`"}}`))
-	settles(t, "the domain is served twice", func() bool { return text() == plain+"import custom/*.server\n" })
+	eventually(t, "the domain is served twice", func() bool { return text() == plain+"import custom/*.server\n" })
 	s.edit("configmaps kube-system/coredns-custom", set("", "data", "their.server"))
-	settles(t, "the block is not back", func() bool { return text() == whole+"import custom/*.server\n" })
+	eventually(t, "the block is not restored", func() bool { return text() == whole+"import custom/*.server\n" })
 }
 
 func TestManyImports(t *testing.T) {
@@ -343,7 +343,7 @@ func TestManyImports(t *testing.T) {
 		want.State.Imports = append(want.State.Imports, m)
 	}
 	g := newGateway(t, s, want)
-	g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.Objects["serviceimport"] == 100 })
+	g.report(t, "it does not converge", func(r converge.Report) bool { return r.Clean() && r.Objects["serviceimport"] == 100 })
 	if n := len(s.wrote()); n != 200+4 {
 		t.Errorf("%d writes", n)
 	}
@@ -351,7 +351,7 @@ func TestManyImports(t *testing.T) {
 		w.State.Imports = slices.Clone(w.State.Imports)
 		w.State.Imports[50].Ports = []mcs.Port{{Protocol: "UDP", Port: 1}}
 	})
-	g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && len(r.Changed) == 1 })
+	g.report(t, "it does not converge", func(r converge.Report) bool { return r.Clean() && len(r.Changed) == 1 })
 	if have := s.wrote(); len(have) != 1 {
 		t.Errorf("one change made %d writes", len(have))
 	}

@@ -65,7 +65,7 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	return g
 }
 
-// wants changes what is wanted.
+// wants changes the desired content.
 func (g *gateway) wants(change func(*Want)) {
 	g.mu.Lock()
 	change(&g.want)
@@ -74,8 +74,8 @@ func (g *gateway) wants(change func(*Want)) {
 	g.Trigger()
 }
 
-// settles waits until a condition holds.
-func settles(t *testing.T, what string, holds func() bool) {
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
 	for !holds() {
@@ -103,7 +103,7 @@ func (g *gateway) report(t *testing.T, what string, fits func(converge.Report) b
 	}
 }
 
-// populated makes a cluster with a namespace, a ServiceExport and CoreDNS.
+// populated returns a cluster with a namespace, a ServiceExport and CoreDNS.
 func populated(t *testing.T) (*apiServer, Want) {
 	t.Helper()
 	s := newWorld(t)
@@ -122,7 +122,7 @@ func populated(t *testing.T) (*apiServer, Want) {
 	return s, want
 }
 
-// done reports whether all of populated's want stands.
+// done reports whether all objects of populated exist.
 func (s *apiServer) done() bool {
 	coredns := s.get("configmaps kube-system/coredns")
 	text, _, _ := unstructured.NestedString(coredns.Object, "data", "Corefile")
@@ -134,7 +134,7 @@ func (s *apiServer) done() bool {
 
 func clean(r converge.Report) bool { return r.Clean() }
 
-// stripped leaves out what differs from run to run.
+// stripped removes the fields that differ between runs.
 func stripped(object map[string]any) map[string]any {
 	metadata := object["metadata"].(map[string]any)
 	for _, name := range []string{"managedFields", "uid", "resourceVersion", "creationTimestamp"} {

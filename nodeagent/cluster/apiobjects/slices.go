@@ -28,18 +28,18 @@ type Slice struct {
 	Cluster   string
 	Type      string // IPv4 | IPv6
 	Ports     []mcs.Port
-	Endpoints []string // address, and hostname if there is one, and terminating
-	// Owner reports problems with the reference to the import; empty = nothing.
+	Endpoints []string // address, then hostname if any, then terminating
+	// Owner describes a problem with the reference to the import; empty if correct.
 	Owner string
 }
 
-// terminating ends the text of an endpoint that terminates and serves.
+// terminating is the suffix of an endpoint that terminates and still serves.
 const terminating = " (terminating)"
 
 // Key is namespace/name.
 func (s Slice) Key() string { return s.Namespace + "/" + s.Name }
 
-// Fields gives everything else.
+// Fields returns all fields except the key.
 func (s Slice) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "import", Value: s.Import},
@@ -83,9 +83,9 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 		out.Endpoints = append(out.Endpoints, text)
 	}
 	if owner := imports[have.Namespace+"/"+out.Import]; owner == nil {
-		out.Owner = "there is no such import"
+		out.Owner = "the import does not exist"
 	} else if len(have.OwnerReferences) != 1 || have.OwnerReferences[0].UID != owner.GetUID() {
-		out.Owner = "not its import"
+		out.Owner = "the owner is not its import"
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
 	out := make([]discoveryv1.EndpointPort, len(ports))
 	for i, p := range ports {
 		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
-		// The name may be empty, but must be there.
+		// The name may be empty, but must be present.
 		out[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
 	}
 	return out
@@ -131,7 +131,7 @@ func (k *sliceKind) Version(context.Context) (string, error) {
 	return own + " of " + owners, err
 }
 
-// Observe gives those that say that we keep them.
+// Observe returns the EndpointSlices of imports that are managed by Hawser.
 func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	all, err := k.table.snapshot()
 	if err != nil {
@@ -186,8 +186,8 @@ func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error 
 	})
 }
 
-// object gives the whole of a slice: the type leaves out no field that we write, and has none
-// that others do.
+// object returns the complete EndpointSlice. The Go type has all fields that Hawser writes and no
+// fields of others.
 func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv1.ServiceImport) (*unstructured.Unstructured, error) {
 	out := discoveryv1.EndpointSlice{
 		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: k.table.kind},
@@ -206,10 +206,10 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 		Ports:       wantPorts(s.Ports),
 	}
 	for i, text := range s.Endpoints {
-		text, ends := strings.CutSuffix(text, terminating)
+		text, isTerminating := strings.CutSuffix(text, terminating)
 		address, hostname, _ := strings.Cut(text, " ")
 		conditions := discoveryv1.EndpointConditions{Ready: ptr.To(true)}
-		if ends {
+		if isTerminating {
 			conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 		}
 		out.Endpoints[i] = discoveryv1.Endpoint{Addresses: []string{address}, Hostname: filled(hostname), Conditions: conditions}

@@ -1,7 +1,6 @@
-// Package corefile puts what forwards the clusterset's domains to Hawser's name
-// servers into the configuration of a cluster's own DNS, and takes it out again,
-// byte for byte. It is pure text work: it reads and writes nothing itself, and it
-// never guesses what somebody else's text means.
+// Package corefile adds the forwarding of the clusterset's domains to the configuration of a
+// cluster's own DNS, and removes it again byte for byte. It only transforms text, without I/O, and
+// never guesses the meaning of foreign text.
 package corefile
 
 import (
@@ -12,38 +11,38 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Marks of the block that is ours. A line counts when it begins so, whatever
-// follows for people to read.
+// Marks of Hawser's block. A line is a mark if it has the mark as prefix; the rest of the line is
+// for people.
 const (
 	beginMark = "# hawser: begin"
 	endMark   = "# hawser: end"
 
-	beginLine = beginMark + " (kept by Hawser, which puts back what is changed up to its end)"
+	beginLine = beginMark + " (managed by Hawser; changes up to the end mark are reverted)"
 )
 
 // Codes of problems with a configuration.
 const (
-	Damaged      = "corefile-damaged"    // our marks are not as they were written
-	ZoneConflict = "corefile-taken"      // somebody else serves one of the domains
-	Unreadable   = "corefile-unreadable" // the text is none that CoreDNS would take
+	Damaged      = "corefile-damaged"    // Hawser's marks are incomplete or out of order
+	ZoneConflict = "corefile-taken"      // a foreign server block serves one of the domains
+	Unreadable   = "corefile-unreadable" // CoreDNS would reject the text
 	Reserved     = "corefile-reserved"   // a domain hides names of the cluster's own DNS
 )
 
-// Forward is what is to be forwarded, and whereto.
+// Forward describes the zones to forward and the servers to forward them to.
 type Forward struct {
 	Zones   []string // domains without the last dot
 	Domains []string // the zones that are domains of the clusterset; others are reverse zones
 	Servers []netip.Addr
 }
 
-// OtherFile is another text of the same DNS: one that imports ours, or that the same
-// one imports.
+// OtherFile is another text of the same DNS: a file that imports Hawser's file, or that the same
+// Corefile imports.
 type OtherFile struct{ Name, Text string }
 
 // Valid reports whether there is anything to forward.
 func (f Forward) Valid() bool { return len(f.Zones) > 0 && len(f.Servers) > 0 }
 
-// text gives the server block.
+// text returns the server block.
 func (f Forward) text(l listen) string {
 	var b strings.Builder
 	for _, zone := range f.Zones {
@@ -57,29 +56,29 @@ func (f Forward) text(l listen) string {
 	for _, server := range f.Servers {
 		b.WriteString(" " + server.String())
 	}
-	// Without health checks: the only server is on the same node, so there is nothing
-	// to be gained by leaving it out, and it is asked again as soon as it is back.
+	// Without health checks: the only server is on the same node, so a check would gain nothing and
+	// delay the first query after a restart.
 	b.WriteString(" {\n        max_fails 0\n    }\n}\n")
 	return b.String()
 }
 
-// File gives a file of its own, for a Corefile that imports such. It lacks the zones
-// that Insert leaves out, and is empty without any; the error names the first one.
-func (f Forward) File(beside ...OtherFile) (string, error) {
+// File returns the content of a separate file, for a Corefile that imports such files. It lacks the
+// zones that Insert leaves out. Without any zone it is empty. The error names the first missing zone.
+func (f Forward) File(others ...OtherFile) (string, error) {
 	var err error
-	if f.Zones, err = parseOtherFiles(beside).freeZones(f, defaultPort); len(f.Zones) == 0 {
+	if f.Zones, err = parseOtherFiles(others).freeZones(f, defaultPort); len(f.Zones) == 0 {
 		return "", err
 	}
-	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort}), err
+	return "# managed by Hawser; changes are reverted\n" + f.text(listen{port: defaultPort}), err
 }
 
-// Insert gives the Corefile with our block as it should be: in the place where it
-// is, otherwise at the front. All other bytes stay. The error is a
-// diag.Diagnostic. With the codes Taken and Reserved the block lacks zones that another
-// block serves, and domains that the cluster's own DNS needs; it is absent if no zone is
-// left. CoreDNS accepts no configuration that serves a zone twice. With any other code Insert
-// returns the text unchanged. Other files count if the Corefile imports any.
-func Insert(text string, f Forward, beside ...OtherFile) (string, error) {
+// Insert returns the Corefile with Hawser's block as desired. An existing block keeps its position;
+// a new block is at the front. All other bytes stay. The error is a diag.Diagnostic. With the codes
+// ZoneConflict and Reserved the block lacks zones that another block serves, and domains that the
+// cluster's own DNS needs; it is absent if no zone is left. CoreDNS accepts no configuration that
+// serves a zone twice. With any other code Insert returns the text unchanged. The other files count
+// only if the Corefile imports files.
+func Insert(text string, f Forward, otherFiles ...OtherFile) (string, error) {
 	at, err := findBlock(text)
 	if err != nil {
 		return text, err
@@ -94,7 +93,7 @@ func Insert(text string, f Forward, beside ...OtherFile) (string, error) {
 		return text, err
 	}
 	if imports {
-		others = append(others, parseOtherFiles(beside)...)
+		others = append(others, parseOtherFiles(otherFiles)...)
 	}
 	if f.Zones, err = others.freeZones(f, l.port); len(f.Zones) == 0 {
 		return before + after, err
@@ -102,7 +101,7 @@ func Insert(text string, f Forward, beside ...OtherFile) (string, error) {
 	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, err
 }
 
-// Remove gives the Corefile without our block: what Insert was given.
+// Remove returns the Corefile without Hawser's block: the inverse of Insert.
 func Remove(text string) (string, error) {
 	at, err := findBlock(text)
 	if err != nil {
@@ -111,8 +110,8 @@ func Remove(text string) (string, error) {
 	return text[:at.begin] + text[at.end:], nil
 }
 
-// SplitBlock gives our block with its marks, and all that is not ours. There is none
-// when it is empty; ours is true where any mark of ours is, in order or not.
+// SplitBlock returns Hawser's block with its marks, and the rest of the text. The block is empty if
+// absent. ours reports whether the text has any of Hawser's marks, even damaged ones.
 func SplitBlock(text string) (block, rest string, ours bool) {
 	at, err := findBlock(text)
 	if err != nil {
@@ -121,10 +120,10 @@ func SplitBlock(text string) (block, rest string, ours bool) {
 	return text[at.begin:at.end], text[:at.begin] + text[at.end:], at.end > at.begin
 }
 
-// blockRange is where our block stands, from its first byte to the one after it.
+// blockRange is the position of Hawser's block, as a half-open range of bytes.
 type blockRange struct{ begin, end int }
 
-// findBlock looks for our marks. Without any the span is empty, at the front.
+// findBlock finds Hawser's block. Without any mark the range is empty, at the front.
 func findBlock(text string) (blockRange, error) {
 	var at blockRange
 	var begins, ends []int // lines
@@ -148,37 +147,36 @@ func findBlock(text string) (blockRange, error) {
 	case len(ends) == 0:
 		return at, damaged(begins[0], "the begin mark has no end mark after it")
 	case len(begins) > 1:
-		return at, damaged(begins[1], "the begin mark is there twice")
+		return at, damaged(begins[1], "the begin mark occurs twice")
 	case len(ends) > 1:
-		return at, damaged(ends[1], "the end mark is there twice")
+		return at, damaged(ends[1], "the end mark occurs twice")
 	case ends[0] < begins[0]:
 		return at, damaged(ends[0], "the end mark is before the begin mark")
 	}
 	if isUnclosed(text[:at.begin]) {
-		return at, damaged(begins[0], "the block stands inside another one")
+		return at, damaged(begins[0], "the block is inside another block")
 	}
 	return at, nil
 }
 
 func isMark(line, mark string) bool {
-	rest, is := strings.CutPrefix(strings.TrimSpace(line), mark)
-	return is && (rest == "" || rest[0] == ' ')
+	rest, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
+	return ok && (rest == "" || rest[0] == ' ')
 }
 
 func damaged(line int, summary string) error {
 	return diag.Diagnostic{
 		Severity: diag.Error, Code: Damaged, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
-		Hint: `delete the lines of Hawser's block, both marks ("` + beginMark + `" and "` + endMark + `") and what is between them; a whole one is then written`,
+		Hint: `delete Hawser's block, both marks ("` + beginMark + `" and "` + endMark + `") and the lines between them; Hawser then writes a new block`,
 	}
 }
 
-// clusterDNS is what NodeLocal DNSCache puts the address of the cluster's own DNS for.
+// clusterDNS is the placeholder of NodeLocal DNSCache for the address of the cluster's own DNS.
 const clusterDNS = "__PILLAR__CLUSTER__DNS__"
 
-// BypassesForward reports whether the Corefile of a cache before the cluster's own DNS sends
-// questions for a domain past both the name servers of the clusterset and that DNS: no
-// server block is for the domain, and the root's forwards elsewhere. What cannot be read
-// lacks nothing.
+// BypassesForward reports whether a DNS cache sends queries for a domain past both the clusterset's
+// name servers and the cluster's own DNS. That is so if its Corefile has no server block for the
+// domain and the root forwards elsewhere. It reports false for a text that cannot be parsed.
 func BypassesForward(text, domain string) bool {
 	all, imports, err := parse(text, "")
 	if err != nil || imports {
@@ -200,7 +198,7 @@ func BypassesForward(text, domain string) bool {
 }
 
 // ClusterDomains returns the DNS domains of the cluster that a Corefile of its DNS or of a cache
-// names. It returns nothing for a text that cannot be read.
+// names. It returns nil for a text that cannot be parsed.
 func ClusterDomains(text string) []string {
 	all, _, err := parse(text, "")
 	if err != nil {
@@ -209,9 +207,9 @@ func ClusterDomains(text string) []string {
 	return all.clusterDomains()
 }
 
-// ImportsServers reports whether a Corefile takes server blocks from files whose names end
-// in .server, as those of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do.
-// What cannot be read imports nothing.
+// ImportsServers reports whether a Corefile imports server blocks from files whose names end in
+// .server, as the Corefiles of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do. It
+// reports false for a text that cannot be parsed.
 func ImportsServers(text string) bool {
 	all := tokens(text)
 	for len(all) > 0 {

@@ -36,7 +36,7 @@ const kubeadm = `.:53 {
 }
 `
 
-const ours = `# hawser: begin (kept by Hawser, which puts back what is changed up to its end)
+const ours = `# hawser: begin (managed by Hawser; changes up to the end mark are reverted)
 clusterset.local:53 0.243.in-addr.arpa:53 {
     errors
     forward . 169.254.73.53 {
@@ -96,7 +96,7 @@ func TestInsert(t *testing.T) {
 				t.Errorf("(-want +have)\n%s", diff)
 			}
 			if again, err := Insert(have, forward()); again != have || err != nil {
-				t.Errorf("a second time it gives %q, %v", again, err)
+				t.Errorf("inserted twice %q, %v", again, err)
 			}
 		})
 	}
@@ -106,27 +106,27 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, text, code, want string
-		removes                bool // without our block it is as good as it was
+		removes                bool // Remove restores the text before the block
 	}{
 		{"no end", "# hawser: begin\n" + kubeadm, Damaged, "1:1: error: the begin mark has no end mark after it", false},
 		{"no begin", kubeadm + "# hawser: end\n", Damaged, "21:1: error: the end mark has no begin mark before it", false},
-		{"two begins", "# hawser: begin\n" + ours + kubeadm, Damaged, "2:1: error: the begin mark is there twice", false},
-		{"two ends", ours + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark is there twice", false},
-		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark is there twice", false},
+		{"two begins", "# hawser: begin\n" + ours + kubeadm, Damaged, "2:1: error: the begin mark occurs twice", false},
+		{"two ends", ours + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark occurs twice", false},
+		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark occurs twice", false},
 		{"turned round", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
-		{"inside another", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block stands inside another one", false},
+		{"inside another block", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block is inside another block", false},
 		{"not closed", ".:53 {\n errors\n", Unreadable, "1:1: error: the block that opens here is not closed", true},
-		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: nothing is open that this could close", true},
-		{"no braces", ".:53\nerrors\n", Unreadable, "1:1: error: a server block without braces leaves no room for another one", true},
-		{"only a key", ".:53", Unreadable, "1:1: error: a server block without braces leaves no room for another one", true},
-		{"bind with a block", ". {\n bind 10.0.0.1 {\n  except 10.0.0.2\n }\n}\n", Unreadable, "2:1: error: a bind with a block is not understood", true},
+		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: closing brace without an opening brace", true},
+		{"no braces", ".:53\nerrors\n", Unreadable, "1:1: error: a server block without braces must be the only one", true},
+		{"only a key", ".:53", Unreadable, "1:1: error: a server block without braces must be the only one", true},
+		{"bind with a block", ". {\n bind 10.0.0.1 {\n  except 10.0.0.2\n }\n}\n", Unreadable, "2:1: error: a bind directive with a block is not supported", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			have, err := Insert(tt.text, forward())
 			if have != tt.text {
-				t.Errorf("it gives %q", have)
+				t.Errorf("text %q", have)
 			}
 			var d diag.Diagnostic
 			if !errors.As(err, &d) || d.Code != tt.code || d.Hint == "" {
@@ -153,21 +153,21 @@ func TestTaken(t *testing.T) {
 	const theirs = "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n"
 	tests := []struct{ name, text, want, told string }{
 		{"before we came", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
-			"F:1:1: error: somebody else's server block serves clusterset.local"},
+			"F:1:1: error: a foreign server block serves clusterset.local"},
 		{"with our block", ours + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
-			"F:1:1: error: somebody else's server block serves clusterset.local"},
+			"F:1:1: error: a foreign server block serves clusterset.local"},
 		{"as one of many", kubeadm + "example.org,\nclusterset.local {\n}\n", only("0.243.in-addr.arpa") + kubeadm + "example.org,\nclusterset.local {\n}\n",
-			"F:22:1: error: somebody else's server block serves clusterset.local"},
+			"F:22:1: error: a foreign server block serves clusterset.local"},
 		{"by prefix", "243.0.0.0/16 {\n}\n" + ours, "243.0.0.0/16 {\n}\n" + only("clusterset.local"),
-			"F:1:1: error: somebody else's server block serves 0.243.in-addr.arpa"},
+			"F:1:1: error: a foreign server block serves 0.243.in-addr.arpa"},
 		{"all of it", ours + "243.0.0.0/16 clusterset.local {\n}\n", "243.0.0.0/16 clusterset.local {\n}\n",
-			"F:1:1: error: somebody else's server block serves 0.243.in-addr.arpa"},
+			"F:1:1: error: a foreign server block serves 0.243.in-addr.arpa"},
 		{"by CoreDNS", ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
 			only("0.243.in-addr.arpa") + ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
 			"F:3:1: error: CoreDNS's own multicluster option serves clusterset.local"},
-		{"in a file beside", "import custom/*.server\n" + ours, "import custom/*.server\n" + only("0.243.in-addr.arpa"),
-			"their.server:2:1: error: somebody else's server block serves clusterset.local"},
-		{"in a file that nobody imports", ours + kubeadm, ours + kubeadm, ""},
+		{"in another file", "import custom/*.server\n" + ours, "import custom/*.server\n" + only("0.243.in-addr.arpa"),
+			"their.server:2:1: error: a foreign server block serves clusterset.local"},
+		{"in a file that is not imported", ours + kubeadm, ours + kubeadm, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,16 +186,17 @@ func TestTaken(t *testing.T) {
 				t.Errorf("(-want +have)\n%s", diff)
 			}
 			if tt.told == "" && err != nil || tt.told != "" && told(err) != tt.told {
-				t.Errorf("it says %s", told(err))
+				t.Errorf("error %s", told(err))
 			}
 			if again, err := Insert(have, forward(), beside...); again != have || tt.told != "" && told(err) != tt.told {
-				t.Errorf("a second time it gives %q, %v", again, err)
+				t.Errorf("inserted twice %q, %v", again, err)
 			}
 		})
 	}
 }
 
-// TestReserved leaves out domains that the cluster's own DNS needs, and names the first one.
+// TestReserved checks that domains of the cluster's own DNS are left out, and that the error names
+// the first one.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	const custom = ".:53 {\n kubernetes k8s.example in-addr.arpa ip6.arpa {\n  pods insecure\n }\n}\n"
@@ -210,7 +211,7 @@ func TestReserved(t *testing.T) {
 		{"reverse zone", "10.in-addr.arpa", kubeadm, "10.in-addr.arpa is a reverse zone"},
 		{"parent of the domain of this cluster", "example", custom, "example contains k8s.example, the DNS domain of a cluster"},
 		{"child of the domain of this cluster", "pod.k8s.example", custom, "pod.k8s.example hides names of k8s.example, the DNS domain of a cluster"},
-		{"plugin without arguments", "k8s.example", "k8s.example:53 www.example:99 {\n kubernetes\n}\n", "somebody else's server block serves k8s.example"},
+		{"plugin without arguments", "k8s.example", "k8s.example:53 www.example:99 {\n kubernetes\n}\n", "a foreign server block serves k8s.example"},
 		{"parent of a plugin without arguments", "example", "k8s.example {\n kubernetes {\n  pods insecure\n }\n}\n", "example contains k8s.example, the DNS domain of a cluster"},
 		{"parent of what a cache forwards", "example", cache, "example contains node.example, the DNS domain of a cluster"},
 		{"twice", "clusterset.local", kubeadm, "clusterset.local is a domain of the clusterset already"},
@@ -248,12 +249,12 @@ func TestReserved(t *testing.T) {
 			check(have, want, err)
 			body, _, _ := strings.Cut(strings.TrimPrefix(want, beginLine+"\n"), endMark)
 			have, err = f.File(OtherFile{"Corefile", tt.text})
-			check(have, "# kept by Hawser, which puts back what is changed here\n"+body, err)
+			check(have, "# managed by Hawser; changes are reverted\n"+body, err)
 		})
 	}
 }
 
-// TestFileBeside has a file of its own leave out what stands in those beside it.
+// TestFileBeside checks that a separate file leaves out the zones of the other files.
 func TestFileBeside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -271,7 +272,7 @@ func TestFileBeside(t *testing.T) {
 	}
 }
 
-// FuzzRestore puts our block into any text and takes it out again.
+// FuzzRestore adds Hawser's block to any text and removes it again.
 func FuzzRestore(f *testing.F) {
 	for _, text := range []string{"", "\n", kubeadm, ours, ours + kubeadm, kubeadm + ours, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{", ours + "clusterset.local {\n}\n"} {
 		f.Add(text)

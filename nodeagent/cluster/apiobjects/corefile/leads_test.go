@@ -54,7 +54,8 @@ ip6.arpa:53 {
     }
 `
 
-// TestNodeLocal has our block bind as the others of the template do, placeholders and all.
+// TestNodeLocal checks that Hawser's block has the bind directive of the template's other blocks,
+// with its placeholders.
 func TestNodeLocal(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -67,10 +68,10 @@ func TestNodeLocal(t *testing.T) {
 		want := strings.Replace(ours, "errors\n", "errors\n    bind "+bind+"\n", 1) + text
 		have, err := Insert(text, forward())
 		if err != nil || have != want {
-			t.Errorf("%s: error %v, gives\n%s", name, err, have)
+			t.Errorf("%s: error %v, text\n%s", name, err, have)
 		}
 		if bare, err := Remove(have); err != nil || bare != text {
-			t.Errorf("%s: error %v, taken out it is\n%s", name, err, bare)
+			t.Errorf("%s: error %v, text without the block\n%s", name, err, bare)
 		}
 		if !BypassesForward(text, "clusterset.local") || BypassesForward(have, "clusterset.local") {
 			t.Errorf("%s: it lacks the domain: %v, and then %v", name, BypassesForward(text, "clusterset.local"), BypassesForward(have, "clusterset.local"))

@@ -65,8 +65,8 @@ func tokens(text string) []token {
 	return out
 }
 
-// word returns the word that begins at i and the offset behind it. CoreDNS skips carriage
-// returns, so they do not end a word, and a # within a word hides the rest of the word alone.
+// word returns the word that begins at i and the offset after it. CoreDNS skips carriage returns, so
+// they do not end a word, and a # within a word hides only the rest of the word.
 func word(text string, i int) (string, int) {
 	var b strings.Builder
 	end, hidden := i, false
@@ -125,19 +125,19 @@ func isUnclosed(text string) bool {
 	return depth != 0
 }
 
-// server is one server block that is not ours.
+// server is one foreign server block.
 type server struct {
 	keys []token
 	body []token
-	text string // that the offsets of the tokens count in
-	file string // that it stands in; empty = the one that is ours in part
+	text string // that the offsets of the tokens refer to
+	file string // that contains the block; empty for the Corefile itself
 }
 
-// servers are all of a Corefile but ours.
+// servers are all foreign server blocks of a Corefile.
 type servers []server
 
-// parse reads what stands before and behind our block, and whether files are
-// imported there. Lines count as if ours were not there.
+// parse returns the server blocks before and after Hawser's block, and reports whether any file is
+// imported there. Line numbers do not count Hawser's block.
 func parse(before, after string) (out servers, imports bool, err error) {
 	text := before + after
 	all := tokens(text)
@@ -155,8 +155,8 @@ func parse(before, after string) (out servers, imports bool, err error) {
 	return out, imports, nil
 }
 
-// parseOtherFiles gives the servers of other files. One that cannot be read is passed
-// over: CoreDNS does not serve it either, and it is nobody's to repair from here.
+// parseOtherFiles returns the server blocks of other files. It skips files that cannot be parsed:
+// CoreDNS does not serve them either, and Hawser does not repair foreign files.
 func parseOtherFiles(files []OtherFile) servers {
 	var out servers
 	for _, file := range files {
@@ -182,7 +182,7 @@ func skipLine(all []token) []token {
 	return nil
 }
 
-// next takes one server block off the front.
+// next returns the first server block and the tokens after it.
 func next(all []token, text string) (server, []token, error) {
 	s := server{text: text}
 	for i, t := range all {
@@ -195,16 +195,16 @@ func next(all []token, text string) (server, []token, error) {
 			s.body = all[i+1 : i+end]
 			return s, all[i+end+1:], nil
 		case t.text == "}":
-			return s, nil, unreadable(t.line, "nothing is open that this could close")
+			return s, nil, unreadable(t.line, "closing brace without an opening brace")
 		case t.first && i > 0 && !strings.HasSuffix(all[i-1].text, ","):
-			return s, nil, unreadable(all[0].line, "a server block without braces leaves no room for another one")
+			return s, nil, unreadable(all[0].line, "a server block without braces must be the only one")
 		}
 		s.keys = append(s.keys, t)
 	}
-	return s, nil, unreadable(all[0].line, "a server block without braces leaves no room for another one")
+	return s, nil, unreadable(all[0].line, "a server block without braces must be the only one")
 }
 
-// closing gives the index of the brace that closes the first; -1 = there is none.
+// closing returns the index of the brace that closes the first one, -1 if absent.
 func closing(all []token) int {
 	depth := 0
 	for i, t := range all {
@@ -224,14 +224,14 @@ func closing(all []token) int {
 func unreadable(line int, summary string) error {
 	return diag.Diagnostic{
 		Severity: diag.Error, Code: Unreadable, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
-		Hint: "write each server block with braces around it; nothing is changed until then",
+		Hint: "write each server block with braces around it; until then Hawser changes nothing",
 	}
 }
 
-// address is the key of a server block in its parts.
+// address is a parsed key of a server block.
 type address struct {
-	scheme string // dns where none is written
-	zone   string // lower case, without the last dot; the root is empty
+	scheme string // default dns
+	zone   string // lower case, without the last dot; empty for the root
 	port   string
 }
 
@@ -250,7 +250,7 @@ func addressOf(key string) address {
 	return a
 }
 
-// zones gives the domains that an address stands for: several for a prefix.
+// zones returns the domains of an address: several for a prefix.
 func (a address) zones() []string {
 	if prefix, err := netip.ParsePrefix(a.zone); err == nil {
 		return fabric.ReverseZones(prefix)
@@ -258,14 +258,14 @@ func (a address) zones() []string {
 	return []string{a.zone}
 }
 
-// listen is where the cluster's DNS listens: ours must do as the others do, as
-// CoreDNS cannot open the same port in two ways.
+// listen is the port and the bind directive of the cluster's DNS. Hawser's block needs the same
+// ones, as CoreDNS cannot open a port in two ways.
 type listen struct {
 	port string
 	bind string // directive
 }
 
-// listen takes it from the server of the root, or else from the first one.
+// listen returns the values of the server of the root, otherwise of the first server.
 func (all servers) listen() (listen, error) {
 	out := listen{port: defaultPort}
 	found := false
@@ -288,7 +288,7 @@ func (all servers) listen() (listen, error) {
 	return out, nil
 }
 
-// bind gives the directive by which a server binds itself to some addresses.
+// bind returns the bind directive of a server, empty if absent.
 func (s server) bind() (string, error) {
 	depth := 0
 	for i, t := range s.body {
@@ -306,7 +306,7 @@ func (s server) bind() (string, error) {
 				last = more
 			}
 			if last.text == "{" {
-				return "", unreadable(t.line, "a bind with a block is not understood")
+				return "", unreadable(t.line, "a bind directive with a block is not supported")
 			}
 			return s.text[t.begin:last.end], nil
 		}
@@ -319,7 +319,7 @@ func (s server) bind() (string, error) {
 func (all servers) freeZones(f Forward, port string) ([]string, error) {
 	zones := slices.Clone(f.Zones)
 	var first error
-	take := func(s server, at token, who, zone string) {
+	exclude := func(s server, at token, who, zone string) {
 		if i := slices.Index(zones, zone); i >= 0 {
 			zones = slices.Delete(zones, i, i+1)
 			if first == nil {
@@ -331,7 +331,7 @@ func (all servers) freeZones(f Forward, port string) ([]string, error) {
 		for _, key := range s.keys {
 			if a := addressOf(key.text); a.scheme == "dns" && a.port == port {
 				for _, zone := range a.zones() {
-					take(s, key, "somebody else's server block", zone)
+					exclude(s, key, "a foreign server block", zone)
 				}
 			}
 		}
@@ -343,7 +343,7 @@ func (all servers) freeZones(f Forward, port string) ([]string, error) {
 				if arg.first {
 					break
 				}
-				take(s, t, "CoreDNS's own multicluster option", addressOf(arg.text).zone)
+				exclude(s, t, "CoreDNS's own multicluster option", addressOf(arg.text).zone)
 			}
 		}
 	}
@@ -392,7 +392,7 @@ func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string,
 		if why == "" || !slices.Contains(zones, domain) {
 			continue
 		}
-		// An equal domain before this one stays.
+		// An earlier domain of the same name stays.
 		at := len(zones) - 1
 		for zones[at] != domain {
 			at--
@@ -411,6 +411,6 @@ func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string,
 func zoneConflict(file string, line int, summary string) error {
 	return diag.Diagnostic{
 		Severity: diag.Error, Code: ZoneConflict, Pos: diag.Pos{File: file, Line: line, Column: 1}, Summary: summary,
-		Hint: "take it out, or say clusters[].dns: none in the topology if it is meant to answer; until then Hawser leaves the zone to it",
+		Hint: "remove it, or set clusters[].dns: none in the topology if it is intended; until then Hawser does not serve the zone",
 	}
 }

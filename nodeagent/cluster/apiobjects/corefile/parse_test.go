@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestCommentWithinWord has keys and braces with a # behind them: CoreDNS reads them without it.
+// TestCommentWithinWord has keys and braces with a # after them, which CoreDNS ignores.
 func TestCommentWithinWord(t *testing.T) {
 	t.Parallel()
 	const theirs = ".:53 {\n    errors\n    log .#{\n}#x\nclusterset.local:53#x {#x\n}\n"

@@ -13,13 +13,13 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// stubText is what we write where there were no stub domains at all; its form tells
-// that nobody else's were there.
+// stubText returns the text for a configuration without stub domains. Its exact form lets
+// withoutStub recognise that there were no foreign stub domains.
 func (f Forward) stubText() string {
 	return "{\n" + strings.Join(f.entries("  ", " "), ",\n") + "\n}\n"
 }
 
-// entries gives each of our stub domains as we write it.
+// entries returns the JSON members of Hawser's stub domains.
 func (f Forward) entries(indent, space string) []string {
 	servers := make([]string, len(f.Servers))
 	for i, s := range f.Servers {
@@ -33,13 +33,13 @@ func (f Forward) entries(indent, space string) []string {
 }
 
 func quote(text string) string {
-	raw, _ := json.Marshal(text) // of a string, always
+	raw, _ := json.Marshal(text) // a string never fails
 	return string(raw)
 }
 
-// InsertStub gives the stubDomains of kube-dns (a JSON object of domains and the
-// addresses of their servers) with ours at the front; empty text = there are
-// none. All other bytes stay. The error is as that of Insert.
+// InsertStub returns the stubDomains of kube-dns with Hawser's entries at the front. stubDomains is a
+// JSON object that maps domains to the addresses of their servers; empty text means no entries. All
+// other bytes stay. Errors are like those of Insert.
 func InsertStub(text string, f Forward) (string, error) {
 	bare, _, err := withoutStub(text, f)
 	if err != nil {
@@ -62,7 +62,7 @@ func InsertStub(text string, f Forward) (string, error) {
 		if i := slices.Index(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))); i >= 0 {
 			f.Zones = slices.Delete(f.Zones, i, i+1)
 			if first == nil {
-				first = zoneConflict("", 1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
+				first = zoneConflict("", 1+strings.Count(bare[:m.begin], "\n"), "a foreign stub domain is "+m.name)
 			}
 		}
 	}
@@ -78,21 +78,21 @@ func InsertStub(text string, f Forward) (string, error) {
 	return bare[:open] + ours + bare[open:], first
 }
 
-// RemoveStub gives stubDomains without ours: what InsertStub was given. Empty
-// means that there were none.
+// RemoveStub returns stubDomains without Hawser's entries: the inverse of InsertStub. Empty means
+// that there were no entries.
 func RemoveStub(text string, f Forward) (string, error) {
 	bare, _, err := withoutStub(text, f)
 	return bare, err
 }
 
-// SplitStub gives those of our stub domains that are there, and all else.
+// SplitStub returns the zones of Hawser's entries, and the text without them.
 func SplitStub(text string, f Forward) (ours []string, rest string, err error) {
 	rest, ours, err = withoutStub(text, f)
 	return ours, rest, err
 }
 
-// withoutStub cuts out each entry of one of the zones that leads to our servers:
-// their addresses are of nobody else.
+// withoutStub removes each entry that maps one of the zones to Hawser's servers. No other writer uses
+// their addresses.
 func withoutStub(text string, f Forward) (rest string, cut []string, err error) {
 	if text == "" {
 		return "", nil, nil
@@ -115,7 +115,7 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 		case i+1 < len(members):
 			end += strings.IndexByte(text[end:], ',') + 1
 		case i > 0:
-			// The comma before the last one goes with it.
+			// The comma before the last entry is removed too.
 			begin = members[i-1].end + strings.IndexByte(text[members[i-1].end:], ',')
 		}
 		text = text[:begin] + text[end:]
@@ -138,7 +138,7 @@ func (f Forward) pointsHere(servers []string) bool {
 type stubDomain struct {
 	name       string
 	servers    []string
-	begin, end int // offsets in the text, from the quote of the name on
+	begin, end int // offsets in the text, from the opening quote of the name
 }
 
 func membersOf(text string) ([]stubDomain, error) {
@@ -172,11 +172,11 @@ func membersOf(text string) ([]stubDomain, error) {
 
 func notJSON(text string, offset int64, err error) error {
 	if err == nil {
-		err = errors.New("it is no object")
+		err = errors.New("not an object")
 	}
 	return diag.Diagnostic{
 		Severity: diag.Error, Code: Unreadable, Summary: "stubDomains: " + err.Error(),
 		Pos:  diag.Pos{Line: 1 + strings.Count(text[:min(int(offset), len(text))], "\n"), Column: 1},
-		Hint: `write a JSON object of domains and lists of addresses, such as {"example.org": ["192.0.2.1"]}; nothing is changed until then`,
+		Hint: `write a JSON object of domains and lists of addresses, such as {"example.org": ["192.0.2.1"]}; until then Hawser changes nothing`,
 	}
 }

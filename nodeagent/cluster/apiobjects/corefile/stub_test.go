@@ -29,7 +29,7 @@ func TestInsertStub(t *testing.T) {
 				t.Fatalf("have %q, %v\nwant %q", have, err, tt.want)
 			}
 			if again, err := InsertStub(have, forward()); err != nil || again != have {
-				t.Errorf("a second time it gives %q, %v", again, err)
+				t.Errorf("inserted twice %q, %v", again, err)
 			}
 		})
 	}
@@ -38,7 +38,7 @@ func TestInsertStub(t *testing.T) {
 func TestRefusedStub(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text, code, want string }{
-		{"no object", "[]", Unreadable, "1:1: error: stubDomains: it is no object"},
+		{"no object", "[]", Unreadable, "1:1: error: stubDomains: not an object"},
 		{"no JSON", "{\n'a': []}", Unreadable, "2:1: error: stubDomains: invalid character"},
 		{"no list", `{"a": "b"}`, Unreadable, "1:1: error: stubDomains: json: cannot"},
 		{"not closed", `{"a": []`, Unreadable, "1:1: error: stubDomains: EOF"},
@@ -50,7 +50,7 @@ func TestRefusedStub(t *testing.T) {
 			have, err := InsertStub(tt.text, forward())
 			var d diag.Diagnostic
 			if have != tt.text || !errors.As(err, &d) || d.Code != tt.code || d.Hint == "" {
-				t.Fatalf("gives %q, error %#v", have, err)
+				t.Fatalf("text %q, error %#v", have, err)
 			}
 			if d.Pos.File = "F"; !strings.HasPrefix(d.Error(), "F:"+tt.want) {
 				t.Errorf("error %q\n want %q", d.Error(), "F:"+tt.want)
@@ -64,17 +64,17 @@ func TestTakenStub(t *testing.T) {
 	const reverse = `"0.243.in-addr.arpa":["169.254.73.53"]`
 	tests := []struct{ name, text, want, told string }{
 		{"taken", "{\n\"clusterset.local.\": [\"10.1.1.1\"]}", "{" + reverse + ",\n\"clusterset.local.\": [\"10.1.1.1\"]}",
-			"2:1: error: somebody else's stub domain is clusterset.local."},
+			"2:1: error: a foreign stub domain is clusterset.local."},
 		{"in part", `{"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`, "{" + reverse + `,"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`,
-			"1:1: error: somebody else's stub domain is clusterset.local"},
+			"1:1: error: a foreign stub domain is clusterset.local"},
 		{"with ours", `{"clusterset.local": ["169.254.73.53"],"clusterset.local": ["10.1.1.1"],"0.243.in-addr.arpa":[]}`,
-			`{"clusterset.local": ["10.1.1.1"],"0.243.in-addr.arpa":[]}`, "1:1: error: somebody else's stub domain is clusterset.local"},
+			`{"clusterset.local": ["10.1.1.1"],"0.243.in-addr.arpa":[]}`, "1:1: error: a foreign stub domain is clusterset.local"},
 	}
 	for _, tt := range tests {
 		have, err := InsertStub(tt.text, forward())
 		var d diag.Diagnostic
 		if have != tt.want || !errors.As(err, &d) || d.Code != ZoneConflict {
-			t.Errorf("%s: gives %q, error %v", tt.name, have, err)
+			t.Errorf("%s: text %q, error %v", tt.name, have, err)
 		}
 		if d.Pos.File = "F"; d.Error() != "F:"+tt.told {
 			t.Errorf("%s: error %q\n want %q", tt.name, d.Error(), tt.told)
@@ -82,7 +82,7 @@ func TestTakenStub(t *testing.T) {
 	}
 }
 
-// FuzzRestoreStub puts our stub domains into any text and takes them out again.
+// FuzzRestoreStub adds Hawser's stub domains to any text and removes them again.
 func FuzzRestoreStub(f *testing.F) {
 	for _, text := range []string{"", "{}", " { }\n", `{"a":["b"]}`, `{"clusterset.local":["169.254.73.53"]}`, "{\n \"a\\\"\": [ ] ,\n\"b\":[\"1\"]}", "[]", forward().stubText()} {
 		f.Add(text)
@@ -114,7 +114,7 @@ func FuzzRestoreStub(f *testing.F) {
 	})
 }
 
-// TestReservedStub leaves out a domain that the cluster's own DNS needs.
+// TestReservedStub checks that a domain of the cluster's own DNS is left out.
 func TestReservedStub(t *testing.T) {
 	t.Parallel()
 	f := forward()
