@@ -31,10 +31,10 @@ import (
 const sliceManager = "hawser.dev"
 
 const (
-	// deadline of each request.
-	deadline = 10 * time.Second
-	// atOnce is the maximum number of concurrent requests.
-	atOnce = 4
+	// requestTimeout of each request.
+	requestTimeout = 10 * time.Second
+	// maxConcurrent is the maximum number of concurrent requests.
+	maxConcurrent = 4
 )
 
 // Resources that are written.
@@ -71,11 +71,11 @@ type written[T metav1.Object] struct {
 	at     time.Time
 }
 
-// writtenLong is how long a write is overlaid without an event from the watch. Another writer may
+// writtenTimeout is how long a write is overlaid without an event from the watch. Another writer may
 // have reverted it before the watch could report it.
-const writtenLong = 10 * time.Second
+const writtenTimeout = 10 * time.Second
 
-func newTable[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {
+func newResourceCache[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {
 	return &resourceCache[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
@@ -99,7 +99,7 @@ func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	for key, w := range t.written {
 		have, ok := out[key]
 		switch {
-		case time.Since(w.at) > writtenLong || w.observedBy(have, ok):
+		case time.Since(w.at) > writtenTimeout || w.observedBy(have, ok):
 			delete(t.written, key)
 		case w.gone:
 			delete(out, key)
@@ -175,7 +175,7 @@ func (t *resourceCache[T]) merge(ctx context.Context, seen T, change map[string]
 }
 
 func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types.PatchType, change any, options metav1.PatchOptions, sub ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	raw, err := json.Marshal(change)
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types
 
 // remove deletes the observed object, and no later object of the same name.
 func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	uid := seen.GetUID()
 	err := t.in(seen.GetNamespace()).Delete(ctx, seen.GetName(), metav1.DeleteOptions{

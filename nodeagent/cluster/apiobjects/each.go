@@ -20,9 +20,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// away reports whether the API server is unreachable or overloaded, so that further requests would
+// isUnreachable reports whether the API server is unreachable or overloaded, so that further requests would
 // fail too.
-func away(err error) bool {
+func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		code := status.Status().Code
@@ -38,7 +38,7 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	var lost error
-	free := make(chan struct{}, atOnce)
+	free := make(chan struct{}, maxConcurrent)
 	for i, c := range changes {
 		free <- struct{}{}
 		mu.Lock()
@@ -56,7 +56,7 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 				return
 			}
 			errs[i] = converge.KeyError{Key: c.Key, Err: err}
-			if away(err) {
+			if isUnreachable(err) {
 				mu.Lock()
 				lost = err
 				mu.Unlock()

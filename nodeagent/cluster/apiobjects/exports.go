@@ -37,15 +37,15 @@ func (e Export) Fields() []diff.Field {
 	}
 }
 
-func wantExport(s mcs.Status) Export {
+func desiredExport(s mcs.Status) Export {
 	out := Export{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Generation: s.Generation, Conditions: sorted(s.Conditions)}
 	out.Addresses = mcs.FormatAddresses(s.Addrs, s.Hosts)
 	return out
 }
 
-// haveExport returns the annotation and conditions of Hawser on a ServiceExport, and false if it
+// observedExport returns the annotation and conditions of Hawser on a ServiceExport, and false if it
 // has neither.
-func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
+func observedExport(have *mcsv1.ServiceExport) (Export, bool) {
 	out := Export{
 		Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
 		Addresses: have.Annotations[mcs.AddressesAnnotation],
@@ -84,7 +84,7 @@ func (k *exportKind) Observe(context.Context) ([]Export, error) {
 	}
 	var out []Export
 	for _, o := range all {
-		if have, ok := haveExport(o); ok {
+		if have, ok := observedExport(o); ok {
 			out = append(out, have)
 		}
 	}

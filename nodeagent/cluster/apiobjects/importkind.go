@@ -27,7 +27,7 @@ type importKind struct {
 
 func newImports(w *writeContext, table *resourceCache[*mcsv1.ServiceImport]) *importKind {
 	k := &importKind{}
-	k.ownedKind = ownedKind[Import, *mcsv1.ServiceImport]{writeContext: w, table: table, decode: haveImport, write: k.write}
+	k.ownedKind = ownedKind[Import, *mcsv1.ServiceImport]{writeContext: w, table: table, decode: observedImport, write: k.write}
 	return k
 }
 

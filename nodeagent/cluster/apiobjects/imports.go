@@ -86,8 +86,8 @@ func portText(ports []mcs.Port) string {
 	return strings.Join(out, ", ")
 }
 
-// wantImport converts a desired import to the fields of the API.
-func wantImport(m mcs.Import) Import {
+// desiredImport converts a desired import to the fields of the API.
+func desiredImport(m mcs.Import) Import {
 	out := Import{
 		Namespace: m.Namespace, Name: m.Name, Type: m.Type, Ports: m.Ports,
 		Affinity: string(corev1.ServiceAffinityNone), InternalTrafficPolicy: m.InternalTrafficPolicy,
@@ -126,7 +126,7 @@ func annotationFits(key, _ string) bool {
 	return len(validation.IsQualifiedName(strings.ToLower(key))) == 0
 }
 
-func haveImport(have *mcsv1.ServiceImport) Import {
+func observedImport(have *mcsv1.ServiceImport) Import {
 	spec := have.Spec
 	out := Import{
 		Namespace: have.Namespace, Name: have.Name, Type: string(spec.Type), IPs: spec.IPs, Affinity: string(spec.SessionAffinity),

@@ -64,11 +64,11 @@ func TestImportLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Import] {
-		return newImports(&writeContext{peersSynced: true}, newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports")))
+		return newImports(&writeContext{peersSynced: true}, newResourceCache(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports")))
 	}
 	headless := mcs.Import{Namespace: "sample", Name: "db", Type: fabric.Headless, Families: []int{4}}
 	convergetest.Laws(t, newKind, convergetest.Samples[Import]{
-		Want: []Import{wantImport(sampleImport()), wantImport(headless)},
+		Want: []Import{desiredImport(sampleImport()), desiredImport(headless)},
 		Vary: func(i Import) []Import {
 			vary := func(change func(*Import)) Import {
 				other := i
@@ -100,7 +100,7 @@ func TestImportLaws(t *testing.T) {
 		},
 		Conflict: func(*testing.T) (Import, func() error) {
 			s.put("serviceimports", `{"metadata":{"name":"taken","namespace":"sample"},"spec":{"type":"ClusterSetIP"}}`)
-			want := wantImport(sampleImport())
+			want := desiredImport(sampleImport())
 			want.Name = "taken"
 			return want, unchanged(s, "serviceimports sample/taken")
 		},
@@ -114,10 +114,10 @@ func set(value any, path ...string) func(*unstructured.Unstructured) {
 func TestSliceLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
-	imports := newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports"))
+	imports := newResourceCache(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports"))
 	s.put("serviceimports", `{"metadata":{"name":"web","namespace":"sample","labels":{"app.kubernetes.io/managed-by":"hawser"}}}`)
 	newKind := func(t *testing.T) converge.Kind[Slice] {
-		return &sliceKind{writeContext: &writeContext{peersSynced: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", listing[*discoveryv1.EndpointSlice](s, "endpointslices"))}
+		return &sliceKind{writeContext: &writeContext{peersSynced: true}, imports: imports, table: newResourceCache(s.client(t), endpointSlices, "EndpointSlice", listing[*discoveryv1.EndpointSlice](s, "endpointslices"))}
 	}
 	four := mcs.Slice{
 		Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4,
@@ -126,7 +126,7 @@ func TestSliceLaws(t *testing.T) {
 	}
 	six := mcs.Slice{Namespace: "sample", Name: "web-hw-2", Import: "web", Cluster: "g1", Family: 6, Endpoints: []mcs.Endpoint{{Addr: addr("fd24::7")}}}
 	convergetest.Laws(t, newKind, convergetest.Samples[Slice]{
-		Want: []Slice{wantSlice(four), wantSlice(six)},
+		Want: []Slice{desiredSlice(four), desiredSlice(six)},
 		Vary: func(w Slice) []Slice {
 			other, ports, kind := w, w, w
 			other.Endpoints = []string{"242.9.9.9 x"}
@@ -156,7 +156,7 @@ func TestFrontLaws(t *testing.T) {
 	s := newWorld(t)
 	s.objects["namespaces /hawser-system"] = s.objects["namespaces /sample"]
 	newKind := func(t *testing.T) converge.Kind[GatewaySlice] {
-		return newFronts(&writeContext{peersSynced: true}, newTable(s.client(t), endpointSlices, "EndpointSlice", only(listing[*discoveryv1.EndpointSlice](s, "endpointslices"), isFront)))
+		return newGatewaySlices(&writeContext{peersSynced: true}, newResourceCache(s.client(t), endpointSlices, "EndpointSlice", only(listing[*discoveryv1.EndpointSlice](s, "endpointslices"), isGatewaySlice)))
 	}
 	ports := []mcs.Port{{Name: "udp-51820", Protocol: "UDP", Port: 51820}, {Name: "udp-51883", Protocol: "UDP", Port: 51883}}
 	four := GatewaySlice{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports}
@@ -232,7 +232,7 @@ func TestExportLaws(t *testing.T) {
 	}
 	uid := func(name string) string { return string(s.get("serviceexports sample/" + name).GetUID()) }
 	newKind := func(t *testing.T) converge.Kind[Export] {
-		return &exportKind{writeContext: &writeContext{peersSynced: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", listing[*mcsv1.ServiceExport](s, "serviceexports"))}
+		return &exportKind{writeContext: &writeContext{peersSynced: true}, table: newResourceCache(s.client(t), serviceExports, "ServiceExport", listing[*mcsv1.ServiceExport](s, "serviceexports"))}
 	}
 	valid := mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid"}
 	web := mcs.Status{Namespace: "sample", Name: "web", UID: uid("web"), Generation: 3, Addrs: []netip.Addr{addr("242.1.0.7"), addr("fd24::7")},
@@ -240,7 +240,7 @@ func TestExportLaws(t *testing.T) {
 	db := mcs.Status{Namespace: "sample", Name: "db", UID: uid("db"), Generation: 1, Conditions: []mcs.Condition{valid}}
 	unharmed := unchanged(s, "serviceexports sample/other")
 	convergetest.Laws(t, newKind, convergetest.Samples[Export]{
-		Want: []Export{wantExport(web), wantExport(db)},
+		Want: []Export{desiredExport(web), desiredExport(db)},
 		Vary: func(e Export) []Export {
 			address, generation, conditions := e, e, e
 			address.Addresses += "242.1.0.9"
@@ -269,10 +269,10 @@ func TestPropertyLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Property] {
-		return newProperties(&writeContext{peersSynced: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", listing[*clusterProperty](s, "clusterproperties")))
+		return newProperties(&writeContext{peersSynced: true}, newResourceCache(s.client(t), clusterProperties, "ClusterProperty", listing[*clusterProperty](s, "clusterproperties")))
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[Property]{
-		Want: wantProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),
+		Want: desiredProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),
 		Vary: func(p Property) []Property { return []Property{{Name: p.Name, Value: "other"}} },
 		Tamper: map[string]func(*testing.T){
 			"value":   func(*testing.T) { s.edit("clusterproperties /clusterset.k8s.io", set("x", "spec", "value")) },
@@ -301,16 +301,16 @@ func TestDomainLaws(t *testing.T) {
 		s.put("configmaps", escaped(text))
 	}
 	before := map[string]any{}
-	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
+	for _, name := range slices.Sorted(maps.Values(configMapOfDNS)) {
 		before[name] = s.get("configmaps kube-system/" + name).Object["data"]
 	}
 	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
 	newKind := func(t *testing.T) converge.Kind[DNSForwarding] {
-		return &dnsKind{writeContext: &writeContext{peersSynced: true, forward: f}, reverts: map[string]*revertHistory{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
+		return &dnsKind{writeContext: &writeContext{peersSynced: true, forward: f}, reverts: map[string]*revertHistory{}, table: newResourceCache(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
 	}
 	var want []DNSForwarding
 	for _, integration := range []string{fabric.DNSNodeLocal, fabric.DNSImport, fabric.DNSStubZone} {
-		want = append(want, wantDomains(integration, f)...)
+		want = append(want, desiredForwarding(integration, f)...)
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[DNSForwarding]{
 		Want: want,
@@ -326,7 +326,7 @@ func TestDomainLaws(t *testing.T) {
 		},
 		Silent: []string{"Forward", "FullText", "OtherFiles"},
 	})
-	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
+	for _, name := range slices.Sorted(maps.Values(configMapOfDNS)) {
 		if diff := cmp.Diff(before[name], s.get("configmaps kube-system/" + name).Object["data"]); diff != "" {
 			t.Errorf("%s changed (-want +have)\n%s", name, diff)
 		}

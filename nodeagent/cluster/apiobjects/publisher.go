@@ -80,27 +80,27 @@ func New(c Config) *Writer {
 	slicesOf := addWatch(p, &listwatch.Cache[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager, Convert: DecodeTrimmed[*discoveryv1.EndpointSlice]})
 	propertiesOf := addWatch(p, &listwatch.Cache[*clusterProperty]{Resource: clusterProperties, Convert: DecodeTrimmed[*clusterProperty]})
 	var ofDNS []List[*corev1.ConfigMap]
-	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
+	for _, name := range slices.Sorted(maps.Values(configMapOfDNS)) {
 		p.dns[name] = addWatch(p, &listwatch.Cache[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, Convert: decode[*corev1.ConfigMap]})
 		ofDNS = append(ofDNS, p.dns[name])
 	}
-	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
+	imports := newResourceCache(c.Client, serviceImports, "ServiceImport", c.Imports)
 	p.engine = &converge.Engine[Want]{
 		Log: c.Log, OnReport: c.OnReport,
 		Decommission: func(w Want) bool { return w.Decommission },
 		Stages: []converge.Stage[Want]{
-			converge.NewStage(newProperties(p.context, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
-				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
-			converge.NewStage(&exportKind{writeContext: p.context, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
-				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
+			converge.NewStage(newProperties(p.context, newResourceCache(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
+				func(w Want) []Property { return desiredProperties(w.State.Property) }, nil),
+			converge.NewStage(&exportKind{writeContext: p.context, table: newResourceCache(c.Client, serviceExports, "ServiceExport", c.Exports)},
+				func(w Want) []Export { return converted(w.State.Exports, desiredExport) }, nil),
 			converge.NewStage(newImports(p.context, imports),
-				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
-			converge.NewStage(&sliceKind{writeContext: p.context, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
-				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
-			converge.NewStage(newFronts(p.context, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
+				func(w Want) []Import { return converted(w.State.Imports, desiredImport) }, nil),
+			converge.NewStage(&sliceKind{writeContext: p.context, imports: imports, table: newResourceCache(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
+				func(w Want) []Slice { return converted(w.State.Slices, desiredSlice) }, nil),
+			converge.NewStage(newGatewaySlices(p.context, newResourceCache(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isGatewaySlice))),
 				func(w Want) []GatewaySlice { return w.GatewaySlices }, nil),
-			converge.NewStage(&dnsKind{writeContext: p.context, reverts: map[string]*revertHistory{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
-				func(w Want) []DNSForwarding { return wantDomains(w.DNS, w.Forward) }, nil),
+			converge.NewStage(&dnsKind{writeContext: p.context, reverts: map[string]*revertHistory{}, table: newResourceCache(c.Client, configMaps, "ConfigMap", together(ofDNS))},
+				func(w Want) []DNSForwarding { return desiredForwarding(w.DNS, w.Forward) }, nil),
 		},
 	}
 	return p
@@ -166,8 +166,8 @@ func (p *Writer) source(ctx context.Context) (Want, string, bool) {
 // importsFiles reports whether the cluster's Corefile imports server blocks from the existing
 // ConfigMap coredns-custom, and whether that is not known yet.
 func (p *Writer) importsFiles() (imported, undecided bool) {
-	custom, known := p.dns[mapOfDNS[fabric.DNSImport]]()
-	main, knownToo := p.dns[mapOfDNS[fabric.DNSCoreDNS]]()
+	custom, known := p.dns[configMapOfDNS[fabric.DNSImport]]()
+	main, knownToo := p.dns[configMapOfDNS[fabric.DNSCoreDNS]]()
 	if len(custom) == 0 || len(main) == 0 {
 		return false, !known || !knownToo
 	}

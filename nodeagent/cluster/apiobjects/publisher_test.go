@@ -259,7 +259,7 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	}
 	plain := text()
 	g := newGateway(t, s, want)
-	for range undoneMost {
+	for range maxReverts {
 		eventually(t, "the block is not written", func() bool { return text() != plain })
 		written := time.Now()
 		g.Trigger()

@@ -51,7 +51,7 @@ func (s Slice) Fields() []diff.Field {
 	}
 }
 
-func wantSlice(m mcs.Slice) Slice {
+func desiredSlice(m mcs.Slice) Slice {
 	out := Slice{
 		Namespace: m.Namespace, Name: m.Name, Import: m.Import, Cluster: m.Cluster,
 		Type: "IPv" + strconv.Itoa(m.Family), Ports: m.Ports,
@@ -66,12 +66,12 @@ func wantSlice(m mcs.Slice) Slice {
 	return out
 }
 
-func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.ServiceImport) Slice {
+func observedSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.ServiceImport) Slice {
 	out := Slice{
 		Namespace: have.Namespace, Name: have.Name, Type: string(have.AddressType),
 		Import: have.Labels[mcsv1.LabelServiceName], Cluster: have.Labels[mcsv1.LabelSourceCluster],
 	}
-	out.Ports = havePorts(have)
+	out.Ports = observedPorts(have)
 	for _, e := range have.Endpoints {
 		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+ptr.Deref(e.Hostname, ""), " ")
 		switch ready, serving := ptr.Deref(e.Conditions.Ready, false), ptr.Deref(e.Conditions.Serving, false); {
@@ -90,7 +90,7 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 	return out
 }
 
-func havePorts(have *discoveryv1.EndpointSlice) []mcs.Port {
+func observedPorts(have *discoveryv1.EndpointSlice) []mcs.Port {
 	var out []mcs.Port
 	for _, p := range have.Ports {
 		out = append(out, mcs.Port{
@@ -101,7 +101,7 @@ func havePorts(have *discoveryv1.EndpointSlice) []mcs.Port {
 	return out
 }
 
-func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
+func desiredPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
 	out := make([]discoveryv1.EndpointPort, len(ports))
 	for i, p := range ports {
 		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
@@ -143,8 +143,8 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	}
 	var out []Slice
 	for _, o := range all {
-		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager && !isFront(o) {
-			out = append(out, haveSlice(o, owners))
+		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager && !isGatewaySlice(o) {
+			out = append(out, observedSlice(o, owners))
 		}
 	}
 	return out, nil
@@ -203,7 +203,7 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 		},
 		AddressType: discoveryv1.AddressType(s.Type),
 		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
-		Ports:       wantPorts(s.Ports),
+		Ports:       desiredPorts(s.Ports),
 	}
 	for i, text := range s.Endpoints {
 		text, isTerminating := strings.CutSuffix(text, terminating)

@@ -72,10 +72,10 @@ type gatewaySliceKind struct {
 // Name distinguishes the kind from the EndpointSlices of imports.
 func (gatewaySliceKind) Name() string { return "endpointslice of a gateway" }
 
-// newFronts returns the kind. The table has the EndpointSlices that are managed by Hawser.
-func newFronts(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
+// newGatewaySlices returns the kind. The table has the EndpointSlices that are managed by Hawser.
+func newGatewaySlices(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
 	return gatewaySliceKind{&ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]{
-		writeContext: w, table: table, decode: haveFront,
+		writeContext: w, table: table, decode: observedGatewaySlice,
 		write: func(ctx context.Context, c diff.Change[GatewaySlice], seen *discoveryv1.EndpointSlice) error {
 			ready := true
 			o, err := untyped(&discoveryv1.EndpointSlice{
@@ -87,7 +87,7 @@ func newFronts(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]
 					},
 				},
 				AddressType: discoveryv1.AddressType(c.Want.Type),
-				Ports:       wantPorts(c.Want.Ports),
+				Ports:       desiredPorts(c.Want.Ports),
 				Endpoints: []discoveryv1.Endpoint{{
 					Addresses: []string{c.Want.Address}, NodeName: filled(c.Want.Node), Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 				}},
@@ -100,9 +100,9 @@ func newFronts(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]
 	}}
 }
 
-func haveFront(have *discoveryv1.EndpointSlice) GatewaySlice {
+func observedGatewaySlice(have *discoveryv1.EndpointSlice) GatewaySlice {
 	out := GatewaySlice{
-		Service: have.Labels[discoveryv1.LabelServiceName], Type: string(have.AddressType), Ports: havePorts(have),
+		Service: have.Labels[discoveryv1.LabelServiceName], Type: string(have.AddressType), Ports: observedPorts(have),
 	}
 	for _, e := range have.Endpoints {
 		if e.Conditions.Ready != nil && *e.Conditions.Ready && len(e.Addresses) == 1 && len(have.Endpoints) == 1 {
@@ -112,8 +112,8 @@ func haveFront(have *discoveryv1.EndpointSlice) GatewaySlice {
 	return out
 }
 
-// isFront reports whether an EndpointSlice belongs to the Service of a gateway.
-func isFront(o *discoveryv1.EndpointSlice) bool {
+// isGatewaySlice reports whether an EndpointSlice belongs to the Service of a gateway.
+func isGatewaySlice(o *discoveryv1.EndpointSlice) bool {
 	return o.Namespace == fabric.SystemNamespace && o.Labels[discoveryv1.LabelServiceName] != ""
 }
 

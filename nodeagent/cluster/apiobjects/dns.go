@@ -30,17 +30,17 @@ var keyOfDNS = map[string]string{
 	fabric.DNSStubZone:  "stubDomains",
 }
 
-// mapOfDNS is the ConfigMap of each integration.
-var mapOfDNS = map[string]string{
+// configMapOfDNS is the ConfigMap of each integration.
+var configMapOfDNS = map[string]string{
 	fabric.DNSCoreDNS:   "coredns",
 	fabric.DNSNodeLocal: "node-local-dns",
 	fabric.DNSImport:    "coredns-custom",
 	fabric.DNSStubZone:  "kube-dns",
 }
 
-// undoneMost is how often another writer may revert the forwarding before Hawser stops restoring
+// maxReverts is how often another writer may revert the forwarding before Hawser stops restoring
 // it. Any other change of the text starts the count again.
-const undoneMost = 3
+const maxReverts = 3
 
 // DNSForwarding is the forwarding of the clusterset's domains in one ConfigMap key.
 type DNSForwarding struct {
@@ -54,14 +54,14 @@ type DNSForwarding struct {
 
 // Key is the namespace and name of the ConfigMap and the key in it.
 func (d DNSForwarding) Key() string {
-	return dnsNamespace + "/" + mapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
+	return dnsNamespace + "/" + configMapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
 }
 
 // Fields returns the text.
 func (d DNSForwarding) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: d.Text}} }
 
-func wantDomains(integration string, f corefile.Forward) []DNSForwarding {
-	if mapOfDNS[integration] == "" || !f.Valid() {
+func desiredForwarding(integration string, f corefile.Forward) []DNSForwarding {
+	if configMapOfDNS[integration] == "" || !f.Valid() {
 		return nil
 	}
 	want := func(integration string) DNSForwarding {
@@ -118,7 +118,7 @@ func otherFiles(integration string, all map[string]*corev1.ConfigMap) []corefile
 		return nil
 	}
 	for _, of := range []string{fabric.DNSCoreDNS, fabric.DNSImport} {
-		place := dnsNamespace + "/" + mapOfDNS[of]
+		place := dnsNamespace + "/" + configMapOfDNS[of]
 		if all[place] == nil {
 			continue
 		}
@@ -165,7 +165,7 @@ func (k *dnsKind) Observe(context.Context) ([]DNSForwarding, error) {
 		return nil, err
 	}
 	var out []DNSForwarding
-	for integration, name := range mapOfDNS {
+	for integration, name := range configMapOfDNS {
 		o := all[dnsNamespace+"/"+name]
 		if o == nil {
 			continue
@@ -226,16 +226,16 @@ func (k *dnsKind) Apply(ctx context.Context, list []diff.Change[DNSForwarding]) 
 		if err != nil {
 			return err
 		}
-		o := all[dnsNamespace+"/"+mapOfDNS[integration]]
+		o := all[dnsNamespace+"/"+configMapOfDNS[integration]]
 		switch {
 		case o == nil && c.Op == diff.Delete:
 			return nil
 		case o == nil:
 			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; if the cluster has another DNS, set clusters[].dns in the topology",
-				dnsNamespace, mapOfDNS[integration])}
+				dnsNamespace, configMapOfDNS[integration])}
 		}
 		if err := k.write(ctx, c.Op, integration, o, otherFiles(integration, all)); err != nil {
-			place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
+			place := dnsNamespace + "/" + configMapOfDNS[integration] + "/" + keyOfDNS[integration]
 			var d diag.Diagnostic
 			if errors.As(err, &d) {
 				d.Pos.File = cmp.Or(d.Pos.File, place)
@@ -261,7 +261,7 @@ func (k *dnsKind) write(ctx context.Context, op diff.Op, integration string, o *
 	if op == diff.Delete {
 		after, incomplete = withoutBlock(integration, text, k.forward)
 		delete(k.reverts, integration)
-	} else if u := k.reverts[integration]; u != nil && u.times >= undoneMost {
+	} else if u := k.reverts[integration]; u != nil && u.times >= maxReverts {
 		return fmt.Errorf("%w: %s removed it %d times; Hawser does not restore it until the text around it changes. "+
 			"Add it to the source of that writer, or set another clusters[].dns, such as none", converge.ErrFight, u.by, u.times)
 	} else {
@@ -292,7 +292,7 @@ func (p Property) Key() string { return p.Name }
 // Fields returns the value.
 func (p Property) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: p.Value}} }
 
-func wantProperties(entries map[string]string) []Property {
+func desiredProperties(entries map[string]string) []Property {
 	var out []Property
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		out = append(out, Property{Name: name, Value: entries[name]})
