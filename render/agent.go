@@ -14,21 +14,20 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// ImageName is the agent's image without its tag, where nobody named another one.
+// ImageName is the default image of the agent, without its tag.
 const ImageName = "hawser.dev/hawser-agent"
 
-// notTag is what the tag of an image cannot have, as hack/image.sh has it.
+// notTag matches characters that an image tag must not contain (hack/image.sh does the same).
 var notTag = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// DefaultImage is the agent's image of a first publication by a version of Hawser.
+// DefaultImage returns the agent image of a first publication by a version of Hawser.
 func DefaultImage(version string) string {
 	return ImageName + ":" + notTag.ReplaceAllString(cmp.Or(version, "dev"), "-")
 }
 
-// agentImage decides which image the agents run: the one of the topology; otherwise the
-// one that the caller names; otherwise the published one, so that another version of
-// Hawser rolls nobody; otherwise that of this version. Topology and caller must not
-// disagree, as one of both would have no effect.
+// agentImage selects the image of the agents: that of the topology, then in.Image, then the
+// published image, then DefaultImage. Another version of Hawser therefore restarts no agent. It
+// returns an error if the topology and in.Image differ, because one of them would have no effect.
 func agentImage(in Input) (string, diag.List) {
 	said := in.Topology.Spec.Agent.Image
 	if said != "" && in.Image != "" && said != in.Image {
@@ -49,7 +48,7 @@ func agentImage(in Input) (string, diag.List) {
 	return image, list
 }
 
-// Tag gives the tag of an image; empty when it has none.
+// Tag returns the tag of an image, empty if absent.
 func Tag(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
@@ -58,17 +57,17 @@ func Tag(image string) string {
 	return ""
 }
 
-// described is what git describe puts behind the newest tag before a commit.
+// described matches the suffix of git describe for a commit after the newest tag.
 var described = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
 
-// VersionLess reports whether a version of Hawser comes before another one, as semver.org orders
-// them. What is no version is neither older nor newer.
+// VersionLess reports whether a version of Hawser precedes another by the order of semver.org. A
+// text that is not a version is neither older nor newer.
 func VersionLess(version, than string) bool {
 	version, than = described.ReplaceAllString(version, ""), described.ReplaceAllString(than, "")
 	return semver.IsValid(version) && semver.IsValid(than) && semver.Compare(version, than) < 0
 }
 
-// quantity writes an amount of a resource so that a reader of YAML takes it for text.
+// quantity formats a resource amount so that YAML reads it as text.
 func quantity(text string) string {
 	if last := text[len(text)-1]; last >= '0' && last <= '9' {
 		return strconv.Quote(text)
@@ -76,8 +75,7 @@ func quantity(text string) string {
 	return text
 }
 
-// ImageOf gives the agent's image in a rendered tree, before patches; empty when the tree
-// has none.
+// ImageOf returns the agent image of a rendered tree before patches, empty if absent.
 func ImageOf(tree Tree) string {
 	for _, file := range []string{GatewayFile, AgentFile} {
 		var d struct {

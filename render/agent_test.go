@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestImage: topology, flag, what is published and the version that renders, in this order.
+// TestImage checks the order: topology, flag, published image, the version that renders.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	with := func(image, flag string, previous render.Tree, version string) (render.Tree, diag.List) {
@@ -97,7 +97,8 @@ func TestAgentSettings(t *testing.T) {
 	}
 }
 
-// TestOlder: who renders is warned that the agents are newer, whatever names their image.
+// TestOlder checks the warning about agents that are newer than this Hawser, for every source of
+// the image.
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

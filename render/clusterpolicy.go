@@ -26,10 +26,10 @@ type clusterPolicy struct {
 	Leases  bool // some gateway's node is picked by labels
 }
 
-// front is a Service by which a gateway is found.
+// front is the Service of a gateway.
 type front struct {
 	Service string
-	Node    string // empty: labels pick it
+	Node    string // empty if labels select the node
 	Ports   string // as a list in CEL
 }
 
@@ -41,15 +41,15 @@ func (clusterPolicy) Begin() string {
 // End is the last line of a block.
 func (clusterPolicy) End() string { return "# hawser: end" }
 
-// Kept is the first line of a file of its own.
+// Kept is the first line of a file that belongs to Hawser completely.
 func (clusterPolicy) Kept() string { return "# managed by Hawser; changes are reverted" }
 
-// DNSConfigMaps are the ConfigMaps of one CoreDNS, of which one may import the other.
+// DNSConfigMaps are the ConfigMaps of one CoreDNS; one of them may import the other.
 func (clusterPolicy) DNSConfigMaps() []string { return []string{"coredns", "coredns-custom"} }
 
-// Regular expressions (RE2) of a Corefile, as CoreDNS splits it: words between white space,
-// with quotes around what has some, comments, and braces that stand alone. Blocks nest three
-// deep at most; the text ends with a line end.
+// Regular expressions (RE2) of a Corefile, as CoreDNS splits it: words between white space, quotes
+// around words with white space, comments, and braces that stand alone. Blocks nest at most three
+// deep. The text ends with a line end.
 const (
 	corefileGap    = `(?:\s|#[^\n]*\n)+`
 	corefileWord   = `(?:"(?:\\.|[^"\\])*"|[^\s"#{}][^\s#]*|[{}][^\s#]+)`

@@ -34,12 +34,11 @@ func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[strin
 	tree["argocd/applicationset.yaml"] = applicationSet(elements.String(), project)
 }
 
-// addFlux writes the Kustomizations of a cluster: one that keeps all of them as
-// they are here, one for Hawser, and one for the exports of each namespace. Flux
-// takes up no new commit while a Kustomization waits for health, and one that is not
-// healthy lets none follow that depends on it. So Hawser's own waits for nothing: a
-// node that is down holds up no change. That of the Kustomizations, which seldom
-// change, looks after the agents instead.
+// addFlux writes the Kustomizations of a cluster: one that applies all of them, one for Hawser, and
+// one for the exports of each namespace. Flux applies no new commit while a Kustomization waits for
+// health, and an unhealthy one blocks all that depend on it. Hawser's own therefore has no health
+// checks, so a node that is down delays no change. The Kustomization of the Kustomizations seldom
+// changes; it checks the agents.
 func addFlux(tree Tree, cluster string, namespaces []string) {
 	dir := path.Join("flux", cluster)
 	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, fluxAgents)
@@ -53,14 +52,14 @@ func addFlux(tree Tree, cluster string, namespaces []string) {
 	}
 }
 
-// fluxAgents waits until the agents are rolled out.
+// fluxAgents waits for the rollout of the agents.
 const fluxAgents = `  timeout: 3m
   healthChecks:
   - {apiVersion: apps/v1, kind: DaemonSet, name: ` + AgentName + `, namespace: ` + Namespace + `}
   - {apiVersion: apps/v1, kind: DaemonSet, name: ` + GatewayName + `, namespace: ` + Namespace + `}
 `
 
-// fluxExports waits for the agents' word on each export, which takes them seconds.
+// fluxExports waits until the agents have reported on each export, which takes seconds.
 const fluxExports = `  timeout: 1m
   wait: true
   dependsOn:
@@ -90,9 +89,9 @@ spec:
 %s`, name, partOf, dir, more)
 }
 
-// appProject lets Argo CD take only commits that one of the keys signed. Argo CD knows keys by the
-// last 16 digits of their fingerprints. Objects of its own cluster are for the Application that
-// keeps the ApplicationSet and this project.
+// appProject returns the project in which Argo CD accepts only commits signed by one of the keys.
+// Argo CD knows a key by the last 16 digits of its fingerprint. Objects in Argo CD's own cluster
+// are left to the Application that owns the ApplicationSet and this project.
 func appProject(keys, clusters []string) []byte {
 	var out strings.Builder
 	out.WriteString(`apiVersion: argoproj.io/v1alpha1

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// checkEpochs refuses key epochs that leave none of those that are published in
-// force: every tunnel would end until both its ends have heard of it.
+// checkEpochs rejects key epochs without any published epoch. Otherwise every tunnel would be down
+// until both its ends have the new keys.
 func checkEpochs(top *schema.ClusterSet, previous *fabric.Fabric) diag.List {
 	if previous == nil || previous.Name != top.Metadata.Name || len(previous.Clusters) < 2 || len(previous.Epochs) == 0 {
 		return nil
@@ -23,17 +23,17 @@ func checkEpochs(top *schema.ClusterSet, previous *fabric.Fabric) diag.List {
 	}
 	last := previous.Epochs[len(previous.Epochs)-1]
 	return diag.List{{Severity: diag.Error, Code: "epoch-break", Path: "keys.epochs",
-		Summary: fmt.Sprintf("%s leaves no published epoch (%s) in force: every tunnel would end until both its ends know the new keys",
+		Summary: fmt.Sprintf("%s contains no published epoch (%s): every tunnel would be down until both its ends know the new keys",
 			epochList(want), epochList(previous.Epochs)),
-		Hint: fmt.Sprintf("publish %s first, and drop %d when no link uses it any more", epochList([]int{last, last + 1}), last)}}
+		Hint: fmt.Sprintf("publish %s first, and drop %d when no link uses it", epochList([]int{last, last + 1}), last)}}
 }
 
 func epochList(epochs []int) string {
 	return "[" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(epochs)), ", "), "[]") + "]"
 }
 
-// checkAlternateAddrs reports a gateway whose second address inside the tunnels, which IPsec
-// needs in even epochs, is another gateway's first.
+// checkAlternateAddrs reports a gateway whose alternate address is another gateway's tunnel
+// address. IPsec needs alternate addresses in even epochs.
 func checkAlternateAddrs(f *fabric.Fabric) diag.List {
 	even := slices.IndexFunc(f.Epochs, func(e int) bool { return e%2 == 0 })
 	if even < 0 {

@@ -13,16 +13,16 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// exportsDir is the folder of a cluster with its ServiceExports, in a folder for
-// each namespace. It is no part of the cluster's own folder: a namespace belongs
-// to others, may come later or never, and must hold up nothing else.
+// exportsDir is the folder of a cluster's ServiceExports, with one folder for each namespace. It
+// lies outside the cluster's own folder: the namespaces are foreign, may be created later or never,
+// and must not block other objects.
 const exportsDir = "exports"
 
-// ExportsDir is the folder of a cluster's ServiceExports in the tree, which is
-// there when the cluster has any.
+// ExportsDir returns the folder of a cluster's ServiceExports in the tree. The folder exists if the
+// cluster has exports.
 func ExportsDir(cluster string) string { return path.Join(ClusterDir(cluster), exportsDir) }
 
-// exportsByCluster gives the exports of each cluster by namespace.
+// exportsByCluster returns the exports of each cluster by namespace.
 func exportsByCluster(top *schema.ClusterSet) map[string]map[string][]*schema.Export {
 	out := make(map[string]map[string][]*schema.Export, len(top.Spec.Clusters))
 	for i := range top.Spec.Exports {
@@ -80,8 +80,8 @@ func mapping(out *bytes.Buffer, name string, values map[string]string) {
 	}
 }
 
-// shorten makes a name that a label can hold, 63 characters, different for
-// different names.
+// shorten returns a name of at most 63 characters, the limit of a label. Different names stay
+// different.
 func shorten(name string) string {
 	const most, kept = 63, 54
 	if len(name) <= most {

@@ -19,12 +19,11 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// KeySource gives the public halves of a gateway's keys of an epoch; one is empty when
-// it is not known.
+// KeySource returns the public keys of a gateway for an epoch. A key is empty if unknown.
 type KeySource func(cluster, gateway string, epoch int) (fabric.Key, error)
 
-// Fabric compiles the clusterset. The lock must be up to date; what it lacks is
-// reported (code lock-stale), as are keys that are not known (code no-root-key).
+// Fabric compiles the clusterset. The lock must be up to date: missing allocations are errors (code
+// lock-stale), and so are unknown keys (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fabric.Fabric, diag.List) {
 	b := &builder{top: top, lock: lock, public: public, on: overlap.MappedClusters(top), hidden: overlap.MappedFamilies(top), links: linkconfig.Resolve(top),
 		blocks: map[string][]netip.Prefix{}}
@@ -48,7 +47,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 	for i := range s.Clusters {
 		b.blocksOf(s.Clusters[i].Name)
 	}
-	// Deriving keys takes longer than all the rest.
+	// Deriving keys takes longer than everything else together.
 	found := make([]diag.List, len(s.Clusters))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -94,12 +93,12 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	out := fabric.Cluster{
 		Name: c.Name, PodCIDRs: masked(c.PodCIDRs), ServiceCIDRs: masked(c.ServiceCIDRs), Globalnet: b.on[c.Name],
 		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
-		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
+		EgressIPs: b.lockedAddrs(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
 	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
 	switch c.DNS {
 	case fabric.DNSNone:
-	case fabric.DNSAuto: // agents that do not know PreferCustomDNS write the block
+	case fabric.DNSAuto: // agents without PreferCustomDNS write the block
 		out.ClusterDNS, out.PreferCustomDNS = fabric.DNSCoreDNS, true
 	default:
 		out.ClusterDNS = c.DNS
@@ -118,7 +117,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	}
 	for _, r := range c.Egress {
 		rule := fabric.EgressRule{Name: r.Name, Namespace: r.Namespace,
-			IPs: b.take(fmt.Sprintf("%s.egress[%s]", path, r.Name), b.lock.EgressRule(c.Name, r.Name), r.IPs, blocks)}
+			IPs: b.lockedAddrs(fmt.Sprintf("%s.egress[%s]", path, r.Name), b.lock.EgressRule(c.Name, r.Name), r.IPs, blocks)}
 		if r.PodSelector != nil {
 			rule.MatchLabels = maps.Clone(r.PodSelector.MatchLabels)
 		}
@@ -132,7 +131,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	return out
 }
 
-// dynamicExports gives the patterns in an order that the file's does not change.
+// dynamicExports returns the patterns sorted, so that their order in the file has no effect.
 func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	d := top.Spec.DynamicExports
 	if d == nil {
@@ -153,7 +152,7 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	return out
 }
 
-// withAnnexes adds to a cluster's blocks what pods are mapped to beside them.
+// withAnnexes adds to a cluster's blocks the mapped prefixes outside them (extension blocks).
 func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
 	out := slices.Clone(blocks)
 	for _, m := range mappings {
@@ -165,7 +164,7 @@ func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefi
 	return out
 }
 
-// hides reports whether a cluster's addresses of a family are hidden behind global ones.
+// hides reports whether a cluster uses globalnet for a family.
 func (b *builder) hides(cluster string, family int) bool {
 	if family == 4 {
 		return b.hidden[cluster].IPv4
@@ -173,8 +172,8 @@ func (b *builder) hides(cluster string, family int) bool {
 	return b.hidden[cluster].IPv6
 }
 
-// mappings gives the mapping of each pod prefix. Where a cluster is flat it has
-// none in force: its pods keep their addresses.
+// mappings returns the mapping of each pod prefix. A flat cluster has no mappings: its pods use
+// their own addresses.
 func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapping {
 	if !b.on[c.Name] {
 		return nil
@@ -192,7 +191,7 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	path := fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name)
 	out := fabric.Gateway{
 		Name: g.Name, Node: g.Node, NodeSelector: maps.Clone(g.NodeSelector), Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
-		Addresses: b.take(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
+		Addresses: b.lockedAddrs(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
 	}
 	lane, ok := b.lock.Ordinal(c.Name, g.Name)
 	if !ok {
@@ -205,9 +204,9 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	return out
 }
 
-// rejectSharedKeys refuses a gateway with the public key of another one: agents know peers by
-// their keys, so that it would take the other's place. Keys that a gateway brings stand in
-// the topology, where anybody can write what was derived for somebody else.
+// rejectSharedKeys rejects a gateway with the public key of another gateway. Agents identify peers
+// by their keys, so the gateway would take the other's place. The topology contains the keys that
+// gateways bring, and anyone can copy another gateway's derived key into it.
 func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	owners := map[string]string{}
 	for i := range f.Clusters {
@@ -238,9 +237,9 @@ func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	}
 }
 
-// key gives the public halves of a gateway's keys, whatever drivers it has now:
-// a link may change its driver, and both of its tunnels need theirs then. Keys
-// that a gateway brought serve every epoch, and nothing is derived beside them.
+// key returns the public keys of a gateway for all drivers, not only for those it uses now: a link
+// that changes its driver needs both tunnels during the change. Keys from the topology serve every
+// epoch; nothing is derived for such a gateway.
 func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int) fabric.Key {
 	brought := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}
 	if brought.Public != "" {
@@ -251,18 +250,18 @@ func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int)
 	if err != nil {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "bad-key", Path: path, Summary: err.Error()})
 	} else if key.Public == "" || key.Ed25519 == "" {
-		b.list = append(b.list, noRoot(path, "its tunnel keys are not published yet, and without the root key they are not known"))
+		b.list = append(b.list, noRoot(path, "its tunnel keys are not published yet, and only the root key can derive them"))
 	}
 	return key
 }
 
-// noRoot reports what cannot be done without the root key.
+// noRoot reports an operation that needs the root key.
 func noRoot(path, summary string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Code: "no-root-key", Path: path, Summary: summary,
 		Hint: "give the root key; hawser keys root makes one for a new clusterset"}
 }
 
-// blocksOf gives a cluster's blocks of the pools that exist.
+// blocksOf returns a cluster's blocks of the existing pools.
 func (b *builder) blocksOf(cluster string) []netip.Prefix {
 	if have, ok := b.blocks[cluster]; ok {
 		return have
@@ -277,8 +276,8 @@ func (b *builder) blocksOf(cluster string) []netip.Prefix {
 	return out
 }
 
-// take picks the addresses in force and reports when there are too few.
-func (b *builder) take(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
+// lockedAddrs returns the first n addresses of each family from the lock, and reports missing ones.
+func (b *builder) lockedAddrs(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 	out := lockfile.FirstPerFamily(addrs, n, pools)
 	if len(out) < n*len(pools) {
 		b.stale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
@@ -295,14 +294,14 @@ func sorted[T cmp.Ordered](list []T) []T {
 	return inOrder(list, cmp.Compare[T])
 }
 
-// inOrder gives a list in an order of its own.
+// inOrder returns a sorted copy of a list.
 func inOrder[T any](list []T, compare func(a, b T) int) []T {
 	out := slices.Clone(list)
 	slices.SortFunc(out, compare)
 	return out
 }
 
-// masked gives the prefixes without host bits, sorted: IPv4 first.
+// masked returns the prefixes without host bits, sorted: IPv4 first.
 func masked(prefixes []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {

@@ -10,12 +10,11 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// addGatewayServices writes the Services of a cluster's gateways that are found by one. They have no
-// selector: agents of gateways are alike, and the gateway that writes into the API says by an
-// EndpointSlice which node is meant. A load balancer leads to that node alone, so that who
-// comes is seen as it is; by a port of the nodes any of them leads to it, at the number that
-// the gateway itself has. A cluster without links has none, as an API server refuses Services
-// without ports.
+// addGatewayServices writes the Services of a cluster's gateways. They have no selector, because
+// the agents of all gateways are alike: the gateway that writes into the API names the node in an
+// EndpointSlice. A load balancer forwards to that node alone, so that client addresses are
+// preserved. With NodePort every node forwards to it, at the port number of the gateway itself. A
+// cluster without links has no Services, because the API server rejects a Service without ports.
 func addGatewayServices(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)

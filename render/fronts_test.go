@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestFronts: a gateway that is found by a Service has one, without a selector, with the
-// ports that the gateway listens at and no others; other gateways have none.
+// TestFronts: a gateway with a Service endpoint has a Service without a selector and with exactly
+// the ports at which the gateway listens. Other gateways have none.
 func TestFronts(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(`    - {name: fixed, node: n1, endpoints: [203.0.0.1, "service:LoadBalancer"]}

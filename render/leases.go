@@ -9,11 +9,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addLeases writes the Leases of the gateways whose nodes are picked by labels: agents
-// agree by them which node holds which gateway. They are rendered, so that agents need
-// not make any. Holder and times are written by agents alone. A list or a watch of several
-// by name does not exist, so agents may read all Leases of the namespace; those that may
-// become gateways may update these ones.
+// addLeases writes the Leases of the gateways whose nodes are selected by labels. Agents agree
+// through them which node holds which gateway. They are rendered, so that agents need no right to
+// create Leases. Only agents write the holder and the times. RBAC cannot restrict list and watch to
+// several names, so agents may read all Leases of the namespace. Candidates may update only these.
 func addLeases(tree Tree, c *schema.Cluster) {
 	var out, names bytes.Buffer
 	for _, g := range c.AllGateways() {
@@ -56,7 +55,7 @@ subjects:
 `, role, Namespace, partOf, more)
 	}
 	rules(AgentName, "")
-	// A ValidatingAdmissionPolicy lets each node write none but itself as the holder.
+	// A ValidatingAdmissionPolicy lets a node write only itself as the holder.
 	rules(GatewayName, fmt.Sprintf(`- apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [%s]

@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/allocate"
 )
 
-// picking is a topology in which labels pick gateways of c0, beside one that is named.
+// picking is a topology in which labels select gateways of c0, in addition to a named gateway.
 func picking(gateways string) string {
 	return strings.Replace(world(2, 1), "    - {name: a, node: n1, endpoints: [203.0.0.1]}\n    - {name: b, node: n2, endpoints: [203.0.0.2]}\n", gateways, 1)
 }
@@ -27,8 +27,8 @@ const picked = `    - {name: fixed, node: n1, endpoints: [203.0.0.1]}
     - {name: spare, nodeSelector: {node-restriction.kubernetes.io/spare: "yes"}}
 `
 
-// TestLeases: a cluster with gateways that labels pick has a Lease for each, and nobody may
-// do more with Leases than it must; other clusters have nothing of it.
+// TestLeases: a cluster has a Lease for each gateway that labels select, and minimal rights on
+// Leases. Other clusters have neither Leases nor rights on them.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(picked)))
@@ -73,8 +73,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestPickedPlacement: every node runs one of the two agents, whatever labels it has; only
-// those that are or may become gateways run the one with keys.
+// TestPickedPlacement: every node runs one of the two agents, for all labels. Only gateways and
+// their candidates run the agent with keys.
 func TestPickedPlacement(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, input(t, picking(picked))), "clusters/c0")
@@ -125,8 +125,8 @@ func placed(pod *corev1.PodSpec, name string, has labels.Set) bool {
 	})
 }
 
-// TestPickedGateways: in the fabric, the keys and the lock they are one by one, without a
-// node, and another count changes nothing of those that stay.
+// TestPickedGateways: the fabric, the keys and the lock have one entry for each selected gateway,
+// without a node. A different count does not change the remaining entries.
 func TestPickedGateways(t *testing.T) {
 	t.Parallel()
 	in := input(t, picking(picked))

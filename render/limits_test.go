@@ -60,8 +60,8 @@ func randomKey(r *rand.Rand) string {
 	return strings.Trim(string(text), `"`)
 }
 
-// TestEpochs: two key epochs are rendered beside each other, and a change that leaves
-// none of those that are published is refused.
+// TestEpochs: two key epochs are rendered together. A change without any published epoch is
+// rejected.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	with := func(epochs string) string {
@@ -78,8 +78,8 @@ func TestEpochs(t *testing.T) {
 	in = input(t, with("[2]"))
 	in.Previous = one
 	_, list := render.Render(in)
-	want := "error: keys.epochs: [2] leaves no published epoch ([1]) in force: every tunnel would end until both its ends know the new keys" +
-		" (hint: publish [1, 2] first, and drop 1 when no link uses it any more)"
+	want := "error: keys.epochs: [2] contains no published epoch ([1]): every tunnel would be down until both its ends know the new keys" +
+		" (hint: publish [1, 2] first, and drop 1 when no link uses it)"
 	if len(list) != 1 || list[0].Code != "epoch-break" || list[0].Summary+" (hint: "+list[0].Hint+")" != strings.TrimPrefix(want, "error: keys.epochs: ") {
 		t.Errorf("findings %+v", list)
 	}
@@ -87,8 +87,8 @@ func TestEpochs(t *testing.T) {
 	mustRender(t, in)
 }
 
-// TestTwins: where the second addresses that IPsec needs in even epochs are taken,
-// the pool is too small.
+// TestTwins: the pool is too small if the alternate addresses that IPsec needs in even epochs are
+// allocated already.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	small := func(epochs string) diag.List {
@@ -103,8 +103,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestReadableIsNotApplied: the fabric as text and the topology are for people. At a
-// thousand clusters they are larger than any object may be, and no cluster gets them.
+// TestReadableIsNotApplied: the fabric as text and the topology are for readers. At a thousand
+// clusters they exceed the size limit of objects, and no cluster receives them.
 func TestReadableIsNotApplied(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, world(1000, 2000)))
@@ -124,7 +124,7 @@ func TestReadableIsNotApplied(t *testing.T) {
 	for name, raw := range tree {
 		if strings.HasSuffix(name, "kustomization.yaml") && slices.ContainsFunc([]string{render.FabricText, render.TopologyText, render.MapPicture, render.MapText},
 			func(own string) bool { return strings.Contains(string(raw), own) }) {
-			t.Errorf("%s names what is not for clusters", name)
+			t.Errorf("%s refers to a file that clusters must not receive", name)
 		}
 		if top, _, folder := strings.Cut(name, "/"); folder && top == "base" && len(raw) > 1300<<10 {
 			t.Errorf("%s has %d bytes", name, len(raw))

@@ -25,13 +25,13 @@ var baseFiles embed.FS
 
 // Names of the objects that the agents read.
 const (
-	FabricConfigMap   = "hawser-fabric" // and hawser-fabric-1, ... when it is split
+	FabricConfigMap   = "hawser-fabric" // and hawser-fabric-1, ... if split
 	FabricKey         = "fabric.json.gz"
-	FabricProofKey    = "fabric.sig" // in the first of them
+	FabricProofKey    = "fabric.sig" // in the first ConfigMap
 	KeysSecret        = "hawser-keys"
 	KeysKey           = "keys.age"
 	KeysProofKey      = "keys.sig"
-	TrustSecret       = "hawser-trust" // made once for each cluster, never rendered
+	TrustSecret       = "hawser-trust" // created once in each cluster, never rendered
 	TrustKey          = "signers"
 	IdentityConfigMap = "hawser-identity"
 	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount on all nodes but gateways
@@ -39,19 +39,19 @@ const (
 	// Files of the tree with the two DaemonSets.
 	AgentFile   = "base/agent.yaml"
 	GatewayFile = "base/gateway.yaml"
-	// DigestAnnotation holds the keyed digest of what is sealed in KeysSecret.
+	// DigestAnnotation holds the keyed digest of the sealed keys in KeysSecret.
 	DigestAnnotation = "hawser.dev/keys-digest"
 )
 
-// partOf is a label of everything that is rendered.
+// partOf is a label of all rendered objects.
 const partOf = "app.kubernetes.io/part-of: hawser"
 
-// maxPart is the size of the gzip data in one ConfigMap: the API server takes
-// 1 MiB for a whole object, and base64 is not counted.
+// maxPart is the size of the gzip data in one ConfigMap. The API server accepts 1 MiB for a whole
+// object; base64 does not count.
 const maxPart = 900 << 10
 
-// addFabric writes the folder base, what mounts the fabric elsewhere, and the fabric in a form
-// that can be read.
+// addFabric writes the folder base, the mounts of further ConfigMaps, and the fabric as readable
+// text.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
@@ -109,30 +109,30 @@ func anyOf[T any](list []T) string {
 	return strings.Join(texts, "|")
 }
 
-// base is what the templates of the folder base are filled in with.
+// base holds the values for the templates of the folder base.
 type base struct {
 	Image      string
 	Agent      schema.Agent
 	ConfigMaps []string // that hold the fabric
-	// MetricsPort is that of the agents' metrics on their nodes' addresses; 0 = none.
+	// MetricsPort is the port of the agents' metrics on their nodes' addresses, 0 if disabled.
 	MetricsPort int
-	Dynamic     bool // exports may be made in the clusters
+	Dynamic     bool // clusters may have dynamic exports
 	Egress      bool // some cluster has egress rules
 }
 
-// Roles are the two kinds of agents, for the template of their rights.
+// Roles returns the two kinds of agents, for the template of their RBAC rules.
 func (b base) Roles() []role {
 	return []role{{base: b, Name: AgentName}, {base: b, Name: GatewayName, Gateway: true}}
 }
 
-// role is what the template of a DaemonSet is filled in with.
+// role holds the values for the template of a DaemonSet.
 type role struct {
 	base
 	Name    string
 	Gateway bool
 }
 
-// Limits are those of this role.
+// Limits returns the resource limits of the role.
 func (r role) Limits() schema.AgentLimits {
 	if r.Gateway {
 		return schema.AgentLimits(r.Agent.GatewayLimits)
@@ -151,8 +151,7 @@ func partName(name string, i int) string {
 	return name + "-" + strconv.Itoa(i)
 }
 
-// addStatic writes the embedded files. The template of the DaemonSet is written
-// once for each role.
+// addStatic writes the embedded files. It writes the template of the DaemonSet once for each role.
 func addStatic(tree Tree, values base) error {
 	entries, err := baseFiles.ReadDir("base")
 	if err != nil {
@@ -187,7 +186,7 @@ func fillIn(tree Tree, name string, raw []byte, values any) error {
 	return err
 }
 
-// filled gives what a template makes of values.
+// filled executes a template with values.
 func filled(name, text string, values any) ([]byte, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(text)
 	if err != nil {
@@ -205,9 +204,9 @@ func configMap(name, field, key, value string) []byte {
 		name, Namespace, partOf, field, key, scalar(value))
 }
 
-// scalar writes text as a YAML scalar that every reader takes for text.
+// scalar returns text as a YAML scalar that every parser reads as text.
 func scalar(text string) string {
-	// A YAML 1.1 reader may take others for a number, a boolean or nothing: 0123, 1e3, no, ~.
+	// A YAML 1.1 parser may read others as a number, a boolean or null: 0123, 1e3, no, ~.
 	words := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
 	if text == "" || strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`\\ \t\n") || slices.Contains(words, strings.ToLower(text)) ||
 		strings.ContainsRune("0123456789+-.=?<", rune(text[0])) {
@@ -216,17 +215,16 @@ func scalar(text string) string {
 	return text
 }
 
-// SharedCRDs are the definitions of the Multi-Cluster Services API, which
-// another controller of a cluster may own.
+// SharedCRDs returns the CRDs of the Multi-Cluster Services API, which another controller of a
+// cluster may own.
 func SharedCRDs() []string {
 	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
 }
 
-// definitionsDir is the folder of a cluster with the patches that leave definitions
-// to somebody else.
+// definitionsDir is the folder of a cluster with the patches that exclude CRDs of other owners.
 const definitionsDir = "definitions"
 
-// addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
+// addClusters writes the files of each cluster, except its keys, and its delivery.
 func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List {
 	exports, ports := exportsByCluster(top), firewall.New(f)
 	for _, c := range top.Spec.Clusters {

@@ -20,8 +20,8 @@ import (
 // others are the kinds that k8s.io/api does not have.
 var others = []string{"CustomResourceDefinition", "ServiceExport", "Kustomization", "ApplicationSet"}
 
-// TestTypes: every object that Kubernetes knows has only fields that it knows, and
-// everything says that it is of Hawser, but for the definitions of other groups.
+// TestTypes: objects of Kubernetes types have no unknown fields. All objects have the label
+// part-of, except CRDs of other groups.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, strings.Replace(world(2, 3), "spec:\n", "spec:\n  dynamicExports: {namespaces: [a]}\n", 1)))
@@ -69,7 +69,7 @@ func matches(pod *corev1.PodSpec, node string) bool {
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
 		return !slices.ContainsFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool {
-			in := len(r.Values) == 1 && r.Values[0] == node // Kubernetes takes exactly one
+			in := len(r.Values) == 1 && r.Values[0] == node // Kubernetes accepts exactly one
 			return r.Key != "metadata.name" || len(r.Values) != 1 || in != (r.Operator == corev1.NodeSelectorOpIn)
 		})
 	})
@@ -105,8 +105,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestConfined: agents are not privileged, and can write to nothing of the host but
-// what is listed here.
+// TestConfined: agents are not privileged and can write only to the listed host paths.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, input(t, world(2, 1))), "clusters/c0")
@@ -132,8 +131,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestMetricsPort: agents serve metrics on their nodes' addresses where the topology says
-// so, and nothing of them differs where it does not.
+// TestMetricsPort: agents serve metrics on their nodes' addresses if the topology enables it.
+// Otherwise the output does not differ.
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	plain := world(2, 1)
@@ -157,7 +156,7 @@ func TestMetricsPort(t *testing.T) {
 	}
 }
 
-// listens gives a container's ports, what is said of metrics, and the variables for that.
+// listens returns a container's ports, the arguments about metrics, and their variables.
 func listens(c *corev1.Container) string {
 	var ports, args []string
 	for _, p := range c.Ports {
@@ -180,7 +179,7 @@ func listens(c *corev1.Container) string {
 	return out
 }
 
-// TestRights: each role has what the topology makes necessary, and nothing with *.
+// TestRights: each role has exactly the rights that the topology needs, and no rule with *.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	plain := world(2, 1)
@@ -225,8 +224,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestExportsApart: the folder of a cluster holds no object of a namespace that is
-// not Hawser's or Kubernetes' own, so that one that is missing holds up nothing.
+// TestExportsApart: the folder of a cluster has no objects of foreign namespaces, so that a missing
+// namespace blocks no other object.
 func TestExportsApart(t *testing.T) {
 	t.Parallel()
 	text := world(2, 1) + "  - {name: api, namespace: other, clusters: [c0], ports: [{port: 80}], labels: {team: a}, annotations: {note: \"1\"}}\n"

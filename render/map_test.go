@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestMapChangesWithWhatItShows: a change that the map does not show leaves it as it was,
-// byte for byte; one that it shows does not. It is in no folder that a cluster gets.
+// TestMapChangesWithWhatItShows: the map changes exactly if the change is visible in it. No cluster
+// receives the map.
 func TestMapChangesWithWhatItShows(t *testing.T) {
 	t.Parallel()
 	text := world(3, 2)

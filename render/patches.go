@@ -11,21 +11,20 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Patches of people stand beside the topology: patches/base/FILE,
-// patches/clusters/<name>/FILE and patches/argocd/FILE are copied to
-// patches/source/ of that folder. A folder with a kustomization.yaml is used as a
-// kustomize Component; otherwise each YAML file is a patch.
+// Patches of users lie beside the topology. patches/base/FILE, patches/clusters/<name>/FILE and
+// patches/argocd/FILE are copied to patches/source/ of that folder. A folder with a
+// kustomization.yaml is used as a kustomize Component. Otherwise each YAML file is a patch.
 //
-// Nothing that somebody else wrote to the published branch is used: who may push
-// there could otherwise change what every node runs.
+// Foreign files on the publish branch are never used: anyone with push access could otherwise
+// change what every node runs.
 const (
-	// PatchesDir is the folder of the patches beside the topology, and of their copies in
-	// each folder of the tree.
+	// PatchesDir is the folder of the patches beside the topology, and of their copies in each
+	// folder of the tree.
 	PatchesDir = "patches"
 	sourceDir  = "patches/source"
 )
 
-// patched gives the folders that patches may change.
+// patched returns the folders that patches may change.
 func patched(top *schema.ClusterSet) []string {
 	out := []string{"base", "argocd"}
 	for _, c := range top.Spec.Clusters {
@@ -45,8 +44,8 @@ func addPatches(tree Tree, in Input) diag.List {
 		dir, file, ok := strings.Cut(name, "/"+PatchesDir+"/")
 		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "published-patch", Path: name,
-				Summary: "stands on the published branch and is not used: it is removed",
-				Hint:    "to keep it, commit it beside the topology as " + path.Join(PatchesDir, dir, file)})
+				Summary: "is on the publish branch and not used: it is removed",
+				Hint:    "to use it, commit it beside the topology as " + path.Join(PatchesDir, dir, file)})
 		}
 	}
 	for _, name := range in.Patches.Paths() {
@@ -62,8 +61,8 @@ func addPatches(tree Tree, in Input) diag.List {
 	return list
 }
 
-// addKustomizations writes the kustomization.yaml of each folder. Its findings are
-// about what patches lead to, at their places beside the topology.
+// addKustomizations writes the kustomization.yaml of each folder. Its findings are about the
+// references of patches, at their positions beside the topology.
 func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
 	for name := range tree {
@@ -81,7 +80,7 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 		if !slices.ContainsFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, sourceDir+"/") }) {
 			continue
 		}
-		part := map[string][]byte{} // the whole tree for each of a thousand clusters is slow
+		part := map[string][]byte{} // passing the whole tree for each of a thousand clusters is slow
 		for _, from := range []string{dir, "base"} {
 			for _, f := range byDir[from] {
 				part[path.Join(from, f)] = tree[path.Join(from, f)]
@@ -99,8 +98,8 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	return list
 }
 
-// folderOf gives the folder of the tree that a file belongs to: clusters/<name>
-// or the first element.
+// folderOf returns the folder of the tree that contains a file: clusters/<name> or the first
+// element.
 func folderOf(name string) string {
 	first, rest, _ := strings.Cut(name, "/")
 	if first != "clusters" {

@@ -25,7 +25,7 @@ patches:
       value: None
 `
 
-// TestKeepCRDs: definitions that somebody else owns in a cluster are not in its part.
+// TestKeepCRDs: a cluster's folder excludes CRDs of other owners.
 func TestKeepCRDs(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))
@@ -65,8 +65,8 @@ spec: {template: {spec: {containers: [{name: agent, resources: {limits: {memory:
 	}
 }
 
-// TestProject: where keys are named, Argo CD takes for all Applications what one of them signed, and
-// may write to the clusters and beside the project alone.
+// TestProject: if keys are named, Argo CD accepts only commits signed by one of them for all
+// Applications, and the project allows only the clusters and itself as destinations.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))
@@ -86,8 +86,8 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestPatches: what people put beside the topology is used; what somebody wrote to
-// the published branch is not, and is told.
+// TestPatches: patches beside the topology are used. Foreign files on the publish branch are not
+// used, and reported.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	patch := func(name string) []byte { return []byte(strings.Replace(nodeSelector, "NAME", name, 1)) }
@@ -111,7 +111,7 @@ func TestPatches(t *testing.T) {
 	for _, d := range list {
 		found = append(found, d.Code+" "+d.Path+" "+d.Hint)
 	}
-	if len(found) != 2 || found[0] != "published-patch clusters/c1/patches/mine.yaml to keep it, commit it beside the topology as patches/clusters/c1/mine.yaml" ||
+	if len(found) != 2 || found[0] != "published-patch clusters/c1/patches/mine.yaml to use it, commit it beside the topology as patches/clusters/c1/mine.yaml" ||
 		!strings.HasPrefix(found[1], "unused-patch patches/clusters/cx/typo.yaml ") {
 		t.Errorf("findings %v", list)
 	}
@@ -141,8 +141,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestRemotePatches: what a patch may not lead to is refused, at its place beside
-// the topology.
+// TestRemotePatches: forbidden references of patches are rejected, at their positions beside the
+// topology.
 func TestRemotePatches(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))

@@ -10,13 +10,12 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// placementDir is the folder of a cluster with the patches that say where its
-// agents run.
+// placementDir is the folder of a cluster with the patches that place its agents on nodes.
 const placementDir = "placement"
 
-// addPlacement puts the agent of gateways on the nodes of the cluster's gateways, and on
-// those that may become one, and the other on all other nodes: keys are mounted, and so
-// can be read, on the former alone.
+// addPlacement places the gateways' agent on the nodes of the cluster's gateways and on their
+// candidates, and the other agent on all other nodes. Keys are mounted on the former alone, so no
+// other node can read them.
 func addPlacement(tree Tree, c *schema.Cluster) {
 	var nodes []string
 	var picked [][]string // labels as expressions, by selector
@@ -36,7 +35,7 @@ func addPlacement(tree Tree, c *schema.Cluster) {
 	}
 	nodes = sorted(nodes)
 	slices.SortFunc(picked, slices.Compare[[]string])
-	// A field takes one value: terms are joined by or, fields and labels of a term by and.
+	// A field has one value: terms are joined by or, fields and labels of a term by and.
 	var on, off, fields bytes.Buffer
 	for _, n := range nodes {
 		_, _ = fmt.Fprintf(&on, "            - matchFields:\n              - {key: metadata.name, operator: In, values: [%s]}\n", scalar(n))
@@ -66,7 +65,8 @@ func addPlacement(tree Tree, c *schema.Cluster) {
 	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, off.String())
 }
 
-// lacking gives the ways in which a node lacks one label at least of each selector.
+// lacking returns every combination of one label from each selector. A node without all labels of
+// some combination matches no selector.
 func lacking(selectors [][]string) [][]string {
 	ways := [][]string{nil}
 	for _, all := range selectors {

@@ -34,7 +34,7 @@ func policies(t *testing.T, tree render.Tree, cluster string) map[string]admissi
 			if fmt.Sprint(b.Spec.ValidationActions) != "[Deny]" {
 				t.Errorf("%s: actions %v", b.Name, b.Spec.ValidationActions)
 			}
-			// Without its parameter a policy must not keep others from the resource.
+			// Without its parameter a policy must not lock other users out of the resource.
 			if p := b.Spec.ParamRef; p != nil && (p.ParameterNotFoundAction == nil || *p.ParameterNotFoundAction != admissionv1.AllowAction) {
 				t.Errorf("%s denies everything without its parameter", b.Name)
 			}

@@ -54,12 +54,12 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 		t.Errorf("public key %q", key)
 	}
 	if !strings.Contains(string(tree["clusters/g1/keys.yaml"]), render.KnownAfterPublish) {
-		t.Error("the keys Secret does not say that it is known later")
+		t.Error("the keys Secret lacks the placeholder")
 	}
 }
 
-// TestPreviewOfKeysThatWereBrought: a gateway that brought a key, and does so no longer, has
-// another one, which only whoever has the root key knows.
+// TestPreviewOfKeysThatWereBrought: a gateway that no longer brings its key gets another one, which
+// only the root key can derive.
 func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 	t.Parallel()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))

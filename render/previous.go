@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ErrNoFabric is returned for a tree without a fabric.
+// ErrNoFabric is the error for a tree without a fabric.
 var ErrNoFabric = errors.New("the tree holds no fabric")
 
 // FabricOf reads the fabric of a rendered tree.
@@ -24,7 +24,7 @@ func FabricOf(tree Tree) (*fabric.Fabric, error) {
 	return f, err
 }
 
-// FabricDigest gives the digest that agents report for the fabric of a tree.
+// FabricDigest returns the digest that agents report for the fabric of a tree.
 func FabricDigest(tree Tree) (string, error) {
 	packed, err := packedFabric(tree)
 	if err != nil {
@@ -66,8 +66,8 @@ func packedFabric(tree Tree) ([]byte, error) {
 	return out, nil
 }
 
-// packedBefore gives the published gzip data when it holds exactly raw, so that
-// another version of the compressor changes no byte; otherwise nil.
+// packedBefore returns the published gzip data if it contains exactly raw, otherwise nil. Another
+// version of the compressor thus changes no byte.
 func packedBefore(previous Tree, raw []byte) []byte {
 	packed, err := packedFabric(previous)
 	if err != nil {

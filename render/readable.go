@@ -10,21 +10,21 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Files for people and for the plan, at the top of the tree. No kustomization names them,
-// so that no cluster gets them and no limit of Kubernetes is theirs.
+// Files for people and for the plan, at the top of the tree. No kustomization refers to them, so no
+// cluster receives them and no limit of Kubernetes applies.
 const (
 	// FabricText is the fabric that base holds compressed.
 	FabricText = "fabric.json"
-	// TopologyText is what the topology says, defaults filled in, without comments.
+	// TopologyText is the topology with its defaults and without comments.
 	TopologyText = "topology.json"
-	// MapPicture and MapText are the map of the clusterset, as SVG and for forges to draw.
-	// They have no keys in them: two renderings of what draws the same are the same.
+	// MapPicture and MapText are the map of the clusterset, as SVG and as text that forges draw.
+	// They contain no keys: fabrics with the same map have equal files.
 	MapPicture = "map.svg"
 	MapText    = "map.md"
 )
 
-// Topology gives what TopologyText of a tree is for a topology with its defaults: two
-// trees with the same were rendered from topologies that mean the same.
+// Topology returns the content of TopologyText for a topology with its defaults. Equal content
+// means that the topologies have the same meaning.
 func Topology(top *schema.ClusterSet) ([]byte, error) {
 	raw, err := json.MarshalIndent(ordered(top), "", " ")
 	if err != nil {
@@ -33,8 +33,7 @@ func Topology(top *schema.ClusterSet) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// ordered gives the topology with everything in an order of its own whose order in the
-// file means nothing.
+// ordered returns the topology with all lists sorted whose order in the file has no meaning.
 func ordered(top *schema.ClusterSet) *schema.ClusterSet {
 	out := *top
 	out.Spec.Clusters = slices.Clone(top.Spec.Clusters)

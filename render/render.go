@@ -1,7 +1,7 @@
-// Package render turns a topology and its lock into what is published: the
-// fabric that every agent reads, Kubernetes manifests for every cluster, and
-// each cluster's sealed keys. It is pure, apart from the randomness of age
-// encryption; the previous output keeps even that from changing a byte.
+// Package render turns a topology and its lock into the published tree: the fabric that every agent
+// reads, Kubernetes manifests for every cluster, and each cluster's sealed keys. It is pure except
+// for the randomness of age encryption. The previous output prevents changes from that randomness
+// too.
 package render
 
 import (
@@ -24,44 +24,43 @@ import (
 // Namespace is the namespace of all rendered objects of Hawser.
 const Namespace = fabric.SystemNamespace
 
-// KnownAfterPublish stands for a key that only whoever has the root key can make.
+// KnownAfterPublish is the placeholder for a key that only the root key can derive.
 const KnownAfterPublish = "(known later)"
 
 // Tree is a rendered tree: content by slash-separated path.
 type Tree map[string][]byte
 
-// Input is everything that decides the output.
+// Input holds everything that determines the output.
 type Input struct {
 	Topology *schema.ClusterSet // loaded, without errors
 	Lock     *lockfile.Lock     // up to date (allocate.Check)
-	// Root derives the keys. Without it, keys are taken from Previous, so that
-	// whoever has no root key can still see what would change.
+	// Root derives the keys. Without it, keys come from Previous, so that users without the root
+	// key can plan a change.
 	Root *keys.Root
-	// Preview lets a rendering without a root key go on where a key would have to
-	// be made: KnownLater stands in its place. Such a tree must not be published.
+	// Preview allows a rendering without the root key: KnownAfterPublish replaces each missing key.
+	// Such a tree must not be published.
 	Preview bool
-	// AllowOtherRoot lets a root key replace the one that made published keys.
+	// AllowOtherRoot allows another root key for published epochs.
 	AllowOtherRoot bool
-	// Now is the time of the rendering, seconds since 1970: the least revision of what
-	// changes. Revisions grow without it too.
+	// Now is the time of the rendering in Unix seconds, the minimum revision of changed documents.
+	// Revisions increase without it too.
 	Now int64
-	// Previous is what is published now, empty at first. From it come sealed keys
-	// that need no change.
+	// Previous is the published tree, empty at first. Unchanged sealed keys come from it.
 	Previous Tree
-	// Patches holds the files of the folder patches beside the topology, by path
-	// below it; see patches.go for what goes where.
+	// Patches holds the files of the folder patches beside the topology, by path relative to it;
+	// see patches.go.
 	Patches Tree
-	// Image of the agent where the topology names none; empty keeps the published one.
+	// Image of the agent if the topology has none. If empty, the published image stays.
 	Image string
-	// Version of Hawser, which names the image of a first publication.
+	// Version of Hawser, the tag of the image in a first publication.
 	Version string
 }
 
-// Render gives the whole tree. With errors in the list there is no tree.
+// Render returns the whole tree, or nil if the list contains errors.
 func Render(in Input) (Tree, diag.List) {
 	previous, err := FabricOf(in.Previous)
 	if err != nil {
-		previous = nil // a damaged publication is replaced; without a root key that shows as missing keys
+		previous = nil // a damaged publication is replaced; without a root key the result is missing keys
 	}
 	list := checkEpochs(in.Topology, previous)
 	known := knownKeys(in, previous)
@@ -77,11 +76,11 @@ func Render(in Input) (Tree, diag.List) {
 	tree, base := Tree{}, Tree{}
 	var found diag.List
 	var packing sync.WaitGroup
-	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
+	packing.Go(func() { found = addFabric(base, f, in) }) // takes as long as the rest of Render
 	sealed := addSecrets(tree, in)
 	list = append(list, addClusters(tree, in.Topology, f)...)
-	// What the topology says, to be read, and compared line by line where somebody looks at
-	// the branch. addFabric writes the fabric so.
+	// The topology as text, for readers of the branch and for line-by-line comparison. addFabric
+	// writes the fabric in the same way.
 	tree[TopologyText], err = Topology(in.Topology)
 	drawn := clustermap.New(f)
 	tree[MapPicture], tree[MapText] = []byte(drawn.SVG()), []byte(drawn.Markdown(MapPicture))
@@ -94,14 +93,14 @@ func Render(in Input) (Tree, diag.List) {
 		return nil, failed("", err)
 	}
 	maps.Copy(tree, base)
-	list = append(list, addPatches(tree, in)...) // warnings alone
+	list = append(list, addPatches(tree, in)...) // only warnings
 	if list = append(list, addKustomizations(tree, in.Topology)...); list.HasErrors() {
 		return nil, list
 	}
 	return tree, list
 }
 
-// publicKeys gives the source of the gateways' public keys.
+// publicKeys returns the source of the gateways' public keys.
 func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) KeySource {
 	if in.Root != nil {
 		return func(cluster, gateway string, epoch int) (fabric.Key, error) {
@@ -124,8 +123,8 @@ type gatewayEpoch struct {
 	epoch            int
 }
 
-// knownKeys gives the keys of this clusterset's gateways that are published, but for those
-// that a gateway brought: they are not what is derived for it when it no longer does.
+// knownKeys returns the published keys of this clusterset's gateways, except keys that a gateway
+// brought: they differ from the keys derived for it later.
 func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	known := map[gatewayEpoch]fabric.Key{}
 	if previous == nil || previous.Name != in.Topology.Metadata.Name {
@@ -133,7 +132,7 @@ func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	}
 	before := &schema.ClusterSet{}
 	if json.Unmarshal(in.Previous[TopologyText], before) != nil {
-		before = &schema.ClusterSet{} // of an older Hawser, which does not tell
+		before = &schema.ClusterSet{} // an older Hawser did not write it
 	}
 	for _, c := range previous.Clusters {
 		for _, g := range c.Gateways {
@@ -158,8 +157,8 @@ func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 // Equal reports whether two trees hold the same files.
 func (t Tree) Equal(o Tree) bool { return maps.EqualFunc(t, o, bytes.Equal) }
 
-// Paths gives the paths of a tree in order.
+// Paths returns the sorted paths of a tree.
 func (t Tree) Paths() []string { return slices.Sorted(maps.Keys(t)) }
 
-// ClusterDir is the folder of a cluster in the tree.
+// ClusterDir returns the folder of a cluster in the tree.
 func ClusterDir(cluster string) string { return path.Join("clusters", cluster) }

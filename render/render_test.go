@@ -28,7 +28,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite goldens")
 
-// rootOf gives a root key that is the same in every run.
+// rootOf returns a root key that is the same in every run.
 func rootOf(t testing.TB) *keys.Root {
 	t.Helper()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
@@ -97,8 +97,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// readable gives a file as a golden shows it: the fabric unpacked, the sealed
-// keys opened up to their age stanza, nothing of what is the same everywhere.
+// readable returns a file as a golden contains it: the fabric unpacked, the sealed keys decoded to
+// their age stanza, without the common parts.
 func readable(t *testing.T, tree render.Tree, name string) []byte {
 	t.Helper()
 	switch {
@@ -215,7 +215,7 @@ func world(n, m int) string {
 	return out.String()
 }
 
-// recipient is the age recipient of an identity that nobody kept.
+// recipient is an age recipient; its identity was discarded.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
 // TestNothingMovesABytes: comments, the order of lists and a second rendering
@@ -251,7 +251,7 @@ func TestNothingMovesAByte(t *testing.T) {
 	}
 }
 
-// TestNewClusterTouchesNobody: one more cluster changes no file of another.
+// TestNewClusterTouchesNobody: a new cluster changes no file of another cluster.
 func TestNewClusterTouchesNobody(t *testing.T) {
 	t.Parallel()
 	before := input(t, world(3, 3))
@@ -289,7 +289,7 @@ func TestSizeIsLinear(t *testing.T) {
 	}
 }
 
-// TestStaleLock: what the lock lacks is an error with the way out.
+// TestStaleLock: a missing allocation is an error with a hint.
 func TestStaleLock(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// checkRoot refuses a root key that lacks what an epoch in force needs, and one that
-// would make other keys for an epoch that is published.
+// checkRoot rejects a root key that does not serve a current epoch, or that would derive other keys
+// for a published epoch.
 func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	if in.Root == nil {
 		return nil
@@ -30,23 +30,22 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 			next = max(next, k.epoch+1)
 		}
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "root-break", Path: path,
-			Summary: fmt.Sprintf("the keys of epoch %d that are published came from another root key: every tunnel would end until both its ends know the new ones", epoch),
-			Hint: fmt.Sprintf("give that root key; another one can begin at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
+			Summary: fmt.Sprintf("the published keys of epoch %d came from another root key: every tunnel would be down until both its ends know the new ones", epoch),
+			Hint: fmt.Sprintf("use that root key; another one can start at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
 				next, next)})
 	}
 	return list
 }
 
-// otherRoot reports whether all keys that are published for an epoch came from another
-// root key. Keys that a gateway brought are no witnesses, and neither are those of one
-// that did until now.
+// otherRoot reports whether all published keys of an epoch came from another root key. It ignores
+// keys that a gateway brings, or brought until this change.
 func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 	other := false
 	for i := range in.Topology.Spec.Clusters {
 		c := &in.Topology.Spec.Clusters[i]
 		for _, g := range c.AllGateways() {
 			was, published := known[gatewayEpoch{c.Name, g.Name, epoch}]
-			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownAfterPublish && was.Ed25519 != "" // as far as can be told
+			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownAfterPublish && was.Ed25519 != "" // as far as the fabric shows
 			if !published || !derived {
 				continue
 			}

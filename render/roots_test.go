@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// rootText gives the base64 of a root key of one byte; 7 is that of rootOf.
+// rootText returns the base64 of a root key of one repeated byte; 7 is rootOf.
 func rootText(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, keys.RootSize))
 }
@@ -28,7 +28,7 @@ func readRoot(t testing.TB, text string) *keys.Root {
 	return root
 }
 
-// at renders a topology of these epochs on top of what is published.
+// at renders a topology of these epochs with a previous tree.
 func at(t testing.TB, epochs, root string, previous render.Tree) render.Input {
 	t.Helper()
 	in := input(t, strings.Replace(world(2, 2), "spec:\n", "spec:\n  keys: {epochs: "+epochs+"}\n", 1))
@@ -36,7 +36,7 @@ func at(t testing.TB, epochs, root string, previous render.Tree) render.Input {
 	return in
 }
 
-// keysIn gives the public keys of an epoch, by cluster and gateway.
+// keysIn returns the public keys of an epoch, by cluster and gateway.
 func keysIn(t testing.TB, tree render.Tree, epoch int) map[string]fabric.Key {
 	t.Helper()
 	f, err := render.FabricOf(tree)
@@ -56,15 +56,15 @@ func keysIn(t testing.TB, tree render.Tree, epoch int) map[string]fabric.Key {
 	return out
 }
 
-// TestRootRotation replaces the root key by the two commits of a rotation: published
-// keys stay to the byte, the new epoch's are those of the new root key alone, and
-// nothing is left of the old one.
+// TestRootRotation replaces the root key by the two commits of a rotation. Published keys stay to
+// the byte, the keys of the new epoch come from the new root key alone, and finally the old root
+// key has no effect.
 func TestRootRotation(t *testing.T) {
 	t.Parallel()
 	old, both, young := rootText(7), "1 "+rootText(7)+"\n2 "+rootText(8)+"\n", "2 "+rootText(8)+"\n"
 	first := mustRender(t, at(t, "[1]", old, nil))
 	if added := mustRender(t, at(t, "[1]", both, first)); !added.Equal(first) {
-		t.Error("another root key changes what is published")
+		t.Error("another root key changes the published tree")
 	}
 	during := mustRender(t, at(t, "[1, 2]", both, first))
 	if diff := cmp.Diff(keysIn(t, first, 1), keysIn(t, during, 1)); diff != "" {
@@ -79,12 +79,12 @@ func TestRootRotation(t *testing.T) {
 		t.Errorf("keys of epoch 2 (-during +after)\n%s", diff)
 	}
 	if dropped := mustRender(t, at(t, "[2]", young, after)); !dropped.Equal(after) {
-		t.Error("a dropped root key changes what is published")
+		t.Error("a dropped root key changes the published tree")
 	}
 }
 
-// TestWrongRoot: a root key that cannot make what is wanted, or would make other keys
-// than those that are published.
+// TestWrongRoot: a root key is rejected if it does not serve an epoch, or would derive other keys
+// than the published ones.
 func TestWrongRoot(t *testing.T) {
 	t.Parallel()
 	one := mustRender(t, at(t, "[1]", rootText(7), nil))
@@ -92,7 +92,7 @@ func TestWrongRoot(t *testing.T) {
 	young := "2 " + rootText(8) + "\n"
 	const (
 		lost  = "put back the root key that serves epoch 1, from a copy: it can go once that epoch has left keys.epochs"
-		ended = "that are published came from another root key: every tunnel would end until both its ends know the new ones"
+		ended = "came from another root key: every tunnel would be down until both its ends know the new ones"
 	)
 	for _, tt := range []struct {
 		name, epochs, root string
@@ -101,16 +101,16 @@ func TestWrongRoot(t *testing.T) {
 	}{
 		{"dropped too early", "[1, 2]", young, one, []string{"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")"}},
 		{"nothing is published", "[1]", young, nil, []string{"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")"}},
-		{"another", "[1]", rootText(8), one, []string{"root-break keys.epochs[0]: the keys of epoch 1 " + ended +
-			" (hint: give that root key; another one can begin at epoch 2 (hawser keys root FILE --from 2); if it is lost, --allow-other-root replaces it)"}},
-		{"begun too early", "[1, 2]", "1 " + rootText(7) + "\n2 " + rootText(8), two, []string{"root-break keys.epochs[1]: the keys of epoch 2 " + ended +
-			" (hint: give that root key; another one can begin at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
-		{"lost", "[2]", rootText(8), two, []string{"root-break keys.epochs[0]: the keys of epoch 2 " + ended +
-			" (hint: give that root key; another one can begin at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+		{"another", "[1]", rootText(8), one, []string{"root-break keys.epochs[0]: the published keys of epoch 1 " + ended +
+			" (hint: use that root key; another one can start at epoch 2 (hawser keys root FILE --from 2); if it is lost, --allow-other-root replaces it)"}},
+		{"begun too early", "[1, 2]", "1 " + rootText(7) + "\n2 " + rootText(8), two, []string{"root-break keys.epochs[1]: the published keys of epoch 2 " + ended +
+			" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+		{"lost", "[2]", rootText(8), two, []string{"root-break keys.epochs[0]: the published keys of epoch 2 " + ended +
+			" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
 		{"too early and another", "[1, 2]", young, two, []string{
 			"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")",
-			"root-break keys.epochs[1]: the keys of epoch 2 " + ended +
-				" (hint: give that root key; another one can begin at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+			"root-break keys.epochs[1]: the published keys of epoch 2 " + ended +
+				" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
 		{"the right one", "[1, 2]", rootText(7), two, nil},
 		{"another, and nothing is published", "[1]", rootText(8), nil, nil},
 	} {
@@ -129,7 +129,7 @@ func texts(list diag.List) []string {
 	return out
 }
 
-// TestOtherRootAllowed: whoever says so replaces the root key of epochs in force.
+// TestOtherRootAllowed: AllowOtherRoot replaces the root key of current epochs.
 func TestOtherRootAllowed(t *testing.T) {
 	t.Parallel()
 	in := at(t, "[1]", rootText(8), mustRender(t, at(t, "[1]", rootText(7), nil)))
@@ -140,8 +140,8 @@ func TestOtherRootAllowed(t *testing.T) {
 	}
 }
 
-// TestRootAndOtherKeys: that a gateway's own key changes says nothing of the root key,
-// and neither do a gateway that came and one that left.
+// TestRootAndOtherKeys: a change of a gateway's own key is no sign of another root key, and neither
+// is an added or removed gateway.
 func TestRootAndOtherKeys(t *testing.T) {
 	t.Parallel()
 	brought := at(t, "[1]", rootText(7), nil)
@@ -152,7 +152,7 @@ func TestRootAndOtherKeys(t *testing.T) {
 	mustRender(t, at(t, "[1]", rootText(7), published)) // derived from now on
 	brought.Previous = mustRender(t, at(t, "[1]", rootText(7), nil))
 	mustRender(t, brought)
-	// Nobody who was published with a derived key is left.
+	// No gateway with a published derived key is left.
 	moved := at(t, "[1]", rootText(8), published)
 	for i := range moved.Topology.Spec.Clusters {
 		c := &moved.Topology.Spec.Clusters[i]

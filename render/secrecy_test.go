@@ -21,8 +21,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestNoSecretInTheTree looks for every key that is derived from the root, in
-// every form, in everything that comes out: the tree, errors, plans' inputs and logs.
+// TestNoSecretInTheTree searches all output for every key derived from the root key, in every
+// encoding: the tree, errors, inputs of plans, and logs.
 func TestNoSecretInTheTree(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
@@ -68,7 +68,7 @@ func TestNoSecretInTheTree(t *testing.T) {
 	}
 }
 
-// failures provokes errors of everything that has keys in hand.
+// failures provokes errors in all code that handles keys.
 func failures(t *testing.T, in render.Input) diag.List {
 	t.Helper()
 	bad := *in.Topology
@@ -82,7 +82,7 @@ func failures(t *testing.T, in render.Input) diag.List {
 	return list
 }
 
-// secretsOf gives the root key, and every private key and seed.
+// secretsOf returns the root key, and every private key and seed.
 func secretsOf(t *testing.T, in render.Input) [][]byte {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(in.Root.Encode())))
@@ -110,7 +110,7 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 	return out
 }
 
-// opened reads a cluster's keys as its agent does.
+// opened decrypts a cluster's keys as its agent does.
 func opened(t *testing.T, tree render.Tree, cluster string, id age.Identity) {
 	t.Helper()
 	r, err := age.Decrypt(armor.NewReader(strings.NewReader(render.SealedOf(tree, cluster).Ciphertext)), id)
@@ -127,8 +127,8 @@ func opened(t *testing.T, tree render.Tree, cluster string, id age.Identity) {
 	}
 }
 
-// TestWithoutRootKey: what is published can be rendered again without the root
-// key; what would need a new key says so.
+// TestWithoutRootKey: the published tree can be rendered again without the root key. A missing key
+// is an error that names it.
 func TestWithoutRootKey(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))

@@ -13,11 +13,10 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// addSecrets writes each cluster's sealed keys. Without a root key they are
-// those that are published.
+// addSecrets writes each cluster's sealed keys. Without a root key it copies the published ones.
 func addSecrets(tree Tree, in Input) diag.List {
 	if in.Root == nil {
-		return keepSecrets(tree, in)
+		return copySecrets(tree, in)
 	}
 	n, err := newNotary(in)
 	if err != nil {
@@ -35,7 +34,7 @@ func addSecrets(tree Tree, in Input) diag.List {
 		return failed("clusters", err)
 	}
 	for i, c := range in.Topology.Spec.Clusters {
-		if sealed[i].Proof != "" { // the published one, as it is
+		if sealed[i].Proof != "" { // published, unchanged
 			tree[secretPath(c.Name)] = secret(sealed[i])
 			continue
 		}
@@ -57,9 +56,8 @@ func addSecrets(tree Tree, in Input) diag.List {
 	return nil
 }
 
-// keepSecrets copies what is published. Whether it is current cannot be told
-// without the root key.
-func keepSecrets(tree Tree, in Input) diag.List {
+// copySecrets copies the published Secrets. Only the root key can tell whether they are current.
+func copySecrets(tree Tree, in Input) diag.List {
 	var list diag.List
 	for _, c := range in.Topology.Spec.Clusters {
 		before := SealedOf(in.Previous, c.Name)
@@ -97,8 +95,7 @@ data:
 	return out
 }
 
-// SealedOf reads a cluster's keys as they are published; empty when there
-// are none, or what is there cannot be read.
+// SealedOf returns the published keys of a cluster, empty if absent or unreadable.
 func SealedOf(tree Tree, cluster string) keys.SealedKeys {
 	var s struct {
 		Metadata struct {

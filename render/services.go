@@ -13,14 +13,14 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 	path := fmt.Sprintf("exports[%s]", e.ID())
 	out := fabric.Export{Namespace: e.Namespace, Name: e.Name, Type: e.Type, Affinity: e.SessionAffinity,
 		Balance: fabric.Balance{Policy: e.Balance.Policy}}
-	switch e.Balance.Policy { // of its settings those that it reads
+	switch e.Balance.Policy { // copy only the settings of the policy
 	case fabric.Weighted:
 		out.Balance.Weights = e.Balance.Weights
 	case fabric.Failover:
 		out.Balance.Order = e.Balance.Order
 	}
 	if !e.Headless() {
-		out.VIPs = b.take(path, b.lock.VIPs(e.ID()), 1, masked(b.top.ServicePools()))
+		out.VIPs = b.lockedAddrs(path, b.lock.VIPs(e.ID()), 1, masked(b.top.ServicePools()))
 	}
 	for _, p := range e.Ports {
 		out.Ports = append(out.Ports, fabric.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port, AppProtocol: p.AppProtocol})
@@ -29,8 +29,8 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 		return cmp.Or(cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})
 	if e.Allow != nil {
-		// Never empty, as the document leaves empty lists out, and no list allows everybody;
-		// exporting clusters always may.
+		// Never empty: the document omits empty lists, and a missing list allows every cluster.
+		// Exporting clusters are always allowed.
 		if out.Allow = sorted(e.Allow.Clusters); len(out.Allow) == 0 {
 			out.Allow = sorted(e.Clusters)
 		}
@@ -45,7 +45,7 @@ func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.E
 	out := fabric.ExportCluster{Name: cluster}
 	blocks := b.blocksOf(cluster)
 	if !e.Headless() {
-		out.IPs = b.take(path, b.lock.ExportIPs(e.ID(), cluster), 1, blocks)
+		out.IPs = b.lockedAddrs(path, b.lock.ExportIPs(e.ID(), cluster), 1, blocks)
 		return out
 	}
 	hosts := e.Hostnames.Hosts()
@@ -53,7 +53,7 @@ func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.E
 		hosts = sorted(hosts)
 	}
 	for _, h := range hosts {
-		out.Hosts = append(out.Hosts, fabric.Host{Name: h, IPs: b.take(path, b.lock.Host(e.ID(), cluster, h), 1, blocks)})
+		out.Hosts = append(out.Hosts, fabric.Host{Name: h, IPs: b.lockedAddrs(path, b.lock.Host(e.ID(), cluster, h), 1, blocks)})
 	}
 	return out
 }

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestSharedKeys: a gateway does not bring the key that was derived for another one, which
-// everybody can read, as agents would take it for that one.
+// TestSharedKeys: a gateway must not bring the public key derived for another one: agents would
+// identify it as the other gateway.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	const two = `apiVersion: hawser.dev/v1alpha1

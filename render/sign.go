@@ -11,12 +11,12 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// documentSigner signs what agents read. Nil signs nothing.
+// documentSigner signs the documents of the agents. A nil documentSigner signs nothing.
 type documentSigner struct {
 	clusterset string
 	now        int64
 	today, all []ssh.Signer
-	lines      []string // today's public halves
+	lines      []string // public keys of the current signers
 }
 
 func newNotary(in Input) (*documentSigner, error) {
@@ -34,7 +34,7 @@ func newNotary(in Input) (*documentSigner, error) {
 	return n, nil
 }
 
-// before gives what one of today's signers said.
+// before returns the statement that one of the current signers signed, zero if absent.
 func (n *documentSigner) before(kind trust.Kind, signed trust.Signed) trust.Statement {
 	said, _ := signed.By(kind, n.lines)
 	return said
@@ -48,20 +48,20 @@ func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published t
 		return published, nil
 	}
 	newest := said.Revision
-	// A statement of another root key proves nothing. Its revision is not used twice,
-	// unless it is far in the future.
+	// A statement of another root key proves nothing. Its revision is still not used again, unless
+	// it is more than an hour in the future.
 	var claimed trust.Statement
 	if json.Unmarshal([]byte(published.Statement), &claimed) == nil && claimed.Revision <= n.now+3600 {
 		newest = max(newest, claimed.Revision)
 	}
-	// The time, as somebody may have taken away what was published: agents would
-	// refuse a number that they have seen.
+	// The time is the minimum because an attacker may have removed the published tree: agents
+	// reject a revision that they have accepted before.
 	want.Revision = max(newest+1, n.now)
 	return trust.Sign(kind, want, n.today...)
 }
 
-// signFabric gives the proof of the fabric as it is delivered; empty when it cannot
-// be signed, with a warning.
+// signFabric returns the proof of the packed fabric. It is empty, with a warning, if the fabric
+// cannot be signed.
 func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	published := fabricProof(in.Previous)
 	n, err := newNotary(in)
@@ -69,7 +69,7 @@ func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 		return nil, failed("base", err)
 	}
 	if n == nil {
-		return keptProof(in, packed, published)
+		return publishedProof(in, packed, published)
 	}
 	chain, err := trust.ExtendChain(n.clusterset, published.Chain, n.today, n.all)
 	if err != nil {
@@ -93,9 +93,9 @@ func encodeProof(p trust.Proof) ([]byte, diag.List) {
 	return raw, nil
 }
 
-// keptProof keeps what is published where there is no root key. Whose signature it
-// is cannot be told then; the agents look at that.
-func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
+// publishedProof returns the published proof if it is about the same fabric. Without the root key
+// its signer is unknown; the agents verify it.
+func publishedProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
 	var said trust.Statement
 	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) {
 		return encodeProof(published)
@@ -108,13 +108,13 @@ func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.Lis
 		Hint:    "give the root key with --root-key, or have hawser reconcile publish it"}}
 }
 
-// SignersFrom gives the signers to whom the chain of a rendered tree leads from others;
-// all are public keys as authorized_keys has them.
+// SignersFrom returns the signers at the end of the chain of a rendered tree that starts at from.
+// All are public keys in authorized_keys format.
 func SignersFrom(tree Tree, clusterset string, from []string) []string {
 	return trust.ResolveSigners(clusterset, from, fabricProof(tree).Chain)
 }
 
-// fabricProof reads the proof of the published fabric; zero when there is none.
+// fabricProof returns the proof of the published fabric, zero if absent.
 func fabricProof(tree Tree) trust.Proof {
 	var out trust.Proof
 	if json.Unmarshal([]byte(proofText(tree)), &out) != nil {
@@ -133,8 +133,8 @@ func proofText(tree Tree) string {
 	return m.Data[FabricProofKey]
 }
 
-// revisionOf gives the revision of these keys of a cluster, by a proof of one of today's
-// signers; 0 = it is none.
+// revisionOf returns the revision in a proof of these keys by one of the current signers, 0 if the
+// proof is invalid.
 func (n *documentSigner) revisionOf(cluster, ciphertext, proof string) int64 {
 	var p trust.Proof
 	if json.Unmarshal([]byte(proof), &p) != nil {
@@ -147,8 +147,7 @@ func (n *documentSigner) revisionOf(cluster, ciphertext, proof string) int64 {
 	return said.Revision
 }
 
-// FabricAndProof gives the fabric of a tree and its proof, as they are delivered to
-// agents.
+// FabricAndProof returns the fabric of a tree and its proof as agents receive them.
 func FabricAndProof(tree Tree) (packed, proof []byte, err error) {
 	if packed, err = packedFabric(tree); err != nil {
 		return nil, nil, err

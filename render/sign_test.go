@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// pinnedTo gives the state of an agent of c0 that trusts today's signers.
+// pinnedTo returns the state of an agent of c0 that trusts the current signers.
 func pinnedTo(t *testing.T, in render.Input) trust.Remembered {
 	t.Helper()
 	today, _, err := in.Root.Signers(in.Topology.Metadata.Name, in.Topology.Spec.Keys.Epochs)
@@ -30,7 +30,7 @@ func pinnedTo(t *testing.T, in render.Input) trust.Remembered {
 	return state
 }
 
-// admit is what the agent does with a rendered tree.
+// admit verifies a rendered tree as the agent does.
 func admit(t *testing.T, state trust.Remembered, tree render.Tree) (trust.Remembered, error) {
 	t.Helper()
 	packed, proof, err := render.FabricAndProof(tree)
@@ -44,9 +44,8 @@ func admit(t *testing.T, state trust.Remembered, tree render.Tree) (trust.Rememb
 	return state.Admit(trust.Keys, "c0", []byte(s.Ciphertext), []byte(s.Proof))
 }
 
-// TestSigned: what is rendered is admitted; what changes nothing keeps its
-// signature, what changes has a newer revision, also if the clock went back or
-// what was published is gone.
+// TestSigned: agents admit a rendered tree. An unchanged document keeps its signature. A changed
+// one has a newer revision, even if the clock went back or the published tree is gone.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -71,12 +70,12 @@ func TestSigned(t *testing.T) {
 	}
 	in.Previous, in.Now = nil, 3000
 	if state, err = admit(t, state, mustRender(t, in)); err != nil || state.Fabric != 3000 || state.Keys != 3000 {
-		t.Errorf("without what was published: state %+v: %v", state, err)
+		t.Errorf("without the published tree: state %+v: %v", state, err)
 	}
 }
 
-// TestSwappedKeys: a ciphertext that somebody put under the digest of the old one,
-// or signed, is not kept.
+// TestSwappedKeys: a foreign ciphertext with the old digest, or signed by a foreign key, is
+// replaced.
 func TestSwappedKeys(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -96,7 +95,7 @@ func TestSwappedKeys(t *testing.T) {
 		"another ciphertext":         swap(own.Ciphertext, other.Ciphertext),
 		"another cluster's proof":    swap(own.Proof, other.Proof),
 		"no proof":                   slices.Concat(tree[path][:bytes.Index(tree[path], []byte("  keys.sig"))]),
-		"a proof that nobody signed": swap(own.Proof, `{"statement":"{}","signatures":[]}`),
+		"a proof without signatures": swap(own.Proof, `{"statement":"{}","signatures":[]}`),
 	} {
 		in.Previous = render.Tree{}
 		for at, text := range tree {
@@ -109,8 +108,8 @@ func TestSwappedKeys(t *testing.T) {
 	}
 }
 
-// TestUnsigned: without the root key a fabric that changed is not signed, and
-// that is said; one that did not keeps its proof.
+// TestUnsigned: without the root key a changed fabric is not signed, with a warning. An unchanged
+// one keeps its proof.
 func TestUnsigned(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -135,7 +134,7 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// TestProofSize: what stands beside the fabric grows with rotations alone.
+// TestProofSize: the proof grows only with rotations.
 func TestProofSize(t *testing.T) {
 	t.Parallel()
 	_, small, err := render.FabricAndProof(mustRender(t, input(t, world(2, 1))))

@@ -12,19 +12,19 @@ import (
 //go:embed cluster/ui.yaml
 var uiTemplate string
 
-// UIFile is the file of a cluster's folder with the web page, where the cluster serves one.
+// UIFile is the file of the web page in a cluster's folder, if the cluster serves it.
 const UIFile = "ui.yaml"
 
-// UIName is the name of the page's Deployment, Service and ServiceAccount.
+// UIName is the name of the web page's Deployment, Service and ServiceAccount.
 const UIName = "hawser-ui"
 
-// page is what the template of the web page is filled in with.
+// page holds the values for the template of the web page.
 type page struct {
 	Cluster, Image, TokenSecret    string
 	Hosts, PullSecrets, ConfigMaps []string
 }
 
-// addUI writes the web page of each cluster that serves it. maps hold the fabric.
+// addUI writes the web page of each cluster that serves it. maps are the ConfigMaps of the fabric.
 func addUI(tree Tree, top *schema.ClusterSet, agentImage string, maps []string) diag.List {
 	ui := top.Spec.UI
 	if ui == nil {
@@ -48,16 +48,16 @@ func addUI(tree Tree, top *schema.ClusterSet, agentImage string, maps []string) 
 	return list
 }
 
-// Names that release.sh gives the images: the page is served by the one with hawser in it.
+// Image names from release.sh: the image with hawser in it serves the page.
 const (
 	agentProgram = "hawser-agent"
 	uiProgram    = "hawser"
 	ipsecVariant = "-ipsec"
 )
 
-// uiImage gives the image of the page: the one of the topology, or hawser beside the agents'
-// hawser-agent by the same tag. A digest names one image alone, so another one does not follow
-// from it.
+// uiImage returns the image of the page: that of the topology, or hawser instead of hawser-agent in
+// the agents' image, with the same tag. A digest identifies one image, so no other image can be
+// derived from it.
 func uiImage(ui *schema.UI, agent string) (string, diag.List) {
 	if ui.Image != "" {
 		return ui.Image, nil

@@ -75,8 +75,8 @@ func TestPageIsServed(t *testing.T) {
 	}
 }
 
-// TestPageIsConfined: the page's account reads HawserNodes and nothing else, and its pod is one
-// that the Pod Security Standard restricted takes.
+// TestPageIsConfined: the page's account may only read HawserNodes, and its pod satisfies the Pod
+// Security Standard restricted.
 func TestPageIsConfined(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, withUI(t, "{tokenSecret: page}")), "clusters/c0")
@@ -103,7 +103,7 @@ func TestPageIsConfined(t *testing.T) {
 		t.Errorf("%+v", binding)
 	}
 	if *decoded[corev1.ServiceAccount](t, objects, "ServiceAccount hawser-system/hawser-ui").AutomountServiceAccountToken {
-		t.Error("whoever runs as the account has its token")
+		t.Error("every pod of the account mounts its token")
 	}
 	d := decoded[appsv1.Deployment](t, objects, "Deployment hawser-system/hawser-ui")
 	pod, c := &d.Spec.Template.Spec, &d.Spec.Template.Spec.Containers[0]
@@ -144,8 +144,8 @@ func TestPageIngress(t *testing.T) {
 	}
 }
 
-// TestPageImage: it follows from the agents' image by name and tag; where it does not, it is
-// asked for.
+// TestPageImage: the image follows from the agents' image by name and tag. Otherwise it is an error
+// with a hint.
 func TestPageImage(t *testing.T) {
 	t.Parallel()
 	digest := "@sha256:" + strings.Repeat("a", 64)
