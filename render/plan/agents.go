@@ -16,13 +16,13 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// daemonSet is what the plan names of a DaemonSet. The rest of its pods is compared as a
-// whole.
+// daemonSet holds the settings of a DaemonSet that the plan names. The rest of its pods is compared
+// as a whole.
 type daemonSet struct {
 	image, secrets, priority, tolerations, requests, limits, metrics, pods string
 }
 
-// agentsItem is how the agents of all clusters run; false where the tree does not say.
+// agentsItem returns the settings of all agents, and false if the tree lacks them.
 func agentsItem(tree render.Tree) (item, bool) {
 	node, err := readDaemonSet(tree[render.AgentFile])
 	gateway, err2 := readDaemonSet(tree[render.GatewayFile])
@@ -79,8 +79,8 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	return d, err
 }
 
-// extractArgs removes the arguments of a container that begin with a prefix, and gives the rest of
-// each.
+// extractArgs removes the arguments of a container that begin with a prefix, and returns them
+// without the prefix.
 func extractArgs(container map[string]any, prefix string) (rests []string) {
 	args, _ := container["args"].([]any)
 	container["args"] = slices.DeleteFunc(args, func(a any) bool {
@@ -93,7 +93,7 @@ func extractArgs(container map[string]any, prefix string) (rests []string) {
 	return rests
 }
 
-// takeNamed removes what has a name from a list, and gives it.
+// takeNamed removes the element with a name from a list, and returns it.
 func takeNamed(from map[string]any, list, name string) (found map[string]any) {
 	all, _ := from[list].([]any)
 	from[list] = slices.DeleteFunc(all, func(v any) bool {
@@ -107,7 +107,7 @@ func takeNamed(from map[string]any, list, name string) (found map[string]any) {
 	return found
 }
 
-// flat writes what YAML holds as short text, in an order of its own.
+// flat formats a YAML value as short text with sorted keys.
 func flat(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -162,7 +162,7 @@ func restarts(e *Entry, want, have *snapshot) string {
 	return text
 }
 
-// versions writes a change of an image: the tags, where nothing else differs.
+// versions describes a change of an image: only the tags if the rest is equal.
 func versions(f Field) string {
 	have, haveTag := cutTag(f.Have)
 	want, wantTag := cutTag(f.Want)
@@ -180,7 +180,7 @@ func cutTag(image string) (name, tag string) {
 	return image[:at], image[at+1:]
 }
 
-// maxNames is how many names a text lists.
+// maxNames is the maximum number of names in a text.
 const maxNames = 8
 
 // sameFile reports whether both trees hold the same bytes under a name.

@@ -104,8 +104,8 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	return ""
 }
 
-// prefixBreakage says what it means that prefixes of a cluster go. Where it is global the
-// others never knew them, and services are reached at addresses of its block.
+// prefixBreakage describes the effect of removed prefixes of a cluster. With globalnet, other
+// clusters use addresses of its block instead, also for services.
 func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	left := removedPrefixes(want.PodCIDRs, have.PodCIDRs)
 	if f.Name == "serviceCIDRs" {
@@ -121,8 +121,8 @@ func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	return ""
 }
 
-// movedMappings names the pod prefixes that had other global addresses before. Those of
-// prefixes that come or go move nowhere.
+// movedMappings returns the pod prefixes whose global addresses change. Added and removed prefixes
+// do not count.
 func movedMappings(f Field) string {
 	had := map[string]string{}
 	for text := range strings.SplitSeq(f.Have, ", ") {
@@ -139,8 +139,8 @@ func movedMappings(f Field) string {
 	return strings.Join(moved, ", ")
 }
 
-// dnsBreakage says what becomes of names in the cluster. A change from one way to
-// another is made one after the other, so that it is not a moment without.
+// dnsBreakage describes the effect on names in the cluster. Agents change from one DNS mode to
+// another one without a gap.
 func dnsBreakage(e *Entry, f Field) string {
 	if f.Want == fabric.DNSNone {
 		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless somebody else sees to it"
@@ -199,7 +199,7 @@ func lostFrom(f Field) string {
 	return strings.Join(lost, ", ")
 }
 
-// epochBreakage says what other key epochs break: everything, unless one stays.
+// epochBreakage reports that a change of key epochs breaks all tunnels, unless one epoch stays.
 func epochBreakage(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	if slices.ContainsFunc(have, func(e string) bool { return slices.Contains(want, e) }) {
@@ -208,7 +208,7 @@ func epochBreakage(f Field) string {
 	return "no epoch stays: every tunnel ends until both its ends have the new keys"
 }
 
-// rotation says what becomes of the links when epochs come or go and one stays.
+// rotation describes the effect on links if epochs are added or removed and one stays.
 func rotation(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	gone := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })
@@ -218,8 +218,7 @@ func rotation(f Field) string {
 	return "nothing is lost where no link uses epoch " + strings.Join(gone, ", ") + " any more: hawser keys epochs"
 }
 
-// keyChanges reports whether a key of an epoch that stays is another one, or no
-// epoch stays.
+// keyChanges reports whether the key of a remaining epoch changes, or no epoch remains.
 func keyChanges(f Field) bool {
 	have := map[string]string{}
 	for entry := range strings.SplitSeq(f.Have, ", ") {

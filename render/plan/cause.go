@@ -8,11 +8,10 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// assignCauses finds for each entry, and each field of it, which edit of the topology caused it.
-// What an edit leads to elsewhere (another cluster that becomes hidden, a port of a
-// gateway that was the default) is told with the line of the edit. An edit that no entry
-// names has one of its own, so that none is left out.
-// quiet says that nothing else of the trees differs.
+// assignCauses finds the edit of the topology that caused each entry, and each of its fields.
+// Indirect effects of an edit (a cluster that now uses globalnet, a port of a gateway that was the
+// default) refer to the line of the edit. An edit without an entry gets an entry of its own, so
+// that the plan lists every edit. quiet means that the rest of the trees is equal.
 func (p *Plan) assignCauses(list []edit, quiet bool) {
 	cause := newCulprits(list).at
 	for i := range p.Entries {
@@ -63,7 +62,7 @@ func (e *Entry) isPatch() bool {
 type editIndex struct {
 	exact map[string][]*edit // at a path
 	under map[string][]*edit // at a path or below it
-	known map[string]*edit   // by path that was asked for
+	known map[string]*edit   // results of earlier lookups by path
 }
 
 func newCulprits(list []edit) *editIndex {
@@ -84,8 +83,8 @@ func newCulprits(list []edit) *editIndex {
 	return c
 }
 
-// at picks the edit at the first of the paths that has one, inside of it or around it, and
-// notes that those there are told.
+// at returns the edit at the first of the paths that has one, inside of it or around it, and marks
+// all edits there as cited.
 func (c *editIndex) at(paths []string) *edit {
 	for _, path := range paths {
 		found, asked := c.known[path]
@@ -110,7 +109,7 @@ func (c *editIndex) at(paths []string) *edit {
 	return nil
 }
 
-// at gives the path to cite: that of the edit, or own, where the edit is all around it.
+// at returns the path to cite: that of the edit, or own if the edit encloses it.
 func (c *edit) at(own string) string {
 	if c.op != diff.Update && slices.Contains(prefixes(own), c.path) {
 		return own
@@ -118,7 +117,7 @@ func (c *edit) at(own string) string {
 	return c.path
 }
 
-// ownPath is where a field of an entry stands when it is written out.
+// ownPath returns the topology path of a field of an entry.
 func ownPath(e *Entry, field string) string {
 	if paths := causePaths(e, field); len(paths) > 0 && !strings.Contains(paths[0], "[*]") {
 		return paths[0]
@@ -126,9 +125,9 @@ func ownPath(e *Entry, field string) string {
 	return e.Path
 }
 
-// causePaths lists the paths of the topology that can change a field of an entry, the
-// nearest first; of an entry that comes or goes the field is empty. What is not listed
-// is never blamed, unless nothing else changed.
+// causePaths lists the paths of the topology that can change a field of an entry, the nearest
+// first. The field is empty for an entry that is added or removed. Other paths are never causes,
+// unless nothing else changed.
 func causePaths(e *Entry, field string) []string {
 	own := staticPath(e)
 	at := func(names ...string) []string {
@@ -252,7 +251,7 @@ func causePaths(e *Entry, field string) []string {
 	return nil
 }
 
-// settingCauses are those of the clusterset's own fields, which have names of paths.
+// settingCauses returns the causes of the clusterset's own fields, whose names are paths.
 func settingCauses(field string) []string {
 	switch field {
 	case "":
@@ -269,7 +268,7 @@ func settingCauses(field string) []string {
 	return []string{field}
 }
 
-// staticPath is where the thing itself stands in the topology.
+// staticPath returns the topology path of an entry's object.
 func staticPath(e *Entry) string {
 	cluster := "clusters[" + e.Cluster + "]"
 	switch e.Kind {

@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// markDisruptions fills in what each entry breaks, and what of that becomes of open connections.
-// What comes or goes with its cluster or its export is told there. shape is what a change of
-// the shape breaks.
+// markDisruptions sets what each entry breaks, and the effect on open connections. Entries that are
+// added or removed with their cluster or export are described there. shape describes the effect of
+// a change of the shape.
 func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 	whole := map[string]diff.Op{}
 	for _, e := range p.Entries {
@@ -41,7 +41,7 @@ func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 	}
 }
 
-// disruption fills in what an entry breaks, and for whom; nothing when connections live on.
+// disruption sets what an entry breaks, and for which clusters; nothing if connections continue.
 // The clusters are the entry's, or nil.
 func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	if e.Op == diff.Delete {
@@ -88,7 +88,8 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	e.Disruptive, e.ends = strings.Join(reasons, "; "), strings.Join(ends, "; ")
 }
 
-// foundBy says how the sources change by which others find a gateway; empty = they do not.
+// foundBy describes a change of the sources from which other clusters learn a gateway's endpoints,
+// empty if none.
 func foundBy(f Field) string {
 	sources := func(text string) []string {
 		return slices.DeleteFunc(strings.Split(text, ", "), func(one string) bool { return !fabric.IsEndpointSource(one) })
@@ -116,8 +117,7 @@ func foundBy(f Field) string {
 	return ""
 }
 
-// moves reports whether a field that breaks something moves addresses that open connections
-// have, or takes them away.
+// moves reports whether a disruptive field changes or removes addresses of open connections.
 func moves(e *Entry, f Field) bool {
 	var fields []string
 	switch e.Kind {
@@ -133,10 +133,10 @@ func moves(e *Entry, f Field) bool {
 	return slices.Contains(fields, f.Name)
 }
 
-// survivesMove reports whether open connections may go on although a field moves their addresses:
-// gateways keep the flows that they translate, and their addresses are still the cluster's.
-// Nobody sends packets to a block that is another cluster's, or nobody's, nor to a prefix
-// that is no longer known.
+// survivesMove reports whether open connections may continue although a field moves their
+// addresses: gateways keep the flows that they translate, and the addresses still belong to the
+// cluster. Other clusters send no packets to a block that belongs to another cluster or to none,
+// nor to a removed prefix.
 func survivesMove(e *Entry, f Field, want, have *fabric.Cluster) bool {
 	if want != nil && have != nil && len(removedPrefixes(want.GlobalCIDRs, have.GlobalCIDRs)) > 0 {
 		return false
@@ -144,8 +144,8 @@ func survivesMove(e *Entry, f Field, want, have *fabric.Cluster) bool {
 	return e.Kind != kindCluster || f.Name == "egressIPs" || f.Name == "egress mode" || f.Name == "mappings" || !wasFlat(want, have)
 }
 
-// wasFlat reports whether pods of a cluster had their own addresses in a family in which a
-// prefix goes, or in which it is global now.
+// wasFlat reports whether a cluster's pods had their own addresses in a family in which a prefix is
+// removed, or which uses globalnet now.
 func wasFlat(want, have *fabric.Cluster) bool {
 	left := removedPrefixes(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
 	return slices.ContainsFunc([]int{4, 6}, func(family int) bool {
@@ -154,14 +154,14 @@ func wasFlat(want, have *fabric.Cluster) bool {
 	})
 }
 
-// removedPrefixes gives the prefixes that were there and are in none that is.
+// removedPrefixes returns the previous prefixes that are inside of no new one.
 func removedPrefixes(want, have []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(have), func(h netip.Prefix) bool {
 		return slices.ContainsFunc(want, func(w netip.Prefix) bool { return w.Bits() <= h.Bits() && w.Contains(h.Addr()) })
 	})
 }
 
-// isTunnelField reports whether a field is of a tunnel, which agents replace without a
+// isTunnelField reports whether a field belongs to a tunnel. Agents replace tunnels without packet
 // loss (docs/gateways.md).
 func isTunnelField(e *Entry, f Field) bool {
 	switch e.Kind {
@@ -173,10 +173,10 @@ func isTunnelField(e *Entry, f Field) bool {
 	return e.Kind == kindGateway && f.Name == "port"
 }
 
-// maxLost is how many pairs without a way are named.
+// maxLost is the maximum number of listed pairs without a path.
 const maxLost = 4
 
-// lostPaths names the clusters that the shape takes the path to each other from.
+// lostPaths lists the clusters that lose the path to each other by the new shape.
 func lostPaths(lost [][2]string) string {
 	if len(lost) == 0 {
 		return ""
@@ -211,7 +211,8 @@ func removal(e *Entry) string {
 	return ""
 }
 
-// fieldDisruption says what the change of one field breaks. The clusters are the entry's, or nil.
+// fieldDisruption describes what the change of one field breaks. The clusters are the entry's, or
+// nil.
 func fieldDisruption(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch e.Kind {
 	case kindClusterset:
@@ -238,7 +239,7 @@ func fieldDisruption(e *Entry, f Field, want, have *fabric.Cluster) string {
 	return ""
 }
 
-// onlyAdds reports whether everything that was there still is, and something was only added.
+// onlyAdds reports whether all previous elements remain and others were added.
 func onlyAdds(f Field) bool {
 	if f.Have == "" {
 		return true
@@ -252,8 +253,8 @@ func onlyAdds(f Field) bool {
 	return true
 }
 
-// covers reports whether the range want holds all of the range have. Ranges of
-// hosts ("*-0 to *-7: first-last") must begin with the same host at the same address.
+// covers reports whether the range want contains the whole range have. Ranges of hosts ("*-0 to
+// *-7: first-last") must begin with the same host at the same address.
 func covers(want, have string) bool {
 	wantHost, wantRange, isHost := strings.Cut(want, ": ")
 	haveHost, haveRange, _ := strings.Cut(have, ": ")

@@ -13,16 +13,15 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// edit is one place in which two topologies differ.
+// edit is one difference between two topologies.
 type edit struct {
-	path       string // as document.Source has it; of what is gone, where it was
+	path       string // in the form of document.Source; the former path if deleted
 	op         diff.Op
 	have, want string
 	cited      bool // by an entry
 }
 
-// edits compares the topologies of two trees; known is false where one of the trees does
-// not say what it was made from.
+// edits compares the topologies of two trees; known is false if a tree has no topology.
 func edits(want, have render.Tree) (list []edit, known bool) {
 	var sides [2]any
 	if sameFile(want, have, render.TopologyText) {
@@ -39,7 +38,7 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 	return list, true
 }
 
-// compareValues notes what differs at a path and below it. nil is what is not there.
+// compareValues appends the differences at a path and below it. nil is an absent value.
 func compareValues(out *[]edit, path string, want, have any) {
 	wantMap, isMap := want.(map[string]any)
 	haveMap, wasMap := have.(map[string]any)
@@ -92,7 +91,7 @@ func compareLists(out *[]edit, path string, want, have []any) {
 		compareTexts(out, path, want, have)
 		return
 	}
-	// What is before and behind the change is the same.
+	// Skip the common items before and after the change.
 	first := 0
 	for first < min(len(want), len(have)) && written(want[first]) == written(have[first]) {
 		first++
@@ -130,8 +129,8 @@ func compareTexts(out *[]edit, path string, want, have []any) {
 	}
 }
 
-// printable gives text without what a terminal acts on. It may be somebody else's: who may
-// push to the published branch writes what is read here.
+// printable removes control characters for terminals. The text is untrusted: anyone with push
+// access writes to the publish branch.
 func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -139,11 +138,10 @@ func printable(text string) string {
 	return text
 }
 
-// isItem reports whether a path is that of an item of a list, which comes and goes as a whole.
+// isItem reports whether a path refers to an item of a list, which is added or removed as a whole.
 func isItem(path string) bool { return strings.HasSuffix(path, "]") }
 
-// below gives the path of a key: the body is the top of all paths, and free keys stand in
-// brackets.
+// below returns the path of a key. Keys of the body have no prefix, and free keys are in brackets.
 func below(path, key string) string {
 	key = printable(key)
 	if path == "" || path == "spec" {
@@ -156,7 +154,7 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
-// naming gives what names the items of a list; nil where their place does.
+// naming returns the function that names the items of a list, nil if their index does.
 func naming(path string) func(any) string {
 	text := func(v any, key string) string {
 		m, _ := v.(map[string]any)
@@ -181,7 +179,7 @@ func union(a, b map[string]any) map[string]any {
 	return out
 }
 
-// written gives a value as text, equal values the same.
+// written formats a value as text; equal values have equal texts.
 func written(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -193,7 +191,7 @@ func written(v any) string {
 	return string(raw)
 }
 
-// prefixes gives the paths from the first field of a path down to itself.
+// prefixes returns the paths from the first field of a path down to itself.
 func prefixes(path string) []string {
 	var out []string
 	for at := 0; at < len(path); {
@@ -213,7 +211,7 @@ func prefixes(path string) []string {
 	return out
 }
 
-// anyItem gives a path with [*] for its first item, which stands for any.
+// anyItem returns a path with [*] for its first item, as a pattern for all items.
 func anyItem(path string) string {
 	open := strings.IndexByte(path, '[')
 	if open < 0 {

@@ -14,9 +14,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// fileChanges gives the files that differ for a reason that no entry names yet:
-// another version of Hawser, people's patches. edited says that the topologies differ,
-// which other entries tell.
+// fileChanges returns the files that differ for a reason without an entry: another version of
+// Hawser, patches of users. edited means that the topologies differ; other entries describe that.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newCauses(want, have, entries)
 	c.edits, c.told = edited, c.told || edited
@@ -50,7 +49,7 @@ func fileItem(name string, raw []byte) item {
 	}}
 }
 
-// clusterOf gives the cluster whose file this is.
+// clusterOf returns the cluster of a file.
 func clusterOf(name string) string {
 	if rest, ok := strings.CutPrefix(name, "clusters/"); ok {
 		cluster, _, _ := strings.Cut(rest, "/")
@@ -59,7 +58,7 @@ func clusterOf(name string) string {
 	return ""
 }
 
-// explainedFiles knows which files change because of entries of the plan.
+// explainedFiles decides which files change because of entries of the plan.
 type explainedFiles struct {
 	members map[string]bool // clusters that come or go
 	exports map[string]bool // clusters in which exports come or go
@@ -113,7 +112,7 @@ func (e *Entry) changes(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f Field) bool { return f.Name == field })
 }
 
-// folder gives the folder with the kustomization.yaml that lists a file.
+// folder returns the folder with the kustomization.yaml that lists a file.
 func folder(name string) string {
 	if cluster := clusterOf(name); cluster != "" {
 		return render.ClusterDir(cluster)
@@ -122,8 +121,7 @@ func folder(name string) string {
 	return first
 }
 
-// explain reports whether a file differs because of something that the plan
-// names already.
+// explain reports whether an entry of the plan explains the difference of a file.
 func (c explainedFiles) explain(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
@@ -162,5 +160,5 @@ func (c explainedFiles) explain(name string) bool {
 	return false
 }
 
-// lockFile is the copy of the lock that a publisher may keep beside the tree.
+// lockFile is the copy of the lock that a publisher may write beside the tree.
 const lockFile = "clusterset.lock.yaml"

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// Firewall is what changes for firewalls in front of gateways: what has to be open before
-// the change is published, and what may be closed when it is in force everywhere.
+// Firewall lists the changes for firewalls in front of gateways: ports to open before the change is
+// published, and ports to close after all agents apply it.
 type Firewall struct {
 	Open  []Ports `json:"open"`
 	Close []Ports `json:"close"`
@@ -23,8 +23,7 @@ type Ports struct {
 	Protocol string      `json:"protocol"`        // udp | esp
 	Ports    []int       `json:"ports,omitempty"` // at the endpoints, ascending; none for esp
 	At       []GatewayAt `json:"at"`
-	// From names the clusters whose gateways come, sorted; none when All says that it is
-	// all other clusters.
+	// From names the clusters whose gateways connect, sorted; empty if All is set.
 	From []string `json:"from,omitempty"`
 	All  bool     `json:"all,omitempty"`
 }
@@ -41,7 +40,7 @@ type openPort struct {
 	port                    int
 }
 
-// firewallOf compares which ports have to be open.
+// firewallOf compares the ports that must be open.
 func firewallOf(want, have *fabric.Fabric) Firewall {
 	out := Firewall{Open: []Ports{}, Close: []Ports{}}
 	changed, everything := newLinks(want, have)
@@ -70,8 +69,8 @@ func firewallOf(want, have *fabric.Fabric) Firewall {
 	return out
 }
 
-// newLinks gives the clusters whose gateways or links are made otherwise, on which ports
-// depend; everything says that those of all may be.
+// newLinks returns the clusters with changed gateways or links, on which ports depend; everything
+// means that all may have changed.
 func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	everything = !slices.Equal(a.Epochs, b.Epochs) || a.Tunnel.Driver != b.Tunnel.Driver || shape(a) != shape(b) ||
 		a.Tunnel.IPsec.IKEPort != b.Tunnel.IPsec.IKEPort || a.Tunnel.IPsec.NATPort != b.Tunnel.IPsec.NATPort ||
@@ -105,7 +104,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	return changed, everything
 }
 
-// doors gives the ports of a cluster's gateways, each with the clusters that come to it.
+// doors returns the ports of a cluster's gateways, each with the clusters that connect to it.
 func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, only) {
@@ -128,7 +127,7 @@ func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from
 	return from, order
 }
 
-// without gives the names of a sorted list that another one lacks; they may be the list itself.
+// without returns the names of a sorted list that are not in other. It may return the list itself.
 func without(list, other []string) []string {
 	switch {
 	case len(other) == 0:
@@ -142,8 +141,8 @@ func without(list, other []string) []string {
 	})
 }
 
-// portFold joins ports of one endpoint for the same clusters, and then endpoints with
-// the same ports for the same clusters.
+// portFold joins ports of one endpoint for the same clusters, and then endpoints with the same
+// ports for the same clusters.
 type portFold struct {
 	clusters int
 	of       map[string]*Ports
@@ -186,7 +185,7 @@ func (f *portFold) list() []Ports {
 	return out
 }
 
-// subjects is the same for the same clusters.
+// subjects returns a key that is equal for equal clusters.
 func (p *Ports) subjects() string {
 	if p.All {
 		return "*"
@@ -194,7 +193,7 @@ func (p *Ports) subjects() string {
 	return strings.Join(p.From, " ")
 }
 
-// Text says what is to be open, as in
+// Text describes the ports to open, as in
 //
 //	UDP 51822 and 51823 at 203.0.113.11 (fra/a) for ams, sin
 func (p *Ports) Text() string {

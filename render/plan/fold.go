@@ -8,14 +8,14 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// Group is entries that say the same of several things: one edit often does that to many.
+// Group is a set of entries with the same change of several objects: one edit often causes many.
 type Group struct {
 	Entries  []Entry  // one or more, in the order of the plan
 	Clusters []string // whom they change; empty is the clusterset as a whole
 }
 
-// Groups folds entries that are equal but for what they are about, those of one place in
-// the topology: first what is of the clusterset, then what is of several clusters, then by
+// Groups joins entries at one topology position that differ only in their objects. The order is:
+// the clusterset, several clusters, single clusters.
 // cluster.
 func (p *Plan) Groups() []Group {
 	out := groupEntries(p.Entries, likeness)
@@ -50,8 +50,8 @@ func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	return out
 }
 
-// likeness is equal for entries that are told as one. Only what is told with a place is
-// folded over clusters.
+// likeness returns a key that is equal for entries of one group. Only entries with a position are
+// joined across clusters.
 func likeness(e *Entry) string {
 	if e.Kind == kindFile || e.Kind == kindSetting {
 		return e.Kind + " " + e.Key
@@ -66,8 +66,7 @@ func likeness(e *Entry) string {
 	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Note, e.Fields)
 }
 
-// Title names what the entries of the group are about: a kind and names, with their count
-// where they are several.
+// Title names the objects of the group: kind and names, with their count if there are several.
 func (g *Group) Title() string {
 	first := &g.Entries[0]
 	if len(g.Entries) == 1 {
@@ -87,7 +86,7 @@ func (g *Group) Title() string {
 	return fmt.Sprintf("%d %s: %s", len(names), plural, humanize.FirstN(names, maxNames))
 }
 
-// heading is the title of the section that the group stands in.
+// heading returns the title of the group's section.
 func (g *Group) heading(clusterset string) string {
 	switch len(g.Clusters) {
 	case 0:

@@ -15,9 +15,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Impact is what becomes of connections that are open when the change is published, and
-// of what gateways carry. What it says of each kind of change is measured
-// (e2e/testdata/impact.txtar, e2e/testdata/quiet).
+// Impact is the effect of the published change on open connections and on the load of gateways. The
+// effect of each kind of change is measured (e2e/testdata/impact.txtar, e2e/testdata/quiet).
 type Impact struct {
 	Breaks    []Effect `json:"ends"`
 	Pauses    []Effect `json:"stalls"`  // they stand still, and go on
@@ -25,35 +24,35 @@ type Impact struct {
 	Loads     []Load   `json:"loads"`
 }
 
-// Effect is what becomes of some connections.
+// Effect is the effect on some connections.
 type Effect struct {
 	What string `json:"what"`
-	// AtMostMS is how long they stand still at most, in milliseconds; 0 in Stalls: until
-	// both ends have the new fabric.
+	// AtMostMS is the maximum duration of a pause in milliseconds; in Pauses, 0 means until both
+	// ends have the new fabric.
 	AtMostMS int    `json:"at_most_ms,omitempty"`
 	Path     string `json:"path,omitempty"`
 	Source   string `json:"source,omitempty"`
-	// Gone says that the path left the topology.
+	// Gone means that the topology no longer contains the path.
 	Gone bool `json:"gone,omitempty"`
-	// Uncertain says, in Ends, that they do not end with the change, as gateways keep the flows that
-	// they translate: they end when other gateways carry them, or at once where pods run on
-	// nodes that no longer reach a gateway.
+	// Uncertain means, in Breaks, that the connections do not break with the change, because
+	// gateways keep the flows that they translate. They break if other gateways forward them, or at
+	// once for pods on nodes that no longer reach a gateway.
 	Uncertain bool `json:"may,omitempty"`
 }
 
-// Load is what the gateways of a cluster carry, where that is much more than before.
+// Load is the load of a cluster's gateways, if it grows much.
 type Load struct {
 	Cluster  string   `json:"cluster"`
 	Gateways []string `json:"gateways"` // that carry it
-	// TransitPairs is for how many pairs of other clusters they pass packets on.
+	// TransitPairs is the number of pairs of other clusters whose transit traffic they forward.
 	TransitPairs int `json:"passed"`
 	PassedBefore int `json:"passed_before"`
-	// Pairs is the cluster's own: how many clusters it reaches.
+	// Pairs is the number of clusters that the cluster itself reaches.
 	Pairs          int `json:"pairs"`
 	GatewaysBefore int `json:"gateways_before"`
 }
 
-// impactOf says what the entries of a plan mean for connections.
+// impactOf derives the impact on connections from the entries of a plan.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Breaks: []Effect{}, Pauses: []Effect{}, Continues: []Effect{}, Loads: []Load{}}
 	out.addRemovedAccess(p.Access.Removed)
@@ -105,7 +104,7 @@ func (x *Impact) addRemovedAccess(list []access.Change) {
 	}
 }
 
-// gateways says what becomes of what goes over gateways that leave or change.
+// gateways adds the effect on connections through gateways that are removed or changed.
 func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 	same := map[string]bool{}
 	var stay []string
@@ -150,13 +149,13 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 	}
 }
 
-// takesOver reports whether a new gateway has the lane, the node or an address of an old one.
+// takesOver reports whether a new gateway has the ordinal, the node or an address of an old one.
 func takesOver(g, old *fabric.Gateway) bool {
 	return g.Ordinal == old.Ordinal || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
-// restartReason says why the links of a gateway begin anew; empty when they do not.
+// restartReason returns why the links of a gateway restart, empty if they do not.
 func restartReason(g, old *fabric.Gateway) string {
 	switch {
 	case g.Node != old.Node:
@@ -175,10 +174,10 @@ func restartReason(g, old *fabric.Gateway) string {
 	return ""
 }
 
-// more is by how much what a gateway passes on has to grow to be told.
+// more is the growth of transit traffic, as a factor, above which a load is reported.
 const more = 1.5
 
-// loads tells where fewer gateways carry what more did, and who passes on much more.
+// loads reports clusters with fewer gateways, and clusters that forward much more transit traffic.
 func loads(want, have *fabric.Fabric) []Load {
 	out := []Load{}
 	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters,
@@ -212,7 +211,7 @@ func loads(want, have *fabric.Fabric) []Load {
 	return out
 }
 
-// Text says it on one line.
+// Text describes the load on one line.
 func (l *Load) Text() string {
 	carry, pass := "carries", "passes"
 	if len(l.Gateways) > 1 {
@@ -233,7 +232,7 @@ func (l *Load) Text() string {
 	return text + fmt.Sprintf(", %d before", l.PassedBefore)
 }
 
-// locate fills in where the causes stand; what left the topology stands nowhere.
+// locate sets the positions of the causes. A cause that is no longer in the topology has none.
 func (x *Impact) locate(source func(path string) string) {
 	for _, list := range [][]Effect{x.Breaks, x.Pauses, x.Continues} {
 		for i := range list {

@@ -37,10 +37,10 @@ func kindOrder(kind string) int {
 	return slices.Index(order, kind)
 }
 
-// allClusters is what an export without an allow list is open to.
+// allClusters is the value for an export without an allow list.
 const allClusters = "all clusters"
 
-// item is one thing of a clusterset as the differ sees it.
+// item is one object of a clusterset in the form of the differ.
 type item struct {
 	kind    string
 	name    string
@@ -55,10 +55,10 @@ type item struct {
 // Key is kind and name.
 func (i item) Key() string { return i.kind + " " + i.name }
 
-// Fields gives the attributes.
+// Fields returns the attributes.
 func (i item) Fields() []diff.Field { return i.fields }
 
-// flatten lists everything that a fabric holds.
+// flatten returns all objects of a fabric as items.
 func flatten(f *fabric.Fabric) []item {
 	out := make([]item, 0, 1+3*len(f.Clusters)+3*len(f.Exports))
 	out = append(out, clustersetItem(f))
@@ -150,7 +150,7 @@ func clusterItem(c *fabric.Cluster) item {
 	}}
 }
 
-// dnsOf is clusters[].dns of the topology.
+// dnsOf returns clusters[].dns of the topology.
 func dnsOf(c *fabric.Cluster) string {
 	if c.PreferCustomDNS {
 		return fabric.DNSAuto
@@ -226,7 +226,7 @@ func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
 		}}
 }
 
-// keysItem is a cluster's sealed keys; the keyed digest stands for the content.
+// keysItem returns a cluster's sealed keys; the keyed digest represents the content.
 func keysItem(tree render.Tree, cluster string) (item, bool) {
 	sealed := render.SealedOf(tree, cluster)
 	if sealed.Ciphertext == "" {

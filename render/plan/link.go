@@ -10,13 +10,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxLinks is how many links the plan lists one by one. A clusterset that is new
-// as a whole has as many as the square of its gateways.
+// maxLinks is the maximum number of links that the plan lists one by one. A new clusterset has a
+// number of links quadratic in its gateways.
 const maxLinks = 64
 
-// links adds the links between pairs of gateways that appear or go with one of
-// their ends. Links between gateways that exist on both sides do not change and
-// are never looked at.
+// links adds the links between pairs of gateways that are added or removed with one of their ends.
+// Links between gateways on both sides do not change and are skipped.
 func links(want, have *snapshot) {
 	w, h := gateways(want.fabric), gateways(have.fabric)
 	add(want, w, h)

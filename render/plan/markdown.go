@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// maxMarkdown is how many bytes of sections Markdown writes; a comment on GitHub takes
-// 65536 characters, and one on GitLab 1000000.
+// maxMarkdown is the maximum size of the sections in bytes. A comment on GitHub has at most 65536
+// characters, on GitLab 1000000.
 const maxMarkdown = 56 << 10
 
 // Marker is the last line of what Markdown writes for a clusterset, by which a CI finds
@@ -92,7 +92,7 @@ func (m *markdown) plan(r *Report) error {
 	return m.whole(p)
 }
 
-// whole adds the plan as hawser diff prints it, as far as there is room.
+// whole adds the output of hawser diff, if it fits.
 func (m *markdown) whole(p *Plan) error {
 	var printed strings.Builder
 	if err := p.Print(&printed, false); err != nil {
@@ -160,7 +160,7 @@ func (m *markdown) section(entries []Entry) {
 	m.text("\n</details>\n\n")
 }
 
-// where gives the line that causes an entry.
+// where returns the position of an entry's cause.
 func where(e *Entry) string {
 	if e.Source == "" {
 		return ""
@@ -168,8 +168,8 @@ func where(e *Entry) string {
 	return " (" + code(e.Source) + ")"
 }
 
-// code writes a text as a code span, of which nobody can make anything else: nothing in
-// it means anything to Markdown but a row of as many backticks as it begins with.
+// code formats text as a code span that its content cannot end. Only a run of as many backticks as
+// the opening one ends a span.
 func code(text string) string {
 	text = sanitize(text)
 	fence := "`"

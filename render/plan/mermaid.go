@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// maxDrawn is how many clusters a map in a comment shows; of more nobody sees anything.
+// maxDrawn is the maximum number of clusters in the map of a comment; larger maps are unreadable.
 const maxDrawn = 16
 
 // maps draws the clusters and the links between them, before and after, when one of them
@@ -35,7 +35,7 @@ func (m *markdown) maps(r *Report) error {
 	return nil
 }
 
-// changedEnds gives the clusters and pairs ("a - b") that entries of the plan are about.
+// changedEnds returns the clusters and pairs ("a - b") of the plan's entries.
 func changedEnds(p *Plan) map[string]diff.Op {
 	out := map[string]diff.Op{}
 	for i := range p.Entries {
@@ -50,7 +50,7 @@ func changedEnds(p *Plan) map[string]diff.Op {
 	return out
 }
 
-// oneSide gives the map of one side; lacking is what becomes of what the other one lacks.
+// oneSide returns the map of one side; lacking is the mark for objects that the other side lacks.
 func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op) *clustermap.Map {
 	m := clustermap.Subset(f, drawnFirst(f, changed))
 	for i := range m.Clusters {
@@ -73,7 +73,7 @@ func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op
 	return m
 }
 
-// drawnFirst gives the clusters to draw, by name: those that change before others.
+// drawnFirst returns the clusters to draw, by name: changed clusters before others.
 func drawnFirst(f *fabric.Fabric, changed map[string]diff.Op) []string {
 	names := f.ClusterNames()
 	slices.SortStableFunc(names, func(a, b string) int {

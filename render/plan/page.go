@@ -12,13 +12,13 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// uiPage is what the plan names of a web page that a cluster serves. The rest of its
-// objects is compared as a whole.
+// uiPage holds the settings of a web page that the plan names. The rest of its objects is compared
+// as a whole.
 type uiPage struct {
 	image, hosts, secret, rest string
 }
 
-// pageItems are the web pages that clusters serve.
+// pageItems returns the web pages that clusters serve.
 func pageItems(tree render.Tree) []item {
 	var out []item
 	for name, raw := range tree {
@@ -34,7 +34,7 @@ func pageItems(tree render.Tree) []item {
 	return out
 }
 
-// readPage takes apart what a cluster serves; what cannot be read is a part of the rest.
+// readPage parses the objects of a web page. Unreadable objects belong to the rest.
 func readPage(raw []byte) uiPage {
 	out := uiPage{secret: "none: the page makes a token"}
 	var rest []string
@@ -54,7 +54,7 @@ func readPage(raw []byte) uiPage {
 	return out
 }
 
-// take moves what has a name from a Deployment's spec, which it gives back, to the page.
+// take moves the named fields of a Deployment's spec to the page, and returns the spec.
 func (p *uiPage) take(spec map[string]any) map[string]any {
 	template, _ := spec["template"].(map[string]any)
 	pod, _ := template["spec"].(map[string]any)

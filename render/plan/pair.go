@@ -12,12 +12,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// makeBeforeBreakNote is what becomes of a pair whose tunnel changes.
+// makeBeforeBreakNote describes the effect on a pair whose tunnel changes.
 const makeBeforeBreakNote = "both tunnels are held until both ends proved the new one: nothing is lost"
 
-// clusterPairs adds the links between clusters that exist on both sides: where what they
-// are made with changes, and where the shape gives or takes one. It gives the
-// pairs of clusters that have no path to each other any more.
+// clusterPairs adds the links between clusters on both sides if their settings change, or if the
+// shape adds or removes them. It returns the pairs of clusters that lose their path to each other.
 func clusterPairs(want, have *snapshot) (lost [][2]string) {
 	w, h := want.fabric, have.fabric
 	common := clustersOf(w)
@@ -63,7 +62,7 @@ func clusterPairs(want, have *snapshot) (lost [][2]string) {
 			}
 		}
 	}
-	// A thousand clusters that get hubs lose half a million pairs: what is not listed is not made.
+	// A thousand clusters that get hubs lose half a million pairs: build only the listed ones.
 	if len(fresh) > maxLinks {
 		want.pairs = append(want.pairs, manyPairs(len(fresh), 0, "new pairs of clusters"))
 	} else {
@@ -81,7 +80,7 @@ func clusterPairs(want, have *snapshot) (lost [][2]string) {
 	return lost
 }
 
-// groupOf numbers the clusters that have a way to each other.
+// groupOf numbers the groups of clusters that have paths to each other.
 func groupOf(g *fabric.Graph) map[string]int {
 	out := make(map[string]int, g.Len())
 	for i, group := range g.Components() {
@@ -118,7 +117,7 @@ func (s *snapshot) pair(l fabric.LinkSettings) {
 	s.pairs = append(s.pairs, it)
 }
 
-// gone adds a link that the new shape lacks, with the way that its packets take then.
+// gone adds a link that the new shape lacks, with the new path of its packets.
 func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 	s.pair(l)
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
@@ -128,8 +127,8 @@ func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 	}
 }
 
-// manyPairs counts pairs that one side has and the other lacks. The two sides say so
-// differently: as many that come as go are no change of one thing.
+// manyPairs counts pairs that only one side has. The text differs between the sides, so that equal
+// counts of added and removed pairs are not one unchanged item.
 func manyPairs(n, broken int, what string) item {
 	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
@@ -145,10 +144,10 @@ func given0(n int, none string) string {
 	return strconv.Itoa(n)
 }
 
-// maxEdges is how many links a shape's text lists.
+// maxEdges is the maximum number of links in the text of a shape.
 const maxEdges = 16
 
-// shape gives the shape of a clusterset as text; different shapes have different texts.
+// shape returns the shape of a clusterset as text; different shapes have different texts.
 func shape(f *fabric.Fabric) string {
 	s := &f.Shape
 	switch s.Mode {
@@ -173,7 +172,7 @@ func shape(f *fabric.Fabric) string {
 	return "mesh"
 }
 
-// ipsec gives the settings of IPsec as text; none while no link uses it.
+// ipsec returns the settings of IPsec as text, empty if no link uses it.
 func ipsec(f *fabric.Fabric) string {
 	is := func(l fabric.LinkSettings) bool { return l.Driver == fabric.DriverIPsec }
 	if f.Tunnel.Driver != fabric.DriverIPsec && !slices.ContainsFunc(f.Links, is) {

@@ -1,6 +1,5 @@
-// Package plan tells what changes between two rendered trees: for people as
-// text, for tools as JSON. It reads the trees alone, so that whatever would be
-// published can be compared with whatever is.
+// Package plan computes the changes between two rendered trees, as text for readers and as JSON for
+// tools. It reads only the trees, so that any two states can be compared.
 package plan
 
 import (
@@ -23,7 +22,7 @@ import (
 // only added.
 const FormatVersion = "1"
 
-// Plan is everything that changes, grouped by the cluster that it changes.
+// Plan holds all changes, grouped by cluster.
 type Plan struct {
 	FormatVersion string         `json:"format_version"`
 	Name          string         `json:"clusterset"`
@@ -32,23 +31,23 @@ type Plan struct {
 	Access        access.Changes `json:"access"`
 	Firewall      Firewall       `json:"firewall"`
 	Impact        Impact         `json:"impact"`
-	// Baseline is what it was compared with; nil when the caller did not say.
+	// Baseline is the base of the comparison, nil if the caller did not set it.
 	Baseline *Baseline `json:"baseline,omitempty"`
-	// Rejected says why a reconciler would not publish this; empty when it would.
+	// Rejected is the reason why a reconciler would not publish the change, empty if it would.
 	Rejected string `json:"refused,omitempty"`
 }
 
-// Baseline says what a plan was compared with.
+// Baseline describes the base of a plan.
 type Baseline struct {
 	Name   string `json:"name"`             // a branch, a tag, a commit, a folder, or none
 	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a folder
 	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
 	Time string `json:"time,omitempty"`
-	// Revision is the one that the commit's signature covers; 0 = not verified.
+	// Revision is the revision in the commit's signature, 0 if not verified.
 	Revision int64 `json:"revision,omitempty"`
 	// Verified reports that a signer of the clusterset signed the commit as published.
 	Verified bool `json:"verified"`
-	// Skipped are newer commits of the branch that do not count, newest first.
+	// Skipped are newer commits of the branch that are not valid, newest first.
 	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
@@ -58,8 +57,8 @@ type Skipped struct {
 	Why    string `json:"why"`
 }
 
-// Summary counts the entries. A replacement counts as one to add and one to destroy, an entry
-// that stands for many pairs of clusters as these.
+// Summary counts the entries. A replacement counts as one to add and one to destroy. An entry for
+// many pairs of clusters counts each pair.
 type Summary struct {
 	Add        int `json:"add"`
 	Change     int `json:"change"`
@@ -67,25 +66,26 @@ type Summary struct {
 	Disruptive int `json:"disruptive"`
 }
 
-// Entry is one thing that changes.
+// Entry is one change.
 type Entry struct {
 	Op      diff.Op `json:"op"`
 	Kind    string  `json:"kind"`
 	Key     string  `json:"key"`
 	Cluster string  `json:"cluster,omitempty"` // whom it changes; empty is the clusterset as a whole
 	Fields  []Field `json:"fields,omitempty"`
-	// Path is the topology path that causes it, such as
-	// exports[sample/whereami-cs].clusters[g2]; of a file it is empty.
+	// Path is the topology path of the cause, such as exports[sample/whereami-cs].clusters[g2];
+	// empty for a file.
 	Path string `json:"path,omitempty"`
-	// Source is where the path stands, as file:line; filled by Locate.
+	// Source is the position of the path as file:line, set by Locate.
 	Source string `json:"source,omitempty"`
-	// Disruptive says what breaks, and for whom; empty when nothing does.
+	// Disruptive describes what breaks, and for which clusters; empty if nothing breaks.
 	Disruptive string `json:"disruptive,omitempty"`
-	// Note says why nothing breaks where one might think so.
+	// Note explains why a change does not break connections.
 	Note string `json:"note,omitempty"`
 
 	stays bool // of what is deleted: the path is that of an edit that is still in the file
-	// ends is what of Disruptive ends open connections; with may not at once, as Effect.May says.
+	// ends is the part of Disruptive that breaks open connections; with may not at once, see
+	// Effect.Uncertain.
 	ends string
 	may  bool
 }
@@ -96,13 +96,13 @@ type Field struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Forces bool   `json:"forces_replacement,omitempty"`
-	// Path and Source are those of the field, where they are not the entry's.
+	// Path and Source of the field, if they differ from the entry's.
 	Path   string `json:"path,omitempty"`
 	Source string `json:"source,omitempty"`
 }
 
-// Compute gives what turns the tree have into want. An empty tree is one where
-// nothing was published yet.
+// Compute returns the changes from the tree have to want. An empty tree represents a clusterset
+// before its first publication.
 func Compute(want, have render.Tree) (*Plan, error) {
 	var w, h *snapshot
 	var made []edit
@@ -155,8 +155,8 @@ func Compute(want, have render.Tree) (*Plan, error) {
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool { return len(p.Entries) == 0 }
 
-// Locate fills in where the paths of entries and their fields stand in the new topology;
-// what is deleted stands nowhere.
+// Locate sets the positions of entries and their fields in the new topology. Deleted paths have no
+// position.
 func (p *Plan) Locate(source func(path string) string) {
 	for i := range p.Entries {
 		e := &p.Entries[i]
@@ -174,7 +174,7 @@ func (p *Plan) Locate(source func(path string) string) {
 	p.Impact.locate(source)
 }
 
-// Disruptions gives the entries that break something.
+// Disruptions returns the entries that break connections.
 func (p *Plan) Disruptions() []Entry {
 	var out []Entry
 	for _, e := range p.Entries {
@@ -213,7 +213,7 @@ func (p *Plan) add(c diff.Change[item]) {
 	p.Entries = append(p.Entries, e)
 }
 
-// sameManifests reports whether two trees hold the same for clusters.
+// sameManifests reports whether two trees have equal files for clusters.
 func sameManifests(want, have render.Tree) bool {
 	for _, tree := range []render.Tree{want, have} {
 		for name := range tree {
@@ -229,7 +229,7 @@ func compareEntries(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(kindOrder(a.Kind), kindOrder(b.Kind)), cmp.Compare(a.Key, b.Key))
 }
 
-// snapshot is one tree, read.
+// snapshot is one parsed tree.
 type snapshot struct {
 	fabric *fabric.Fabric
 	items  []item
@@ -253,8 +253,7 @@ func readSide(name string, tree render.Tree) (*snapshot, error) {
 	return s, nil
 }
 
-// addKeys adds the sealed keys of a side's clusters, but for those that the other side
-// has, too.
+// addKeys adds the sealed keys of a side's clusters that differ from the other side's.
 func addKeys(s, other *snapshot, tree, there render.Tree) {
 	known := clustersOf(other.fabric)
 	for i := range s.fabric.Clusters {

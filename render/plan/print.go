@@ -23,7 +23,7 @@ type printer struct {
 	color bool
 }
 
-// Print writes the plan as text. It gives the first error of w.
+// Print writes the plan as text. It returns the first error of w.
 func (p *Plan) Print(w io.Writer, color bool) error {
 	out := &printer{out: bufio.NewWriter(w), color: color}
 	if p.Empty() {

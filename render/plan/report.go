@@ -13,9 +13,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Report is a plan for those who review it where the topology is kept: as a comment, as
-// annotations of its lines, and for code scanning. All of its texts may come from people
-// who are not trusted, so every renderer escapes every text.
+// Report is a plan for reviewers on a forge: as a comment, as annotations of lines, and for code
+// scanning. All of its texts may come from untrusted users, so every renderer escapes every text.
 type Report struct {
 	Plan       *Plan       // nil when the topology has errors, and was not compared
 	Want, Have render.Tree // what the plan compares, for maps; nil = no maps
@@ -23,7 +22,7 @@ type Report struct {
 	File       string      // the topology; where what has no line of its own is shown
 }
 
-// remark is something to say about one place.
+// remark is a message about one position.
 type remark struct {
 	file   string
 	line   int // from 1
@@ -39,10 +38,10 @@ const (
 	levelNote    = "note"
 )
 
-// levels gives the levels, the gravest first.
+// levels returns the levels, the most severe first.
 func levels() []string { return []string{levelError, levelWarning, levelNote} }
 
-// remarks gives everything that there is to say: findings, what is disruptive, the rest.
+// remarks returns all messages: findings, disruptive entries, other entries.
 func (r *Report) remarks() []remark {
 	var out []remark
 	for _, d := range r.Findings {
@@ -85,12 +84,12 @@ func (r *Report) remark(e *Entry) remark {
 	return m
 }
 
-// verb says what each operation does.
+// verb returns the verb for an operation.
 func verb(op diff.Op) string {
 	return map[diff.Op]string{diff.Create: "add", diff.Update: "change", diff.Replace: "replace", diff.Delete: "destroy"}[op]
 }
 
-// sentence gives an entry on one line, and below it what changes.
+// sentence describes an entry on one line, and its changed fields below it.
 func sentence(e *Entry) string {
 	text := verb(e.Op) + " " + e.Kind + " " + e.Key
 	for _, f := range e.Fields {
@@ -102,7 +101,7 @@ func sentence(e *Entry) string {
 	return text
 }
 
-// place reads file:line.
+// place parses file:line.
 func place(source string) (file string, line int) {
 	at := strings.LastIndexByte(source, ':')
 	if at < 0 {
@@ -115,9 +114,9 @@ func place(source string) (file string, line int) {
 	return source[:at], line
 }
 
-// sanitize replaces what would break a line, move a cursor or change the order of letters,
-// but for the ends of lines that are kept, and what GitHub's runners take for a command
-// wherever it stands.
+// sanitize replaces characters that would break a line, move a cursor or change the order of
+// letters, except line ends in keep. It also replaces text that GitHub's runners parse as a command
+// at any position.
 func sanitize(text string, keep ...rune) string {
 	text = strings.ReplaceAll(text, "##[", "##"+string(unicode.ReplacementChar))
 	return strings.Map(func(r rune) rune {

@@ -18,7 +18,7 @@ func address(a netip.Addr) string {
 	return a.String()
 }
 
-// namespaces gives the patterns of dynamic exports; nothing when there are none.
+// namespaces returns the patterns of dynamic exports, empty if absent.
 func namespaces(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
@@ -26,7 +26,7 @@ func namespaces(d *fabric.DynamicExports) string {
 	return strings.Join(d.Namespaces, ", ")
 }
 
-// only gives the namespaces that are kept for some clusters, and for which.
+// only returns the namespaces that are reserved for some clusters, and these clusters.
 func only(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
@@ -68,11 +68,11 @@ func pairs[T any](m map[string]T) string {
 	return strings.Join(texts, ", ")
 }
 
-// ranges writes addresses, neighbours as first-last.
+// ranges formats addresses, adjacent ones as first-last.
 func ranges(addrs []netip.Addr) string { return strings.Join(fabric.Ranges(addrs), ", ") }
 
-// hosts writes a headless export's hosts. Ordinals in a row whose addresses are
-// in a row too are one piece.
+// hosts formats a headless export's hosts. Consecutive ordinals with consecutive addresses are one
+// range.
 func hosts(list []fabric.Host) string {
 	var texts []string
 	for i := 0; i < len(list); {
