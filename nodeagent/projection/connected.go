@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// findConnected finds which of a remote cluster's prefixes overlap a network that the node is
-// connected to, and reports them. There the network wins: this node's packets for these
-// addresses are not for the cluster.
+// findConnected records and reports which prefixes of a remote cluster overlap a network that
+// the node is connected to. There the network takes precedence: this node does not route these
+// addresses to the cluster.
 func (v *builder) findConnected(r *remoteCluster) {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
@@ -36,8 +36,8 @@ func (v *builder) findConnected(r *remoteCluster) {
 	}
 }
 
-// addTakenNetworks reports networks of the node that have addresses of the clusterset, which
-// no cluster could do without.
+// addTakenNetworks reports networks of the node that contain addresses of the clusterset. No
+// cluster could do without these addresses.
 func (v *builder) addTakenNetworks() {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
@@ -63,15 +63,15 @@ func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 // reaches reports whether this node's packets for an address go to a remote cluster.
 func (r *remoteCluster) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
 
-// routeConnected leaves the addresses of networks that the node is connected to to the
-// routes of the main table.
+// routeConnected leaves addresses of networks that the node is connected to to the main routing
+// table.
 func (v *builder) routeConnected(r *remoteCluster) {
 	for _, n := range r.connected {
 		v.route(desired.Route{Table: desired.TableOut, Dst: n.Prefix, Type: desired.RouteThrow, Origin: clusterPath(r.Name)})
 	}
 }
 
-// addConnected fills the sets of these addresses. Ranges of one set and link must not
+// addConnected fills the sets of these addresses. Ranges of one set and device must not
 // overlap.
 func (v *builder) addConnected() {
 	var all []netip.Prefix

@@ -12,9 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestConnectedNetworks checks what a network that a node is connected to changes on the
-// node, and nothing else: where it overlaps another cluster's prefix it is not routed to
-// that cluster.
+// TestConnectedNetworks checks the effect of a network that a node is connected to: where it
+// overlaps another cluster's prefix, it is not routed to that cluster. Nothing else changes.
 func TestConnectedNetworks(t *testing.T) {
 	t.Parallel()
 	networks := func(texts ...string) []model.Network {
@@ -109,7 +108,7 @@ func TestConnectedNetworks(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 			if moved := projection.Routes(in); !slices.Equal(moved, state.Routes) {
-				t.Error("a move alone gives other routes")
+				t.Error("Routes differs from the routes of Desired")
 			}
 		})
 	}

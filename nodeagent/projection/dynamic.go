@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// EffectiveFabric gives the fabric together with the exports that were made in clusters:
-// with a ServiceExport in a namespace that the topology leaves to them. It is the
-// fabric itself where there can be none. The decision is for Input.Decided.
+// EffectiveFabric returns the fabric with the dynamic exports: those of ServiceExports in
+// namespaces where the topology permits them. It returns the fabric itself if there are none.
+// The decision can be reused as Input.MCSDecision.
 func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
 	f, d := in.Fabric, mcs.Decide(worldOf(in))
 	if f.DynamicExports == nil {
@@ -26,7 +26,7 @@ func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
 	return &out, &d
 }
 
-// decision gives what was decided about exports, or decides.
+// decision returns the decision about exports, computed unless the input has it.
 func (in Input) decision() mcs.Decision {
 	if in.MCSDecision != nil {
 		return *in.MCSDecision
@@ -34,8 +34,8 @@ func (in Input) decision() mcs.Decision {
 	return mcs.Decide(worldOf(in))
 }
 
-// MCS gives what should stand in the API of this cluster: the objects of the
-// Multi-Cluster Services API. The fabric of the input is the effective one.
+// MCS returns the desired objects of the Multi-Cluster Services API in this cluster. The fabric
+// of the input must be the effective fabric.
 func MCS(in Input) mcs.DesiredObjects {
 	v := newView(in)
 	if v == nil {
@@ -50,7 +50,7 @@ func MCS(in Input) mcs.DesiredObjects {
 	return mcs.Desired(w, in.decision(), in.PeersSynced, sources)
 }
 
-// Conflicts gives the conflicts of this cluster's view, by namespace/name.
+// Conflicts returns the conflicts of this cluster's view, by namespace/name.
 func Conflicts(in Input) map[string]mcs.Condition {
 	out := map[string]mcs.Condition{}
 	for _, r := range in.decision().Services {
@@ -61,7 +61,7 @@ func Conflicts(in Input) map[string]mcs.Condition {
 	return out
 }
 
-// addServiceExports reports this cluster's ServiceExports that do not count.
+// addServiceExports reports this cluster's ServiceExports that are not valid.
 func (v *builder) addServiceExports() {
 	for _, verdict := range v.in.decision().Verdicts {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
@@ -74,7 +74,7 @@ func (v *builder) addServiceExports() {
 	}
 }
 
-// addRefused reports exports of other clusters that the topology keeps for others.
+// addRefused reports exports of other clusters that the topology reserves for others.
 func (v *builder) addRefused() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
@@ -82,7 +82,7 @@ func (v *builder) addRefused() {
 	}
 }
 
-// addTakenImports reports imports that should be ours and that somebody else writes.
+// addTakenImports reports ServiceImports that Hawser should write and another writer writes.
 func (v *builder) addTakenImports() {
 	taken := map[string]bool{}
 	for i := range v.in.Facts.Imports {
@@ -98,8 +98,8 @@ func (v *builder) addTakenImports() {
 	}
 }
 
-// sources gives where this cluster reaches each part of an export: what the name
-// server says of it.
+// sources returns where this cluster reaches each part of an export: the content of its DNS
+// records.
 func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 	var out []mcs.Backend
 	for _, c := range v.dnsService(e).Clusters {
@@ -117,8 +117,8 @@ func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 	return out
 }
 
-// worldOf is what decides about exports. Of a cluster that was not heard since the
-// agent was started, what it said before counts.
+// worldOf returns the input of the decision about exports. The restored state counts for
+// clusters that were not heard since the agent started.
 func worldOf(in Input) mcs.ClusterView {
 	w := mcs.ClusterView{
 		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
@@ -139,9 +139,9 @@ func worldOf(in Input) mcs.ClusterView {
 	return w
 }
 
-// Hostnames gives the hostnames of the endpoints of headless services, by
-// namespace/name, where pods need addresses of their own to be reached: in a cluster
-// with shared egress. Otherwise it gives nil.
+// Hostnames returns the hostnames of the endpoints of headless services, by namespace/name. It
+// returns nil unless pods need addresses of their own to be reached: in a cluster with shared
+// egress.
 func Hostnames(in Input) map[string][]string {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil || in.Fabric.DynamicExports == nil || !own.Globalnet || own.EgressMode == fabric.EgressMapped {
@@ -160,14 +160,14 @@ func Hostnames(in Input) map[string][]string {
 	return out
 }
 
-// has reports whether a part of an export has one of its ports.
+// has reports whether a part of an export has port p.
 func has(part *fabric.ExportCluster, p fabric.Port) bool {
 	return part.Ports == nil || slices.ContainsFunc(part.Ports, func(q fabric.Port) bool {
 		return q.Protocol == p.Protocol && q.Port == p.Port
 	})
 }
 
-// portsOf gives the ports of an export that a part has.
+// portsOf returns the ports of an export that a part has.
 func portsOf(e *fabric.Export, part *fabric.ExportCluster) []fabric.Port {
 	if part.Ports == nil {
 		return e.Ports

@@ -40,9 +40,9 @@ func serves(name, pod, node string, ports map[string]int, clusterIP string) mode
 	return s
 }
 
-// dynamicWorld is two flat clusters with exports that were made in them: each port of
-// "split" is in one cluster, "same" has one name for two numbers, c1's is older, and
-// "pods" is headless.
+// dynamicWorld is two flat clusters with dynamic exports. Each port of "split" is in one
+// cluster, "same" has one name for two port numbers (that of c1 is older), and "pods" is
+// headless.
 func dynamicWorld(t *testing.T) *world {
 	t.Helper()
 	w, _ := readWorld(t, "testdata/flat.txtar")
@@ -70,7 +70,7 @@ func dynamicWorld(t *testing.T) *world {
 		},
 	}
 	lives := map[string]model.ClusterState{}
-	for range 2 { // what a cluster says follows from what it heard
+	for range 2 { // a cluster's state depends on the states that it received
 		for name, in := range w.inputs {
 			in.Fabric, in.Facts.Exports, in.Facts.Services = w.fabric, exports[in.Cluster], services[in.Cluster]
 			in.Live = map[string]model.ClusterState{}
@@ -90,7 +90,7 @@ func dynamicWorld(t *testing.T) *world {
 	return w
 }
 
-// vipOf gives the clusterset address of an export on a node.
+// vipOf returns the clusterset IP of an export on a node.
 func (w *world) vipOf(node, id string) netip.Addr {
 	for _, e := range w.inputs[node].Fabric.Exports {
 		if e.ID() == id && len(e.VIPs) == 1 {
@@ -100,7 +100,7 @@ func (w *world) vipOf(node, id string) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestPacketsToDynamicExports: each port leads to the clusters that have it, from
+// TestPacketsToDynamicExports checks that each port leads to the clusters that have it, from
 // both of them, with the source kept.
 func TestPacketsToDynamicExports(t *testing.T) {
 	t.Parallel()
@@ -127,8 +127,7 @@ func TestPacketsToDynamicExports(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheAPI has the objects of the importing and the exporting cluster,
-// from what each reaches.
+// TestWhatStandsInTheAPI checks the objects in the importing and the exporting cluster.
 func TestWhatStandsInTheAPI(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -178,7 +177,7 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport: it is told wherever the import stands.
+// TestAnotherWritesTheImport checks that a foreign ServiceImport is reported on every node.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -195,12 +194,12 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(have) != "[serviceimports[team-a/same]]" {
-		t.Errorf("told of %v", have)
+		t.Errorf("problems %v", have)
 	}
 }
 
-// TestRefusedIsTold: what another cluster reports about a namespace that the topology keeps
-// for others is a problem of those who hear it.
+// TestRefusedIsTold checks that clusters report an export of another cluster in a namespace
+// that the topology reserves for others.
 func TestRefusedIsTold(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -219,12 +218,12 @@ func TestRefusedIsTold(t *testing.T) {
 	}
 	want := "serviceexports[team-a/same] cluster c1 tells of an export that the topology lets only c2 make (spec.dynamicExports[].clusters); it does not count"
 	if !slices.Contains(have, want) {
-		t.Errorf("told of %q", have)
+		t.Errorf("problems %q", have)
 	}
 }
 
-// TestDynamicNeverShadows: what the topology declares stays as it is, byte for byte,
-// whatever the clusters make.
+// TestDynamicNeverShadows checks that dynamic exports do not change a declared export by a
+// single byte.
 func TestDynamicNeverShadows(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

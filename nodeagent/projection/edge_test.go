@@ -14,17 +14,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestBadInputs checks what becomes of a node when something is missing: which
-// problem is told, which lines of the state change, and that nothing else does.
+// TestBadInputs checks a node with missing or wrong input: which problem it reports, which
+// lines of its state change, and that no other line does.
 func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		node   string // of globalnet.txtar
 		change func(in *projection.Input)
-		code   string   // a problem that is told
+		code   string   // a reported problem
 		gained []string // lines
-		lost   []string // beginnings of lines
+		lost   []string // prefixes of lines
 	}{
 		{
 			"no keys", "g1/g1-a", func(in *projection.Input) { in.Keys = nil }, projection.KeyMissing,
@@ -160,15 +160,16 @@ func TestBadInputs(t *testing.T) {
 			after := linesOf(text(state))
 			hasCode := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == tt.code })
 			if tt.code != "" && !hasCode {
-				t.Errorf("problem %s is not told: %v", tt.code, problems)
+				t.Errorf("problem %s is not reported: %v", tt.code, problems)
 			}
 			checkLines(t, before, after, tt.gained, tt.lost)
 		})
 	}
 }
 
-// TestBalancerClosed: what comes for the load balancer of an own gateway is not forwarded as
-// it came, but for addresses that nodes have, which are those of Services translated already.
+// TestBalancerClosed checks that packets to the load balancer of an own gateway are not
+// forwarded untranslated. Addresses of nodes are the exception: Services already translated
+// packets to them.
 func TestBalancerClosed(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -192,7 +193,7 @@ func TestBalancerClosed(t *testing.T) {
 	}
 }
 
-// flat has other clusters reach a cluster's pods as they are.
+// flat makes a cluster's pods reachable without translation.
 func flat(in *projection.Input, name, pods string) {
 	f := *in.Fabric
 	f.Clusters = slices.Clone(f.Clusters)
@@ -238,8 +239,8 @@ func TestUnknownCluster(t *testing.T) {
 	}
 }
 
-// TestPolicies checks where the slots of a clusterset address lead, seen from
-// c1 of mixed.txtar with two local endpoints.
+// TestPolicies checks the targets of a clusterset IP's slots, seen from c1 of mixed.txtar with
+// two local endpoints.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	weights := func(w map[string]int) fabric.Balance { return fabric.Balance{Policy: fabric.Weighted, Weights: w} }
@@ -248,7 +249,7 @@ func TestPolicies(t *testing.T) {
 	tests := []struct {
 		name     string
 		balance  fabric.Balance
-		ready    string // clusters that are ready; c1 is this one
+		ready    string // ready clusters; c1 is this one
 		affinity string
 		chain    string
 		want     map[string]int
@@ -299,8 +300,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestLinkDown takes the link to c2 down, then that to c3 too: clusterset
-// addresses use what is up, and all again when nothing is.
+// TestLinkDown takes down the link to c2, then the link to c3, too. Clusterset IPs use the
+// clusters with a link, and all clusters if no link is up.
 func TestLinkDown(t *testing.T) {
 	t.Parallel()
 	const c2, c3 = "242.2.0.32 . 80", "242.3.0.32 . 80"
@@ -336,13 +337,14 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// TestEpochs: a link has a device for the newest epoch that both ends have keys of,
-// and while it changes one for each, on ports of their own, the first in use.
+// TestEpochs checks that a link has a device for the newest epoch whose keys both gateways
+// have. During a rotation it has one device per epoch, with separate ports; the first is in
+// use.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		epochs  []int
-		held    []int // epochs of tunnels that the agent says; none = what the fabric says
+		held    []int // epochs of tunnels that the agent selects; none = epochs of the fabric
 		lane    int   // of the remote gateway
 		ports   map[string]int
 		carrier string
@@ -432,7 +434,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestLiveState checks what each cluster tells the others.
+// TestLiveState checks the state that each cluster announces.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
 	host := func(name, ip string) model.ExportHost {

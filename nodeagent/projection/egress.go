@@ -12,13 +12,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addEgress decides, on a gateway, the source of what leaves through a tunnel.
+// addEgress selects, on a gateway, the source address of packets that leave through a tunnel.
 func (v *builder) addEgress() {
 	for _, a := range v.gateway.Addresses {
 		v.elements.addr(desired.SetTunnels, a, netip.Addr{}, v.gatewayPath())
 	}
-	// Of elements with one key the first stays, so this order is the precedence:
-	// pod selector, headless pod, namespace.
+	// The first element with a key wins, so this order is the precedence: pod selector,
+	// headless pod, namespace.
 	v.addEgressRules(true)
 	if v.own.Globalnet {
 		v.addHeadlessEgress()
@@ -37,8 +37,8 @@ func (v *builder) addEgress() {
 	v.addShared()
 }
 
-// addEgressRules applies the rules with a pod selector, or those for a whole
-// namespace. Pods on the host network are left out: their address is the node's.
+// addEgressRules applies the rules with a pod selector, or the rules for a whole namespace. It
+// ignores pods on the host network, because their address is the node's.
 func (v *builder) addEgressRules(selector bool) {
 	rules := slices.Clone(v.own.EgressRules)
 	slices.SortFunc(rules, func(a, b fabric.EgressRule) int { return cmp.Compare(a.Name, b.Name) })
@@ -62,7 +62,7 @@ func (v *builder) addEgressRules(selector bool) {
 				continue
 			}
 			claimed[id] = rule.Name
-			// Always the same address, on every gateway.
+			// The same address on every gateway.
 			for _, a := range pod.Addrs {
 				if ip, ok := fixedChoice(id, rule.IPs, fabric.Family(a)); ok {
 					v.elements.addr(desired.SetEgress, a, ip, origin)
@@ -87,8 +87,7 @@ func matches(rule *fabric.EgressRule, pod *model.Pod) bool {
 	return true
 }
 
-// fixedChoice is the highest rendezvous hash of an identity and the addresses
-// of a family.
+// fixedChoice returns the address of a family with the highest rendezvous hash for an identity.
 func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) {
 	var best netip.Addr
 	var top uint64
@@ -103,8 +102,8 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 	return best, best.IsValid()
 }
 
-// addHeadlessEgress lets a headless pod go out with the address by which it is
-// reached, and brings back to it what comes for that address.
+// addHeadlessEgress sends packets of a headless pod with the address by which it is reached,
+// and returns packets for that address to the pod.
 func (v *builder) addHeadlessEgress() {
 	for _, e := range v.exports {
 		part := e.ClusterPart(v.own.Name)
@@ -129,8 +128,8 @@ func (v *builder) addHeadlessEgress() {
 	}
 }
 
-// addOwn names the prefixes whose source is kept: those of a flat cluster,
-// unless another cluster uses the same addresses and could not answer to them.
+// addOwn lists the prefixes whose source is kept: prefixes of a flat cluster, unless another
+// cluster uses the same addresses and could not reply to them.
 func (v *builder) addOwn() {
 	origin := clusterPath(v.own.Name)
 	for _, p := range disjoint(v.own.PodCIDRs) {
@@ -145,7 +144,8 @@ func (v *builder) addOwn() {
 	}
 }
 
-// overlappingCluster names the first other cluster that uses addresses of a prefix itself.
+// overlappingCluster returns the name of the first other cluster that uses addresses of a
+// prefix.
 func (v *builder) overlappingCluster(p netip.Prefix) string {
 	for _, r := range v.remotes {
 		if overlapsAny(p, r.PodCIDRs) || overlapsAny(p, r.ServiceCIDRs) {
@@ -155,8 +155,8 @@ func (v *builder) overlappingCluster(p netip.Prefix) string {
 	return ""
 }
 
-// addShared spreads all other sources over the cluster's egress addresses, in
-// a flat cluster too: its nodes' own addresses mean nothing elsewhere.
+// addShared distributes all other sources over the cluster's egress addresses. A flat cluster
+// needs it, too, because other clusters cannot reach its nodes' own addresses.
 func (v *builder) addShared() {
 	for _, fam := range []int{4, 6} {
 		var backends []Backend

@@ -14,7 +14,7 @@ import (
 // elements collects the elements of each set and family.
 type elements struct {
 	buckets map[bucket][]desired.Element
-	slots   map[int][][]desired.Element // by family: of each service in turn
+	slots   map[int][][]desired.Element // by family: the slots of each service
 }
 
 type bucket struct {
@@ -30,7 +30,7 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[at] = append(e.buckets[at], elem)
 }
 
-// addr adds an address with, in a map, the address that it maps to.
+// addr adds an address; in a map, value is the address that it maps to.
 func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	text := ""
 	if value.IsValid() {
@@ -39,7 +39,7 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	e.add(desired.Element{Set: set, Family: fabric.Family(key), ID: key.String(), Value: text, Origin: origin})
 }
 
-// prefix adds a prefix with, in a map, the prefix that it maps to.
+// prefix adds a prefix; in a map, value is the prefix that it maps to.
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {
@@ -48,9 +48,9 @@ func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	e.add(desired.Element{Set: set, Family: fabric.Family(key.Addr()), ID: cidr.Format(key), Value: text, Origin: origin})
 }
 
-// all gives the elements by set, family and key. Of elements with one key the
-// first that was added stays. Slots come in the order in which they were added,
-// which is by service and number.
+// all returns the elements sorted by set, family and key. If several elements have one key, the
+// first one wins. Slots keep the order in which they were added, which is by service and
+// number.
 func (e *elements) all() []desired.Element {
 	total := 0
 	for _, list := range e.buckets {
@@ -82,12 +82,12 @@ func (e *elements) all() []desired.Element {
 	return out
 }
 
-// serviceKey is the notation of an address, protocol and port.
+// serviceKey returns the notation of an address, protocol and port.
 func serviceKey(addr netip.Addr, protocol string, port int) string {
 	return addr.String() + " . " + strings.ToLower(protocol) + " . " + strconv.Itoa(port)
 }
 
-// targetText is the notation of an address and port.
+// targetText returns the notation of an address and port.
 func targetText(addr netip.Addr, port int) string {
 	return addr.String() + " . " + strconv.Itoa(port)
 }

@@ -56,8 +56,8 @@ func codes(problems []projection.Problem, code string) []string {
 	return out
 }
 
-// TestTerminatingEndpoints: endpoints that terminate and serve get connections while none
-// is ready, and other clusters' ready endpoints come first (KEP-1669).
+// TestTerminatingEndpoints checks that serving, terminating endpoints get connections if no
+// endpoint is ready, and that ready endpoints of other clusters come first (KEP-1669).
 func TestTerminatingEndpoints(t *testing.T) {
 	t.Parallel()
 	const l1, l2, c2, c3 = "10.8.0.22 . 8080", "10.8.1.21 . 8080", "242.2.0.32 . 80", "242.3.0.32 . 80"
@@ -87,7 +87,7 @@ func TestTerminatingEndpoints(t *testing.T) {
 		if diff := cmp.Diff(tt.want, backendsOf(state, "243.0.0.1")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
-		// Other clusters are let in, and learn how it is.
+		// Other clusters may still connect, and learn that the endpoints terminate.
 		if have := backendsOf(state, "242.1.0.32"); len(have) != 2 {
 			t.Errorf("%s: the export address leads to %v", tt.name, have)
 		}
@@ -106,7 +106,7 @@ func TestTerminatingEndpoints(t *testing.T) {
 	}
 }
 
-// TestReadyWins: one ready endpoint takes all connections.
+// TestReadyWins checks that a single ready endpoint gets all connections.
 func TestReadyWins(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
@@ -124,7 +124,7 @@ func TestReadyWins(t *testing.T) {
 	}
 }
 
-// TestHeadlessIsReadyOnly: names lead to ready pods, as in CoreDNS.
+// TestHeadlessIsReadyOnly checks that names lead to ready pods only, as in CoreDNS.
 func TestHeadlessIsReadyOnly(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -140,8 +140,8 @@ func TestHeadlessIsReadyOnly(t *testing.T) {
 	}
 }
 
-// TestMachineEndpoints: what other clusters send to a machine outside the cluster gets the
-// gateway's address; pods, also those on the host network, see who calls.
+// TestMachineEndpoints checks that other clusters' packets to a machine outside the cluster
+// have the gateway's source address. Pods, also on the host network, see the client's address.
 func TestMachineEndpoints(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -171,8 +171,8 @@ func TestMachineEndpoints(t *testing.T) {
 	}
 }
 
-// TestRefusedEndpoints: no export leads to the nodes themselves, to a cloud's metadata, to
-// addresses of the clusterset or other clusters, for any author of the EndpointSlice.
+// TestRefusedEndpoints checks that no export leads to a node, a cloud's metadata service, the
+// clusterset or another cluster, whatever the EndpointSlice contains.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -185,7 +185,7 @@ func TestRefusedEndpoints(t *testing.T) {
 	} {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")
 		in := withService(w.inputs["g2/g2-a"], "whereami-cs", func(s *model.Service) {
-			// The node's name is the exporter's to write, too.
+			// The exporter controls the node's name, too.
 			s.Endpoints = []model.Endpoint{{Addrs: []netip.Addr{addr(text)}, Node: "g2-w1", Pod: "p", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 		})
 		in.Facts.Exports = []mcs.Export{{Namespace: "sample", Name: "whereami-cs", Service: &mcs.Service{Type: "ClusterIP"}}}
@@ -219,7 +219,7 @@ func TestRefusedEndpoints(t *testing.T) {
 	}
 }
 
-// TestExternalName names the type as the reason.
+// TestExternalName checks that the problem mentions the type ExternalName.
 func TestExternalName(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -237,14 +237,14 @@ func TestExternalName(t *testing.T) {
 	}
 }
 
-// TestPodsOutside: the agent reports pods outside of podCIDRs by what it sees of them, and
-// not by Node.spec.podCIDRs, which not every CNI uses.
+// TestPodsOutside checks that the agent reports observed pods outside podCIDRs. It ignores
+// Node.spec.podCIDRs, which not every CNI uses.
 func TestPodsOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := w.inputs["c2/c2-a"]
 	if _, problems := projection.Desired(in); len(codes(problems, projection.PodsOutside))+len(codes(problems, projection.EndpointsOutside)) > 0 {
-		t.Errorf("all is well: %+v", problems)
+		t.Errorf("problems without pods outside: %+v", problems)
 	}
 	in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 	for i := range in.Facts.Nodes {
@@ -276,8 +276,8 @@ func TestPodsOutside(t *testing.T) {
 	}
 }
 
-// TestHeadlessOutside: a pod that other clusters cannot learn an address of is reported in
-// a flat cluster, too, and does not count as ready.
+// TestHeadlessOutside checks that a pod without an address for other clusters is reported in a
+// flat cluster, too, and does not count as ready.
 func TestHeadlessOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
@@ -296,8 +296,8 @@ func TestHeadlessOutside(t *testing.T) {
 	}
 }
 
-// TestManyHosts: other clusters learn a bounded number of a headless export's pods, and
-// answer for no more, even if a cluster announces more.
+// TestManyHosts checks that a cluster announces a bounded number of pods of a headless export.
+// The receiver enforces the same limit.
 func TestManyHosts(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

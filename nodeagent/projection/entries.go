@@ -29,16 +29,16 @@ type target struct {
 	weight int
 }
 
-// serve notes an entry; one without targets has no elements, so that the pools'
-// reject, or the block's blackhole, takes its packets.
+// serve adds an entry. An entry without targets has no elements, so the pools' reject or the
+// block's blackhole handles its packets.
 func (v *builder) serve(e entry) {
 	if len(e.targets) > 0 {
 		v.entries = append(v.entries, e)
 	}
 }
 
-// addEntries turns the entries into elements. Should a fabric give one address
-// and port to two exports, the first by name keeps it.
+// addEntries converts the entries to elements. If a fabric assigns one address and port to two
+// exports, the first by name wins.
 func (v *builder) addEntries() {
 	slices.SortStableFunc(v.entries, func(a, b entry) int {
 		return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
@@ -65,7 +65,7 @@ func (v *builder) addEntries() {
 		} else {
 			slots = v.in.Memo.slots(e, count)
 		}
-		// The list of slots is not copied before all.
+		// The slots are a separate list, because copying them is expensive.
 		if v.elements.slots == nil {
 			v.elements.slots = map[int][][]desired.Element{}
 		}
@@ -85,7 +85,7 @@ func assign(count int, targets []target) []int {
 	return Slots(count, backends)
 }
 
-// slotIDs gives the keys of all slots as parts of one string.
+// slotIDs returns the keys of all slots as parts of one string.
 func slotIDs(key string, count int) []string {
 	var text strings.Builder
 	text.Grow(count * (len(key) + len(" . 1023")))
@@ -105,7 +105,7 @@ func slotIDs(key string, count int) []string {
 	return ids
 }
 
-// slotClass is the number of slots that backends share.
+// slotClass returns the number of slots that the backends share.
 func slotClass(targets []target) int {
 	if len(targets) == 1 {
 		return desired.SlotsOne
@@ -113,15 +113,15 @@ func slotClass(targets []target) int {
 	return desired.SlotsMany
 }
 
-// share is a cluster that takes part in an export and its weight.
+// share is the weight of a cluster in an export.
 type share struct {
 	cluster string
 	weight  int
 }
 
-// choose applies a policy to the clusters that are ready, which are sorted by
-// name. A cluster that weights or order do not name is the last resort, while no
-// named one is ready: an export that is ready somewhere is never refused.
+// choose applies a policy to the ready clusters, which are sorted by name. Clusters without a
+// weight or an order are the last resort: they are used only if no listed cluster is ready. An
+// export that is ready somewhere is never refused.
 func choose(b fabric.Balance, own string, ready []string) []share {
 	if len(ready) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func choose(b fabric.Balance, own string, ready []string) []share {
 	return shares
 }
 
-// weighted gives the named clusters that are ready.
+// weighted returns the listed clusters that are ready.
 func weighted(weights map[string]int, ready []string) []share {
 	var shares []share
 	for _, name := range ready {

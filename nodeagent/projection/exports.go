@@ -12,8 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addExports projects the service path of every export: its clusterset
-// addresses, and what this cluster offers of it.
+// addExports projects every export: its clusterset IPs, and this cluster's part of it.
 func (v *builder) addExports() {
 	for _, e := range v.exports {
 		part := e.ClusterPart(v.own.Name)
@@ -33,7 +32,7 @@ func (v *builder) addExports() {
 	}
 }
 
-// localService finds the Service of an export that this cluster makes.
+// localService returns the Service behind this cluster's part of an export.
 func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
 	id := e.ID()
 	path := exportPath(id, v.own.Name)
@@ -56,12 +55,11 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 	return svc
 }
 
-// portKey is a port as Endpoint.Ports has it.
+// portKey returns a port in the notation of Endpoint.Ports.
 func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
-// addOffer makes the export address of this cluster lead to its endpoints
-// (endpointTargets) on every node, so that the gateway that a packet reaches does not
-// matter.
+// addOffer makes the export address of this cluster lead to its endpoints (endpointTargets) on
+// every node. It therefore does not matter which gateway receives a packet.
 func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
@@ -74,8 +72,8 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: targets,
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
-			// A gateway that never saw the connection translates what a server sends first.
-			// Endpoints that are no longer ready still have connections.
+			// A gateway that never saw the connection must translate packets that a server
+			// sends first. Endpoints that are no longer ready still have connections.
 			for i := range svc.Endpoints {
 				ep := &svc.Endpoints[i]
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
@@ -119,9 +117,9 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, 
 	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr }), terminating
 }
 
-// addHairpin names the backends of this node: one that reaches itself by the
-// service's address must see another source, or its kernel would drop the
-// packet as a martian.
+// addHairpin lists the backends of this node. A backend that reaches itself through the
+// service's address must see another source. Otherwise its kernel would drop the packet as a
+// martian.
 func (v *builder) addHairpin(svc *model.Service, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
@@ -136,9 +134,9 @@ func (v *builder) addHairpin(svc *model.Service, origin string) {
 	}
 }
 
-// addVIPs makes the clusterset addresses lead to the clusters that the policy
-// picks: to another cluster's export address, which its gateways resolve, or
-// straight to this cluster's own endpoints.
+// addVIPs makes the clusterset IPs lead to the clusters that the policy selects: to another
+// cluster's export address, which its gateways resolve, or directly to this cluster's own
+// endpoints.
 func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
@@ -155,8 +153,7 @@ func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	}
 }
 
-// readyRemotes gives the export address of every other cluster that is ready
-// and reachable.
+// readyRemotes returns the export address of every other ready and reachable cluster.
 func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
 	out := make(map[string]netip.Addr, len(e.Clusters))
 	for i := range e.Clusters {
@@ -172,7 +169,7 @@ func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]
 	return out
 }
 
-// having leaves out the clusters that do not have a port.
+// having returns the clusters that have port p.
 func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
 	out := remotes
 	for i := range e.Clusters {
@@ -206,8 +203,8 @@ func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, lo
 		return !v.byName[name].terminating(e.ID())
 	})
 	var out []target
-	// This cluster's endpoints divide its weight among them; to keep weights
-	// whole, everybody else's is multiplied instead.
+	// This cluster's endpoints divide its weight among them. To keep the weights whole, the
+	// weights of the other clusters are multiplied instead.
 	for _, s := range choose(e.Balance, v.own.Name, ready) {
 		if s.cluster == v.own.Name {
 			for _, t := range local {
@@ -223,9 +220,9 @@ func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, lo
 	return out
 }
 
-// preferReachable leaves out the clusters whose links are down, unless all are: then a
-// connection that waits is better than one that is refused, as the probes may
-// just not have begun.
+// preferReachable drops clusters whose links are down, unless all are down. Then all stay:
+// right after start the probes may not have run yet, and a connection that waits is better than
+// one that is refused.
 func (v *builder) preferReachable(ready []string) []string {
 	return prefer(ready, func(name string) bool {
 		r := v.byName[name]
@@ -247,16 +244,15 @@ func prefer(names []string, good func(string) bool) []string {
 	return out
 }
 
-// Feeds run from end to end, between addresses in the tunnels, and go where the
-// traffic of the two clusters goes. Everything else between these addresses takes
-// the pair's own link, be it dead or alive: probes, as they have to find out; and
-// what is passed on, of which these addresses are the outside.
+// Feeds run between tunnel addresses of the two clusters and use the path of the clusters'
+// traffic. Everything else between these addresses uses the pair's own link, even if it is
+// down: probes, because they test it, and transit traffic, whose outer addresses these are.
 
-// viaTransit reports whether a neighbour is reached through others.
+// viaTransit reports whether a neighbouring cluster is currently reached in transit.
 func (r *remoteCluster) viaTransit() bool { return r.linked && r.reachable && r.path.Via != "" }
 
-// addFeedRules sends feeds through TableFeed while there is anything in it: for a
-// rule with ports the kernel looks into every packet that it routes.
+// addFeedRules sends feeds through TableFeed, but only while the table has routes: for a rule
+// with ports the kernel parses every routed packet.
 func (v *builder) addFeedRules() {
 	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remoteCluster).viaTransit) {
 		return
@@ -269,8 +265,8 @@ func (v *builder) addFeedRules() {
 	v.addRule(feed)
 }
 
-// routeTunnelAddrs routes the tunnel addresses of a cluster that is reached through
-// others: those of a neighbour for feeds alone.
+// routeTunnelAddrs routes the tunnel addresses of a cluster that is reached in transit. For
+// neighbouring clusters it routes only feeds.
 func (v *builder) routeTunnelAddrs(r *remoteCluster) {
 	for _, dst := range r.tunnels() {
 		fam := fabric.Family(dst.Addr())

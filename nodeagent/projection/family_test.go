@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestNoIPv6 asks nothing of IPv6 from a host without, and says so only where the
-// cluster has it.
+// TestNoIPv6 checks that a host without IPv6 gets no IPv6 objects, and that it is reported only
+// if the cluster has IPv6.
 func TestNoIPv6(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
@@ -26,12 +26,13 @@ func TestNoIPv6(t *testing.T) {
 		}
 		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.IPv6Off })
 		if said != told {
-			t.Errorf("%s: ipv6-off is told: %v, want %v", name, said, told)
+			t.Errorf("%s: ipv6-off is reported: %v, want %v", name, said, told)
 		}
 	}
 }
 
-// TestLeastMTU gives links that carry IPv6 what it needs, and says so.
+// TestLeastMTU checks that links with IPv6 have its minimum MTU, and that a smaller underlay is
+// reported.
 func TestLeastMTU(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
@@ -46,7 +47,7 @@ func TestLeastMTU(t *testing.T) {
 		}
 		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.MTUTooSmall })
 		if said != (least == 1280) {
-			t.Errorf("%s: mtu-too-small is told: %v", name, said)
+			t.Errorf("%s: mtu-too-small is reported: %v", name, said)
 		}
 	}
 }

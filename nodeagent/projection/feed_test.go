@@ -27,8 +27,8 @@ func readTwoGateways(t *testing.T) (*world, *fabric.Cluster) {
 	return w, c1
 }
 
-// TestTransitSources: a gateway accepts transit traffic over VXLAN from the nodes of the cluster's
-// other gateways. Where no cluster forwards, and on workers, there are no such nodes.
+// TestTransitSources checks that a gateway accepts transit traffic over VXLAN from the nodes of
+// its siblings. Workers and clusters that do not forward accept none.
 func TestTransitSources(t *testing.T) {
 	t.Parallel()
 	w, c1 := readTwoGateways(t)
@@ -60,8 +60,8 @@ func TestTransitSources(t *testing.T) {
 	}
 }
 
-// TestFeedsGoAround: the feed of a neighbour whose own link is dead goes where the
-// traffic goes. Probes still take the link.
+// TestFeedsGoAround checks that the feed of a neighbouring cluster follows the traffic if their
+// own link is down. Probes still use the link.
 func TestFeedsGoAround(t *testing.T) {
 	t.Parallel()
 	w, c1 := readTwoGateways(t)
@@ -76,9 +76,9 @@ func TestFeedsGoAround(t *testing.T) {
 		want      string
 	}{
 		{"own link", "c1-a", direct, direct, ""},
-		{"through another", "c1-a", through, through, rules + route + "hw-tr4-4809 via=241.0.0.2 src=241.0.0.1\n"},
-		{"at another gateway", "c1-w1", through, model.Path{}, rules + route + "hw-vx1 via=192.168.1.1 src=241.0.0.5\n"},
-		{"a way that does not exist", "c1-a", model.Path{Local: "c1-a", Remote: "x", Via: "c2"}, model.Path{}, ""},
+		{"in transit", "c1-a", through, through, rules + route + "hw-tr4-4809 via=241.0.0.2 src=241.0.0.1\n"},
+		{"at a sibling", "c1-w1", through, model.Path{}, rules + route + "hw-vx1 via=192.168.1.1 src=241.0.0.5\n"},
+		{"a path that does not exist", "c1-a", model.Path{Local: "c1-a", Remote: "x", Via: "c2"}, model.Path{}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := w.inputs["c1/"+tt.node]

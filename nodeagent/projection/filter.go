@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addEveryNode fills the sets that each node needs, gateway or not.
+// addEveryNode fills the sets of every node, gateway or not.
 func (v *builder) addEveryNode() {
 	for _, p := range disjoint(v.in.Fabric.ServicePools) {
 		v.elements.prefix(desired.SetPools, p, netip.Prefix{}, "services.cidr")
@@ -53,8 +53,8 @@ func (v *builder) addEveryNode() {
 	}
 }
 
-// addNodes fills the sets of nodes that may send VXLAN, and of places to which no VXLAN is
-// forwarded.
+// addNodes fills the sets of nodes that may send VXLAN, and of destinations to which no VXLAN
+// is forwarded.
 func (v *builder) addNodes() {
 	origin := clusterPath(v.own.Name)
 	closed := func(a netip.Addr, port int, origin string) {
@@ -67,7 +67,7 @@ func (v *builder) addNodes() {
 		for _, a := range n.Addrs {
 			closed(a, desired.VXLANPort, origin)
 		}
-		// The rules that keep pods from sending VXLAN are those on their own node.
+		// Only a node's own rules prevent its pods from sending VXLAN.
 		if n.Unprotected && n.Name != v.in.Node {
 			v.problem(origin, Unprotected, "no VXLAN is accepted from node "+n.Name+
 				": no agent has reported there since the node booted that its rules are in place")
@@ -85,11 +85,11 @@ func (v *builder) addNodes() {
 		}
 	}
 	for i := range v.own.Gateways {
-		// What comes for a gateway's load balancer is not passed on as it came: kube-proxy does
-		// not know the address yet. Else connection tracking would keep that flow untranslated for
-		// as long as packets go on to come, as kube-proxy deletes such entries when the endpoints
-		// of a Service change, and not when its addresses do. Load balancers that are nodes
-		// themselves (K3s) translate to such an address, so theirs stay open.
+		// Packets to a gateway's load balancer are not forwarded untranslated, while kube-proxy
+		// does not know the address yet. Otherwise connection tracking would keep that flow
+		// untranslated for as long as packets arrive: kube-proxy deletes such entries when the
+		// endpoints of a Service change, but not when its addresses do. Load balancers that are
+		// nodes themselves (K3s) translate to such an address, so these addresses stay open.
 		g := &v.own.Gateways[i]
 		s := v.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)]
 		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
@@ -121,7 +121,7 @@ func (v *builder) addNodes() {
 	}
 }
 
-// addFilter says, on a gateway, what may come in from the tunnels.
+// addFilter lists, on a gateway, the packets that tunnels may deliver.
 func (v *builder) addFilter() {
 	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
 	for _, p := range disjoint(all) {
@@ -148,8 +148,8 @@ func (v *builder) addFilter() {
 	}
 }
 
-// addErrors adds the sources whose ICMP errors count for flows with a cluster: its own, and
-// the sources of clusters that may forward between it and this one.
+// addErrors adds the sources whose ICMP errors are accepted for flows with a cluster: its own,
+// and the sources of clusters that may forward between it and this cluster.
 func (v *builder) addErrors(r *remoteCluster) {
 	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
 	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {
@@ -169,9 +169,8 @@ func (v *builder) addErrors(r *remoteCluster) {
 	}
 }
 
-// restrict writes an export's allow list. The clusterset addresses are closed
-// altogether: an honest cluster has translated them before the tunnel, and one
-// that did not would reach the backends past the list.
+// restrict writes an export's allow list. It closes the clusterset IPs: a well-behaved cluster
+// translates them before the tunnel, and other packets would bypass the list.
 func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Allow == nil {
 		return
@@ -190,8 +189,7 @@ func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	}
 }
 
-// admit lets the sources of every cluster that may reach an export reach one of
-// its addresses.
+// admit permits every cluster in the allow list to reach one address of an export.
 func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 	for _, r := range v.remotes {
 		if !e.Allows(r.Name) {
@@ -207,8 +205,8 @@ func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 	}
 }
 
-// admitMapped opens the mapped address of each headless pod that has no fixed
-// one: it is what others learn, and only answers get in otherwise.
+// admitMapped opens the mapped address of each headless pod without a fixed address. Other
+// clusters learn this address; otherwise it accepts only replies.
 func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Type != fabric.Headless || !v.own.Globalnet {
 		return
@@ -223,7 +221,7 @@ func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	}
 }
 
-// addOffers names the addresses and ports from which other clusters' servers answer.
+// addOffers lists the addresses and ports from which other clusters' servers reply.
 func (v *builder) addOffers(e *fabric.Export) {
 	for i := range e.Clusters {
 		part := &e.Clusters[i]

@@ -14,15 +14,15 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// member is one endpoint of a headless export with the fixed global address
-// that its hostname gives it; host is nil when there is none.
+// member is one endpoint of a headless export with the fixed global address of its hostname;
+// host is nil if it has none.
 type member struct {
 	*model.Endpoint
 	host *fabric.Host
 }
 
-// members pairs endpoints with fixed hosts: by full name first, then by the
-// ordinal at the end of the name. A host goes to one endpoint only.
+// members pairs endpoints with fixed hosts: by full name first, then by the ordinal at the end
+// of the name. Each host belongs to at most one endpoint.
 func members(part *fabric.ExportCluster, svc *model.Service) []member {
 	if svc == nil {
 		return nil
@@ -50,8 +50,8 @@ func members(part *fabric.ExportCluster, svc *model.Service) []member {
 	return out
 }
 
-// ordinalName is the name of a host that stands for every hostname with the
-// same StatefulSet ordinal: "*-3" for "db-3".
+// ordinalName returns the name of the host that stands for every hostname with the same
+// StatefulSet ordinal: "*-3" for "db-3".
 func ordinalName(hostname string) string {
 	i := strings.LastIndex(hostname, "-")
 	digits := hostname[i+1:]
@@ -61,8 +61,8 @@ func ordinalName(hostname string) string {
 	return "*-" + digits
 }
 
-// addHeadless makes each fixed address lead to its pod, ready or not: who knows
-// the address may be answering for a connection that exists.
+// addHeadless makes each fixed address lead to its pod, ready or not: an existing connection
+// may still use the address.
 func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
@@ -93,8 +93,8 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
 					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
 				})
-				// A flat cluster's pod is known by its own address; only behind globalnet is
-				// the fixed one the right source.
+				// Other clusters know a flat cluster's pod by its own address. The fixed
+				// address is the right source only behind globalnet.
 				if v.own.IsGlobalnet(fabric.Family(addr)) {
 					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 				}
@@ -104,7 +104,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 	v.addHairpin(svc, origin)
 }
 
-// checkHeadless reports a pod that others cannot be told an address of.
+// checkHeadless reports a pod without an address for other clusters.
 func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	if len(v.addressesOutside(m)) > 0 {
 		return
@@ -121,7 +121,7 @@ func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod, humanize.Join(m.Addrs, ","))+" of "+e.ID()+" has no global address; "+hint)
 }
 
-// mappedAddrs gives the global addresses that mapped egress gives to a pod.
+// mappedAddrs returns the global addresses of a pod under mapped egress.
 func (v *builder) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 	if v.own.EgressMode != fabric.EgressMapped {
 		return nil
@@ -138,6 +138,6 @@ func (v *builder) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// isNode reports whether an address is a node's: a pod on the host network has
-// no address of its own.
+// isNode reports whether an address belongs to a node: a pod on the host network has no address
+// of its own.
 func (v *builder) isNode(addr netip.Addr) bool { return v.nodeAddrs[addr] }

@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addReturnPaths leads what comes out of a tunnel, or from another gateway, back to the node that
-// handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a
-// network between nodes that delivers straight into pods would bring the answer past it.
-// Conntrack keeps who it was; the rules find it, whatever Node objects say of where pods are.
+// addReturnPaths routes packets from a tunnel or another gateway back to the node that handed
+// their flow to this gateway (docs/adr/0013). That node translated the flow; a pod network that
+// delivers directly to pods would bypass it. Conntrack stores the node, and the rules find it
+// regardless of the pod prefixes in Node objects.
 func (v *builder) addReturnPaths() {
 	if v.gateway == nil || v.node == nil || !v.hasTunnels() {
 		return
@@ -36,14 +36,14 @@ func (v *builder) addReturnPaths() {
 	}
 	for six := range families {
 		from(desired.NodeDevice, six, origin)
-		// Another gateway may know the flow by this one after this one forgot it.
+		// Another gateway may still assign the flow to this gateway after it forgot the flow.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeDevice, Table: desired.TableIn, Origin: origin,
 		})
-		// What conntrack knows and nobody handed over is this node's own, whoever the
-		// address is said to belong to.
+		// If conntrack knows the flow and no node handed it over, it belongs to this node,
+		// whatever its destination address.
 		v.state.Rules = append(v.state.Rules, desired.HomeRules(0, desired.TableMain, six, origin)...)
-		// Where the rules of a node are not there yet.
+		// Fallback if the rules of a node do not exist yet.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleHomesEnd, IPv6: six, Mark: desired.MarkHome, Mask: desired.MaskHome, Table: desired.TableMain, Origin: origin,
 		})
@@ -57,7 +57,7 @@ func (v *builder) addReturnPaths() {
 	}
 }
 
-// routeHomes gives each node that may hand over flows a table that leads to it.
+// routeHomes adds, for each node that may hand over flows, a routing table that leads to it.
 func (v *builder) routeHomes() {
 	for _, h := range v.homes() {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -70,10 +70,10 @@ func (v *builder) routeHomes() {
 	}
 }
 
-// returnPath is how a gateway reaches another node of its cluster over NodeLink.
+// returnPath is the route from a gateway to another node of its cluster over NodeDevice.
 type returnPath struct {
 	node   string
-	number int // 1 to desired.MostHomes
+	number int // 1 to desired.MaxReturnNodes
 	family int
 	via    netip.Addr
 }
@@ -97,9 +97,9 @@ func (v *builder) homes() []returnPath {
 	return out
 }
 
-// homeNumbers gives each node a number from 1 to MostHomes that follows from its name,
-// or the next free one. What conntrack keeps is no number, so one that changes, as
-// another node came, harms no flow.
+// homeNumbers assigns each node a number from 1 to MaxReturnNodes, derived from its name, or
+// the next free number. Conntrack does not store the number, so a changed number breaks no
+// flow.
 func homeNumbers(nodes []*model.Node) map[string]int {
 	numbers, taken := make(map[string]int, len(nodes)), make(map[int]bool, len(nodes))
 	for _, n := range nodes {
@@ -115,9 +115,9 @@ func homeNumbers(nodes []*model.Node) map[string]int {
 	return numbers
 }
 
-// routeEndpoints leads what came out of a tunnel to the nodes that have the endpoints of
-// this cluster's exports, as their EndpointSlices say. Node.spec.podCIDRs, which only
-// some CNIs use, is asked for the pods of which nothing better is known.
+// routeEndpoints routes packets from a tunnel to the nodes of the endpoints of this cluster's
+// exports, according to their EndpointSlices. Node.spec.podCIDRs, which only some CNIs use, is
+// the fallback for other pods.
 func (v *builder) routeEndpoints() {
 	for _, e := range v.exports {
 		svc := v.services[e.ID()]

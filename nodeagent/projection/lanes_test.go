@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestMoveChangesRoutesOnly moves the link between two clusters to other
-// gateways on each side: no device, peer or element changes.
+// TestMoveChangesRoutesOnly moves the link between two clusters to other gateways on each side
+// and checks that no device, peer or element changes.
 func TestMoveChangesRoutesOnly(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/lanes.txtar")
@@ -47,8 +47,8 @@ func TestMoveChangesRoutesOnly(t *testing.T) {
 	}
 }
 
-// TestOneOwnerOfEachPrefix: on every device each prefix stands in the allowed
-// IPs of one peer only, as WireGuard gives it to the last that claims it.
+// TestOneOwnerOfEachPrefix checks that on every device each prefix is in the allowed IPs of one
+// peer only: WireGuard assigns it to the last peer that claims it.
 func TestOneOwnerOfEachPrefix(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -67,8 +67,8 @@ func TestOneOwnerOfEachPrefix(t *testing.T) {
 	}
 }
 
-// TestEqualLanes reads a fabric from before there were lanes: the prefixes stand
-// in the allowed IPs of the chosen gateway only, on the one device that there is.
+// TestEqualLanes uses a fabric without ordinals: the prefixes are in the allowed IPs of the
+// selected gateway only, on the single device.
 func TestEqualLanes(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/lanes.txtar")
@@ -94,13 +94,13 @@ func TestEqualLanes(t *testing.T) {
 		return p.Code == projection.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
 	})
 	if !told {
-		t.Errorf("not told: %v", problems)
+		t.Errorf("problem not reported: %v", problems)
 	}
 }
 
-// TestDisagreement carries packets of a connection while the nodes of a cluster see the link to
-// g2 on different gateways, in all combinations: what a gateway is handed leaves
-// over its own link, so nothing is lost and nothing goes in circles.
+// TestDisagreement sends packets of a connection while the nodes of a cluster use different
+// gateways for g2, in all combinations. A gateway sends handed-over packets over its own link,
+// so none is lost and none loops.
 func TestDisagreement(t *testing.T) {
 	t.Parallel()
 	views := []model.Path{{Local: "g1-a", Remote: "g2-a"}, {Local: "g1-a", Remote: "g2-c"}, {Local: "g1-b", Remote: "g2-a"}, {Local: "g1-b", Remote: "g2-c"}}
@@ -133,10 +133,10 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// TestNoOwnLink: a gateway without a link of its own hands nothing on, whatever
-// table 7300 says: to another gateway that has none either it would go in circles,
-// and conntrack would keep the flow without its translation. What it carries by
-// table 7300 itself it still takes.
+// TestNoOwnLink checks that a gateway without a link of its own hands nothing over, whatever
+// table 7300 contains. Another gateway without a link would return the packet, and conntrack
+// would keep the flow without its translation. The gateway still accepts flows that it sends by
+// table 7300 itself.
 func TestNoOwnLink(t *testing.T) {
 	t.Parallel()
 	first := packet{proto: "tcp", src: addr("10.7.2.5"), dst: addr("243.0.0.1"), sport: 40000, dport: 80}

@@ -17,11 +17,11 @@ const (
 	tcpOver4   = 40 // IPv4 20, TCP 20
 	tcpOver6   = 60 // IPv6 40, TCP 20
 
-	ethernetMTU = 1500 // assumed while the underlay's is not known
-	leastMTU6   = 1280 // of a link that carries IPv6 (RFC 8200, 5); below, the kernel takes IPv6 off it
+	ethernetMTU = 1500 // assumed while the underlay's MTU is unknown
+	leastMTU6   = 1280 // minimum for IPv6 (RFC 8200, 5); below it the kernel removes IPv6 from the device
 )
 
-// addSysctls asks only for what the data path cannot do without.
+// addSysctls sets only what the data path requires.
 func (v *builder) addSysctls() {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
@@ -39,8 +39,8 @@ func (v *builder) addSysctls() {
 	}
 }
 
-// addLinkSysctls sets what a link of ours needs, whatever the host's defaults for
-// new links are. Router advertisements have no business on any of them.
+// addLinkSysctls sets what a device of ours needs, regardless of the host's defaults for new
+// devices. None of them accepts router advertisements.
 func (v *builder) addLinkSysctls(link, origin string) {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: origin})
@@ -61,8 +61,8 @@ func (v *builder) underlayMTU() int {
 	return ethernetMTU
 }
 
-// linkMTU is never less than IPv6 needs: what the underlay does not carry whole is
-// split outside, as RFC 8200, 5 asks of such a link.
+// linkMTU is at least the minimum of IPv6. Larger packets than the underlay's MTU are
+// fragmented outside, as RFC 8200, 5 requires of such a link.
 func (v *builder) linkMTU(mtu int) int {
 	if v.v6 {
 		return max(mtu, leastMTU6)
@@ -70,8 +70,8 @@ func (v *builder) linkMTU(mtu int) int {
 	return mtu
 }
 
-// underlay is the node's address that carries the packets between nodes, of a
-// family that all of them have: IPv4 if they do.
+// underlay returns the node's address for packets between nodes, in a family that all nodes
+// have: IPv4 if possible.
 func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
 	for _, fam := range []int{4, 6} {
 		lacks := func(n *model.Node) bool {
@@ -94,8 +94,8 @@ func onlyIPv6(n *model.Node) bool {
 	return six && !four
 }
 
-// addNodeLink makes the VXLAN between the nodes of the cluster, the name
-// server's address on it, and a neighbour for every other node.
+// addNodeLink adds the VXLAN between the nodes of the cluster, the DNS server's address on it,
+// and a neighbour for every other node.
 func (v *builder) addNodeLink() {
 	if v.node == nil {
 		return
@@ -131,8 +131,8 @@ func (v *builder) addNodeLink() {
 	}
 }
 
-// addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
-// of IPv6 (and of IPv4 where it has no such address), at a link-local one.
+// addNeighbours adds the neighbour entries of a node on a device between nodes: its own
+// addresses, and a link-local next hop for IPv6 (and for IPv4 if the node has no IPv4 address).
 func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
 	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 	if v.v6 {
@@ -145,9 +145,8 @@ func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
 	}
 }
 
-// hop is the next hop on NodeLink that leads to a node. For IPv6 it is link-local,
-// so that the node needs no other address of that family; IPv4 may use it as well
-// (RFC 8950).
+// hop returns the next hop on NodeDevice that leads to a node. For IPv6 it is link-local, so
+// the node needs no other address of that family. IPv4 may use it as well (RFC 8950).
 func (v *builder) hop(n *model.Node, fam int) (netip.Addr, bool) {
 	if fam == 4 {
 		if a, ok := ofFamily(n.Addrs, 4); ok {
@@ -157,7 +156,7 @@ func (v *builder) hop(n *model.Node, fam int) (netip.Addr, bool) {
 	return linkLocal(n.Name), v.v6
 }
 
-// linkLocal is a node's address on the VXLAN that follows from its hardware address.
+// linkLocal returns a node's address on the VXLAN, derived from its hardware address.
 func linkLocal(node string) netip.Addr { return desired.LinkLocal(hardwareAddr(node)) }
 
 func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }
@@ -169,7 +168,7 @@ func (v *builder) addTable() {
 	})
 }
 
-// quota is how many connections a pod may have through this node; 0 = any number.
+// quota returns the maximum number of connections of a pod through this node; 0 = unlimited.
 func (v *builder) quota() int {
 	connections := v.in.Fabric.Limits.Connections
 	if v.gateway == nil || connections == 0 {

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestLinksOfSeveralKinds: each pair has its own driver, port and MTU. Routes are
-// narrower than their device where its other links are wider, at the gateway and
-// at the worker behind it.
+// TestLinksOfSeveralKinds checks that each pair has its own driver, port and MTU. A route has a
+// smaller MTU than its device if another link on the device has a larger one, on the gateway
+// and on the worker behind it.
 func TestLinksOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
@@ -60,8 +60,8 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 	}
 }
 
-// TestLinksNotMade: what cannot be made is told, and the prefixes behind it are
-// blackholes.
+// TestLinksNotMade checks that a link that cannot be built is reported, and that its prefixes
+// are blackholes.
 func TestLinksNotMade(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -85,7 +85,7 @@ func TestLinksNotMade(t *testing.T) {
 		w.project()
 		told := slices.ContainsFunc(w.faults["c1/c1-a"], func(p projection.Problem) bool { return p.Code == tt.code && p.Path == tt.path })
 		if !told {
-			t.Errorf("%s: not told: %v", tt.name, w.faults["c1/c1-a"])
+			t.Errorf("%s: problem not reported: %v", tt.name, w.faults["c1/c1-a"])
 		}
 		block := w.fabric.Cluster("c2").GlobalCIDRs[0]
 		for _, r := range w.states["c1/c1-a"].Routes {

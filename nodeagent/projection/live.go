@@ -13,10 +13,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterState gives what this cluster tells the others: which of its exports have
-// ready endpoints, and for headless ones the address by which others reach each.
-// It depends on fabric and facts only, so every node of a cluster that knows the
-// same says the same.
+// ClusterState returns what this cluster announces to the others: which of its exports have
+// ready endpoints and, for headless exports, the address by which others reach each. It depends
+// only on fabric and facts, so all nodes of a cluster with the same facts announce the same.
 func ClusterState(in Input) model.ClusterState {
 	out := model.ClusterState{Cluster: in.Cluster}
 	v := newView(in)
@@ -72,7 +71,7 @@ func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []mo
 	return out
 }
 
-// renumbered gives the ports that have another number on the endpoint.
+// renumbered returns the ports that have another number on the endpoint.
 func renumbered(e *model.Endpoint) map[string]int {
 	var out map[string]int
 	for port, number := range e.Ports {
@@ -86,9 +85,9 @@ func renumbered(e *model.Endpoint) map[string]int {
 	return out
 }
 
-// addressesOutside are those by which other clusters reach an endpoint: its own
-// in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise its mapped
-// egress address.
+// addressesOutside returns the addresses by which other clusters reach an endpoint. In a flat
+// cluster it is the endpoint's own address if podCIDRs contains it. Otherwise it is its fixed
+// global address, or else its mapped egress address.
 func (v *builder) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {
@@ -110,9 +109,9 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 	return out
 }
 
-// partial gives the families that a service has, where an export has addresses of
-// more: a service of a cluster with both may have one. What Kubernetes gave it
-// counts, and of a service without an address its endpoints.
+// partial returns the families of a Service if its export has addresses of more families: a
+// Service in a dual-stack cluster may have one family. ClusterIPs determine the families;
+// without them the endpoints do.
 func partial(ips []netip.Addr, svc *model.Service) []int {
 	if svc == nil {
 		return nil
@@ -133,7 +132,7 @@ func partial(ips []netip.Addr, svc *model.Service) []int {
 	return out
 }
 
-// hasFamily reports whether a service has a family.
+// hasFamily reports whether a Service has a family.
 func hasFamily(s *model.Service, fam int) bool {
 	if len(s.ClusterIPs) > 0 {
 		_, ok := ofFamily(s.ClusterIPs, fam)

@@ -10,22 +10,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Memo remembers what is long to compute and seldom changes from one State to
-// the next: the slots of each address. It changes no result. The zero Memo is
-// empty and ready; it may be used from several goroutines.
+// Memo caches the slots of each address between calls: they are expensive to compute and seldom
+// change. It does not affect the result. The zero Memo is empty and ready for use. It is safe
+// for concurrent use.
 type Memo struct {
 	mu        sync.Mutex
-	last, now map[string]slotted // of the call before, and since
+	last, now map[string]slotted // entries of the previous call, and of the current one
 }
 
-// slotted is the slots of one entry, and the backend of the first one. Nobody may
-// change the elements.
+// slotted is the slots of one entry, and the backend of the first one. The elements are shared
+// and must not be modified.
 type slotted struct {
 	elements []desired.Element
 	first    netip.Addr
 }
 
-// begin forgets what the call before did not ask for.
+// begin drops the entries that the previous call did not use.
 func (m *Memo) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *Memo) slots(e *entry, count int) slotted {
 	return s
 }
 
-// memoKey is all that decides the elements of an entry.
+// memoKey contains all inputs of an entry's elements.
 func (e *entry) memoKey() string {
 	var key strings.Builder
 	key.WriteString(serviceKey(e.addr, e.protocol, e.port))

@@ -21,8 +21,8 @@ var (
 	textIPv6 = regexp.MustCompile(`"[0-9a-f]+:[0-9a-f:]*:[0-9a-f:]*(/\d+)?"`)
 )
 
-// mirrored writes each IPv4 address of a text as one of IPv6 with the same last
-// 32 bits.
+// mirrored replaces each IPv4 address in a text with an IPv6 address with the same last 32
+// bits.
 func mirrored(text string) string {
 	return textIPv4.ReplaceAllStringFunc(text, func(found string) string {
 		addr, length, isPrefix := strings.Cut(found, "/")
@@ -38,9 +38,8 @@ func mirrored(text string) string {
 	})
 }
 
-// TestFamiliesMirror holds IPv6 to the same as IPv4: a world in which every
-// address is one of IPv6 gets the same objects with those addresses. What hashes
-// choose is left out, as addresses are part of what they hash.
+// TestFamiliesMirror checks that IPv6 gets the same objects as IPv4, by replacing every address
+// of a world. Results of hashes are left out, because the addresses are part of their input.
 func TestFamiliesMirror(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -73,7 +72,7 @@ func TestFamiliesMirror(t *testing.T) {
 				t.Errorf("%s %s (-want as IPv4 +got as IPv6):\n%s", file, name, diff)
 			}
 			if strings.Contains(strings.Join(have, " "), "ipv4") || textIPv4.MatchString(strings.Join(have, " ")) {
-				t.Errorf("%s %s: something of IPv4", file, name)
+				t.Errorf("%s %s: an IPv4 object is left", file, name)
 			}
 		}
 	}
@@ -82,7 +81,7 @@ func TestFamiliesMirror(t *testing.T) {
 	}
 }
 
-// essence is a line for each object, without what differs between the families.
+// essence returns a line for each object, without the differences between the families.
 func essence(s desired.State) []string {
 	var out []string
 	line := func(parts ...any) { out = append(out, fmt.Sprintln(parts...)) }
@@ -106,7 +105,7 @@ func essence(s desired.State) []string {
 		}
 	}
 	for _, r := range s.Routes {
-		// The pool of tunnel addresses has a route for IPv6 alone, see routeTunnels.
+		// The pool of tunnel addresses has a route for IPv6 only, see routeTunnels.
 		if r.Table > desired.TableReturnBase { // to any address
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {
