@@ -60,12 +60,12 @@ func (n Topology) Linked(a, b string) bool {
 	return n.Now.Linked(a, b) || n.Before != nil && n.Before.Linked(a, b)
 }
 
-// Passes reports whether a cluster passes on what others send to each other.
+// Passes reports whether a cluster forwards transit traffic.
 func (n Topology) Passes(cluster string) bool {
 	return n.Now.ForwardsTransit(cluster) || n.Before != nil && n.Before.ForwardsTransit(cluster)
 }
 
-// Neighbours gives the clusters to which one has a link, sorted.
+// Neighbours returns the clusters to which a cluster has a link, sorted.
 func (n Topology) Neighbours(cluster string) []string {
 	out := n.Now.Neighbors(cluster)
 	if n.Before == nil {

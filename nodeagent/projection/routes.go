@@ -10,10 +10,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addRules sends every packet through the table of remote clusters first; the
-// tunnels send what comes out of them through the table of our own nodes after it.
-// Before both, a gateway sends what other nodes hand to it over its own links: while it
-// and they disagree for a moment, nothing is lost, and nothing goes in circles.
+// addRules routes every packet through the table of remote clusters first; packets from tunnels
+// then use the table of this cluster's nodes. Before both, a gateway sends handed-over packets
+// over its own links. While nodes briefly disagree about the path, packets are neither lost nor
+// loop.
 func (v *builder) addRules() {
 	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.own.Name)})
 	if v.gateway != nil && v.node != nil {
@@ -23,7 +23,7 @@ func (v *builder) addRules() {
 	}
 }
 
-// addRule adds a rule for each family that matters to this node.
+// addRule adds a rule for each family that this node uses.
 func (v *builder) addRule(r desired.Rule) {
 	for _, fam := range []int{4, 6} {
 		if r.IPv6 = fam == 6; v.uses(fam) {
@@ -52,9 +52,9 @@ func (v *builder) blackhole(dst netip.Prefix, origin string) {
 	v.route(desired.Route{Table: desired.TableOut, Dst: dst.Masked(), Type: desired.RouteBlackhole, Origin: origin})
 }
 
-// source is the address of the host's own packets: in a flat cluster one of the
-// pod prefixes, which others can answer; otherwise the node's, which the
-// gateway translates.
+// source returns the source address of the host's own packets. In a flat cluster it is in the
+// pod prefixes, so that others can reply. Otherwise it is the node's address, which the gateway
+// translates.
 func (v *builder) source(fam int) netip.Addr {
 	if !v.own.IsGlobalnet(fam) {
 		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
@@ -68,9 +68,9 @@ func (v *builder) source(fam int) netip.Addr {
 	return a
 }
 
-// routeRemote routes what a cluster is reached by. Without a way the prefix is
-// a blackhole: falling through to the default route would send the packets out
-// in the clear, and conntrack would keep the NAT of that way for the flow.
+// routeRemote routes the prefixes of a cluster. Without a path they are blackholes: the default
+// route would send the packets unencrypted, and conntrack would keep the NAT of that route for
+// the flow.
 func (v *builder) routeRemote(r *remoteCluster) {
 	origin := clusterPath(r.Name)
 	v.routeConnected(r)
@@ -90,11 +90,10 @@ func (v *builder) routeRemote(r *remoteCluster) {
 	}
 }
 
-// routeGateway routes what other nodes hand to this gateway over its own link,
-// be it alive or not. Without one it ends here. Handing it on to another gateway would go in circles
-// when that one has none either, and conntrack would remember the flow without
-// its egress translation: once the link is back, that entry and the flow as the
-// far side knows it exclude each other, and the kernel changes ports.
+// routeGateway routes traffic that other nodes hand to this gateway over its own link, even if
+// the link is down. Without a link the traffic is dropped. Handing it to a sibling could loop,
+// and conntrack would remember the flow without its egress address. When the link returns, that
+// entry and the entry on the far side conflict, and the kernel changes the source port.
 func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
 		return // no rule leads here, or table 7300 says the right thing
@@ -116,7 +115,7 @@ func (v *builder) routeGateway(r *remoteCluster) {
 	}
 }
 
-// ownTunnelTo finds how this gateway sends over one of its own links.
+// ownTunnelTo returns the tunnel of one of this gateway's own links.
 func (v *builder) ownTunnelTo(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	if p.Via != "" {
 		return v.transitTunnel(r, p)
@@ -124,7 +123,7 @@ func (v *builder) ownTunnelTo(r *remoteCluster, p model.Path) (desired.Tunnel, b
 	return v.tunnelTo(r, p.Remote)
 }
 
-// routeMTU is that of the route to a remote cluster; 0 = as much as its link.
+// routeMTU returns the MTU of the route to a remote cluster; 0 = MTU of the device.
 func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if r.path.Via == "" {
 		return v.pathMTUFor(r, link, r.path)
@@ -135,8 +134,8 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	return 0 // the gateway tells what fits
 }
 
-// nextHop is the tunnel on the gateway of the link, and that gateway's own
-// address on every other node, other gateways included.
+// nextHop returns the tunnel on the link's gateway, and that gateway's own address on every
+// other node, including siblings.
 func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Addr, ok bool) {
 	if !r.reachable {
 		return "", netip.Addr{}, false
@@ -162,10 +161,10 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	return desired.NodeDevice, via, ok
 }
 
-// routePools makes lookups of the host's own packets succeed where the output
-// chain will put another destination, and ends what nobody translated: a packet
-// for our block that matches nothing must not be answered, as an ICMP error or a
-// reset would end a connection that another gateway still carries.
+// routePools makes lookups of the host's own packets succeed before the output chain changes
+// their destination, and drops untranslated packets. A packet to our block without an entry
+// must not be answered: an ICMP error or a reset would end a connection that a sibling still
+// serves.
 func (v *builder) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
@@ -200,8 +199,8 @@ func (v *builder) routeHost(dst netip.Prefix, origin string) {
 	})
 }
 
-// routeTunnels routes the addresses of remote gateways, for probes and the feed;
-// over the tunnels that are not in use for who is bound to their devices.
+// routeTunnels routes the addresses of remote gateways for probes and the feed. Additional
+// routes over inactive tunnels serve sockets bound to their devices.
 func (v *builder) routeTunnels() {
 	// A packet of IPv6 whose route is missing for a moment must not find that of another
 	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
@@ -237,8 +236,8 @@ func (v *builder) routeTunnels() {
 	}
 }
 
-// routeNodes sends what came out of a tunnel to the node that has the pod, past
-// the CNI, which may drop packets with sources that it does not know.
+// routeNodes routes packets from a tunnel to the pod's node, bypassing the CNI, which may drop
+// unknown sources.
 func (v *builder) routeNodes() {
 	if v.node == nil || !v.hasTunnels() {
 		return
@@ -275,9 +274,9 @@ func (v *builder) routeNodes() {
 	}
 }
 
-// routeBound lets sockets that are bound to NodeLink reach the nodes' IPv6
-// addresses there: without a route the kernel refuses them, where it takes an
-// IPv4 address as on-link. The rule meets no packet of any other socket.
+// routeBound lets sockets bound to NodeDevice reach the nodes' IPv6 addresses. Without a route
+// the kernel rejects IPv6 destinations, although it treats IPv4 destinations as on-link. The
+// rule matches no packet of any other socket.
 func (v *builder) routeBound() {
 	if v.node == nil || !v.v6 {
 		return
@@ -298,7 +297,7 @@ func (v *builder) routeBound() {
 	}
 }
 
-// used gives those addresses whose family matters to this node.
+// used returns the addresses whose family this node uses.
 func (v *builder) used(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 }

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Desired gives everything that the node should have. Equal inputs, in whatever
-// order their lists are, give equal outputs. Problems stop nothing.
+// Desired returns the desired state of the node. Equal inputs return equal outputs, regardless
+// of the order of their lists. Problems do not stop the projection.
 func Desired(in Input) (desired.State, []Problem) {
 	if in.Memo != nil {
 		in.Memo.begin()
@@ -64,8 +64,8 @@ func Desired(in Input) (desired.State, []Problem) {
 	return *s, v.sorted()
 }
 
-// Routes gives the routes of State alone, which are all that a move to another
-// link changes at once, in a fraction of the time.
+// Routes returns only the routes of Desired, in a fraction of the time. A migration to another
+// link urgently changes nothing else.
 func Routes(in Input) []desired.Route {
 	v := newView(in)
 	if v == nil {
@@ -78,8 +78,8 @@ func Routes(in Input) []desired.Route {
 	return unique(v.state.Routes)
 }
 
-// unique sorts specs by key and keeps the first of each: a key that is wanted
-// twice would stop the whole kind.
+// unique sorts specs by key and retains the first of each key: a duplicate key would stop the
+// whole kind.
 func unique[S diff.Spec](list []S) []S {
 	type keyed struct {
 		key  string

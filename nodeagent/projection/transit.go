@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addTransit makes, on a gateway of a shape in which clusters pass on what others
-// send, the ways that this takes: over the tunnels to gateways of neighbours, and
-// over MateLink to the other gateways of this cluster.
+// addTransit adds the paths of transit traffic, on a gateway of a shape with transit: over the
+// tunnels to gateways of neighbouring clusters, and over SiblingDevice to the other gateways of
+// this cluster.
 func (v *builder) addTransit() {
 	if v.gateway == nil || v.net.Mesh() {
 		return
@@ -24,7 +24,7 @@ func (v *builder) addTransit() {
 	v.transit = built.Tunnels
 	for _, l := range built.Links {
 		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitPrefix)] == '6' { // there can be two devices
+		if l.Name[len(desired.TransitPrefix)] == '6' { // two devices may exist
 			priority--
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
@@ -33,8 +33,8 @@ func (v *builder) addTransit() {
 	v.addNoTrack()
 }
 
-// transitRemotes gives the gateways of neighbours, with what may come from them:
-// packets of their own cluster and, when that passes on, of those behind it.
+// transitRemotes returns the gateways of neighbouring clusters with the sources that they may
+// send: their own cluster and, if it forwards, the clusters behind it.
 func (v *builder) transitRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {
@@ -44,7 +44,7 @@ func (v *builder) transitRemotes() []driver.Remote {
 		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			// What is left of the link's MTU for what is passed on.
+			// The link's MTU without the overhead of transit.
 			mtu := v.mtu(r, r.link.Driver)
 			if c, ok := v.tunnelTo(r, g.Name); ok {
 				mtu = c.MTU
@@ -57,8 +57,8 @@ func (v *builder) transitRemotes() []driver.Remote {
 	return out
 }
 
-// addSplitHorizon keeps what came from a neighbour from being passed on to clusters that
-// are reached through that neighbour only.
+// addSplitHorizon drops packets from a neighbouring cluster to clusters that are reached only
+// through that neighbour.
 func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
 	if !v.net.Passes(v.own.Name) {
 		return
@@ -76,8 +76,7 @@ func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
 	}
 }
 
-// prefixesOf gives prefixes of some clusters, and their gateways' addresses in the
-// tunnels.
+// prefixesOf returns prefixes of some clusters, and the tunnel addresses of their gateways.
 func (v *builder) prefixesOf(clusters map[string]bool, of func(*remoteCluster) []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
@@ -88,7 +87,7 @@ func (v *builder) prefixesOf(clusters map[string]bool, of func(*remoteCluster) [
 	return disjoint(out)
 }
 
-// tunnels gives the addresses of a cluster's gateways in the tunnels.
+// tunnels returns the tunnel addresses of a cluster's gateways.
 func (r *remoteCluster) tunnels() []netip.Prefix {
 	var out []netip.Prefix
 	for i := range r.Gateways {
@@ -117,9 +116,9 @@ func (v *builder) siblings() []sibling {
 	return out
 }
 
-// addSiblingDevice makes the VXLAN between the gateways of this cluster for what is
-// passed on. It is not the one between nodes, as what came over it must leave over
-// a link of this gateway's own, and is never handed on again.
+// addSiblingDevice adds the VXLAN between the gateways of this cluster for transit traffic. It
+// is separate from NodeDevice: packets from it must leave over a link of this gateway and are
+// never handed over again.
 func (v *builder) addSiblingDevice() {
 	if v.node == nil {
 		return
@@ -142,8 +141,8 @@ func (v *builder) addSiblingDevice() {
 			Name: "net/ipv4/conf/" + desired.SiblingDevice + "/rp_filter", Value: "2", Origin: v.gatewayPath(),
 		})
 	}
-	// Without an address the kernel takes nothing from a link, however loosely it
-	// looks at where a source is.
+	// The kernel accepts no packets from a device without an address, even with loose reverse
+	// path filtering.
 	for _, a := range v.gateway.Addresses {
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
 			Link: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
@@ -158,9 +157,8 @@ func (v *builder) addSiblingDevice() {
 	v.addRule(desired.Rule{Priority: desired.RuleSibling, IIF: desired.SiblingDevice, Table: desired.TableSibling, Origin: v.gatewayPath()})
 }
 
-// addNoTrack names what goes through this gateway without connection tracking:
-// for other clusters, if this one passes on, and for the tunnel addresses of the
-// cluster's other gateways.
+// addNoTrack lists the prefixes that this gateway forwards without connection tracking: other
+// clusters if this cluster forwards, and the tunnel addresses of its siblings.
 func (v *builder) addNoTrack() {
 	add := func(p netip.Prefix, origin string) {
 		v.elements.prefix(desired.SetNoTrack, p, netip.Prefix{}, origin)
@@ -180,7 +178,7 @@ func (v *builder) addNoTrack() {
 	}
 }
 
-// transitTunnel finds how what is passed on goes to the gateway at the end of a path.
+// transitTunnel returns the transit tunnel to the gateway at the end of a path.
 func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
 	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
@@ -190,8 +188,8 @@ func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel,
 	return v.transit[i], true
 }
 
-// passMTU is that of a route over a tunnel for what is passed on: what the way
-// carries, less what passing on adds; 0 = as much as the device.
+// passMTU returns the MTU of a transit route over a tunnel: the path's MTU without the overhead
+// of transit; 0 = MTU of the device.
 func (v *builder) passMTU(c desired.Tunnel, p model.Path) int {
 	mtu := c.MTU
 	if p.MTU > 0 {
@@ -204,11 +202,10 @@ func (v *builder) passMTU(c desired.Tunnel, p model.Path) int {
 	return mtu
 }
 
-// routeTransit routes what came over PassPrefix and MateLink. It leaves over the
-// link that was chosen for the pair of clusters, so that it arrives at the gateway
-// from which the answers come; when that is another gateway's link it is handed to
-// that gateway, and from there it leaves over a link or not at all: nothing goes in
-// circles.
+// routeTransit routes packets from TransitPrefix devices and SiblingDevice. They leave over the
+// active link of the pair of clusters and thus reach the gateway that sends the replies. If a
+// sibling has that link, this gateway hands the packet over. The sibling sends it over a link
+// or drops it, so packets never loop.
 func (v *builder) routeTransit() {
 	if v.gateway == nil || v.net.Mesh() || v.node == nil {
 		return
@@ -253,7 +250,7 @@ func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) 
 	v.route(route)
 }
 
-// mateOn is the next hop to the other gateway that has the link to a cluster.
+// mateOn returns the next hop to the sibling that has the link to a cluster.
 func (v *builder) mateOn(r *remoteCluster, fam int) (netip.Addr, bool) {
 	mates := v.siblings()
 	i := slices.IndexFunc(mates, func(m sibling) bool { return r.reachable && m.gateway == r.path.Local })

@@ -12,8 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// findLink notes what the link of the pair with a remote cluster is made with,
-// and the largest packet that it takes.
+// findLink records the settings of the link with a remote cluster, and its largest packet.
 func (v *builder) findLink(r *remoteCluster) {
 	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
 	r.six = v.six || reachedOverIPv6(r.Cluster)
@@ -28,12 +27,12 @@ func (v *builder) findLink(r *remoteCluster) {
 	}
 }
 
-// mtu is what a packet to a remote cluster may have over a driver's tunnel, in bytes.
+// mtu returns the largest packet to a remote cluster over a driver's tunnel, in bytes.
 func (v *builder) mtu(r *remoteCluster, driver string) int {
 	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
 }
 
-// fits is what the underlay of this node leaves to a driver's tunnel, in bytes.
+// fits returns the largest packet in a driver's tunnel over this node's underlay, in bytes.
 func (v *builder) fits(name string, six bool) int {
 	driver := driver.ByName(name)
 	if driver == nil {
@@ -59,7 +58,7 @@ func reachedOverIPv6(c *fabric.Cluster) bool {
 	return false
 }
 
-// largestMTU is that of the widest link of this cluster.
+// largestMTU returns the largest MTU of this cluster's links.
 func (v *builder) largestMTU() int {
 	if v.largest > 0 {
 		return v.largest
@@ -85,7 +84,7 @@ func (v *builder) pathMTUFor(r *remoteCluster, device string, path model.Path) i
 	return mtu
 }
 
-// addTunnels makes the links of this gateway to those of other clusters.
+// addTunnels builds the tunnels of this gateway to the gateways of other clusters.
 func (v *builder) addTunnels() {
 	if v.gateway == nil {
 		return
@@ -137,7 +136,7 @@ func (v *builder) site() driver.LocalGateway {
 	return site
 }
 
-// tunnelRemotes gives the gateways of other clusters, once for each link to them.
+// tunnelRemotes returns the gateways of other clusters, once per tunnel.
 func (v *builder) tunnelRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {
@@ -164,7 +163,7 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 	return out
 }
 
-// usual is the tunnel that a link says for this gateway and a remote one.
+// usual returns the tunnel that a link configures for this gateway and a remote gateway.
 func (v *builder) usual(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
 	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }
@@ -247,12 +246,12 @@ func (v *builder) gatewayPath() string {
 	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
-// carries reports whether this node is the gateway of the link to r.
+// carries reports whether this node is the gateway of the active link to r.
 func (v *builder) carries(r *remoteCluster) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
-// tunnelTo finds how a remote gateway is reached: by the first of its tunnels.
+// tunnelTo returns the first tunnel to a remote gateway.
 func (v *builder) tunnelTo(r *remoteCluster, gateway string) (desired.Tunnel, bool) {
 	all := v.tunnelsTo(r, gateway)
 	if len(all) == 0 {
@@ -261,7 +260,7 @@ func (v *builder) tunnelTo(r *remoteCluster, gateway string) (desired.Tunnel, bo
 	return all[0], true
 }
 
-// tunnelsTo gives all tunnels to a remote gateway, that to use first.
+// tunnelsTo returns all tunnels to a remote gateway; the first one sends.
 func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
 	first, _ := slices.BinarySearchFunc(v.state.Tunnels, gateway, func(c desired.Tunnel, name string) int {
 		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
@@ -287,8 +286,7 @@ func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 	return out
 }
 
-// hasTunnels reports whether anything can come out of a tunnel, if only for want of
-// somebody who sends.
+// hasTunnels reports whether this node could receive packets from a tunnel.
 func (v *builder) hasTunnels() bool {
 	return slices.ContainsFunc(v.state.Links, func(l desired.Device) bool { return desired.IsTunnel(l.Name) })
 }
