@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ofFamily finds the first address of a family.
+// ofFamily returns the first address of a family.
 func ofFamily(addrs []netip.Addr, fam int) (netip.Addr, bool) {
 	for _, a := range addrs {
 		if fabric.Family(a) == fam {

@@ -38,7 +38,7 @@ func TestQuota(t *testing.T) {
 			return p.Code == projection.NoQuota && p.Path == "limits.connections"
 		})
 		if said != test.told {
-			t.Errorf("%s: no-quota is told: %v, want %v", test.name, said, test.told)
+			t.Errorf("%s: no-quota is reported: %v, want %v", test.name, said, test.told)
 		}
 	}
 }

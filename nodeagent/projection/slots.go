@@ -10,15 +10,14 @@ import (
 
 // Backend is one receiver of slots.
 type Backend struct {
-	Key    string // identity: what the assignment depends on, besides the weight
+	Key    string // identity: the assignment depends on it and the weight
 	Weight int    // share in proportion; below 1 counts as 1
 }
 
-// Slots assigns n slots to backends and gives the index of the backend of each.
-// Every backend gets its share by weight, rounded down or up. The result does
-// not depend on the order of the backends, and a backend that comes or goes
-// moves its own slots and few others: of 1024 slots less than 5 % besides, for up
-// to 128 backends (a share that is rounded more coarsely moves more).
+// Slots assigns n slots to backends and returns the index of each slot's backend. Every backend
+// gets its share by weight, rounded down or up. The result does not depend on the order of the
+// backends. A backend that comes or goes moves its own slots and few others: less than 5 % of
+// 1024 slots, for up to 128 backends. More coarsely rounded shares move more.
 //
 // It is bounded-load rendezvous hashing: each pair of slot and backend has a score, and
 // pairs are taken from the highest score down as long as the slot is free and the backend

@@ -100,7 +100,7 @@ func newView(in Input) *builder {
 	return v
 }
 
-// refuseNodes takes the addresses inside a prefix from those nodes that may lose them.
+// refuseNodes removes the addresses inside a prefix from the nodes for which may returns true.
 func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
 	for i, n := range v.nodes {
 		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
@@ -211,8 +211,8 @@ func (v *builder) addRemotes() {
 	slices.SortFunc(v.remotes, func(a, b *remoteCluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// findPath takes the link that was chosen, if both its ends exist: the fabric
-// may be newer than the choice.
+// findPath selects the path if the gateways at both ends exist: the fabric may be newer than
+// the path.
 func (v *builder) findPath(r *remoteCluster) {
 	path, exists := v.in.Paths[r.Name]
 	if !exists {
@@ -226,16 +226,15 @@ func (v *builder) findPath(r *remoteCluster) {
 	r.path, r.reachable = path, true
 }
 
-// farEnd reports whether the gateway at the end of a path exists, and its cluster
-// is linked to this one.
+// farEnd reports whether the gateway at the end of a path exists and its cluster is linked to
+// this one.
 func (v *builder) farEnd(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
 	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
 
-// findPrefixes decides by which prefixes a cluster is reached: its global block
-// always, its own prefixes when it is flat and nobody here means something else
-// by them.
+// findPrefixes selects the prefixes by which a cluster is reached: always its global block, and
+// its own prefixes if it is flat and they do not overlap addresses of this cluster.
 func (v *builder) findPrefixes(r *remoteCluster) {
 	for _, p := range r.GlobalCIDRs {
 		v.addVisible(r, p, true)
@@ -253,9 +252,9 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 }
 
-// addVisible refuses a prefix that holds this very node: its route would take the
-// packets between the nodes, the tunnel's own among them. What another node says of
-// itself takes no prefix away: a kubelet can say anything.
+// addVisible rejects a prefix that contains this node: its route would take the packets between
+// the nodes, including the tunnel's own. Addresses of other nodes do not reject a prefix,
+// because a kubelet can report any address.
 func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.uses(fabric.Family(p.Addr())) {
 		return
@@ -280,8 +279,8 @@ func byID(live model.ClusterState) map[string]*model.ExportState {
 	return out
 }
 
-// ready reports whether the cluster has backends of an export; while nothing
-// was heard from it, what the fabric says counts.
+// ready reports whether the cluster has backends of an export. Until its state arrives, the
+// fabric decides.
 func (r *remoteCluster) ready(id string) bool {
 	if !r.heard {
 		return true
@@ -290,7 +289,7 @@ func (r *remoteCluster) ready(id string) bool {
 	return e != nil && e.Ready
 }
 
-// terminating reports whether the cluster said that all its endpoints of an export
+// terminating reports whether the cluster announced that all its endpoints of an export
 // terminate.
 func (r *remoteCluster) terminating(id string) bool {
 	e := r.live[id]
@@ -315,8 +314,8 @@ func clusterPath(name string) string { return "clusters[" + name + "]" }
 
 func exportPath(id, cluster string) string { return "exports[" + id + "].clusters[" + cluster + "]" }
 
-// Problem is something that a person should know but that stops nothing: the
-// rest of the node's state is still projected.
+// Problem is something that a user should know. It does not stop the projection of the rest of
+// the node's state.
 type Problem struct {
 	Path string `json:"path"` // topology path, such as exports[sample/web].clusters[g2]
 	Code string `json:"code"` // stable, kebab-case
@@ -370,8 +369,7 @@ func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
 }
 
-// sorted gives the problems in an order that does not depend on how they were
-// found, each once.
+// sorted returns the problems without duplicates, in an order independent of their discovery.
 func (v *builder) sorted() []Problem {
 	slices.SortFunc(v.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
