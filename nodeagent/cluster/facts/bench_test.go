@@ -36,8 +36,7 @@ func manyEndpoints() Objects {
 	return out
 }
 
-// BenchmarkEndpoint compares one endpoint that changes among 5 000 with mapping
-// all of them.
+// BenchmarkEndpoint compares the update of one endpoint among 5 000 with mapping all of them.
 func BenchmarkEndpoint(b *testing.B) {
 	objects := manyEndpoints()
 	b.Run("all", func(b *testing.B) {
@@ -64,8 +63,8 @@ func BenchmarkEndpoint(b *testing.B) {
 	})
 }
 
-// TestOneEndpointTouchesOneService holds what the benchmark is about: of 5 000
-// endpoints, those of other Services are the same ones as before.
+// TestOneEndpointTouchesOneService checks the promise of the benchmark: an update of one endpoint
+// among 5 000 returns the unchanged lists of all other Services.
 func TestOneEndpointTouchesOneService(t *testing.T) {
 	t.Parallel()
 	objects := manyEndpoints()

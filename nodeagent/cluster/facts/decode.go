@@ -61,9 +61,9 @@ func (o *Objects) add(more Objects) {
 	o.HawserNodes = append(o.HawserNodes, more.HawserNodes...)
 }
 
-// Decode reads the objects of one file: YAML or JSON, many documents, v1 Lists.
-// Objects of other kinds are passed over. The error is a diag.Diagnostic whose
-// position is in file; nothing of a broken file is returned.
+// Decode decodes the objects of one file: YAML or JSON, several documents, v1 Lists. It skips objects
+// of other kinds. The error is a diag.Diagnostic with a position in file; a broken file yields no
+// objects.
 func Decode(file string, raw []byte) (Objects, error) {
 	var out Objects
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
@@ -85,8 +85,7 @@ func Decode(file string, raw []byte) (Objects, error) {
 	}
 }
 
-// head is what tells the kinds apart. Items stays as nodes, so that an error in
-// a list names its own line.
+// head distinguishes the kinds. Items stays as nodes, so that an error in a list names its line.
 type head struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
@@ -147,8 +146,8 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	return nil
 }
 
-// appendObject decodes a node as the API server would: field names with their
-// exact case, unknown ones passed over.
+// appendObject decodes a node as the API server would: field names are case-sensitive, and unknown
+// fields are ignored.
 func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
 	untypeDates(node)
 	var tree any
@@ -167,7 +166,7 @@ func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
 	return nil
 }
 
-// untypeDates makes unquoted dates text, as they are for the API server.
+// untypeDates turns unquoted dates into text, as the API server does.
 func untypeDates(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
 		node.Tag = "!!str"
@@ -181,8 +180,8 @@ func isNull(node *yaml.Node) bool {
 	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
 }
 
-// lineOf finds the line of the field that a JSON error names. Such a path has no
-// list indexes, so the first element that holds the rest of it is taken.
+// lineOf returns the line of the field that a JSON error names. The path of such an error has no list
+// indexes, so the first list element with the rest of the path counts.
 func lineOf(node *yaml.Node, err error) int {
 	var mismatch *json.UnmarshalTypeError
 	if !errors.As(err, &mismatch) || mismatch.Field == "" {
@@ -217,7 +216,7 @@ func child(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// linePattern matches how yaml.v3 says where something is wrong.
+// linePattern matches the position in an error of yaml.v3.
 const linePattern = `^line (\d+): `
 
 func broken(file string, line int, err error) error {
@@ -235,6 +234,6 @@ func broken(file string, line int, err error) error {
 		Code:     "facts-decode",
 		Pos:      diag.Pos{File: file, Line: max(line, 1), Column: 1},
 		Summary:  summary,
-		Hint:     "the last good content of this file stays in force until it is mended",
+		Hint:     "the last good content of this file stays in use; fix the file",
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// fromSlices joins the slices of one service. A pod of two families stands in
-// two slices, and a pod may stand in two slices while the controller moves it;
-// either way it is one endpoint. numbers maps protocol/name of the service's
-// ports to protocol/number. unsupported says what kube-proxy and Hawser ignore.
+// fromSlices joins the slices of one service. A pod with two families is in two slices, and a pod may
+// be in two slices while the controller moves it; either way it is one endpoint. numbers maps
+// protocol/name of the service's ports to protocol/number. unsupported lists parts that kube-proxy
+// and Hawser ignore.
 func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) (out []model.Endpoint, unsupported []string) {
 	byKey := map[string]*model.Endpoint{}
 	for _, slice := range slicesOfService {
@@ -61,15 +61,14 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 	return out, unsupported
 }
 
-// contradicts reports whether a pod of one name has another address of the same family: a
-// new pod, while the slices still have the one before.
+// contradicts reports whether addrs has another address of the same family: the endpoint is a new pod
+// of the same name, and a slice still has the previous one.
 func contradicts(addrs []netip.Addr, addr netip.Addr) bool {
 	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is4() == addr.Is4() && a != addr })
 }
 
-// fromEndpoint maps one endpoint and gives the key by which it is known. Only
-// the first address counts: the API leaves the meaning of more open, and
-// kube-proxy reads the first.
+// fromEndpoint converts one endpoint and returns its key. Only the first address counts: the API
+// does not define the meaning of further addresses, and kube-proxy reads the first.
 func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool) {
 	if len(endpoint.Addresses) == 0 {
 		return "", model.Endpoint{}, false
@@ -78,7 +77,7 @@ func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool)
 	if err != nil {
 		return "", model.Endpoint{}, false
 	}
-	// Absent conditions count as in the API: ready, serving, not terminating.
+	// Defaults of the API: ready, serving, not terminating.
 	conditions := endpoint.Conditions
 	out := model.Endpoint{Addrs: []netip.Addr{addr.Unmap()}, Ready: ptr.Deref(conditions.Ready, true)}
 	out.Terminating = !out.Ready && ptr.Deref(conditions.Serving, true) && ptr.Deref(conditions.Terminating, false)
@@ -96,8 +95,8 @@ func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool)
 	return key, out, true
 }
 
-// merge adds what another slice says of the same endpoint. It is ready when one
-// of them says so: the other is then the older copy.
+// merge adds the same endpoint from another slice. It is ready if one of the slices reports it
+// ready: the other is then the older copy.
 func merge(into *model.Endpoint, more model.Endpoint) {
 	for _, addr := range more.Addrs {
 		if !slices.Contains(into.Addrs, addr) {

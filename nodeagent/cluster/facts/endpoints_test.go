@@ -17,7 +17,7 @@ spec: {clusterIP: 10.77.0.9, ports: [{name: http, port: 80}, {name: dns, port: 5
 ---
 `
 
-// TestConditions reads absent and present conditions as kube-proxy does.
+// TestConditions checks absent and present conditions against the behaviour of kube-proxy.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -52,7 +52,7 @@ endpoints: [{addresses: [10.7.1.5], conditions: `+tt.conditions+`}]
 
 // TestSlicesOfOneService joins slices: several ports with one number, a port whose number
 // differs from pod to pod, an endpoint in two slices, and a new pod with the name of the
-// one before.
+// previous one.
 func TestSlicesOfOneService(t *testing.T) {
 	t.Parallel()
 	have := FromObjects(decodeAll(t, oneService+`

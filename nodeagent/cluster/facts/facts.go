@@ -1,6 +1,6 @@
-// Package facts maps Kubernetes objects to what only this cluster knows: its
-// nodes, pods, services, endpoints and exports. The mapping is pure; a Folder reads
-// the objects from YAML files, package kube from the Kubernetes API.
+// Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods, services,
+// endpoints and exports. The conversion is pure. A Folder reads the objects from YAML files; package
+// kube reads them from the Kubernetes API.
 package facts
 
 import (
@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Folder is a folder of files. Its methods may be called from any goroutine.
+// Folder is a folder of files. It is safe for concurrent use.
 type Folder struct {
 	dir     string
 	reports string // folder of HawserNodes; empty = no node reports
@@ -23,17 +23,17 @@ type Folder struct {
 	state       State
 }
 
-// State is what a source of facts knows.
+// State is the state of a source of facts.
 type State struct {
 	Facts model.Facts
-	// Loaded is true once everything was read well at least once; until then Facts
-	// is not the whole truth and must not be acted on.
+	// Loaded is true once all files were read without error. Until then Facts are incomplete and
+	// must not be acted on.
 	Loaded bool
-	// Err says what is wrong now, with file:line for files; the last good content of
-	// what is broken stays in Facts.
+	// Err is the current error, with file:line for files. Facts has the last good content of the
+	// broken files.
 	Err error
-	// Source says in words where Facts come from, and Since when they came from
-	// somewhere better last; zero = this is the best.
+	// Source describes the origin of Facts for people. DegradedSince is when a better source failed;
+	// zero if this is the best source.
 	Source        string
 	DegradedSince time.Time
 }
@@ -47,7 +47,7 @@ func Open(dir, reports string) *Folder {
 	return s
 }
 
-// Current gives the facts in force. They are shared: do not change them.
+// Current returns the current state. It is shared and must not be changed.
 func (s *Folder) Current() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

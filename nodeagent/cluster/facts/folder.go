@@ -11,8 +11,8 @@ import (
 // maxFile bounds one file, in bytes.
 const maxFile = 64 << 20
 
-// read looks at every file of the folder and keeps the last good content of the
-// broken ones. A folder that cannot be listed changes nothing.
+// read reads each file of the folder, and uses the last good content of broken files. If the folder
+// cannot be listed, the facts stay the same.
 func (s *Folder) read() State {
 	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, Source: "files"}
 	paths, err := list(s.dir)
@@ -29,7 +29,7 @@ func (s *Folder) read() State {
 	var errs []error
 	var all Objects
 	if s.reports != "" {
-		all.HawserNodes = []HawserNode{} // a node without one is not protected
+		all.HawserNodes = []HawserNode{} // a node without a report is not protected
 	}
 	state.Loaded = true
 	for _, path := range paths {
@@ -52,8 +52,8 @@ func (s *Folder) read() State {
 	return state
 }
 
-// list gives the YAML files of a folder by name. Names that begin with a dot are
-// editors' temporary files, or the kubelet's ..data link and what it points to.
+// list returns the YAML files of a folder by name. It skips names with a leading dot: temporary files
+// of editors, and the kubelet's ..data link and its target.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

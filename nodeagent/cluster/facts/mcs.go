@@ -51,7 +51,7 @@ func fromImport(i *mcsv1.ServiceImport) mcs.Import {
 	return out
 }
 
-// exportedSpec is what an import would take from a Service.
+// exportedSpec returns the part of a Service that an import uses.
 func exportedSpec(s *corev1.Service) *mcs.Service {
 	out := &mcs.Service{
 		Type:     cmp.Or(string(s.Spec.Type), string(corev1.ServiceTypeClusterIP)),
@@ -100,7 +100,7 @@ func affinitySeconds(c *corev1.SessionAffinityConfig) int {
 	return int(*c.ClientIP.TimeoutSeconds)
 }
 
-// optional gives an optional string, such as those of Kubernetes' own types.
+// optional returns the text of an optional field, empty if nil.
 func optional[S ~string](s *S) string {
 	if s == nil {
 		return ""

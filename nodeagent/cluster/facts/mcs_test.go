@@ -106,8 +106,8 @@ func TestExportsAndImports(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport: its addresses are remembered while it stands, over a
-// restart as well.
+// TestAnotherWritesTheImport checks that the addresses of an import stay in the facts while it exists,
+// even after a restart.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	put := func(table *Index, label string, ips ...string) []mcs.Import {
@@ -125,7 +125,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		t.Errorf("without addresses: %s", have)
 	}
 	if have := held(put(table, "lighthouse", "100.64.0.1")); have != "[243.0.0.7] true" {
-		t.Errorf("written by another: %s", have)
+		t.Errorf("written by another writer: %s", have)
 	}
 	facts := table.Facts()
 	table = NewIndex(&facts)
@@ -152,8 +152,8 @@ func TestExportOfAnExternalName(t *testing.T) {
 	}
 }
 
-// TestTableBegins shows that what was known counts until the object comes or is
-// said to be gone, and that lists of what did not change stay the same ones.
+// TestTableBegins checks that saved facts count until the object is put or known to be deleted, and
+// that unchanged lists are not copied.
 func TestTableBegins(t *testing.T) {
 	t.Parallel()
 	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))
@@ -163,7 +163,7 @@ func TestTableBegins(t *testing.T) {
 	before := FromObjects(objects)
 	table := NewIndex(&before)
 	if diff := cmp.Diff(before, table.Facts(), byValue); diff != "" {
-		t.Errorf("facts of before (-want +have):\n%s", diff)
+		t.Errorf("saved facts (-want +have):\n%s", diff)
 	}
 	first := table.Facts()
 	if table.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); len(table.Facts().Nodes) != 1 {
@@ -177,7 +177,7 @@ func TestTableBegins(t *testing.T) {
 	}
 	table.PutExport(&mcsv1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "new"}})
 	if have := table.Facts().Exports; len(have) != 2 {
-		t.Errorf("an export shows before its Service was looked for: %+v", have)
+		t.Errorf("an export is in the facts before its Service was looked up: %+v", have)
 	}
 	if !table.PutService("sample", "new", nil, nil) || len(table.Facts().Exports) != 3 {
 		t.Error("an export without a Service does not show")

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// FromObjects maps Kubernetes objects to facts. It is pure; the order of the
-// objects plays no part, but of two objects of one name the later one counts.
+// FromObjects converts Kubernetes objects to facts. It is pure and independent of the order of the
+// objects, except that the later one of two objects of the same name counts.
 func FromObjects(objects Objects) model.Facts {
 	t := NewIndex(nil)
 	for i := range objects.Nodes {
@@ -52,7 +52,7 @@ func FromObjects(objects Objects) model.Facts {
 	return t.Facts()
 }
 
-// latest gives the objects by key in the order of their keys, the last of each.
+// latest returns the last object of each key, sorted by key.
 func latest[T any](objects []T, key func(*T) string) []*T {
 	byKey := make(map[string]*T, len(objects))
 	for i := range objects {
@@ -90,8 +90,8 @@ func fromNode(node *corev1.Node) model.Node {
 	return out
 }
 
-// unavailableReason says why a node should take no gateway now; empty = it may. A node that says nothing
-// of being ready is taken for it, as those that are written by hand.
+// unavailableReason returns why a node should get no gateway, empty if it may. A node without a Ready
+// condition counts as ready: nodes in files often have none.
 func unavailableReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -107,8 +107,8 @@ func unavailableReason(node *corev1.Node) string {
 	return ""
 }
 
-// fromPod passes over pods that have no address, or no longer: the addresses of
-// a pod that ended are given to the next one.
+// fromPod converts a pod. It returns false for a pod without an address, and for an ended pod: its
+// addresses may belong to another pod.
 func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	addrs := make([]string, 0, 1+len(pod.Status.PodIPs))
@@ -129,8 +129,8 @@ func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 	return out, !ended && len(out.Addrs) > 0
 }
 
-// onePerFamily parses addresses and keeps the first of each family, IPv4 first.
-// What does not parse is left out: the API server admits no such address.
+// onePerFamily parses addresses and returns the first of each family, IPv4 first. It skips invalid
+// addresses, which the API server does not admit.
 func onePerFamily(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range texts {

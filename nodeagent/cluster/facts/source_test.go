@@ -41,14 +41,14 @@ func TestBrokenFileKeepsTheLastGood(t *testing.T) {
 	put(t, dir, "notes.txt", ": [")
 	s := Open(dir, "")
 	if have := s.Current(); have.Loaded || have.Err == nil || names(have) != "a" {
-		t.Fatalf("a file that was never good: %+v", have)
+		t.Fatalf("a new broken file: %+v", have)
 	}
 	put(t, dir, "b.yaml", nodeB)
 	if !s.Reload() {
 		t.Error("Reload saw no change")
 	}
 	if have := s.Current(); !have.Loaded || have.Err != nil || names(have) != "a b" {
-		t.Fatalf("mended: %+v", have)
+		t.Fatalf("fixed: %+v", have)
 	}
 	if s.Reload() {
 		t.Error("Reload saw a change where none was")
@@ -57,7 +57,7 @@ func TestBrokenFileKeepsTheLastGood(t *testing.T) {
 	put(t, dir, "a.yaml", nodeA+"---\n"+strings.ReplaceAll(nodeA, "{name: a}", "{name: c}"))
 	s.Reload()
 	if have := s.Current(); !have.Loaded || have.Err == nil || names(have) != "a b c" || !strings.Contains(have.Err.Error(), "b.yaml:1") {
-		t.Fatalf("broken again: %+v", have)
+		t.Fatalf("broken a second time: %+v", have)
 	}
 	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestReports: with a folder of HawserNodes, a node is protected while its HawserNode reports the
-// boot that its Node has. A folder that is empty protects none; without one all nodes count.
+// TestReports checks that a node is protected while its HawserNode reports the boot of its Node. With
+// an empty folder no node is protected; without a folder all are.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	dir, reports := t.TempDir(), t.TempDir()

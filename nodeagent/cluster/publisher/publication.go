@@ -1,6 +1,5 @@
-// Package publisher keeps what a gateway writes into its cluster's API as it should be:
-// it decides what that is from the last round, and runs package objects as long as the
-// node is a gateway.
+// Package publisher decides from the last round what a gateway writes into its cluster's API. It
+// runs package apiobjects while the node is a gateway.
 package publisher
 
 import (
@@ -27,28 +26,28 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Input names, in the status, how it goes with what is written into the API.
+// Input is the name of the objects written to the API among the inputs of the status.
 const Input = "objects"
 
-// Observed is what the data path saw last.
+// Observed is the result of the last round.
 type Observed struct {
 	round.Outcome
 	Links   health.Snapshot
-	Leaving bool // this node's gateway is to be left
+	Leaving bool // this node's gateway is draining
 }
 
-// Publisher keeps what this node's gateway writes into the cluster's API as it
-// should be, as long as the node is a gateway. It has an engine and goroutines of
-// its own: nothing that a node carries waits for it.
+// Publisher writes the objects of this node's gateway into the cluster's API while the node is a
+// gateway. It has an engine and goroutines of its own, so that the data path never waits for the API.
 type Publisher struct {
 	log    *slog.Logger
 	client *kube.Client
 	source *kube.Source
 	seen   func() Observed
 	node   string
-	wake   trigger.Trigger // another round was made
+	wake   trigger.Trigger // after each round
 
-	last       *projection.Input // of the engine's goroutine, as what follows
+	// Only the engine's goroutine uses these fields.
+	last       *projection.Input
 	wanted     mcs.DesiredObjects
 	fronts     []apiobjects.GatewaySlice
 	generation int
@@ -59,13 +58,13 @@ type Publisher struct {
 	publisher atomic.Pointer[apiobjects.Writer]
 }
 
-// New makes the publication of a node; it is nil where there is no Kubernetes API, and a
-// nil Publication writes nothing. seen may be called from any goroutine.
+// New returns the Publisher of a node, nil without a Kubernetes API. A nil Publisher writes nothing.
+// seen must be safe for concurrent use.
 func New(config kube.Config, source *kube.Source, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
 	if source == nil {
 		return nil, nil
 	}
-	// A client of its own, as its bound of requests would keep others waiting.
+	// A client of its own: a shared limit on requests would delay other users.
 	client, err := kube.Open(config)
 	if err != nil {
 		return nil, err
@@ -75,14 +74,14 @@ func New(config kube.Config, source *kube.Source, node string, seen func() Obser
 	}, nil
 }
 
-// Trigger says that another round was made.
+// Trigger reports a new round.
 func (p *Publisher) Trigger() {
 	if p != nil {
 		p.wake.Fire()
 	}
 }
 
-// Run publishes whenever this node is a gateway, until ctx ends.
+// Run writes while this node is a gateway, until ctx is done.
 func (p *Publisher) Run(ctx context.Context) {
 	if p == nil {
 		return
@@ -125,8 +124,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// isGateway reports whether this node is one. Who is to take everything away stays one
-// until it is told otherwise.
+// isGateway reports whether this node is a gateway. A gateway that decommissions the cluster stays
+// one until the fabric changes again.
 func (p *Publisher) isGateway() bool {
 	v := p.seen()
 	if v.Node == nil {
@@ -136,14 +135,14 @@ func (p *Publisher) isGateway() bool {
 	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.Input.Fabric.Decommission && p.publisher.Load() != nil
 }
 
-// desired gives what should stand in the API, as the data path saw the world last.
+// desired returns the desired content of the API for the last round.
 func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
 	v := p.seen()
 	if v.Node == nil {
 		return apiobjects.Want{}, "", false
 	}
 	in := v.Input
-	in.Memo = nil // it is the data path's
+	in.Memo = nil // owned by the data path
 	if p.last == nil || !round.SameInput(*p.last, in) {
 		if state := projection.MCS(in); p.last == nil || p.last.Fabric != in.Fabric || !reflect.DeepEqual(state, p.wanted) {
 			p.wanted = state
@@ -165,7 +164,7 @@ func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
 		p.forward = corefile.ForwardOf(in.Fabric, own)
 		want.WriteOrder = rankOf(own, p.node, v.Leaving, v.Links)
 	}
-	// A cluster that is taken out is not in the fabric any more; what led to it is.
+	// A decommissioned cluster is not in the fabric, but its forwarding must still be removed.
 	want.Forward = p.forward
 	if own != nil && !in.Fabric.Decommission {
 		want.DNS, want.PreferCustom = own.ClusterDNS, own.PreferCustomDNS
@@ -174,8 +173,8 @@ func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
 	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
 }
 
-// rankOf gives how many gateways of the cluster write before the one of a node:
-// those that are alive, in the order of the fabric. One that leaves is the last.
+// rankOf returns the number of gateways that write before the one of a node: the live gateways
+// before it in the fabric. A draining gateway is the last.
 func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) int {
 	rank := 0
 	for i := range own.Gateways {
@@ -195,8 +194,8 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 	return rank
 }
 
-// DNSCleanedUp reports whether nothing of ours is left where the cluster's own DNS is
-// configured, once a fabric says that all is to go.
+// DNSCleanedUp reports whether a decommission has removed Hawser's text from the configuration of the
+// cluster's own DNS. It is true without a decommission.
 func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
 	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
 		return true
@@ -206,7 +205,7 @@ func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
 		slices.Concat(r.Failed, r.Blocked, r.Deferred, r.Fights), func(p converge.Problem) bool { return p.Kind == apiobjects.KindDNS })
 }
 
-// State reports how it goes.
+// State returns the state of the written objects, nil if this node writes none.
 func (p *Publisher) State() []status.InputState {
 	if p == nil {
 		return nil
@@ -219,8 +218,8 @@ func (p *Publisher) State() []status.InputState {
 	if rank := p.rank.Load(); rank > 0 {
 		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
 	}
-	trouble := append(publisher.Problems(), converge.Texts(report.Failed)...)
-	trouble = append(trouble, converge.Texts(report.Fights)...)
-	out.OK, out.Error = len(trouble) == 0, strings.Join(trouble, "\n")
+	problems := append(publisher.Problems(), converge.Texts(report.Failed)...)
+	problems = append(problems, converge.Texts(report.Fights)...)
+	out.OK, out.Error = len(problems) == 0, strings.Join(problems, "\n")
 	return []status.InputState{out}
 }

@@ -45,8 +45,8 @@ func TestRankOfWriters(t *testing.T) {
 	}
 }
 
-// TestPublishingGoes: once a fabric without clusters says that all is to go, a gateway
-// takes away what it wrote, and the node is ready when the cluster's DNS is as it was.
+// TestPublishingGoes checks a decommission: the gateway removes its objects, and the node is ready
+// once the cluster's DNS has its original text.
 func TestPublishingGoes(t *testing.T) {
 	t.Parallel()
 	whole := &fabric.Fabric{
