@@ -28,15 +28,15 @@ func Allocate(top *schema.ClusterSet, lock *lockfile.Lock) (*lockfile.Lock, diag
 }
 
 func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
-	a := &allocator{top: top, lock: lockfile.New(), moving: map[string]bool{}, spaces: map[bool]*prefixPool{}}
+	a := &allocator{top: top, lock: lockfile.New(), moving: map[string]bool{}, prefixPools: map[bool]*prefixPool{}}
 	if lock != nil {
 		a.lock = lock.Clone()
 		a.list = slices.Clone(lock.Conflicts)
 		a.lock.Conflicts = nil
 	}
-	a.demands = lockfile.Requests(top)
-	a.requested = make(map[lockfile.Claim]bool, len(a.demands))
-	for _, d := range a.demands {
+	a.requests = lockfile.Requests(top)
+	a.requested = make(map[lockfile.Claim]bool, len(a.requests))
+	for _, d := range a.requests {
 		a.requested[d.Claim] = true
 	}
 	a.members = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
@@ -45,7 +45,7 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	}
 	a.allocateBlocks()
 	a.allocateMappings()
-	a.makeAreas()
+	a.makeAddrPools()
 	a.retainAddrs()
 	a.reportMoves()
 	a.assignMissing()
@@ -54,36 +54,36 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	return a
 }
 
-// allocator is the state of one call of Addresses.
+// allocator is the state of one call of Allocate.
 type allocator struct {
-	top       *schema.ClusterSet
-	lock      *lockfile.Lock  // what becomes the result
-	added     []string        // paths of what the lock lacked
-	moving    map[string]bool // clusters whose move is reported already
-	list      diag.List
-	members   map[string]*schema.Cluster
-	demands   []lockfile.Request
-	requested map[lockfile.Claim]bool // those of demands
-	spaces    map[bool]*prefixPool    // what is left of the global pools, by whether it is IPv4
-	areas     map[string][]*addrPool  // by cluster; tunnelArea and vipArea for the pools
+	top         *schema.ClusterSet
+	lock        *lockfile.Lock  // what becomes the result
+	added       []string        // paths of what the lock lacked
+	moving      map[string]bool // clusters whose move is reported already
+	list        diag.List
+	members     map[string]*schema.Cluster
+	requests    []lockfile.Request
+	requested   map[lockfile.Claim]bool // those of demands
+	prefixPools map[bool]*prefixPool    // what is left of the global pools, by whether it is IPv4
+	addrPools   map[string][]*addrPool  // by cluster; tunnelArea and vipArea for the pools
 }
 
-// makeAreas sets up the address space of the pools and of each cluster's blocks.
-func (a *allocator) makeAreas() {
-	a.areas = make(map[string][]*addrPool, len(a.lock.Clusters)+2)
+// makeAddrPools sets up the address space of the pools and of each cluster's blocks.
+func (a *allocator) makeAddrPools() {
+	a.addrPools = make(map[string][]*addrPool, len(a.lock.Clusters)+2)
 	for _, p := range a.top.TunnelPools() {
-		a.areas[lockfile.TunnelArea] = append(a.areas[lockfile.TunnelArea], newArea(p.Masked()))
+		a.addrPools[lockfile.TunnelPool] = append(a.addrPools[lockfile.TunnelPool], newAddrPool(p.Masked()))
 	}
 	for _, p := range a.top.ServicePools() {
-		area := newArea(p.Masked())
+		area := newAddrPool(p.Masked())
 		if a.top.Spec.DynamicExports != nil {
 			area.spare = schema.UpperHalf(p)
 		}
-		a.areas[lockfile.VIPArea] = append(a.areas[lockfile.VIPArea], area)
+		a.addrPools[lockfile.VIPPool] = append(a.addrPools[lockfile.VIPPool], area)
 	}
 	for name, c := range a.lock.Clusters {
 		for _, b := range c.Blocks {
-			area := newArea(b.Prefix)
+			area := newAddrPool(b.Prefix)
 			for _, m := range c.Mappings {
 				if b.Prefix.Overlaps(m.Prefix) {
 					area.avoid = append(area.avoid, m.Prefix)
@@ -92,7 +92,7 @@ func (a *allocator) makeAreas() {
 			if a.top.Spec.DynamicExports != nil {
 				area.spare = c.Dynamic(b.Prefix)
 			}
-			a.areas[name] = append(a.areas[name], area)
+			a.addrPools[name] = append(a.addrPools[name], area)
 		}
 	}
 }
@@ -119,18 +119,18 @@ func (a *allocator) retainAddrs() {
 // claimAddr reports whether the slot keeps the address. One of a family that
 // has no pool any more is kept for the day when the pool comes back.
 func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool {
-	i := slices.IndexFunc(a.areas[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
+	i := slices.IndexFunc(a.addrPools[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
 	if i < 0 {
 		pools := a.top.GlobalPools()
 		switch s.Kind {
-		case lockfile.SlotGateway:
+		case lockfile.ClaimGateway:
 			pools = a.top.TunnelPools()
 		case lockfile.ClaimClusterSetIP:
 			pools = a.top.ServicePools()
 		}
 		return !slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
 	}
-	area := a.areas[s.Pool()][i]
+	area := a.addrPools[s.Pool()][i]
 	if !area.usable(addr) {
 		if live {
 			area.moved++
@@ -157,7 +157,7 @@ func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool
 // reportMoves tells how many addresses had to leave each area.
 func (a *allocator) reportMoves() {
 	report := func(name, path, what string) {
-		for _, area := range a.areas[name] {
+		for _, area := range a.addrPools[name] {
 			if area.moved > 0 {
 				a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: path,
 					Summary: fmt.Sprintf("%s that move to %s, as they are outside of it: %d", what, area.block, area.moved),
@@ -165,10 +165,10 @@ func (a *allocator) reportMoves() {
 			}
 		}
 	}
-	report(lockfile.TunnelArea, "tunnel.cidr", "tunnel addresses")
-	report(lockfile.VIPArea, "services.cidr", "clusterset IPs")
-	for name := range a.areas {
-		if name != lockfile.TunnelArea && name != lockfile.VIPArea && !a.moving[name] {
+	report(lockfile.TunnelPool, "tunnel.cidr", "tunnel addresses")
+	report(lockfile.VIPPool, "services.cidr", "clusterset IPs")
+	for name := range a.addrPools {
+		if name != lockfile.TunnelPool && name != lockfile.VIPPool && !a.moving[name] {
 			report(name, fieldpath.Key("clusters", name), "addresses")
 		}
 	}
@@ -177,10 +177,10 @@ func (a *allocator) reportMoves() {
 // assignMissing gives every demand what it lacks.
 func (a *allocator) assignMissing() {
 	full := map[*addrPool]*shortage{}
-	for _, d := range a.demands {
+	for _, d := range a.requests {
 		h := a.lock.Addrs[d.Claim]
 		before := len(h.Addrs)
-		for _, area := range a.areas[d.Pool()] {
+		for _, area := range a.addrPools[d.Pool()] {
 			missing := d.Count
 			for _, addr := range h.Addrs {
 				if area.block.Contains(addr) {
@@ -190,7 +190,7 @@ func (a *allocator) assignMissing() {
 			for range missing {
 				addr, ok := area.next(d.Claim)
 				if !ok {
-					noteShortage(full, area, d)
+					addShortage(full, area, d)
 					continue
 				}
 				h.Addrs = append(slices.Clip(h.Addrs), addr)

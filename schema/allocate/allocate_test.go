@@ -18,9 +18,9 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// world gives a topology of clusters and exports by number. Equal numbers give
+// newTopology gives a topology of clusters and exports by number. Equal numbers give
 // equal things, whatever else is there.
-func world(clusters, exports []int) *schema.ClusterSet {
+func newTopology(clusters, exports []int) *schema.ClusterSet {
 	top := &schema.ClusterSet{APIVersion: schema.APIVersion, Kind: schema.Kind, Metadata: schema.Metadata{Name: "demo"}}
 	for _, n := range clusters {
 		name := fmt.Sprintf("c%d", n)
@@ -60,9 +60,9 @@ func world(clusters, exports []int) *schema.ClusterSet {
 	return top
 }
 
-// exportsIn pins which clusters export, so that removing a cluster does not
+// setExporters pins which clusters export, so that removing a cluster does not
 // change who else exports.
-func exportsIn(top *schema.ClusterSet) {
+func setExporters(top *schema.ClusterSet) {
 	for i := range top.Spec.Exports {
 		e := &top.Spec.Exports[i]
 		e.Clusters = nil
@@ -117,8 +117,8 @@ func TestNothingMoves(t *testing.T) {
 			addrs, blocks := map[lockfile.Claim][]netip.Addr{}, map[string][]netip.Prefix{}
 			lanes := map[lockfile.Claim]lockfile.OrdinalAllocation{}
 			for range 12 {
-				top := world(pick(r, 24), pick(r, 30))
-				exportsIn(top)
+				top := newTopology(pick(r, 24), pick(r, 30))
+				setExporters(top)
 				next, list := Allocate(top, lock)
 				if len(list) > 0 {
 					t.Fatalf("findings: %v", list)
@@ -136,7 +136,7 @@ func TestNothingMoves(t *testing.T) {
 				}
 				for s, want := range lanes {
 					if have := next.Ordinals[s]; have.Ordinal != want.Ordinal {
-						t.Fatalf("%s moved from %d to %d", s.LanePath(), want.Ordinal, have.Ordinal)
+						t.Fatalf("%s moved from %d to %d", s.OrdinalPath(), want.Ordinal, have.Ordinal)
 					}
 				}
 				lanes = maps.Clone(next.Ordinals)
@@ -172,7 +172,7 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	for s, h := range l.Ordinals {
 		id := fmt.Sprint(s.Cluster, " ", h.Ordinal)
 		if other, dup := lanes[id]; dup || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
-			t.Fatalf("%s is %d, as %s", s.LanePath(), h.Ordinal, other.LanePath())
+			t.Fatalf("%s is %d, as %s", s.OrdinalPath(), h.Ordinal, other.OrdinalPath())
 		}
 		lanes[id] = s
 	}
@@ -198,7 +198,7 @@ func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.C
 	t.Helper()
 	var blocks []netip.Prefix
 	switch s.Kind {
-	case lockfile.SlotGateway:
+	case lockfile.ClaimGateway:
 		blocks = top.TunnelPools()
 	case lockfile.ClaimClusterSetIP:
 		blocks = top.ServicePools()
@@ -223,7 +223,7 @@ func TestOrderOfTheFile(t *testing.T) {
 	for i := range all {
 		all[i] = i
 	}
-	top := world(all, all)
+	top := newTopology(all, all)
 	want, list := Allocate(top, nil)
 	noErrors(t, list)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -250,7 +250,7 @@ func TestOrderOfTheFile(t *testing.T) {
 // TestRoundTrip reads what was written.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	top := world([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
+	top := newTopology([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
 	top.Spec.Clusters[1].Name = "no" // a word that some readers take for false
 	lock, list := Allocate(top, nil)
 	noErrors(t, list)
@@ -271,12 +271,12 @@ func TestRoundTrip(t *testing.T) {
 // TestGC frees what is gone, and nothing else moves.
 func TestGC(t *testing.T) {
 	t.Parallel()
-	before := world([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
-	exportsIn(before)
+	before := newTopology([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
+	setExporters(before)
 	full, list := Allocate(before, nil)
 	noErrors(t, list)
-	after := world([]int{1, 3}, []int{1, 3, 8})
-	exportsIn(after)
+	after := newTopology([]int{1, 3}, []int{1, 3, 8})
+	setExporters(after)
 	after.Spec.Globalnet.EgressIPs = 4
 	gc := full.GC(after)
 	if list := Check(after, gc); len(list) > 0 {
@@ -292,7 +292,7 @@ func TestGC(t *testing.T) {
 		}
 	}
 	for s, h := range gc.Addrs {
-		if had := full.Addrs[s].Addrs; s.Kind != lockfile.SlotEgress && !slices.Equal(had, h.Addrs) {
+		if had := full.Addrs[s].Addrs; s.Kind != lockfile.ClaimEgress && !slices.Equal(had, h.Addrs) {
 			t.Errorf("%s moved from %v to %v", s.Path(), had, h.Addrs)
 		}
 	}
@@ -308,10 +308,10 @@ func TestGC(t *testing.T) {
 // one cluster gets inside its block does not depend on other clusters.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
-	top := world([]int{7, 14}, []int{0, 1, 2})
+	top := newTopology([]int{7, 14}, []int{0, 1, 2})
 	both, list := Allocate(top, nil)
 	noErrors(t, list)
-	one := world([]int{7}, nil)
+	one := newTopology([]int{7}, nil)
 	alone, list := Allocate(one, nil)
 	noErrors(t, list)
 	if !slices.Equal(alone.Blocks("c7")[:1], both.Blocks("c7")[:1]) {

@@ -18,7 +18,7 @@ func BenchmarkAllocate(b *testing.B) {
 	for i := range exports {
 		exports[i] = i
 	}
-	top := world(clusters, nil)
+	top := newTopology(clusters, nil)
 	for i := range exports {
 		top.Spec.Exports = append(top.Spec.Exports, schema.Export{Namespace: "ns", Name: fmt.Sprintf("e%d", i), Type: fabric.ClusterSetIP,
 			Clusters: []string{fmt.Sprintf("c%d", i%1000), fmt.Sprintf("c%d", (i+1)%1000)}})

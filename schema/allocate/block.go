@@ -27,32 +27,32 @@ const minHostBits6 = 16
 // allocateBlocks settles every cluster's block in each family that has a pool.
 func (a *allocator) allocateBlocks() {
 	needs := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
-	for _, d := range a.demands {
-		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.ClaimClusterSetIP {
+	for _, d := range a.requests {
+		if d.Kind != lockfile.ClaimGateway && d.Kind != lockfile.ClaimClusterSetIP {
 			needs[d.Cluster] += d.Count
 		}
 	}
 	for _, pool := range a.top.GlobalPools() {
-		b := &blockAllocator{allocator: a, prefixPool: newSpace(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
+		b := &blockAllocator{allocator: a, prefixPool: newPrefixPool(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
 		b.pins()
 		b.retainBlocks()
 		b.retainExtensions()
 		b.reserve()
 		b.create()
-		a.spaces[b.pool.Addr().Is4()] = b.prefixPool
+		a.prefixPools[b.pool.Addr().Is4()] = b.prefixPool
 	}
 	for name, c := range a.lock.Clusters {
 		slices.SortFunc(c.Blocks, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
 		slices.SortFunc(c.Former, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
-		c.SortAnnexes()
-		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Extensions) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.holds(name) {
+		c.SortExtensions()
+		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Extensions) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.hasClaims(name) {
 			delete(a.lock.Clusters, name)
 		}
 	}
 }
 
-// holds reports whether some slot of the lock lies under a cluster.
-func (a *allocator) holds(cluster string) bool {
+// hasClaims reports whether some slot of the lock lies under a cluster.
+func (a *allocator) hasClaims(cluster string) bool {
 	for s := range a.lock.Addrs {
 		if s.Cluster == cluster {
 			return true
@@ -75,13 +75,15 @@ type heldBlock struct {
 	requested bool
 }
 
-func (b *blockAllocator) same(p netip.Prefix) bool { return p.Addr().Is4() == b.pool.Addr().Is4() }
+func (b *blockAllocator) sameFamily(p netip.Prefix) bool {
+	return p.Addr().Is4() == b.pool.Addr().Is4()
+}
 
 // current gives a cluster's block of this family as the lock has it.
 func (b *blockAllocator) current(name string) (lockfile.PrefixAllocation, bool) {
 	if c := b.lock.Clusters[name]; c != nil {
 		for _, block := range c.Blocks {
-			if b.same(block.Prefix) {
+			if b.sameFamily(block.Prefix) {
 				return block, true
 			}
 		}
@@ -92,14 +94,14 @@ func (b *blockAllocator) current(name string) (lockfile.PrefixAllocation, bool) 
 // set replaces a cluster's block of this family; an invalid prefix removes it.
 func (b *blockAllocator) set(name string, block lockfile.PrefixAllocation) {
 	c := b.lock.Cluster(name)
-	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return b.same(h.Prefix) })
+	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return b.sameFamily(h.Prefix) })
 	if block.Prefix.IsValid() {
 		c.Blocks = append(c.Blocks, block)
 	}
 }
 
 func (b *blockAllocator) own(cluster string, block lockfile.PrefixAllocation, live bool) {
-	b.take(block.Prefix)
+	b.markUsed(block.Prefix)
 	b.owner[block.Prefix] = heldBlock{block, cluster, live}
 }
 
@@ -158,7 +160,7 @@ func (b *blockAllocator) reserve() {
 func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation) []lockfile.PrefixAllocation {
 	var out []lockfile.PrefixAllocation
 	for _, h := range list {
-		if b.same(h.Prefix) {
+		if b.sameFamily(h.Prefix) {
 			if _, clash := b.overlap(h.Prefix); clash {
 				continue
 			}
@@ -173,19 +175,19 @@ func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation)
 // that they fit without holes, then by name. Where those that the names choose
 // leave somebody without, all take the lowest.
 func (b *blockAllocator) create() {
-	var orders []order
+	var orders []blockRequest
 	for _, c := range b.clusters() {
 		if _, ok := b.current(c.Name); !ok && !c.PinInFamily(b.pool).IsValid() {
-			orders = append(orders, order{c, b.sizes(c)})
+			orders = append(orders, blockRequest{c, b.sizes(c)})
 		}
 	}
-	slices.SortStableFunc(orders, func(x, y order) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
-	before := slices.Clone(b.taken)
+	slices.SortStableFunc(orders, func(x, y blockRequest) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
+	before := slices.Clone(b.used)
 	blocks, misses := b.plan(orders, (*prefixPool).choose)
 	if misses > 0 {
 		chosen := b.prefixPool
-		b.prefixPool = newSpace(b.pool)
-		b.taken = before
+		b.prefixPool = newPrefixPool(b.pool)
+		b.used = before
 		packed, fewer := b.plan(orders, func(s *prefixPool, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
 		if fewer < misses {
 			blocks = packed
@@ -205,19 +207,19 @@ func (b *blockAllocator) create() {
 	}
 }
 
-// order is a cluster that lacks a block, and the sizes that would do.
-type order struct {
+// blockRequest is a cluster that lacks a block, and the sizes that would do.
+type blockRequest struct {
 	cluster *schema.Cluster
 	sizes   []int // host bits, first choice first
 }
 
 // plan takes a block for each order, and counts the choices that found none.
-func (b *blockAllocator) plan(orders []order, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
+func (b *blockAllocator) plan(orders []blockRequest, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
 	blocks = make([]netip.Prefix, len(orders))
 	for i, o := range orders {
 		for _, host := range o.sizes {
 			if p, ok := pick(b.prefixPool, host, o.cluster.Name); ok {
-				b.take(p)
+				b.markUsed(p)
 				blocks[i] = p
 				break
 			}
@@ -246,7 +248,7 @@ func (b *blockAllocator) sizes(c *schema.Cluster) []int {
 	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
 		return []int{32 - g.ClusterPrefix}
 	}
-	pods := slices.DeleteFunc(b.top.MappablePodCIDRs(c), func(p netip.Prefix) bool { return !b.same(p) })
+	pods := slices.DeleteFunc(b.top.MappablePodCIDRs(c), func(p netip.Prefix) bool { return !b.sameFamily(p) })
 	if len(pods) == 0 || g.Egress == fabric.EgressShared {
 		return []int{shared, tight}
 	}

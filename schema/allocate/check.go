@@ -14,13 +14,13 @@ import (
 // Check reports everything for which hawser allocate has to be run: what the
 // lock lacks (code lock-stale), what it holds twice after a merge
 // (lock-conflict), and what does not fit at all. Nothing to report means that
-// Addresses would give out nothing and move nothing.
+// Allocate would neither add nor move an address.
 func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
 	_, _, stale := AllocateAndCheck(top, lock)
 	return stale
 }
 
-// AllocateAndCheck is Addresses and Check of one lock at once.
+// AllocateAndCheck runs Allocate and Check on one lock in one pass.
 func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list, a.stale()
@@ -41,7 +41,7 @@ func (a *allocator) stale() diag.List {
 	return list
 }
 
-// IsAppendOnly reports whether the lock is what Addresses makes of before for a valid topology,
+// IsAppendOnly reports whether the lock is what Allocate returns for before for a valid topology,
 // or means the same as before: then nobody moved or took an address by hand.
 func IsAppendOnly(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {

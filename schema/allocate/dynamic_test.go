@@ -19,8 +19,8 @@ func TestDynamicMovesNothing(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		lock := lockfile.New()
 		for round := range 10 {
-			top := world(pick(r, 24), pick(r, 30))
-			exportsIn(top)
+			top := newTopology(pick(r, 24), pick(r, 30))
+			setExporters(top)
 			if r.IntN(2) == 0 {
 				top.Spec.DynamicExports = &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}
 			}

@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "rewrite goldens")
 
 // TestLockGoldens runs testdata/lock/*.txtar: a topology and the lock beside it
-// (none at first), and what Check, Addresses and GC say and give.
+// (none at first), and the results of Check, Allocate and GC.
 func TestLockGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/lock/*.txtar")
@@ -79,7 +79,7 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	}
 	add("lock", strings.TrimPrefix(text, lockfile.Header))
 	if !list.HasErrors() {
-		settled(t, top, next)
+		checkSettled(t, top, next)
 		if gc := marshal(t, next.GC(top)); gc != marshal(t, next) {
 			add("gc", strings.TrimPrefix(gc, lockfile.Header))
 		}
@@ -87,9 +87,9 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// settled checks that what Addresses gave needs nothing more, also after it was
+// checkSettled checks that the result of Allocate needs nothing more, also after it was
 // written and read.
-func settled(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
+func checkSettled(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()
 	again, list := lockfile.Read("again", []byte(marshal(t, l)))
 	noErrors(t, list)
@@ -120,8 +120,8 @@ func TestMergedBranches(t *testing.T) {
 		t.Skip("needs git")
 	}
 	small := func(clusters, exports []int) *schema.ClusterSet {
-		top := world(clusters, exports)
-		exportsIn(top)
+		top := newTopology(clusters, exports)
+		setExporters(top)
 		// In so few addresses names do not choose: the lowest free one is taken.
 		top.Spec.Services.CIDR = netip.MustParsePrefix("243.0.0.0/26")
 		return top
@@ -148,7 +148,7 @@ func TestMergedBranches(t *testing.T) {
 		}
 		next, list := Allocate(top, lock)
 		noErrors(t, list)
-		settled(t, top, next)
+		checkSettled(t, top, next)
 		wellFormed(t, top, next)
 		for s, h := range base.Addrs {
 			if diff := cmp.Diff(fmt.Sprint(h.Addrs), fmt.Sprint(next.Addrs[s].Addrs)); diff != "" {
@@ -190,7 +190,7 @@ func union(t *testing.T, base, ours, theirs string) []byte {
 }
 
 func FuzzReadLock(f *testing.F) {
-	top := world([]int{0, 1, 7}, []int{1, 4})
+	top := newTopology([]int{0, 1, 7}, []int{1, 4})
 	lock, _ := Allocate(top, nil)
 	raw, err := lock.Marshal()
 	if err != nil {

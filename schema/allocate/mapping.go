@@ -19,14 +19,14 @@ import (
 // cluster's block, when all of them fit.
 func (a *allocator) allocateMappings() {
 	for name, c := range a.lock.Clusters {
-		a.keepMappings(name, c)
+		a.retainMappings(name, c)
 	}
 	if a.top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return
 	}
 	used := map[string][]netip.Addr{} // of the slots in each cluster's block
 	for s, h := range a.lock.Addrs {
-		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.ClaimClusterSetIP {
+		if s.Kind != lockfile.ClaimGateway && s.Kind != lockfile.ClaimClusterSetIP {
 			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
 		}
 	}
@@ -36,10 +36,10 @@ func (a *allocator) allocateMappings() {
 	}
 }
 
-// keepMappings drops what lies outside the cluster's blocks and annexes, and of two
+// retainMappings drops what lies outside the cluster's blocks and annexes, and of two
 // mappings to the same place (a merge of two branches) the later one; pod
 // prefixes that the topology still has come first.
-func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
+func (a *allocator) retainMappings(name string, c *lockfile.Cluster) {
 	var live []netip.Prefix
 	if member := a.members[name]; member != nil {
 		live = a.top.MappablePodCIDRs(member)
@@ -50,7 +50,7 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 	var kept []netip.Prefix
 	for _, pods := range order {
 		m := c.Mappings[pods]
-		if !c.Holds(m.Prefix) {
+		if !c.Contains(m.Prefix) {
 			delete(c.Mappings, pods)
 			continue
 		}
@@ -89,8 +89,8 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 		entry.Mappings[p] = lockfile.PrefixAllocation{Prefix: found[i]}
 		a.added = append(a.added, fieldpath.Key(fieldpath.Key("clusters", c.Name)+".mappings", p.String()))
 	}
-	a.reportAnnexes(c, missing, found)
-	entry.SortAnnexes()
+	a.reportExtensions(c, missing, found)
+	entry.SortExtensions()
 }
 
 // place finds room for each prefix, as large as it is; nil when one does not fit.
@@ -105,7 +105,7 @@ func place(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix 
 		if !ok {
 			return nil
 		}
-		half.take(m)
+		half.markUsed(m)
 		out = append(out, m)
 	}
 	return out
@@ -120,7 +120,7 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 			continue
 		}
 		lower := netip.PrefixFrom(b.Prefix.Addr(), b.Prefix.Bits()+1)
-		half := newSpace(netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits()))
+		half := newPrefixPool(netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits()))
 		taken := make([]netip.Prefix, 0, len(c.Mappings))
 		for _, m := range c.Mappings {
 			taken = append(taken, m.Prefix)
@@ -131,7 +131,7 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 		slices.SortFunc(taken, netip.Prefix.Compare)
 		for _, p := range taken {
 			if _, clash := half.overlap(p); !clash && half.pool.Overlaps(p) {
-				half.take(p)
+				half.markUsed(p)
 			}
 		}
 		out[b.Prefix.Addr().Is4()] = half
@@ -169,7 +169,7 @@ type shortage struct {
 	first lockfile.Request
 }
 
-func noteShortage(full map[*addrPool]*shortage, a *addrPool, d lockfile.Request) {
+func addShortage(full map[*addrPool]*shortage, a *addrPool, d lockfile.Request) {
 	if full[a] == nil {
 		full[a] = &shortage{first: d}
 	}
@@ -188,9 +188,9 @@ func (a *allocator) reportShortages(full map[*addrPool]*shortage) {
 		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.Cluster+"]",
 			"pin a larger globalCIDR that contains it, or free what was removed with hawser allocate --gc"
 		switch s.first.Pool() {
-		case lockfile.TunnelArea:
+		case lockfile.TunnelPool:
 			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
-		case lockfile.VIPArea:
+		case lockfile.VIPPool:
 			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
 				"make the pool larger, or free what was removed with hawser allocate --gc"
 		}

@@ -16,7 +16,7 @@ import (
 // before. item is its line in the lock: a cluster's blocks, or what ends in vips,
 // ips or egressIPs, a gateway, an egress rule or a host. What it had stays reserved
 // for it until GC, a block under former, an address behind the new one, and stands
-// under released, by which overlay.Keep knows that the move is meant. Errors tell an item that is not there or
+// under released, by which lockmerge.OntoPublished knows that the move is meant. Errors tell an item that is not there or
 // pinned, and what has no room.
 func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
 	for i := range top.Spec.Clusters {
@@ -25,19 +25,19 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 		}
 	}
 	a := run(top, l)
-	i := slices.IndexFunc(a.demands, func(d lockfile.Request) bool { return d.Claim.Path() == item })
+	i := slices.IndexFunc(a.requests, func(d lockfile.Request) bool { return d.Claim.Path() == item })
 	if i < 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item,
 			Summary: "is nothing of the topology that has addresses",
 			Hint:    "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
 	}
-	d, full := a.demands[i], map[*addrPool]*shortage{}
+	d, full := a.requests[i], map[*addrPool]*shortage{}
 	var addrs []netip.Addr
-	for _, area := range a.areas[d.Pool()] {
+	for _, area := range a.addrPools[d.Pool()] {
 		for range d.Count {
 			addr, ok := area.next(d.Claim)
 			if !ok {
-				noteShortage(full, area, d)
+				addShortage(full, area, d)
 				continue
 			}
 			addrs = append(addrs, addr)

@@ -36,7 +36,7 @@ func (b *blockAllocator) pins() {
 		}
 		have, ok := b.current(c.Name)
 		if !ok || have.Prefix != pin {
-			if b.refusedPin(c, pin) {
+			if b.rejectPin(c, pin) {
 				continue
 			}
 			if ok {
@@ -50,9 +50,9 @@ func (b *blockAllocator) pins() {
 	}
 }
 
-// refusedPin reports a new pin that overlaps a block of somebody else, which
+// rejectPin reports a new pin that overlaps a block of somebody else, which
 // would otherwise have to move without having changed.
-func (b *blockAllocator) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
+func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 	for _, other := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		if other == c.Name {
 			continue

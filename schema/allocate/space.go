@@ -11,8 +11,8 @@ import (
 
 // prefixPool hands out aligned parts of one prefix, and remembers what is taken.
 type prefixPool struct {
-	pool  netip.Prefix
-	taken []netip.Prefix // disjoint, sorted
+	pool netip.Prefix
+	used []netip.Prefix // disjoint, sorted
 	// from is where the search for a part of each size goes on: as parts are only
 	// ever taken, nothing below it becomes free.
 	from map[int]netip.Prefix
@@ -20,25 +20,25 @@ type prefixPool struct {
 	region map[int]netip.Prefix
 }
 
-func newSpace(pool netip.Prefix) *prefixPool {
+func newPrefixPool(pool netip.Prefix) *prefixPool {
 	return &prefixPool{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
 }
 
 // overlap gives a taken part that overlaps p.
 func (s *prefixPool) overlap(p netip.Prefix) (netip.Prefix, bool) {
-	i, _ := slices.BinarySearchFunc(s.taken, p, func(t, p netip.Prefix) int { return t.Addr().Compare(p.Addr()) })
+	i, _ := slices.BinarySearchFunc(s.used, p, func(t, p netip.Prefix) int { return t.Addr().Compare(p.Addr()) })
 	for _, j := range []int{i - 1, i} {
-		if j >= 0 && j < len(s.taken) && s.taken[j].Overlaps(p) {
-			return s.taken[j], true
+		if j >= 0 && j < len(s.used) && s.used[j].Overlaps(p) {
+			return s.used[j], true
 		}
 	}
 	return netip.Prefix{}, false
 }
 
-// take notes that p is in use; p must not overlap what is taken.
-func (s *prefixPool) take(p netip.Prefix) {
-	i, _ := slices.BinarySearchFunc(s.taken, p, netip.Prefix.Compare)
-	s.taken = slices.Insert(s.taken, i, p)
+// markUsed notes that p is in use; p must not overlap what is taken.
+func (s *prefixPool) markUsed(p netip.Prefix) {
+	i, _ := slices.BinarySearchFunc(s.used, p, netip.Prefix.Compare)
+	s.used = slices.Insert(s.used, i, p)
 }
 
 // find gives the lowest free part with the given number of host bits.
@@ -102,7 +102,7 @@ const regionBits = 8
 // false when as much as three quarters of the region are taken.
 func (s *prefixPool) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Prefix, bool) {
 	search := func(a netip.Addr) int {
-		i, _ := slices.BinarySearchFunc(s.taken, a, func(t netip.Prefix, a netip.Addr) int { return t.Addr().Compare(a) })
+		i, _ := slices.BinarySearchFunc(s.used, a, func(t netip.Prefix, a netip.Addr) int { return t.Addr().Compare(a) })
 		return i
 	}
 	if 4*(search(cidr.Last(region))-search(region.Addr())) >= 3<<bits {
@@ -142,7 +142,7 @@ type addrPool struct {
 	moved  int // addresses of live slots that are no longer inside
 }
 
-func newArea(block netip.Prefix) *addrPool {
+func newAddrPool(block netip.Prefix) *addrPool {
 	return &addrPool{block: block, last: cidr.Last(block), used: map[netip.Addr]lockfile.Claim{}, cursor: block.Addr()}
 }
 
@@ -168,7 +168,7 @@ const maxProbes = 64
 func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 	if key, offset, spreads := s.HashKey(); spreads {
 		bits := cidr.HostBits(a.block) - 2 // pods are mapped to the upper half, and dynamic exports have the second quarter
-		if s.Kind == lockfile.ClaimClusterSetIP || s.Kind == lockfile.SlotGateway {
+		if s.Kind == lockfile.ClaimClusterSetIP || s.Kind == lockfile.ClaimGateway {
 			bits++
 		}
 		if bits = min(bits, 16); bits >= minSpreadBits {

@@ -9,8 +9,9 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// and gives what c and another one hold both, or, unless shared, what c holds alone.
-func (c *Cluster) and(o *Cluster, shared bool) *Cluster {
+// compareWith returns the allocations that c shares with o, or, unless shared, the
+// allocations that only c has.
+func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
 	keep := func(list, other []PrefixAllocation) []PrefixAllocation {
 		return slices.DeleteFunc(slices.Clone(list), func(h PrefixAllocation) bool { return HasPrefix(other, h.Prefix) != shared })
 	}
@@ -22,14 +23,14 @@ func (c *Cluster) and(o *Cluster, shared bool) *Cluster {
 	return out
 }
 
-// Holds reports whether a prefix lies in a block or an annex of the cluster.
-func (c *Cluster) Holds(p netip.Prefix) bool {
+// Contains reports whether a prefix lies in a block or an extension of the cluster.
+func (c *Cluster) Contains(p netip.Prefix) bool {
 	in := func(h PrefixAllocation) bool { return cidr.Contains(h.Prefix, p) }
 	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.Extensions, in)
 }
 
-// SortAnnexes brings the annexes into the order in which they are written.
-func (c *Cluster) SortAnnexes() {
+// SortExtensions sorts the extensions in the order of the lock file.
+func (c *Cluster) SortExtensions() {
 	slices.SortFunc(c.Extensions, func(x, y PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 }
 
@@ -39,8 +40,8 @@ func (c *Cluster) Mapped(pods netip.Prefix) bool {
 	return ok
 }
 
-// DynamicRanges gives the parts of a cluster's blocks that are kept for exports made
-// in it, IPv4 first; none without spec.dynamicExports.
+// DynamicRanges returns the ranges of a cluster's blocks that are reserved for its dynamic
+// exports, IPv4 first; nil without spec.dynamicExports.
 func (l *Lock) DynamicRanges(top *schema.ClusterSet, cluster string) []netip.Prefix {
 	c := l.Clusters[cluster]
 	if c == nil || top.Spec.DynamicExports == nil {
@@ -55,9 +56,9 @@ func (l *Lock) DynamicRanges(top *schema.ClusterSet, cluster string) []netip.Pre
 	return out
 }
 
-// Dynamic is the second quarter of a block. Pods are mapped to its upper half; in a
-// block that grew, a mapping of before may stand in the second quarter, and then
-// the first one serves. It is invalid where there is no room.
+// Dynamic returns the range for dynamic exports: the second quarter of a block, because
+// pods are mapped to the upper half. In a block that grew, an older mapping may use the
+// second quarter; then it returns the first one. It is invalid if both are in use.
 func (c *Cluster) Dynamic(block netip.Prefix) netip.Prefix {
 	if cidr.HostBits(block) < schema.MinDynamicBits {
 		return netip.Prefix{}

@@ -7,42 +7,43 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// Request is a slot of the topology and how many addresses a family it needs.
+// Request is a claim of the topology and the number of addresses per family that it needs.
 type Request struct {
 	Claim
 	Count int
 	Path  string // topology path
 }
 
-// Names of the areas that belong to no cluster; no cluster has such a name.
+// Names of the pools that belong to no cluster. A cluster's name contains no slash.
 const (
-	TunnelArea = "/tunnel"
-	VIPArea    = "/services"
+	TunnelPool = "/tunnel"
+	VIPPool    = "/services"
 )
 
-// Pool names where the slot has its addresses from: a cluster, or one of the pools.
+// Pool returns the pool of the claim's addresses: the name of a cluster, TunnelPool or
+// VIPPool.
 func (s Claim) Pool() string {
 	switch s.Kind {
-	case SlotGateway:
-		return TunnelArea
+	case ClaimGateway:
+		return TunnelPool
 	case ClaimClusterSetIP:
-		return VIPArea
+		return VIPPool
 	}
 	return s.Cluster
 }
 
-// Requests lists what the topology needs, in the order of allocation.
+// Requests returns the address requests of the topology in the order of allocation.
 func Requests(top *schema.ClusterSet) []Request {
 	var out []Request
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
 		path := fieldpath.Key("clusters", c.Name)
-		out = append(out, Request{Claim{Kind: SlotEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
+		out = append(out, Request{Claim{Kind: ClaimEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
 		for _, g := range c.AllGateways() {
-			out = append(out, Request{Claim{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, fieldpath.Key(path+".gateways", g.Name)})
+			out = append(out, Request{Claim{Kind: ClaimGateway, Cluster: c.Name, Name: g.Name}, 1, fieldpath.Key(path+".gateways", g.Name)})
 		}
 		for _, r := range c.Egress {
-			out = append(out, Request{Claim{Kind: SlotRule, Cluster: c.Name, Name: r.Name}, r.IPs, fieldpath.Key(path+".egress", r.Name)})
+			out = append(out, Request{Claim{Kind: ClaimRule, Cluster: c.Name, Name: r.Name}, r.IPs, fieldpath.Key(path+".egress", r.Name)})
 		}
 	}
 	for i := range top.Spec.Exports {
@@ -53,11 +54,11 @@ func Requests(top *schema.ClusterSet) []Request {
 		}
 		for _, c := range e.Clusters {
 			if !e.Headless() {
-				out = append(out, Request{Claim{Kind: SlotExport, Export: id, Cluster: c}, 1, fieldpath.Key(path+".clusters", c)})
+				out = append(out, Request{Claim{Kind: ClaimExport, Export: id, Cluster: c}, 1, fieldpath.Key(path+".clusters", c)})
 				continue
 			}
 			for _, h := range e.Hostnames.Hosts() {
-				out = append(out, Request{Claim{Kind: SlotHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
+				out = append(out, Request{Claim{Kind: ClaimHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package lockfile owns the lock beside a topology: what it holds, how it is read and written,
-// and what is taken out of it. What a topology needs of it are its demands.
+// Package lockfile reads and writes the lock file of a topology, which records every
+// allocated address. It also collects allocations that the topology no longer requests.
 package lockfile
 
 import (
@@ -19,29 +19,28 @@ import (
 // Kind is the kind of the lock file's document; its apiVersion is APIVersion.
 const Kind = "ClusterSetLock"
 
-// Lock holds every address that was ever given out and not collected since. It
-// only grows: what left the topology stays in it, so that nobody else gets the
-// address and the same name gets it back, until GC. What GC takes out stands under
-// released, as a lock that merely lacks something frees nothing that is published.
+// Lock records every allocated address. It is append-only: addresses of clusters and exports
+// that left the topology stay reserved until GC, and the same name gets them back. GC
+// moves them to Released; a missing line alone never frees a published address.
 //
-// A Lock is not changed after it was made.
+// A Lock is immutable after its construction.
 type Lock struct {
 	Clusters  map[string]*Cluster
 	Addrs     map[Claim]Allocation
 	Ordinals  map[Claim]OrdinalAllocation // of gateways
-	Conflicts diag.List                   // keys that the file holds twice with different values
-	Released  *Lock                       // what GC took out, until it is published without; nil = nothing
+	Conflicts diag.List                   // keys that occur twice in the file with different values
+	Released  *Lock                       // allocations that GC or Move released and that are still published; nil if absent
 }
 
 // Cluster is a cluster's part of the global pools.
 type Cluster struct {
-	Blocks     []PrefixAllocation                // in force, at most one a family
-	Extensions []PrefixAllocation                // beside the blocks, for a mapping each
+	Blocks     []PrefixAllocation                // current, at most one per family
+	Extensions []PrefixAllocation                // outside the blocks, one per mapping
 	Former     []PrefixAllocation                // left by a move, still reserved
 	Mappings   map[netip.Prefix]PrefixAllocation // by pod prefix
 }
 
-// Allocation is what a slot has, lowest first within each family's turn of allocation.
+// Allocation is the addresses of a claim, in the order of their allocation.
 type Allocation struct {
 	Addrs []netip.Addr
 	Pos   diag.Pos
@@ -53,25 +52,25 @@ type PrefixAllocation struct {
 	Pos    diag.Pos
 }
 
-// OrdinalAllocation is the lane that the lock holds for a gateway.
+// OrdinalAllocation is the ordinal of a gateway.
 type OrdinalAllocation struct {
 	Ordinal int
 	Pos     diag.Pos
 }
 
-// ClaimKind is the sort of thing that holds addresses. The order is that of allocation.
+// ClaimKind is the kind of a claim. The constants are in the order of allocation.
 type ClaimKind int
 
 const (
-	SlotGateway       ClaimKind = iota // a gateway's addresses inside the tunnels
+	ClaimGateway      ClaimKind = iota // a gateway's addresses inside the tunnels
 	ClaimClusterSetIP                  // an export's clusterset IPs
-	SlotEgress                         // a cluster's egress addresses
-	SlotRule                           // an egress rule's addresses
-	SlotExport                         // an export's global addresses in one cluster
-	SlotHost                           // one host of a headless export in one cluster
+	ClaimEgress                        // a cluster's egress addresses
+	ClaimRule                          // an egress rule's addresses
+	ClaimExport                        // an export's global addresses in one cluster
+	ClaimHost                          // one host of a headless export in one cluster
 )
 
-// Claim names one thing that holds addresses.
+// Claim identifies one owner of addresses.
 type Claim struct {
 	Kind    ClaimKind
 	Export  string // namespace/name
@@ -79,8 +78,8 @@ type Claim struct {
 	Name    string // of the gateway, rule or host
 }
 
-// compare orders slots by kind, export and cluster; hosts by length before text,
-// so that *-2 comes before *-10.
+// compare orders claims by kind, export, cluster and name. Numbered hosts are ordered by
+// length first, so *-2 comes before *-10.
 func (s Claim) compare(o Claim) int {
 	length := 0
 	if strings.HasPrefix(s.Name, "*-") && strings.HasPrefix(o.Name, "*-") {
@@ -90,35 +89,35 @@ func (s Claim) compare(o Claim) int {
 		length, cmp.Compare(s.Name, o.Name))
 }
 
-// Path names the slot as the lock file does.
+// Path returns the key of the claim in the lock file.
 func (s Claim) Path() string {
 	cluster := fieldpath.Key("clusters", s.Cluster)
 	switch s.Kind {
-	case SlotGateway:
+	case ClaimGateway:
 		return fieldpath.Key(cluster+".gateways", s.Name)
 	case ClaimClusterSetIP:
 		return fieldpath.Key("exports", s.Export) + ".vips"
-	case SlotEgress:
+	case ClaimEgress:
 		return cluster + ".egressIPs"
-	case SlotRule:
+	case ClaimRule:
 		return fieldpath.Key(cluster+".egress", s.Name)
-	case SlotExport:
+	case ClaimExport:
 		return fieldpath.Key("exports", s.Export) + "." + cluster + ".ips"
 	}
 	return fieldpath.Key(fieldpath.Key("exports", s.Export)+"."+cluster+".hosts", s.Name)
 }
 
-// LanePath names a gateway's lane as the lock file does.
-func (s Claim) LanePath() string { return s.Path() + ".lane" }
+// OrdinalPath returns the key of a gateway's ordinal in the lock file.
+func (s Claim) OrdinalPath() string { return s.Path() + ".lane" }
 
-// HashKey says by which name a slot chooses its address, and how far from there. The
-// egress addresses of a cluster are its own, from the lowest on; the hosts of a
-// StatefulSet stand one beside the other.
+// HashKey returns the name whose hash selects the address of a claim, and the offset from
+// that address. Hosts of a StatefulSet share a name, so they get consecutive addresses. ok
+// is false for the egress addresses of a cluster, which are the lowest ones of its block.
 func (s Claim) HashKey() (key string, offset uint64, ok bool) {
-	if s.Kind == SlotEgress {
+	if s.Kind == ClaimEgress {
 		return "", 0, false
 	}
-	if nth, numbered := strings.CutPrefix(s.Name, "*-"); s.Kind == SlotHost && numbered {
+	if nth, numbered := strings.CutPrefix(s.Name, "*-"); s.Kind == ClaimHost && numbered {
 		n, err := strconv.ParseUint(nth, 10, 16)
 		s.Name = "*"
 		return s.Path(), n, err == nil
@@ -126,12 +125,12 @@ func (s Claim) HashKey() (key string, offset uint64, ok bool) {
 	return s.Path(), 0, true
 }
 
-// New gives an empty lock.
+// New returns an empty lock.
 func New() *Lock {
 	return &Lock{Clusters: map[string]*Cluster{}, Addrs: map[Claim]Allocation{}, Ordinals: map[Claim]OrdinalAllocation{}}
 }
 
-// Cluster gives a cluster's entry and makes it when there is none.
+// Cluster returns a cluster's entry and creates it if absent.
 func (l *Lock) Cluster(name string) *Cluster {
 	c := l.Clusters[name]
 	if c == nil {
@@ -141,7 +140,7 @@ func (l *Lock) Cluster(name string) *Cluster {
 	return c
 }
 
-// Blocks gives a cluster's blocks of the global pools, IPv4 first.
+// Blocks returns a cluster's blocks of the global pools, IPv4 first.
 func (l *Lock) Blocks(cluster string) []netip.Prefix {
 	c := l.Clusters[cluster]
 	if c == nil {
@@ -154,7 +153,7 @@ func (l *Lock) Blocks(cluster string) []netip.Prefix {
 	return out
 }
 
-// Mapping gives the part of the cluster's block that a pod prefix is mapped to.
+// Mapping returns the prefix of the cluster's block to which a pod prefix is mapped.
 func (l *Lock) Mapping(cluster string, pods netip.Prefix) (netip.Prefix, bool) {
 	c := l.Clusters[cluster]
 	if c == nil {
@@ -164,8 +163,8 @@ func (l *Lock) Mapping(cluster string, pods netip.Prefix) (netip.Prefix, bool) {
 	return m.Prefix, ok
 }
 
-// Mapped reports whether every pod of the cluster has a global address of its
-// own: each pod prefix, in the families that have a global pool, is mapped.
+// Mapped reports whether every pod of the cluster has its own global address: each of its
+// mappable pod prefixes is mapped.
 func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 	if top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return false
@@ -177,45 +176,46 @@ func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 	})
 }
 
-// Egress gives the cluster-wide egress addresses of a cluster; like the other
-// queries it may give more than the topology asks for (see Take).
+// Egress returns the cluster-wide egress addresses of a cluster. Like the other queries
+// it may return more addresses than the topology requests; see FirstPerFamily.
 func (l *Lock) Egress(cluster string) []netip.Addr {
-	return l.Addrs[Claim{Kind: SlotEgress, Cluster: cluster}].Addrs
+	return l.Addrs[Claim{Kind: ClaimEgress, Cluster: cluster}].Addrs
 }
 
-// EgressRule gives the addresses of an egress rule.
+// EgressRule returns the addresses of an egress rule.
 func (l *Lock) EgressRule(cluster, rule string) []netip.Addr {
-	return l.Addrs[Claim{Kind: SlotRule, Cluster: cluster, Name: rule}].Addrs
+	return l.Addrs[Claim{Kind: ClaimRule, Cluster: cluster, Name: rule}].Addrs
 }
 
-// Gateway gives a gateway's addresses inside the tunnels.
+// Gateway returns a gateway's addresses inside the tunnels.
 func (l *Lock) Gateway(cluster, gateway string) []netip.Addr {
-	return l.Addrs[Claim{Kind: SlotGateway, Cluster: cluster, Name: gateway}].Addrs
+	return l.Addrs[Claim{Kind: ClaimGateway, Cluster: cluster, Name: gateway}].Addrs
 }
 
-// Ordinal gives the lane of a gateway; false when the lock holds none.
+// Ordinal returns the ordinal of a gateway; ok is false if absent.
 func (l *Lock) Ordinal(cluster, gateway string) (int, bool) {
-	h, ok := l.Ordinals[Claim{Kind: SlotGateway, Cluster: cluster, Name: gateway}]
+	h, ok := l.Ordinals[Claim{Kind: ClaimGateway, Cluster: cluster, Name: gateway}]
 	return h.Ordinal, ok
 }
 
-// VIPs gives the clusterset IPs of an export (namespace/name).
+// VIPs returns the clusterset IPs of an export (namespace/name).
 func (l *Lock) VIPs(export string) []netip.Addr {
 	return l.Addrs[Claim{Kind: ClaimClusterSetIP, Export: export}].Addrs
 }
 
-// ExportIPs gives an export's global addresses in one cluster.
+// ExportIPs returns an export's global addresses in one cluster.
 func (l *Lock) ExportIPs(export, cluster string) []netip.Addr {
-	return l.Addrs[Claim{Kind: SlotExport, Export: export, Cluster: cluster}].Addrs
+	return l.Addrs[Claim{Kind: ClaimExport, Export: export, Cluster: cluster}].Addrs
 }
 
-// Host gives the global addresses of one host of a headless export in one cluster.
+// Host returns the global addresses of one host of a headless export in one cluster.
 func (l *Lock) Host(export, cluster, host string) []netip.Addr {
-	return l.Addrs[Claim{Kind: SlotHost, Export: export, Cluster: cluster, Name: host}].Addrs
+	return l.Addrs[Claim{Kind: ClaimHost, Export: export, Cluster: cluster, Name: host}].Addrs
 }
 
-// FirstPerFamily gives the first n addresses of each family that has a pool, IPv4 first:
-// what is in force of what the lock holds. Fewer than n mean that the lock is stale.
+// FirstPerFamily returns the first n addresses in each pool, in the order of the pools.
+// These addresses are active; the others are only reserved. If a pool has fewer than n,
+// the lock is stale.
 func FirstPerFamily(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, pool := range pools {
@@ -230,17 +230,18 @@ func FirstPerFamily(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Add
 	return out
 }
 
-// Sorted gives the slots of the lock in order.
+// Sorted returns the claims of the lock that have addresses, in order.
 func (l *Lock) Sorted() []Claim {
 	return slices.SortedFunc(maps.Keys(l.Addrs), Claim.compare)
 }
 
-// SortedLanes gives the gateways that have a lane, in order.
-func (l *Lock) SortedLanes() []Claim {
+// SortedOrdinals returns the gateways that have an ordinal, in order.
+func (l *Lock) SortedOrdinals() []Claim {
 	return slices.SortedFunc(maps.Keys(l.Ordinals), Claim.compare)
 }
 
-// Clone copies what its callers change.
+// Clone returns a copy. The address lists of the claims, Conflicts and Released are
+// shared.
 func (l *Lock) Clone() *Lock {
 	out := New()
 	maps.Copy(out.Addrs, l.Addrs)
@@ -257,12 +258,12 @@ func (l *Lock) Clone() *Lock {
 	return out
 }
 
-// HasPrefix reports whether a prefix is in a list.
+// HasPrefix reports whether list has an allocation of exactly p.
 func HasPrefix(list []PrefixAllocation, p netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(h PrefixAllocation) bool { return h.Prefix == p })
 }
 
-// Prefixes gives the blocks of a cluster, annexes and former ones too.
+// Prefixes returns the blocks, extensions and former blocks of a cluster.
 func (c *Cluster) Prefixes() []PrefixAllocation {
 	return slices.Concat(c.Blocks, c.Extensions, c.Former)
 }

@@ -20,10 +20,9 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// Read reads a lock file; file is its name for messages. No content is an
-// empty lock. What git's textual merge of two branches can leave behind (a key
-// that stands twice, an address with two owners) is no error here:
-// allocate.Check reports it and allocate.Addresses mends it.
+// Read reads a lock file; file is its name for messages. An empty file is an empty lock.
+// A textual merge of two branches can leave a key twice, or an address with two owners.
+// Read accepts both: allocate.Check reports them and allocate.Allocate fixes them.
 func Read(file string, raw []byte) (*Lock, diag.List) {
 	r := &reader{file: file, lock: New(), tally: diag.Tally{}}
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -31,7 +30,7 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 	}
 	if pos, found := document.ConflictMarker(file, raw); found {
 		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos,
-			Summary: "the lock holds the marks of a merge conflict",
+			Summary: "the lock has merge conflict markers",
 			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
 	}
 	if pos, found := yamlsize.Excess(file, raw); found {
@@ -43,13 +42,13 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 	for err == nil {
 		var second yaml.Node
 		if err = dec.Decode(&second); err == nil && !syntax.IsNull(second.Content[0]) {
-			r.fail(second.Content[0], "holds more than one document")
+			r.fail(second.Content[0], "has more than one YAML document")
 		}
 	}
 	if !errors.Is(err, io.EOF) {
 		found := document.New(file, raw, nil).SyntaxError(err)
 		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: found.Pos,
-			Summary: "the lock is cut off or was edited by hand: " + found.Summary, Hint: lockHint}}
+			Summary: "the lock is truncated or was edited by hand: " + found.Summary, Hint: lockHint}}
 	}
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 		r.document(doc.Content[0])
@@ -78,7 +77,7 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 		Hint:    lockHint})
 }
 
-const lockHint = "the lock is written by hawser allocate; take the last good version from git and run it again"
+const lockHint = "restore the last good version from git, and run hawser allocate again, which writes the lock"
 
 // each calls do for every key of a mapping.
 func (r *reader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
@@ -86,7 +85,7 @@ func (r *reader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.fail(n, "has something else where a mapping belongs")
+		r.fail(n, "needs a mapping here")
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -120,24 +119,24 @@ func (r *reader) literal(n *yaml.Node, want string) {
 	}
 }
 
-// entry reads one line: a path, as messages have it, and what it holds.
+// entry reads one line: the path of an allocation, as in findings, and its value.
 func (r *reader) entry(key, value *yaml.Node) {
 	top, rest := nextSegment(key.Value)
 	sub, tail := nextSegment(rest)
 	last, end := nextSegment(tail)
 	switch {
 	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
-		r.lane(Claim{Kind: SlotGateway, Cluster: top.label, Name: sub.label}, key, value)
+		r.ordinal(Claim{Kind: ClaimGateway, Cluster: top.label, Name: sub.label}, key, value)
 	case end != "" || top.label == "":
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	case top.word == "clusters" && tail == "":
 		r.clusterEntry(top.label, sub, key, value)
 	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
-		r.hold(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
+		r.addrs(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
 	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last == (segment{word: "ips"}):
-		r.hold(Claim{Kind: SlotExport, Export: top.label, Cluster: sub.label}, key, value)
+		r.addrs(Claim{Kind: ClaimExport, Export: top.label, Cluster: sub.label}, key, value)
 	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
-		r.hold(Claim{Kind: SlotHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
+		r.addrs(Claim{Kind: ClaimHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
@@ -153,22 +152,23 @@ func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	case sub == segment{word: "former"}:
 		c.Former = append(c.Former, r.prefixes(value)...)
 	case sub == segment{word: "egressIPs"}:
-		r.hold(Claim{Kind: SlotEgress, Cluster: name}, key, value)
+		r.addrs(Claim{Kind: ClaimEgress, Cluster: name}, key, value)
 	case sub.word == "mappings" && sub.label != "":
 		r.mapping(c, sub.label, key, value)
 	case sub.word == "gateways" && sub.label != "":
-		r.hold(Claim{Kind: SlotGateway, Cluster: name, Name: sub.label}, key, value)
+		r.addrs(Claim{Kind: ClaimGateway, Cluster: name, Name: sub.label}, key, value)
 	case sub.word == "egress" && sub.label != "":
-		r.hold(Claim{Kind: SlotRule, Cluster: name, Name: sub.label}, key, value)
+		r.addrs(Claim{Kind: ClaimRule, Cluster: name, Name: sub.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
 }
 
-// segment is one step of a path: a word, and what stands in brackets behind it.
+// segment is one segment of a path: a word, and the label in brackets after it.
 type segment struct{ word, label string }
 
-// nextSegment takes the first step off a path.
+// nextSegment splits the first segment off a path. The word of an invalid path is the
+// whole path.
 func nextSegment(path string) (segment, string) {
 	i := strings.IndexAny(path, ".[")
 	if i < 0 {
@@ -192,8 +192,8 @@ func nextSegment(path string) (segment, string) {
 	return s, ""
 }
 
-// blocks reads a cluster's blocks. A second list with another block is a merge
-// of two branches: the lower block stays, the other becomes a conflict.
+// blocks reads a cluster's blocks. A merge of two branches can leave a second list with a
+// different block: the lower block wins, and the other one becomes a conflict.
 func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
 	for _, b := range r.prefixes(n) {
 		i := slices.IndexFunc(c.Blocks, func(h PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
@@ -230,9 +230,9 @@ func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
 	c.Mappings[from] = m
 }
 
-// hold reads the addresses of a slot. When the slot has some already, the list
-// with the lower first address stays.
-func (r *reader) hold(s Claim, key, value *yaml.Node) {
+// addrs reads the addresses of a claim. If the claim occurs twice, the list with the lower
+// first address wins.
+func (r *reader) addrs(s Claim, key, value *yaml.Node) {
 	h := Allocation{Addrs: r.addresses(value), Pos: r.pos(key)}
 	if have, dup := r.lock.Addrs[s]; dup {
 		keep, drop := have, h
@@ -245,11 +245,12 @@ func (r *reader) hold(s Claim, key, value *yaml.Node) {
 	r.lock.Addrs[s] = h
 }
 
-// lane reads the line of a gateway's lane. Of two lines the lower lane stays.
-func (r *reader) lane(s Claim, key, value *yaml.Node) {
+// ordinal reads the ordinal of a gateway, which the file calls its lane. If it occurs
+// twice, the lower one wins.
+func (r *reader) ordinal(s Claim, key, value *yaml.Node) {
 	h := OrdinalAllocation{Pos: r.pos(key)}
 	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Ordinal) != nil || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
-		r.fail(value, "has %s where a lane from 0 to %d belongs", diag.Quote(value.Value), fabric.MaxGateways-1)
+		r.fail(value, "has %s instead of a lane from 0 to %d", diag.Quote(value.Value), fabric.MaxGateways-1)
 		return
 	}
 	if have, dup := r.lock.Ordinals[s]; dup {
@@ -257,26 +258,26 @@ func (r *reader) lane(s Claim, key, value *yaml.Node) {
 		if drop.Ordinal < keep.Ordinal {
 			keep, drop = drop, keep
 		}
-		r.duplicateKey(s.LanePath(), keep.Pos, drop.Pos, keep.Ordinal != drop.Ordinal)
+		r.duplicateKey(s.OrdinalPath(), keep.Pos, drop.Pos, keep.Ordinal != drop.Ordinal)
 		h = keep
 	}
 	r.lock.Ordinals[s] = h
 }
 
-// duplicateKey notes a key that stands twice in the file.
+// duplicateKey adds a conflict for a key that occurs twice in the file.
 func (r *reader) duplicateKey(path string, keep, drop diag.Pos, differ bool) {
 	what := "with the same value"
 	if differ {
-		what = "with different values: the published one stays, or else the lower one"
+		what = "with different values: the published one wins, otherwise the lower one"
 	}
 	r.lock.Conflicts = append(r.lock.Conflicts, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: path,
-		Pos: drop, Related: []diag.Related{{Path: path, Pos: keep}}, Summary: "stands twice in the lock, " + what})
+		Pos: drop, Related: []diag.Related{{Path: path, Pos: keep}}, Summary: "occurs twice in the lock, " + what})
 }
 
-// scalars gives the items of a list.
+// scalars returns the items of a list.
 func (r *reader) scalars(n *yaml.Node) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
-		r.fail(n, "has something else where a list belongs")
+		r.fail(n, "needs a list here")
 		return nil
 	}
 	return n.Content
@@ -287,7 +288,7 @@ func (r *reader) prefixes(n *yaml.Node) []PrefixAllocation {
 	for _, item := range r.scalars(n) {
 		p, err := netip.ParsePrefix(item.Value)
 		if err != nil || p != p.Masked() {
-			r.fail(item, "has %s where a prefix without host bits belongs", diag.Quote(item.Value))
+			r.fail(item, "has %s instead of a prefix without host bits", diag.Quote(item.Value))
 			continue
 		}
 		out = append(out, PrefixAllocation{Prefix: p, Pos: r.pos(item)})
@@ -295,8 +296,8 @@ func (r *reader) prefixes(n *yaml.Node) []PrefixAllocation {
 	return out
 }
 
-// Bounds of the addresses in the ranges of one slot, and of the lock. A range of 20 bytes can need
-// 100 kB.
+// Bounds of the number of addresses of one claim, and of the lock. A range of 20 bytes of
+// text can need 100 kB of memory.
 const (
 	maxRange     = 4096
 	maxAddressed = 1 << 20
@@ -306,7 +307,7 @@ const (
 func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 	items := r.scalars(n)
 	if r.addressed > maxAddressed {
-		r.fail(n, "has ranges of more than %d addresses in all", maxAddressed)
+		r.fail(n, "has more than %d addresses in total", maxAddressed)
 		return nil
 	}
 	out := make([]netip.Addr, 0, len(items))
@@ -318,7 +319,7 @@ func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 		lo, err := netip.ParseAddr(first)
 		hi, err2 := netip.ParseAddr(last)
 		if errors.Join(err, err2) != nil || lo.BitLen() != hi.BitLen() || hi.Less(lo) {
-			r.fail(item, "has %s where an address or a range of addresses belongs", diag.Quote(item.Value))
+			r.fail(item, "has %s instead of an address or a range of addresses", diag.Quote(item.Value))
 			continue
 		}
 		for a := lo; len(out) <= maxRange; a = a.Next() {

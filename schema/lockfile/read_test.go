@@ -11,8 +11,9 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// TestBombs: a lock that stands for far more than its text is refused at its place, and needs
-// little memory. Not parallel, as the allocations of other tests would count, too.
+// TestBombs checks that Read rejects a small lock that expands to a large one, at the right
+// line, and with little memory. It is not parallel: it would count the allocations of other
+// tests.
 func TestBombs(t *testing.T) {
 	laughs := "allocated:\n  clusters[c].blocks: &a0 [242.0.0.0/16]\n"
 	for i := range 40 {
@@ -24,12 +25,12 @@ func TestBombs(t *testing.T) {
 		fmt.Fprintf(&ranges, "  exports[n/s%d].vips: [fd00::1-fd00::fff]\n", i)
 	}
 	for _, test := range []struct{ name, text, want string }{
-		{"aliases of aliases", laughs, "lock:3:29: error: the lock has \"a0\" where a prefix without host bits belongs"},
-		{"an alias of itself", "allocated: &a\n  clusters[c].blocks: *a\n", "lock:2:23: error: the lock has something else where a list belongs"},
+		{"aliases of aliases", laughs, "lock:3:29: error: the lock has \"a0\" instead of a prefix without host bits"},
+		{"an alias of itself", "allocated: &a\n  clusters[c].blocks: *a\n", "lock:2:23: error: the lock needs a list here"},
 		{"an alias for a lane", "x: &5 5\nallocated:\n  clusters[c].gateways[g].lane: *5\n", "lock:1:1: error: the lock has the unknown key"},
-		{"ranges", ranges.String(), "lock:259:25: error: the lock has ranges of more than 1048576 addresses in all"},
+		{"ranges", ranges.String(), "lock:259:25: error: the lock has more than 1048576 addresses in total"},
 		{"values", "allocated: {a: [" + strings.Repeat("a,", yamlsize.MaxValues) + "]}\n", "lock:1:2000010: error: the lock has more than 1000000 YAML values in one file"},
-		{"wrong values", "allocated:\n  clusters[c].blocks: [" + strings.Repeat("a,", 100_000) + "]\n", "lock:2:24: error: the lock has \"a\" where a prefix"},
+		{"wrong values", "allocated:\n  clusters[c].blocks: [" + strings.Repeat("a,", 100_000) + "]\n", "lock:2:24: error: the lock has \"a\" instead of a prefix"},
 		{"a long value", "allocated:\n  clusters[c].blocks: [" + strings.Repeat("s", 100_000) + "]\n", "lock:2:24: error: the lock has \"ssss"},
 	} {
 		var before, after runtime.MemStats
@@ -37,7 +38,7 @@ func TestBombs(t *testing.T) {
 		_, list := lockfile.Read("lock", []byte(test.text))
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 200<<20 {
-			t.Errorf("%s: it allocates %d MiB", test.name, n>>20)
+			t.Errorf("%s: Read allocates %d MiB", test.name, n>>20)
 		}
 		if len(list) == 0 || len(list) > diag.MaxFindings+1 {
 			t.Errorf("%s: %d findings", test.name, len(list))

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// GC gives the lock without what the topology no longer asks for: those
-// addresses may then be given to others. They stand under released, so that what
-// holds for a published lock, too (overlay.Keep); see Forget.
+// GC returns the lock without the allocations that the topology no longer requests. Their
+// addresses become free for others. GC moves them to Released, so that lockmerge also
+// frees them in the published lock; see PruneReleased.
 func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	out := New()
 	for _, d := range Requests(top) {
@@ -39,20 +39,19 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 			}
 			entry.Mappings[p] = m
 			annex := slices.IndexFunc(have.Extensions, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
-			if annex >= 0 && !entry.Holds(m.Prefix) {
+			if annex >= 0 && !entry.Contains(m.Prefix) {
 				entry.Extensions = append(entry.Extensions, have.Extensions[annex])
 			}
 		}
-		entry.SortAnnexes()
+		entry.SortExtensions()
 	}
 	out.Released = l.without(out)
 	out.Released.add(l.Released)
 	return out
 }
 
-// PruneReleased gives the lock without the lines under released that have done their
-// work: what is published no longer has those things, or l has them in their place
-// again. nil stands for nothing published.
+// PruneReleased returns l without obsolete entries in Released: those that published no
+// longer contains, or that l allocates again. A nil published means nothing is published.
 func (l *Lock) PruneReleased(published *Lock) *Lock {
 	out := l.Clone()
 	if l.Released == nil {
@@ -62,7 +61,7 @@ func (l *Lock) PruneReleased(published *Lock) *Lock {
 	if published == nil {
 		published = New()
 	}
-	there := published.without(l)
+	publishedOnly := published.without(l)
 	for s, h := range l.Released.Addrs {
 		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool {
 			i := slices.Index(published.Addrs[s].Addrs, a)
@@ -73,28 +72,28 @@ func (l *Lock) PruneReleased(published *Lock) *Lock {
 		}
 	}
 	for s, h := range l.Released.Ordinals {
-		if lane, is := there.Ordinals[s]; is && lane.Ordinal == h.Ordinal {
+		if other, ok := publishedOnly.Ordinals[s]; ok && other.Ordinal == h.Ordinal {
 			out.Released.Ordinals[s] = h
 		}
 	}
 	for name, c := range l.Released.Clusters {
-		if from := there.Clusters[name]; from != nil {
-			out.Released.put(name, c.and(from, true))
+		if from := publishedOnly.Clusters[name]; from != nil {
+			out.Released.put(name, c.compareWith(from, true))
 		}
 	}
 	return out
 }
 
-// MissingFrom gives the paths of what other holds and l does not, in order.
+// MissingFrom returns the paths of the allocations that other has and l lacks, in order.
 func (l *Lock) MissingFrom(other *Lock) []string {
 	more := other.without(l)
 	var out []string
 	clusters, exports := more.tree()
 	for _, n := range slices.Concat(clusters, exports) {
-		if more.Clusters[n.name] != nil && len(n.slots) == 0 {
+		if more.Clusters[n.name] != nil && len(n.claims) == 0 {
 			out = append(out, fieldpath.Key("clusters", n.name))
 		}
-		for _, s := range n.slots {
+		for _, s := range n.claims {
 			out = append(out, s.Path())
 		}
 	}
@@ -108,7 +107,7 @@ func (l *Lock) put(name string, c *Cluster) {
 	}
 }
 
-// without gives what l holds and o does not.
+// without returns the allocations that l has and o lacks.
 func (l *Lock) without(o *Lock) *Lock {
 	out := New()
 	for s, h := range l.Addrs {
@@ -118,7 +117,7 @@ func (l *Lock) without(o *Lock) *Lock {
 		}
 	}
 	for s, h := range l.Ordinals {
-		if lane, is := o.Ordinals[s]; !is || lane.Ordinal != h.Ordinal {
+		if other, ok := o.Ordinals[s]; !ok || other.Ordinal != h.Ordinal {
 			out.Ordinals[s] = h
 		}
 	}
@@ -127,12 +126,12 @@ func (l *Lock) without(o *Lock) *Lock {
 		if from == nil {
 			from = &Cluster{}
 		}
-		out.put(name, c.and(from, false))
+		out.put(name, c.compareWith(from, false))
 	}
 	return out
 }
 
-// add takes over what o holds and l does not.
+// add adds the allocations that o has and l lacks.
 func (l *Lock) add(o *Lock) {
 	if o == nil {
 		return
@@ -151,7 +150,7 @@ func (l *Lock) add(o *Lock) {
 	}
 }
 
-// KeepFirst gives the first n addresses of each family, in their order.
+// KeepFirst returns the first n addresses of each family, in their order.
 func KeepFirst(addrs []netip.Addr, n int) []netip.Addr {
 	var out []netip.Addr
 	var four, six int
@@ -168,7 +167,7 @@ func KeepFirst(addrs []netip.Addr, n int) []netip.Addr {
 	return out
 }
 
-// WithReleased gives the lock with more under released.
+// WithReleased returns a copy of the lock with more added to Released.
 func (l *Lock) WithReleased(more *Lock) *Lock {
 	out := l.Clone()
 	out.Released = New()

@@ -20,9 +20,8 @@ const Header = `# Written by "hawser allocate". Commit this file beside the topo
 # "hawser allocate --gc". After a merge of two branches run "hawser allocate".
 `
 
-// Marshal gives the bytes of the lock file: the same lock, the same bytes. Each
-// thing has one line that says all of it, so that whatever git's merge of two
-// branches that both allocated keeps or orders, the result can be read.
+// Marshal returns the content of the lock file. It is deterministic. Each allocation is one
+// complete line, so Read can read any textual merge of two branches that both allocated.
 func (l *Lock) Marshal() ([]byte, error) {
 	w := &writer{}
 	w.out.WriteString(Header + "apiVersion: " + schema.APIVersion + "\nkind: " + Kind + "\n")
@@ -33,7 +32,7 @@ func (l *Lock) Marshal() ([]byte, error) {
 	return w.out.Bytes(), nil
 }
 
-// section writes what a lock holds under a key; nothing when it is empty.
+// section writes the allocations of a lock under a key; nothing if the lock is empty.
 func (w *writer) section(key string, l *Lock) {
 	clusters, exports := l.tree()
 	if len(clusters)+len(exports) > 0 {
@@ -48,21 +47,21 @@ func (w *writer) section(key string, l *Lock) {
 				w.prefixes(fieldpath.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})
 			}
 		}
-		w.slots(l, n.slots)
+		w.claims(l, n.claims)
 	}
 	for _, n := range exports {
-		slices.SortStableFunc(n.slots, func(a, b Claim) int { return cmp.Compare(a.Cluster, b.Cluster) })
-		w.slots(l, n.slots)
+		slices.SortStableFunc(n.claims, func(a, b Claim) int { return cmp.Compare(a.Cluster, b.Cluster) })
+		w.claims(l, n.claims)
 	}
 }
 
-// node is the slots under one cluster or export, in order.
+// node is the claims of one cluster or export, in order.
 type node struct {
-	name  string
-	slots []Claim
+	name   string
+	claims []Claim
 }
 
-// tree sorts the slots under the clusters and exports that they are written under.
+// tree groups the claims by the cluster or export under which they are written.
 func (l *Lock) tree() (clusters, exports []node) {
 	byCluster, byExport := map[string][]Claim{}, map[string][]Claim{}
 	for name := range l.Clusters {
@@ -95,13 +94,13 @@ type writer struct{ out bytes.Buffer }
 
 func (w *writer) line(path, list string) { w.out.WriteString("  " + path + ": " + list + "\n") }
 
-func (w *writer) slots(l *Lock, slots []Claim) {
+func (w *writer) claims(l *Lock, slots []Claim) {
 	for _, s := range slots {
 		if h, has := l.Addrs[s]; has {
 			w.line(s.Path(), addressList(h.Addrs))
 		}
 		if h, has := l.Ordinals[s]; has {
-			w.line(s.LanePath(), strconv.Itoa(h.Ordinal))
+			w.line(s.OrdinalPath(), strconv.Itoa(h.Ordinal))
 		}
 	}
 }
@@ -117,16 +116,16 @@ func (w *writer) prefixes(path string, list []PrefixAllocation) {
 	w.line(path, "["+strings.Join(texts, ", ")+"]")
 }
 
-// SortedPrefixes gives the keys of a mapping in order.
+// SortedPrefixes returns the keys of a mapping in order.
 func SortedPrefixes(m map[netip.Prefix]PrefixAllocation) []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(m), netip.Prefix.Compare)
 }
 
-// addressList writes addresses in their order; neighbours become a range.
+// addressList formats addresses in their order; consecutive addresses become a range.
 func addressList(addrs []netip.Addr) string {
 	parts := fabric.Ranges(addrs)
 	for i, text := range parts {
-		if strings.HasSuffix(text, ":") { // would read as a key
+		if strings.HasSuffix(text, ":") { // YAML would parse a key
 			parts[i] = strconv.Quote(text)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// TestMove: what moves on purpose gets other addresses, its old ones stay reserved
-// for it, and the published lock does not hold it back.
+// TestMove checks that a moved allocation gets new addresses, keeps the old ones reserved,
+// and that the published lock does not undo the move.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	top := overTopology(t, nil, "a", "x")
+	top := newTopology(t, nil, "a", "x")
 	published, list := allocate.Allocate(top, nil)
 	if list.HasErrors() {
 		t.Fatal(list.Err())
@@ -35,7 +35,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", item, list, marshalLock(t, settled), text)
 		}
 		if after := marshalLock(t, moved.PruneReleased(moved)); strings.Contains(after, "released") {
-			t.Errorf("%s is released for ever:\n%s", item, after)
+			t.Errorf("%s is still released after it was published:\n%s", item, after)
 		}
 	}
 	for item, code := range map[string]string{"exports[ns/gone].vips": "unknown-item", "clusters[g1].gateways[a].lane": "unknown-item"} {
@@ -43,7 +43,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: %v", item, list)
 		}
 	}
-	pinned := overTopology(t, func(text string) string {
+	pinned := newTopology(t, func(text string) string {
 		return strings.Replace(text, "{name: g1,", "{name: g1, globalCIDR: 242.9.0.0/24,", 1)
 	}, "a")
 	if _, list := allocate.Move(published, pinned, "clusters[g1].blocks"); len(list) != 1 || list[0].Code != "pinned" {

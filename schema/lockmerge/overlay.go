@@ -1,5 +1,5 @@
-// Package lockmerge lays a lock over the one that is published, so that nothing that is published
-// moves, whatever branches were merged.
+// Package lockmerge merges a committed lock onto the published one, so that no merge of
+// branches changes a published address.
 package lockmerge
 
 import (
@@ -16,24 +16,24 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// CodeWouldMove marks a line of a lock that would move something published.
+// CodeWouldMove is the code of findings about lock lines that would change a published
+// address.
 const CodeWouldMove = "would-move"
 
-// OntoPublished gives the lock with everything that is published in its place: what
-// published holds stays with its holder, and what l has besides is kept where
-// nobody holds it there. Neither lock is changed.
+// OntoPublished returns l merged onto the published lock: published addresses keep their
+// owners, and other addresses of l are kept if they are free in published. It changes
+// neither lock.
 //
-// Only what a person reads in a review goes before what is published: a pin or a
-// pool of the topology, and lines of l under released: of what GC took out, which
-// is nowhere else in l then, and of what allocate.Move moved, which is reserved in l.
+// Only changes that a reviewer sees override the published lock. These are a pin or a pool
+// of the topology, and entries in l.Released: allocations that GC removed from l, and
+// allocations that allocate.Move moved, which l still reserves.
 //
-// Errors (CodeWouldMove) are for lines of l that say otherwise: whoever took them
-// at their word would move what is published. The lock that comes with them has
-// the published values, so that it mends l. Warnings (lock-conflict) are for two
-// lines of l that hold the same, as a merge of two branches leaves them: the one
-// that is not published gets another.
+// Errors (CodeWouldMove) report lines of l that would change a published address. The
+// returned lock has the published values, so it fixes l. Warnings (lock-conflict) report two
+// lines of l with the same address after a merge of two branches. The unpublished one gets
+// another address.
 func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*lockfile.Lock, diag.List) {
-	o := &merger{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Claim]int{}, twice: map[string]bool{},
+	o := &merger{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Claim]int{}, duplicates: map[string]bool{},
 		owners: map[netip.Prefix]string{}, holders: map[netip.Addr]lockfile.Claim{}, lost: map[string][]netip.Prefix{}, out: l.Clone()}
 	for i := range top.Spec.Clusters {
 		o.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
@@ -42,19 +42,19 @@ func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile
 		o.counts[d.Claim] = d.Count
 	}
 	for _, d := range l.Conflicts {
-		o.twice[d.Path] = true
+		o.duplicates[d.Path] = true
 	}
 	o.published = o.unreleased(published)
 	o.index()
 	names := slices.Sorted(maps.Keys(o.published.Clusters))
 	for _, name := range names {
-		o.keepBlocks(name)
+		o.mergeBlocks(name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.out.Clusters)) {
 		o.dropConflicts(name)
 	}
 	for _, name := range names {
-		o.keepMappings(name)
+		o.mergeMappings(name)
 	}
 	o.mergeClaims()
 	o.mergeOrdinals()
@@ -62,23 +62,23 @@ func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile
 	return o.out, o.list
 }
 
-// merger is the state of one call of Keep.
+// merger is the state of one call of OntoPublished.
 type merger struct {
-	top       *schema.ClusterSet
-	members   map[string]*schema.Cluster
-	counts    map[lockfile.Claim]int // addresses of each family that the topology asks for
-	twice     map[string]bool        // paths that stand in the committed lock twice, so that none of the two was chosen
-	committed *lockfile.Lock
-	published *lockfile.Lock                // less what was released
-	owners    map[netip.Prefix]string       // clusters of the published blocks, annexes and former blocks
-	prefixes  []netip.Prefix                // keys of owners, by address
-	holders   map[netip.Addr]lockfile.Claim // of published addresses
-	lost      map[string][]netip.Prefix     // committed blocks that a cluster does not get
-	out       *lockfile.Lock
-	list      diag.List
+	top        *schema.ClusterSet
+	members    map[string]*schema.Cluster
+	counts     map[lockfile.Claim]int // requested addresses per family
+	duplicates map[string]bool        // paths that occur twice in the committed lock; Read reported them
+	committed  *lockfile.Lock
+	published  *lockfile.Lock                // without released allocations
+	owners     map[netip.Prefix]string       // clusters of the published blocks, extensions and former blocks
+	prefixes   []netip.Prefix                // keys of owners, by address
+	holders    map[netip.Addr]lockfile.Claim // of published addresses
+	lost       map[string][]netip.Prefix     // committed blocks that a cluster does not get
+	out        *lockfile.Lock
+	list       diag.List
 }
 
-// index makes published things found by what they are.
+// index fills owners, prefixes and holders from the published lock.
 func (o *merger) index() {
 	for name, c := range o.published.Clusters {
 		for _, h := range c.Prefixes() {
@@ -93,7 +93,7 @@ func (o *merger) index() {
 	}
 }
 
-// conflictingOwner gives a published prefix of another cluster that overlaps p.
+// conflictingOwner returns a published prefix of another cluster that overlaps p.
 func (o *merger) conflictingOwner(name string, p netip.Prefix) (netip.Prefix, bool) {
 	i, _ := slices.BinarySearchFunc(o.prefixes, p, func(q, p netip.Prefix) int { return q.Addr().Compare(p.Addr()) })
 	for j := max(i-1, 0); j < len(o.prefixes) && o.prefixes[j].Addr().Compare(cidr.Last(p)) <= 0; j++ {
@@ -104,43 +104,43 @@ func (o *merger) conflictingOwner(name string, p netip.Prefix) (netip.Prefix, bo
 	return netip.Prefix{}, false
 }
 
-// committedOwns reports whether the committed lock, too, gives a prefix to a cluster.
+// committedOwns reports whether the prefix belongs to the cluster in the committed lock.
 func (o *merger) committedOwns(name string, p netip.Prefix) bool {
 	c := o.committed.Clusters[name]
 	return c != nil && lockfile.HasPrefix(c.Prefixes(), p)
 }
 
-// refuse notes a line that would move what is published at now, elsewhere.
-func (o *merger) refuse(path string, line, published diag.Pos, now, then string) {
-	if o.twice[path] {
+// reportMove reports a line that would change the published value now to then.
+func (o *merger) reportMove(path string, line, published diag.Pos, now, then string) {
+	if o.duplicates[path] {
 		return
 	}
-	hint := "run hawser allocate, which keeps what is published, and commit the lock; " +
-		"hawser allocate --move moves what is named"
+	hint := "run hawser allocate, which keeps published addresses, and commit the lock; " +
+		"to change an address on purpose use hawser allocate --move"
 	if strings.HasSuffix(path, ".blocks") {
-		hint += ", and a pin (globalCIDR) moves a cluster to the block that you choose"
+		hint += ", or a pin (globalCIDR) for a block of your choice"
 	}
 	o.list = append(o.list, diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: path, Pos: published}},
-		Summary: fmt.Sprintf("would move from %s, where it is published, to %s", now, then), Hint: hint})
+		Summary: fmt.Sprintf("would change from the published %s to %s", now, then), Hint: hint})
 }
 
-// reportTaken notes a line with what is published for another holder. When that one has
-// it in the committed lock, too, then a merge brought both lines together.
+// reportTaken reports a line whose address is published for another claim. If both claims
+// are in the committed lock, a git merge produced the conflict: it warns instead.
 func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, published diag.Pos, both bool) {
 	d := diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: holder, Pos: published}},
-		Summary: fmt.Sprintf("has %s, which is published as that of %s", what, holder),
-		Hint:    "run hawser allocate, which gives it another, and commit the lock"}
+		Summary: fmt.Sprintf("has %s, which is published for %s", what, holder),
+		Hint:    "run hawser allocate, which allocates another one, and commit the lock"}
 	if both {
 		d.Severity, d.Code = diag.Warning, "lock-conflict"
 		d.Summary += "; it gets another"
-		d.Hint = "both were allocated on different branches; what is published stays"
+		d.Hint = "both were allocated on different branches; the published one does not change"
 	}
 	o.list = append(o.list, d)
 }
 
-// pool gives the global pool of a prefix's family.
+// pool returns the global pool of a prefix's family.
 func (o *merger) pool(p netip.Prefix) (netip.Prefix, bool) {
 	for _, pool := range o.top.GlobalPools() {
 		if pool.Addr().Is4() == p.Addr().Is4() {
@@ -150,7 +150,7 @@ func (o *merger) pool(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// releasedBlocks gives the blocks that the committed lock says a cluster leaves.
+// releasedBlocks returns the cluster's released blocks in the committed lock.
 func (o *merger) releasedBlocks(name string) []lockfile.PrefixAllocation {
 	if r := o.committed.Released; r != nil && r.Clusters[name] != nil {
 		return r.Clusters[name].Blocks
@@ -158,9 +158,8 @@ func (o *merger) releasedBlocks(name string) []lockfile.PrefixAllocation {
 	return nil
 }
 
-// keepBlocks puts the published blocks of a cluster into force, and reserves
-// those that it left.
-func (o *merger) keepBlocks(name string) {
+// mergeBlocks restores the published blocks of a cluster, and reserves its former blocks.
+func (o *merger) mergeBlocks(name string) {
 	from, c, member := o.published.Clusters[name], o.out.Cluster(name), o.members[name]
 	path := fieldpath.Key("clusters", name) + ".blocks"
 	for _, b := range from.Blocks {
@@ -192,7 +191,7 @@ func (o *merger) keepBlocks(name string) {
 			o.reportTaken(path, mine.Pos, mine.Prefix.String(), fieldpath.Key("clusters", o.owners[q])+".blocks", b.Pos, true)
 			continue
 		}
-		o.refuse(path, mine.Pos, b.Pos, b.Prefix.String(), mine.Prefix.String())
+		o.reportMove(path, mine.Pos, b.Pos, b.Prefix.String(), mine.Prefix.String())
 	}
 	for _, f := range from.Former {
 		if !lockfile.HasPrefix(c.Prefixes(), f.Prefix) {
@@ -201,7 +200,7 @@ func (o *merger) keepBlocks(name string) {
 	}
 }
 
-// dropConflicts takes from a cluster what is published as another's.
+// dropConflicts removes prefixes of a cluster that are published for another cluster.
 func (o *merger) dropConflicts(name string) {
 	c := o.out.Clusters[name]
 	drop := func(list []lockfile.PrefixAllocation, path string, live bool) []lockfile.PrefixAllocation {
@@ -211,7 +210,7 @@ func (o *merger) dropConflicts(name string) {
 				return false
 			}
 			o.lost[name] = append(o.lost[name], h.Prefix)
-			if live && o.members[name].PinInFamily(h.Prefix) != h.Prefix { // a pin is refused as such
+			if live && o.members[name].PinInFamily(h.Prefix) != h.Prefix { // allocate reports a conflicting pin
 				owner := o.owners[q]
 				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.PrefixAllocation) bool { return p.Prefix == q })
 				o.reportTaken(fieldpath.Key("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), fieldpath.Key("clusters", owner)+".blocks",
@@ -226,16 +225,16 @@ func (o *merger) dropConflicts(name string) {
 	c.Former = drop(c.Former, ".former", false)
 }
 
-// keepMappings puts the published mappings of a cluster into force, with their
-// annexes, as far as the cluster still has the block that they lie in.
-func (o *merger) keepMappings(name string) {
+// mergeMappings restores the published mappings and extensions of a cluster. It skips
+// mappings outside of its current blocks and extensions.
+func (o *merger) mergeMappings(name string) {
 	from, c := o.published.Clusters[name], o.out.Cluster(name)
 	for _, a := range from.Extensions {
-		if !c.Holds(a.Prefix) {
+		if !c.Contains(a.Prefix) {
 			c.Extensions = append(c.Extensions, a)
 		}
 	}
-	c.SortAnnexes()
+	c.SortExtensions()
 	var live []netip.Prefix
 	if member := o.members[name]; member != nil {
 		live = o.top.MappablePodCIDRs(member)
@@ -243,7 +242,7 @@ func (o *merger) keepMappings(name string) {
 	kept := map[netip.Prefix]netip.Prefix{} // pods by what they are mapped to
 	for _, pods := range lockfile.SortedPrefixes(from.Mappings) {
 		m := from.Mappings[pods]
-		if !c.Holds(m.Prefix) {
+		if !c.Contains(m.Prefix) {
 			continue
 		}
 		kept[m.Prefix] = pods
@@ -251,24 +250,24 @@ func (o *merger) keepMappings(name string) {
 		c.Mappings[pods] = m
 		if has && mine.Prefix == m.Prefix {
 			c.Mappings[pods] = mine
-		} else if has && c.Holds(mine.Prefix) && slices.Contains(live, pods) {
+		} else if has && c.Contains(mine.Prefix) && slices.Contains(live, pods) {
 			path := fieldpath.Key(fieldpath.Key("clusters", name)+".mappings", pods.String())
-			o.refuse(path, mine.Pos, m.Pos, m.Prefix.String(), mine.Prefix.String())
+			o.reportMove(path, mine.Pos, m.Pos, m.Prefix.String(), mine.Prefix.String())
 		}
 	}
 	for pods, m := range c.Mappings {
 		if _, is := from.Mappings[pods]; is && kept[m.Prefix] == pods {
 			continue
 		}
-		if o.mapsAway(name, pods, m, kept) {
+		if o.mappingConflicts(name, pods, m, kept) {
 			delete(c.Mappings, pods)
 		}
 	}
 }
 
-// mapsAway reports, and notes, that a mapping which is not published lies where
-// something published does.
-func (o *merger) mapsAway(name string, pods netip.Prefix, m lockfile.PrefixAllocation, kept map[netip.Prefix]netip.Prefix) bool {
+// mappingConflicts reports whether an unpublished mapping overlaps a published mapping or
+// address, and adds the finding.
+func (o *merger) mappingConflicts(name string, pods netip.Prefix, m lockfile.PrefixAllocation, kept map[netip.Prefix]netip.Prefix) bool {
 	path := fieldpath.Key("clusters", name) + ".mappings"
 	for q, owner := range kept {
 		if q.Overlaps(m.Prefix) {
@@ -288,7 +287,7 @@ func (o *merger) mapsAway(name string, pods netip.Prefix, m lockfile.PrefixAlloc
 	return false
 }
 
-// mergeClaims leaves every published address with its holder.
+// mergeClaims restores every published address to its owner.
 func (o *merger) mergeClaims() {
 	for _, s := range o.out.Sorted() {
 		h := o.out.Addrs[s]
@@ -299,7 +298,7 @@ func (o *merger) mergeClaims() {
 				return false
 			}
 			inside := func(p netip.Prefix) bool { return p.Contains(addr) }
-			if slices.ContainsFunc(o.lost[s.Pool()], inside) || !is && live && o.mappedOver(s, addr) {
+			if slices.ContainsFunc(o.lost[s.Pool()], inside) || !is && live && o.insidePublishedMapping(s, addr) {
 				return true
 			}
 			if !is {
@@ -317,13 +316,13 @@ func (o *merger) mergeClaims() {
 		}
 	}
 	for _, s := range o.published.Sorted() {
-		o.keepSlot(s)
+		o.mergeClaim(s)
 	}
 }
 
-// mappedOver reports, and notes, that an address which is not published lies in a
-// published mapping.
-func (o *merger) mappedOver(s lockfile.Claim, addr netip.Addr) bool {
+// insidePublishedMapping reports whether an unpublished address lies in a published
+// mapping, and adds the finding.
+func (o *merger) insidePublishedMapping(s lockfile.Claim, addr netip.Addr) bool {
 	from := o.published.Clusters[s.Pool()]
 	if from == nil {
 		return false
@@ -339,7 +338,9 @@ func (o *merger) mappedOver(s lockfile.Claim, addr netip.Addr) bool {
 	return false
 }
 
-func (o *merger) keepSlot(s lockfile.Claim) {
+// mergeClaim restores the published addresses of one claim, unless the committed lock
+// releases them for a move.
+func (o *merger) mergeClaim(s lockfile.Claim) {
 	from, mine := o.published.Addrs[s], o.out.Addrs[s]
 	if len(mine.Addrs) == 0 {
 		o.out.Addrs[s] = from
@@ -352,13 +353,13 @@ func (o *merger) keepSlot(s lockfile.Claim) {
 		given = r.Addrs[s].Addrs
 	}
 	for _, is4 := range []bool{true, false} {
-		was, will := o.inForce(s, from.Addrs, is4, count), o.inForce(s, mine.Addrs, is4, count)
+		was, will := o.active(s, from.Addrs, is4, count), o.active(s, mine.Addrs, is4, count)
 		for i := range min(len(was), len(will)) {
 			if was[i] == will[i] {
 				continue
 			}
 			if moved = slices.Contains(given, was[i]) && slices.Contains(mine.Addrs, was[i]); !moved {
-				o.refuse(s.Path(), mine.Pos, from.Pos, was[i].String(), will[i].String())
+				o.reportMove(s.Path(), mine.Pos, from.Pos, was[i].String(), will[i].String())
 				o.out.Addrs[s] = lockfile.Allocation{Addrs: from.Addrs, Pos: mine.Pos}
 				return
 			}
@@ -377,12 +378,12 @@ func (o *merger) keepSlot(s lockfile.Claim) {
 	o.out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: mine.Pos}
 }
 
-// inForce gives the addresses of one family that a slot has in force, of those
-// that the lock holds for it.
-func (o *merger) inForce(s lockfile.Claim, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
+// active returns the active addresses of a claim in one family: the first count ones in
+// its current pool or block.
+func (o *merger) active(s lockfile.Claim, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
 	var blocks []netip.Prefix
 	switch s.Kind {
-	case lockfile.SlotGateway:
+	case lockfile.ClaimGateway:
 		blocks = o.top.TunnelPools()
 	case lockfile.ClaimClusterSetIP:
 		blocks = o.top.ServicePools()
@@ -393,7 +394,7 @@ func (o *merger) inForce(s lockfile.Claim, addrs []netip.Addr, is4 bool, count i
 	return lockfile.FirstPerFamily(addrs, count, blocks)
 }
 
-// mergeOrdinals leaves every published lane with its gateway.
+// mergeOrdinals restores every published ordinal to its gateway.
 func (o *merger) mergeOrdinals() {
 	type place struct {
 		cluster string
@@ -403,7 +404,7 @@ func (o *merger) mergeOrdinals() {
 	for s, h := range o.published.Ordinals {
 		holder[place{s.Cluster, h.Ordinal}] = s
 	}
-	for _, s := range o.out.SortedLanes() {
+	for _, s := range o.out.SortedOrdinals() {
 		h := o.out.Ordinals[s]
 		owner, is := holder[place{s.Cluster, h.Ordinal}]
 		if !is || owner == s {
@@ -412,23 +413,23 @@ func (o *merger) mergeOrdinals() {
 		delete(o.out.Ordinals, s)
 		if _, live := o.counts[s]; live {
 			there, both := o.committed.Ordinals[owner]
-			o.reportTaken(s.LanePath(), h.Pos, fmt.Sprintf("lane %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
+			o.reportTaken(s.OrdinalPath(), h.Pos, fmt.Sprintf("lane %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
 				both && there.Ordinal == h.Ordinal)
 		}
 	}
-	for _, s := range o.published.SortedLanes() {
+	for _, s := range o.published.SortedOrdinals() {
 		from := o.published.Ordinals[s]
 		mine, has := o.out.Ordinals[s]
 		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: from.Ordinal, Pos: mine.Pos}
 		if _, live := o.counts[s]; live && has && mine.Ordinal != from.Ordinal {
-			o.refuse(s.LanePath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Ordinal), fmt.Sprintf("lane %d", mine.Ordinal))
+			o.reportMove(s.OrdinalPath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Ordinal), fmt.Sprintf("lane %d", mine.Ordinal))
 		}
 	}
 }
 
-// unreleased gives the published lock less what the committed one has released. A
-// line under released counts for what neither the topology nor the committed lock
-// has: a branch that needs the thing again may have been merged since.
+// unreleased returns the published lock without the allocations that the committed lock
+// releases. It ignores releases of allocations that the topology or the committed lock has
+// again, because a later merge may have added them back.
 func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
 	released := o.committed.Released
 	if released == nil {
@@ -464,8 +465,8 @@ func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
 	return out
 }
 
-// releaseCluster takes what was released out of a cluster's published entry. A
-// block goes when nothing that was published later is left in it (inUse).
+// releaseCluster removes released allocations from a cluster's published entry. It keeps
+// a block that still has published addresses (inUse) or mappings.
 func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, inUse bool) {
 	member, mine := o.members[name], o.committed.Clusters[name]
 	if mine == nil {

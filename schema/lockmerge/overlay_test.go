@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// overTopology is a topology with the clusters g1 and g2 and the exports named.
-func overTopology(t *testing.T, alter func(string) string, exports ...string) *schema.ClusterSet {
+// newTopology returns a topology with the clusters g1 and g2 and exports with these names.
+func newTopology(t *testing.T, alter func(string) string, exports ...string) *schema.ClusterSet {
 	t.Helper()
 	text := "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {egressIPs: 1}\n  clusters:\n"
 	for i, c := range []string{"g1", "g2"} {
@@ -35,9 +35,9 @@ func overTopology(t *testing.T, alter func(string) string, exports ...string) *s
 	return top
 }
 
-// TestOver: what is published goes before what a lock says, apart from what is
-// written down to move or to be free.
-func TestOver(t *testing.T) {
+// TestOntoPublished checks that published addresses override the committed lock, except for
+// explicit moves, pins and releases.
+func TestOntoPublished(t *testing.T) {
 	t.Parallel()
 	const b1, b2 = "  clusters[g1].blocks: [242.1.0.0/24]\n", "  clusters[g2].blocks: [242.2.0.0/24]\n"
 	pin := func(text string) string {
@@ -48,7 +48,7 @@ func TestOver(t *testing.T) {
 		alter           func(string) string
 		committed, pub  string
 		want            string
-		refused, warned string // part of the only finding; neither: none
+		refused, warned string // prefix of the only finding; both empty: no finding
 	}{
 		{name: "nothing is committed", pub: b1 + "  exports[ns/x].vips: [243.0.0.1]\n", want: b1 + "  exports[ns/x].vips: [243.0.0.1]\n"},
 		{name: "nothing is published", committed: b1, want: b1},
@@ -56,23 +56,23 @@ func TestOver(t *testing.T) {
 			want: b1 + "  clusters[g1].egressIPs: [242.1.0.1]\n" + b2},
 		{name: "two hold an address", committed: "  exports[ns/a].vips: [243.0.0.1]\n  exports[ns/x].vips: [243.0.0.1]\n",
 			pub: "  exports[ns/x].vips: [243.0.0.1]\n", want: "  exports[ns/x].vips: [243.0.0.1]\n",
-			warned: "lock:4:3: warning: exports[ns/a].vips: has 243.0.0.1, which is published as that of exports[ns/x].vips; it gets another"},
+			warned: "lock:4:3: warning: exports[ns/a].vips: has 243.0.0.1, which is published for exports[ns/x].vips; it gets another"},
 		{name: "another takes an address", committed: "  exports[ns/a].vips: [243.0.0.1]\n", pub: "  exports[ns/x].vips: [243.0.0.1]\n",
 			want:    "  exports[ns/x].vips: [243.0.0.1]\n",
-			refused: "lock:4:3: error: exports[ns/a].vips: has 243.0.0.1, which is published as that of exports[ns/x].vips"},
+			refused: "lock:4:3: error: exports[ns/a].vips: has 243.0.0.1, which is published for exports[ns/x].vips"},
 		{name: "an address is another", committed: "  exports[ns/x].vips: [243.0.0.9]\n", pub: "  exports[ns/x].vips: [243.0.0.1]\n",
 			want:    "  exports[ns/x].vips: [243.0.0.1]\n",
-			refused: "lock:4:3: error: exports[ns/x].vips: would move from 243.0.0.1, where it is published, to 243.0.0.9"},
+			refused: "lock:4:3: error: exports[ns/x].vips: would change from the published 243.0.0.1 to 243.0.0.9"},
 		{name: "an address is another by name", committed: "  exports[ns/x].vips: [243.0.0.9, 243.0.0.1]\nreleased:\n  exports[ns/x].vips: [243.0.0.1]\n",
 			pub:  "  exports[ns/x].vips: [243.0.0.1]\n",
 			want: "  exports[ns/x].vips: [243.0.0.9, 243.0.0.1]\nreleased:\n  exports[ns/x].vips: [243.0.0.1]\n"},
 		{name: "an address was freed and given again", committed: "  exports[ns/x].vips: [243.0.0.9]\nreleased:\n  exports[ns/x].vips: [243.0.0.1]\n",
 			pub:     "  exports[ns/x].vips: [243.0.0.1]\n",
 			want:    "  exports[ns/x].vips: [243.0.0.1]\nreleased:\n  exports[ns/x].vips: [243.0.0.1]\n",
-			refused: "lock:4:3: error: exports[ns/x].vips: would move from 243.0.0.1, where it is published, to 243.0.0.9"},
+			refused: "lock:4:3: error: exports[ns/x].vips: would change from the published 243.0.0.1 to 243.0.0.9"},
 		{name: "an address stands before the published one", committed: "  exports[ns/x].vips: [243.0.0.9, 243.0.0.1]\n",
 			pub: "  exports[ns/x].vips: [243.0.0.1]\n", want: "  exports[ns/x].vips: [243.0.0.1]\n",
-			refused: "lock:4:3: error: exports[ns/x].vips: would move from 243.0.0.1, where it is published, to 243.0.0.9"},
+			refused: "lock:4:3: error: exports[ns/x].vips: would change from the published 243.0.0.1 to 243.0.0.9"},
 		{name: "a line stands twice", committed: "  exports[ns/x].vips: [243.0.0.1]\n  exports[ns/x].vips: [243.0.0.9]\n",
 			pub: "  exports[ns/x].vips: [243.0.0.9]\n", want: "  exports[ns/x].vips: [243.0.0.9]\n"},
 		{name: "what was removed stays reserved", committed: "  exports[ns/x].vips: [243.0.0.2]\n",
@@ -85,27 +85,27 @@ func TestOver(t *testing.T) {
 			pub: "  exports[ns/x].vips: [243.0.0.1]\n", want: "  exports[ns/x].vips: [243.0.0.1]\nreleased:\n  exports[ns/x].vips: [243.0.0.1]\n"},
 		{name: "two hold a block", committed: "  clusters[g1].blocks: [242.2.0.0/24]\n  clusters[g1].egressIPs: [242.2.0.1]\n" + b2 + "  clusters[g2].egressIPs: [242.2.0.1]\n",
 			pub: b2 + "  clusters[g2].egressIPs: [242.2.0.1]\n", want: b2 + "  clusters[g2].egressIPs: [242.2.0.1]\n",
-			warned: "lock:4:25: warning: clusters[g1].blocks: has the block 242.2.0.0/24, which is published as that of clusters[g2].blocks"},
+			warned: "lock:4:25: warning: clusters[g1].blocks: has the block 242.2.0.0/24, which is published for clusters[g2].blocks"},
 		{name: "another takes a block", committed: "  clusters[g1].blocks: [242.2.0.0/23]\n", pub: b2, want: b2,
-			refused: "lock:4:25: error: clusters[g1].blocks: has the block 242.2.0.0/23, which is published as that of clusters[g2].blocks"},
+			refused: "lock:4:25: error: clusters[g1].blocks: has the block 242.2.0.0/23, which is published for clusters[g2].blocks"},
 		{name: "a block is another", committed: "  clusters[g1].blocks: [242.9.0.0/24]\n  clusters[g1].egressIPs: [242.9.0.1]\n",
 			pub: b1 + "  clusters[g1].egressIPs: [242.1.0.1]\n", want: b1 + "  clusters[g1].egressIPs: [242.1.0.1]\n",
-			refused: "lock:4:25: error: clusters[g1].blocks: would move from 242.1.0.0/24, where it is published, to 242.9.0.0/24"},
+			refused: "lock:4:25: error: clusters[g1].blocks: would change from the published 242.1.0.0/24 to 242.9.0.0/24"},
 		{name: "a block is another by name", committed: "  clusters[g1].blocks: [242.9.0.0/24]\n  clusters[g1].former: [242.1.0.0/24]\nreleased:\n" + b1, pub: b1,
 			want: "  clusters[g1].blocks: [242.9.0.0/24]\n  clusters[g1].former: [242.1.0.0/24]\nreleased:\n" + b1},
 		{name: "a block is another as a pin was given up", committed: "  clusters[g1].blocks: [242.9.0.0/24]\n  clusters[g1].former: [242.1.0.0/24]\n",
-			pub: b1, want: b1, refused: "lock:4:25: error: clusters[g1].blocks: would move from 242.1.0.0/24, where it is published, to 242.9.0.0/24"},
+			pub: b1, want: b1, refused: "lock:4:25: error: clusters[g1].blocks: would change from the published 242.1.0.0/24 to 242.9.0.0/24"},
 		{name: "a block is another by a pin", alter: pin, committed: "  clusters[g1].blocks: [242.9.0.0/24]\n", pub: b1,
 			want: "  clusters[g1].blocks: [242.9.0.0/24]\n  clusters[g1].former: [242.1.0.0/24]\n"},
 		{name: "a mapping is another", committed: "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.129.0/24]\n",
 			pub:     "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.128.0/24]\n",
 			want:    "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.128.0/24]\n",
-			refused: "lock:5:3: error: clusters[g1].mappings[10.7.0.0/24]: would move from 242.0.128.0/24"},
+			refused: "lock:5:3: error: clusters[g1].mappings[10.7.0.0/24]: would change from the published 242.0.128.0/24"},
 		{name: "a lane is another", committed: "  clusters[g1].gateways[a].lane: 1\n", pub: "  clusters[g1].gateways[a].lane: 0\n",
-			want: "  clusters[g1].gateways[a].lane: 0\n", refused: "lock:4:3: error: clusters[g1].gateways[a].lane: would move from lane 0"},
+			want: "  clusters[g1].gateways[a].lane: 0\n", refused: "lock:4:3: error: clusters[g1].gateways[a].lane: would change from the published lane 0"},
 		{name: "two hold a lane", committed: "  clusters[g1].gateways[a].lane: 0\n  clusters[g1].gateways[b].lane: 0\n",
 			pub: "  clusters[g1].gateways[b].lane: 0\n", want: "  clusters[g1].gateways[b].lane: 0\n",
-			warned: "lock:4:3: warning: clusters[g1].gateways[a].lane: has lane 0, which is published as that of clusters[g1].gateways[b]; it gets another"},
+			warned: "lock:4:3: warning: clusters[g1].gateways[a].lane: has lane 0, which is published for clusters[g1].gateways[b]; it gets another"},
 		{name: "more egress addresses", alter: func(s string) string { return strings.Replace(s, "egressIPs: 1", "egressIPs: 3", 1) },
 			committed: b1 + "  clusters[g1].egressIPs: [242.1.0.1-242.1.0.3]\n", pub: b1 + "  clusters[g1].egressIPs: [242.1.0.1]\n",
 			want: b1 + "  clusters[g1].egressIPs: [242.1.0.1-242.1.0.3]\n"},
@@ -115,16 +115,16 @@ func TestOver(t *testing.T) {
 		{name: "an address in a published mapping", committed: "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].egressIPs: [242.0.128.1]\n",
 			pub:     "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.128.0/24]\n",
 			want:    "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.128.0/24]\n",
-			refused: "lock:5:3: error: clusters[g1].egressIPs: has 242.0.128.1, which is published as that of clusters[g1].mappings[10.7.0.0/24]"},
+			refused: "lock:5:3: error: clusters[g1].egressIPs: has 242.0.128.1, which is published for clusters[g1].mappings[10.7.0.0/24]"},
 		{name: "a mapping over a published address", pub: "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].egressIPs: [242.0.128.1]\n",
 			committed: "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].mappings[10.7.0.0/24]: [242.0.128.0/24]\n  clusters[g1].egressIPs: [242.0.128.1]\n",
 			want:      "  clusters[g1].blocks: [242.0.0.0/16]\n  clusters[g1].egressIPs: [242.0.128.1]\n",
-			warned:    "lock:5:3: warning: clusters[g1].mappings[10.7.0.0/24]: has 242.0.128.1, which is published as that of clusters[g1].egressIPs"},
+			warned:    "lock:5:3: warning: clusters[g1].mappings[10.7.0.0/24]: has 242.0.128.1, which is published for clusters[g1].egressIPs"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			have, list := lockmerge.OntoPublished(readLock(t, lockOf(tt.committed)), overTopology(t, tt.alter, "a", "x"), readLock(t, lockOf(tt.pub)))
+			have, list := lockmerge.OntoPublished(readLock(t, lockOf(tt.committed)), newTopology(t, tt.alter, "a", "x"), readLock(t, lockOf(tt.pub)))
 			if diff := cmp.Diff(marshalLock(t, readLock(t, lockOf(tt.want))), marshalLock(t, have)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -140,7 +140,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// lockOf gives the lock with these lines; "released:" ends those under allocated.
+// lockOf returns a lock with these lines. They are under allocated up to a line "released:".
 func lockOf(lines string) string {
 	text := "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSetLock\n"
 	if lines == "" {

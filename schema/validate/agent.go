@@ -42,8 +42,8 @@ func (c *checker) agent() {
 	for path, l := range map[string]schema.AgentLimits{"agent.limits": a.Limits, "agent.gatewayLimits": schema.AgentLimits(a.GatewayLimits)} {
 		c.quantity(path+".cpu", l.CPU, syntax.CPU, "500m or \"2\"")
 		c.quantity(path+".memory", l.Memory, syntax.Memory, "512Mi or 1Gi")
-		c.holds(path+".cpu", l.CPU, "agent.requests.cpu", a.Requests.CPU)
-		c.holds(path+".memory", l.Memory, "agent.requests.memory", a.Requests.Memory)
+		c.limitAtLeastRequest(path+".cpu", l.CPU, "agent.requests.cpu", a.Requests.CPU)
+		c.limitAtLeastRequest(path+".memory", l.Memory, "agent.requests.memory", a.Requests.Memory)
 	}
 }
 
@@ -83,8 +83,8 @@ func (c *checker) quantity(path, text string, form *regexp.Regexp, like string) 
 	}
 }
 
-// holds refuses a limit that is less than what is requested, as Kubernetes does.
-func (c *checker) holds(limitPath, limit, requestPath, request string) {
+// limitAtLeastRequest refuses a limit that is less than what is requested, as Kubernetes does.
+func (c *checker) limitAtLeastRequest(limitPath, limit, requestPath, request string) {
 	if have, want := syntax.Amount(limit), syntax.Amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
 		c.Fail("limit-below-request", limitPath,
 			fmt.Sprintf("the limit %s is less than the %s that each agent requests", limit, request),

@@ -20,7 +20,7 @@ func (c *checker) dynamicExports() {
 			path = fieldpath.Index(path, i)
 		}
 		c.patterns(path+".namespaces", rule.Namespaces)
-		c.known(path+".clusters", rule.Clusters)
+		c.clusterNames(path+".clusters", rule.Clusters)
 		if rule.Clusters != nil && len(rule.Clusters) == 0 {
 			c.Fail("required", path+".clusters", "is empty, so that nobody may export from there",
 				"name the clusters that may, or remove the field: then any may")

@@ -20,7 +20,7 @@ func (c *checker) exports() {
 		c.exportName(path+".name", e.Name)
 		c.label(path+".namespace", e.Namespace)
 		c.unique(seen, fieldpath.Name(e.Namespace, e.Name), path, e.ID()+" is exported already; one entry lists all its clusters")
-		c.known(path+".clusters", e.Clusters)
+		c.clusterNames(path+".clusters", e.Clusters)
 		if e.Allow != nil {
 			c.allow(e, path+".allow.clusters")
 		}
@@ -81,7 +81,7 @@ func (c *checker) exportName(path, text string) {
 }
 
 func (c *checker) allow(e *schema.Export, path string) {
-	c.known(path, e.Allow.Clusters)
+	c.clusterNames(path, e.Allow.Clusters)
 	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
 	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
 		c.Warn("nobody-allowed", path, "no cluster but those that export it may reach it",

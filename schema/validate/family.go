@@ -21,7 +21,7 @@ func (c *checker) families() {
 		prefixes.add(i, familiesOf(cluster.CIDRs()))
 		endpoints.add(i, endpointFamilies(cluster))
 	}
-	c.apartBy(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
+	c.reportSplit(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
 		"a cluster with both families reaches both")
 	c.endpointsApart(endpoints)
 	c.allowFamilies()
@@ -63,8 +63,8 @@ func endpointFamilies(cluster *schema.Cluster) (h overlap.Families) {
 	return h
 }
 
-// apartBy reports each cluster of IPv6 once.
-func (c *checker) apartBy(report func(code, path, summary, hint string, others ...string), s split, field, code, summary, hint string) {
+// reportSplit reports each cluster of IPv6 once.
+func (c *checker) reportSplit(report func(code, path, summary, hint string, others ...string), s split, field, code, summary, hint string) {
 	if len(s.four) == 0 {
 		return
 	}
@@ -95,9 +95,9 @@ func (c *checker) endpointsApart(s split) {
 				linked.four = append(linked.four, j)
 			}
 		}
-		c.apartBy(c.Warn, linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
+		c.reportSplit(c.Warn, linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
 			"they connect if the gateways of one of the two also have an address of the other family, or through a third cluster")
-		c.apartBy(c.Fail, plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
+		c.reportSplit(c.Fail, plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
 			"give the gateways of one of the two an endpoint of the other family")
 	}
 }

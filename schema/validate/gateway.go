@@ -27,7 +27,7 @@ func (c *checker) endpoints() {
 		for j, p := range cluster.GatewayPaths(path) {
 			g := &cluster.Gateways[j]
 			finds = finds || g.HasDiscoveredEndpoint()
-			c.dialOut(cluster, g, p)
+			c.dialOutOnly(cluster, g, p)
 			c.sources(cluster, g, p)
 			for k, text := range g.Endpoints {
 				at := fieldpath.Index(p+".endpoints", k)
@@ -102,8 +102,8 @@ func (c *checker) warnUnreachablePair(silent []int, i int) {
 	}
 }
 
-// dialOut says what a gateway cannot have that nobody can call before he heard of it.
-func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path string) {
+// dialOutOnly says what a gateway cannot have that nobody can call before he heard of it.
+func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	if g.HasStaticEndpoint() {
 		return
 	}

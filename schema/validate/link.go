@@ -22,7 +22,7 @@ func (c *checker) connectivity() {
 	if conn.Partial && conn.Mode != schema.ModeLinks {
 		c.onlyWith("connectivity.partial", true, false, "mode: links")
 	}
-	c.known("connectivity.hubs", conn.Hubs)
+	c.clusterNames("connectivity.hubs", conn.Hubs)
 	seen, sound := uniqueness{}, true
 	for i, pair := range conn.Links {
 		path := fieldpath.Index("connectivity.links", i)
@@ -149,8 +149,8 @@ func (c *checker) tunnels() {
 	c.ipsec()
 }
 
-// leastMTU is what every link with IPv6 must carry in one piece (RFC 8200, section 5).
-const leastMTU = 1280
+// minMTU is what every link with IPv6 must carry in one piece (RFC 8200, section 5).
+const minMTU = 1280
 
 func (c *checker) tunnel(path, driver string, mtu int) {
 	if driver == fabric.DriverVXLAN {
@@ -158,8 +158,8 @@ func (c *checker) tunnel(path, driver string, mtu int) {
 			"vxlan does not encrypt: whoever is on the way reads and forges packets",
 			"use wireguard or ipsec where the network between the gateways is not your own")
 	}
-	if mtu > 0 && mtu < leastMTU && c.set.HasFamily(true) {
-		c.Fail("bad-mtu", path+".mtu", fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, leastMTU), "")
+	if mtu > 0 && mtu < minMTU && c.set.HasFamily(true) {
+		c.Fail("bad-mtu", path+".mtu", fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, minMTU), "")
 	}
 }
 

@@ -69,8 +69,8 @@ func (c *checker) unique(u uniqueness, name, path, summary string) {
 	}
 }
 
-// known checks a list of cluster names: each exists, none occurs twice.
-func (c *checker) known(path string, names []string) {
+// clusterNames checks a list of cluster names: each exists, none occurs twice.
+func (c *checker) clusterNames(path string, names []string) {
 	seen := uniqueness{}
 	for i, name := range names {
 		c.knownCluster(fieldpath.Index(path, i), name)

@@ -13,8 +13,8 @@ import (
 // tags of the types.
 const lastBase = 65535 - fabric.WireguardPorts + 1
 
-// width is how many ports from its first on a gateway may have.
-func (c *checker) width() int {
+// portsPerGateway is how many ports from its first on a gateway may have.
+func (c *checker) portsPerGateway() int {
 	for _, k := range c.links.Kinds {
 		if k.Driver != fabric.DriverWireguard {
 			return fabric.IPsecOffset + 1
@@ -66,8 +66,8 @@ func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
 	return slices.Compact(out)
 }
 
-// listening checks that what a gateway and its agent listen on is apart.
-func (c *checker) listening(cluster *schema.Cluster, g *schema.Gateway, path string) {
+// gatewayPorts checks that what a gateway and its agent listen on is apart.
+func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	spans := append([]span{{"the agent", firstOwnPort, lastOwnPort}}, c.spans(cluster, g)...)
 	for i, s := range spans {
 		if s.what == "VXLAN" && s.first == 65536 {
@@ -78,7 +78,7 @@ func (c *checker) listening(cluster *schema.Cluster, g *schema.Gateway, path str
 			if !s.overlaps(o) {
 				continue
 			}
-			hint := fmt.Sprintf("ports that differ must be %d apart", c.width())
+			hint := fmt.Sprintf("ports that differ must be %d apart", c.portsPerGateway())
 			if o.what == "the agent" {
 				hint = "set port to another one, such as 51820"
 			}
@@ -129,7 +129,7 @@ type listeners map[string]map[int][]listener
 
 // checkPortsDisjoint checks that gateways behind one address have ports of their own.
 func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
-	host, width := e.Host(), c.width()
+	host, width := e.Host(), c.portsPerGateway()
 	blocks := taken[host]
 	if blocks == nil {
 		blocks = map[int][]listener{}
@@ -153,7 +153,7 @@ func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at list
 // sharesPorts reports two gateways at one address whose ports are not apart.
 func (c *checker) sharesPorts(l, other listener, host string) bool {
 	gap := max(l.port-other.port, other.port-l.port)
-	if gap >= c.width() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
+	if gap >= c.portsPerGateway() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
 		return false
 	}
 	summary, hint := fmt.Sprintf("%s with port %d is the endpoint of another gateway", host, l.port), ""
@@ -163,7 +163,7 @@ func (c *checker) sharesPorts(l, other listener, host string) bool {
 		hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
 	case gap != 0:
 		summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
-		hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.width())
+		hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.portsPerGateway())
 	}
 	c.Fail("duplicate", l.path, summary, hint, other.path)
 	return true

@@ -116,9 +116,9 @@ func (c *checker) members() {
 
 func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	names, nodes := uniqueness{}, uniqueness{}
-	if n := placementTerms(cluster); n > maxWaysToLack {
+	if n := placementTerms(cluster); n > maxPlacementTerms {
 		c.Fail("too-many", path+".gateways",
-			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
+			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxPlacementTerms),
 			"let each nodeSelector be one label, such as "+gatewayLabel)
 	}
 	if n := len(cluster.AllGateways()); n > fabric.MaxGateways {
@@ -126,11 +126,11 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	}
 	for i, p := range cluster.GatewayPaths(path) {
 		g := &cluster.Gateways[i]
-		c.listening(cluster, g, p)
+		c.gatewayPorts(cluster, g, p)
 		c.label(p+".name", g.Name)
 		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")
 		if g.NodeSelector != nil {
-			c.picked(g, p, names)
+			c.selectedGateways(g, p, names)
 			continue
 		}
 		if g.Node == "" {
@@ -147,9 +147,9 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	}
 }
 
-// maxWaysToLack bounds the terms of the node affinity that keeps the agents of other nodes
+// maxPlacementTerms bounds the terms of the node affinity that keeps the agents of other nodes
 // off those that may be gateways.
-const maxWaysToLack = 64
+const maxPlacementTerms = 64
 
 // placementTerms counts those terms: one for each way to lack one label of each selector.
 func placementTerms(c *schema.Cluster) int {
@@ -188,8 +188,8 @@ func isRestrictedLabel(key string) bool {
 		!in("kubelet.kubernetes.io", "node.kubernetes.io") && !slices.Contains(kubeletLabels, key)
 }
 
-// picked checks gateways whose nodes are picked by labels.
-func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
+// selectedGateways checks gateways whose nodes are picked by labels.
+func (c *checker) selectedGateways(g *schema.Gateway, path string, names uniqueness) {
 	if g.Node != "" {
 		c.Fail("misplaced", path+".nodeSelector", "is used without node only",
 			"remove one of both: node is always the same one, nodeSelector lets another take over", path+".node")

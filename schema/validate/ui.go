@@ -20,7 +20,7 @@ func (c *checker) ui() {
 	if u == nil {
 		return
 	}
-	c.known("ui.clusters", u.Clusters)
+	c.clusterNames("ui.clusters", u.Clusters)
 	c.domain("ui.tokenSecret", u.TokenSecret)
 	c.image("ui.image", u.Image)
 	if n := len(u.Hosts); n > maxHosts {

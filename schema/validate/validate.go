@@ -27,7 +27,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	}
 	c := &checker{
 		set: s, clusterPaths: s.ClusterPaths(), exportPaths: s.ExportPaths(), clusters: map[string]int{},
-		groups: overlap.GroupsOf(s), book: tags.Cache{}, links: linkconfig.Resolve(s),
+		groups: overlap.GroupsOf(s), fields: tags.Cache{}, links: linkconfig.Resolve(s),
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -67,13 +67,13 @@ type checker struct {
 	exportPaths  []string
 	clusters     map[string]int  // index by name
 	groups       []overlap.Group // the clusters' prefixes
-	book         tags.Cache
+	fields       tags.Cache
 	links        *linkconfig.Set
 }
 
 // rules checks what the tags of the types say.
 func (c *checker) rules(v reflect.Value, path string) {
-	for _, f := range c.book.Of(v.Type()) {
+	for _, f := range c.fields.Of(v.Type()) {
 		c.rule(f, v.Field(f.Index), fieldpath.Child(path, f.Name))
 	}
 }
@@ -124,7 +124,7 @@ func (c *checker) items(v reflect.Value, path string) {
 	if reflect.PointerTo(item).Implements(tags.TextType) {
 		return
 	}
-	naming, fields := tags.Naming(item), c.book.Of(item)
+	naming, fields := tags.Naming(item), c.fields.Of(item)
 	seen := map[string]bool{}
 	for i := range v.Len() {
 		parts := make([]string, len(naming))
@@ -158,7 +158,7 @@ func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
 
 // Tags checks what the tags of a struct say.
 func Tags(v reflect.Value, book tags.Cache) diag.List {
-	c := checker{book: book}
+	c := checker{fields: book}
 	c.rules(v, "")
 	return append(c.List, c.Tally.Rest()...)
 }

@@ -8,32 +8,32 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// laneSet is which lanes of a cluster are taken, and by whom.
-type laneSet map[int]lockfile.Claim
+// ordinalSet is which lanes of a cluster are taken, and by whom.
+type ordinalSet map[int]lockfile.Claim
 
 // allocateOrdinals gives every gateway the smallest lane that is free within its
 // cluster. A gateway that left keeps its own, as its addresses, until GC.
 func (a *allocator) allocateOrdinals() {
-	taken := map[string]laneSet{}
+	taken := map[string]ordinalSet{}
 	for _, live := range []bool{true, false} {
-		for _, s := range a.lock.SortedLanes() {
+		for _, s := range a.lock.SortedOrdinals() {
 			if a.requested[s] == live {
 				a.retainOrdinal(taken, s, live)
 			}
 		}
 	}
-	for _, d := range a.demands {
-		if d.Kind == lockfile.SlotGateway {
-			a.fillLane(taken, d)
+	for _, d := range a.requests {
+		if d.Kind == lockfile.ClaimGateway {
+			a.assignOrdinal(taken, d)
 		}
 	}
 }
 
 // retainOrdinal lets a gateway keep its lane unless another one of the cluster has
 // it, which a merge of two branches can bring about.
-func (a *allocator) retainOrdinal(taken map[string]laneSet, s lockfile.Claim, live bool) {
+func (a *allocator) retainOrdinal(taken map[string]ordinalSet, s lockfile.Claim, live bool) {
 	if taken[s.Cluster] == nil {
-		taken[s.Cluster] = laneSet{}
+		taken[s.Cluster] = ordinalSet{}
 	}
 	h := a.lock.Ordinals[s]
 	owner, dup := taken[s.Cluster][h.Ordinal]
@@ -46,13 +46,13 @@ func (a *allocator) retainOrdinal(taken map[string]laneSet, s lockfile.Claim, li
 	if !live {
 		then = "it is no longer reserved for what was removed"
 	}
-	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.LanePath(), Pos: h.Pos,
-		Related: []diag.Related{{Path: owner.LanePath(), Pos: a.lock.Ordinals[owner].Pos}},
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.OrdinalPath(), Pos: h.Pos,
+		Related: []diag.Related{{Path: owner.OrdinalPath(), Pos: a.lock.Ordinals[owner].Pos}},
 		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Ordinal, owner.Path(), then),
 		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves are built anew"})
 }
 
-func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Request) {
+func (a *allocator) assignOrdinal(taken map[string]ordinalSet, d lockfile.Request) {
 	if _, has := a.lock.Ordinals[d.Claim]; has {
 		return
 	}
@@ -61,11 +61,11 @@ func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Request) {
 			continue
 		}
 		if taken[d.Cluster] == nil {
-			taken[d.Cluster] = laneSet{}
+			taken[d.Cluster] = ordinalSet{}
 		}
 		taken[d.Cluster][lane] = d.Claim
 		a.lock.Ordinals[d.Claim] = lockfile.OrdinalAllocation{Ordinal: lane}
-		a.added = append(a.added, d.LanePath())
+		a.added = append(a.added, d.OrdinalPath())
 		return
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-lane", Path: d.Path,

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// followed is a small topology whose lock the test of Follows begins with.
-const followed = `apiVersion: hawser.dev/v1alpha1
+// appendOnlyTopology is a small topology whose lock the test of Follows begins with.
+const appendOnlyTopology = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
 spec:
@@ -33,8 +33,8 @@ spec:
   - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
 `
 
-// TestLockFollows: what Addresses makes of a lock follows from it; what somebody wrote does not.
-func TestLockFollows(t *testing.T) {
+// TestIsAppendOnly: what Allocate returns for a lock follows from it; what somebody wrote does not.
+func TestIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *schema.ClusterSet {
 		set, _, list := load.Decode("clusterset.yaml", []byte(text))
@@ -43,11 +43,11 @@ func TestLockFollows(t *testing.T) {
 		}
 		return set
 	}
-	before, list := Allocate(read(followed), nil)
+	before, list := Allocate(read(appendOnlyTopology), nil)
 	if list.HasErrors() {
 		t.Fatal(list)
 	}
-	more := strings.Replace(followed, "  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n", 1)
+	more := strings.Replace(appendOnlyTopology, "  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n", 1)
 	after := read(more)
 	allocated, _ := Allocate(after, before)
 	raw, err := allocated.Marshal()

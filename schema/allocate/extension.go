@@ -23,13 +23,15 @@ func (b *blockAllocator) retainExtensions() {
 	for _, live := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 			if c := b.lock.Clusters[name]; (b.members[name] != nil) == live {
-				c.Extensions = slices.DeleteFunc(c.Extensions, func(h lockfile.PrefixAllocation) bool { return b.same(h.Prefix) && !b.keepsAnnex(name, h, live) })
+				c.Extensions = slices.DeleteFunc(c.Extensions, func(h lockfile.PrefixAllocation) bool {
+					return b.sameFamily(h.Prefix) && !b.retainExtension(name, h, live)
+				})
 			}
 		}
 	}
 }
 
-func (b *blockAllocator) keepsAnnex(name string, h lockfile.PrefixAllocation, live bool) bool {
+func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocation, live bool) bool {
 	t, clash := b.overlap(h.Prefix)
 	if !clash && cidr.Contains(b.pool, h.Prefix) {
 		b.own(name, h, live)
@@ -54,12 +56,12 @@ func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []
 			found = append(found, m[0])
 			continue
 		}
-		pool := a.spaces[p.Addr().Is4()]
+		pool := a.prefixPools[p.Addr().Is4()]
 		m, ok := pool.choose(cidr.HostBits(p), name+" "+p.String())
 		if !ok {
 			return nil
 		}
-		pool.take(m)
+		pool.markUsed(m)
 		annexes = append(annexes, lockfile.PrefixAllocation{Prefix: m})
 		found = append(found, m)
 	}
@@ -67,8 +69,8 @@ func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []
 	return found
 }
 
-// reportAnnexes tells which pods are mapped outside of the cluster's block.
-func (a *allocator) reportAnnexes(c *schema.Cluster, missing, found []netip.Prefix) {
+// reportExtensions tells which pods are mapped outside of the cluster's block.
+func (a *allocator) reportExtensions(c *schema.Cluster, missing, found []netip.Prefix) {
 	for i, p := range missing {
 		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Extensions, func(h lockfile.PrefixAllocation) bool { return h.Prefix == found[i] }) {
 			continue

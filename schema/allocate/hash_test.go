@@ -13,15 +13,15 @@ import (
 // same block or address, and what a branch adds does not depend on what is free next.
 func TestNamesChoose(t *testing.T) {
 	t.Parallel()
-	base := world([]int{1, 2, 3}, []int{1, 2, 3})
+	base := newTopology([]int{1, 2, 3}, []int{1, 2, 3})
 	lock, list := Allocate(base, nil)
 	noErrors(t, list)
 	const tries = 40
 	clusters, vips, tunnels := 0, 0, 0
 	for i := range tries {
-		one, list := Allocate(world([]int{1, 2, 3, 10 + i}, []int{1, 2, 3, 50 + 4*i + 1}), lock)
+		one, list := Allocate(newTopology([]int{1, 2, 3, 10 + i}, []int{1, 2, 3, 50 + 4*i + 1}), lock)
 		noErrors(t, list)
-		two, list := Allocate(world([]int{1, 2, 3, 100 + i}, []int{1, 2, 3, 250 + 4*i + 1}), lock)
+		two, list := Allocate(newTopology([]int{1, 2, 3, 100 + i}, []int{1, 2, 3, 250 + 4*i + 1}), lock)
 		noErrors(t, list)
 		a, b := fmt.Sprintf("c%d", 10+i), fmt.Sprintf("c%d", 100+i)
 		if (10+i)%7 != 0 && (100+i)%7 != 0 && one.Blocks(a)[0].Overlaps(two.Blocks(b)[0]) {
@@ -55,7 +55,7 @@ func TestChoosingLeavesRoom(t *testing.T) {
 		if r.IntN(2) == 0 {
 			limit, equal = room, 8+r.IntN(cidr.HostBits(pool)-8)
 		}
-		packed, chosen := newSpace(pool), newSpace(pool)
+		packed, chosen := newPrefixPool(pool), newPrefixPool(pool)
 		for i, used := 0, 0; i < 2000; i++ {
 			host := equal
 			if equal == 0 {
@@ -68,14 +68,14 @@ func TestChoosingLeavesRoom(t *testing.T) {
 			if !ok {
 				break
 			}
-			packed.take(p)
+			packed.markUsed(p)
 			if p, ok = chosen.choose(host, fmt.Sprint(seed, " ", i)); !ok {
 				t.Fatalf("seed %d: no room for a /%d in %s, number %d, which is %d of %d", seed, 32-host, pool, i, used, room)
 			}
 			if _, clash := chosen.overlap(p); clash || !cidr.Contains(pool, p) {
 				t.Fatalf("seed %d: %s was given", seed, p)
 			}
-			chosen.take(p)
+			chosen.markUsed(p)
 		}
 	}
 }
@@ -92,9 +92,9 @@ func TestAllAtOnceFits(t *testing.T) {
 			}
 		}
 		numbers = numbers[:3+r.IntN(len(numbers)-3)]
-		top := world(numbers, nil)
+		top := newTopology(numbers, nil)
 		var sizes []int
-		b := &blockAllocator{allocator: &allocator{top: top}, prefixPool: newSpace(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
+		b := &blockAllocator{allocator: &allocator{top: top}, prefixPool: newPrefixPool(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
 		for i := range top.Spec.Clusters {
 			sizes = append(sizes, b.sizes(&top.Spec.Clusters[i])[0])
 		}

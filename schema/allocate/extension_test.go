@@ -10,10 +10,10 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// annexed is a lock whose only cluster has pods mapped beside its block.
-func annexed(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
+// lockWithExtensions is a lock whose only cluster has pods mapped beside its block.
+func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	t.Helper()
-	top := world([]int{1}, nil)
+	top := newTopology([]int{1}, nil)
 	before, list := Allocate(top, nil)
 	noErrors(t, list)
 	c := &top.Spec.Clusters[0]
@@ -31,10 +31,10 @@ func annexed(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	return top, lock
 }
 
-// TestAnnexGC: what is in use stays, and what left is free again.
-func TestAnnexGC(t *testing.T) {
+// TestExtensionGC: what is in use stays, and what left is free again.
+func TestExtensionGC(t *testing.T) {
 	t.Parallel()
-	top, lock := annexed(t)
+	top, lock := lockWithExtensions(t)
 	if have := marshal(t, lock.GC(top)); have != marshal(t, lock) {
 		t.Errorf("in use:\n%s", have)
 	}
@@ -48,11 +48,11 @@ func TestAnnexGC(t *testing.T) {
 	}
 }
 
-// TestAnnexPublished: what was published and not committed is carried on, and
+// TestExtensionPublished: what was published and not committed is carried on, and
 // nobody else gets it.
-func TestAnnexPublished(t *testing.T) {
+func TestExtensionPublished(t *testing.T) {
 	t.Parallel()
-	top, lock := annexed(t)
+	top, lock := lockWithExtensions(t)
 	c := &top.Spec.Clusters[0]
 	committed := lock.Clone()
 	committed.Clusters[c.Name].Extensions = nil
