@@ -1,7 +1,7 @@
-// Package peer talks to other agents: it probes links and path MTUs, hears and says the
-// state of exports, finds out where remote gateways are reached, and changes the tunnel of
-// a pair. Observe gives what all that is known of, and Aim and Do take what package round
-// decided from it; nothing is decided here but within these protocols.
+// Package peer exchanges messages with other agents. It probes links and path MTUs, publishes
+// and receives the state of exports, selects endpoints of remote gateways, and migrates pairs
+// between tunnels. Observe returns the results. SetSpec, ApplyStep and ApplyRound apply the
+// decisions of package round.
 package peer
 
 import (
@@ -32,27 +32,25 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Config is what Peers needs for their whole life. No function of it may block, but for
-// Meters.
+// Config is the fixed configuration of Peers. Its functions must not block, except Meters.
 type Config struct {
 	Cluster      string
 	StateDir     string
-	Stale        time.Duration // how long a lost feed's data counts [feed.DefaultStaleAfter]
+	Stale        time.Duration // validity of the data of a lost feed; default feed.DefaultStaleAfter
 	Log          *slog.Logger
-	TriggerRound func() // asks for a round
+	TriggerRound func() // requests a round
 	Urgent       func() // a link may have changed
-	Resolve      func() // names of endpoints are to be looked up again
-	// Meters reads counters of tunnels from the kernel, and Secured the state of IPsec
-	// connections.
+	Resolve      func() // resolves the names of endpoints again
+	// Meters reads counters of tunnels from the kernel, Secured the state of IPsec connections.
 	Meters  func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
 	Secured func() map[string]ipsec.State
 }
 
-// saveAgesEvery is how often at most the ages of exports are written.
+// saveAgesEvery is the shortest time between two writes of the ages of exports.
 const saveAgesEvery = 5 * time.Second
 
-// Peers are the agents of other nodes. Their methods may be called from any goroutine,
-// but for Aim and Do, which one goroutine calls.
+// Peers runs all protocols with other agents. It is safe for concurrent use, except SetSpec,
+// ApplyStep and ApplyRound, which one goroutine calls.
 type Peers struct {
 	config        Config
 	prober        *health.Prober
@@ -65,7 +63,7 @@ type Peers struct {
 	layer         *transport.Transport
 
 	mu        sync.Mutex
-	aim       *round.PeerSpec
+	spec      *round.PeerSpec
 	links     map[string]model.Path
 	up        map[health.GatewayID]bool // links that are up
 	sizes     round.PathMTUSpec
@@ -74,7 +72,7 @@ type Peers struct {
 	published model.ClusterState // to other clusters
 }
 
-// New makes Peers that go on where the run before ended. It sends nothing before Run.
+// New restores the state that the previous agent saved. It sends nothing before Run.
 func New(config Config) *Peers {
 	config.Stale = cmp.Or(config.Stale, feed.DefaultStaleAfter)
 	p := &Peers{
@@ -110,10 +108,10 @@ func (p *Peers) updateRelay() {
 		p.config.Log.Error("relay not published", "err", err)
 	}
 	p.config.TriggerRound()
-	p.config.Urgent() // a link that others pass on over may have died
+	p.config.Urgent() // a link of a transit cluster may be down
 }
 
-// Run talks to other agents until ctx ends.
+// Run exchanges messages until ctx is done.
 func (p *Peers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
@@ -128,22 +126,22 @@ func (p *Peers) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Observe gives what is known now.
+// Observe returns the current state of all protocols.
 func (p *Peers) Observe() round.PeerStatus {
 	out := p.ObserveLinks()
 	p.mu.Lock()
-	out.Spec = p.aim
+	out.Spec = p.spec
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Tunnels()
 	out.RemoteEndpoints, out.Observed = p.endpoints.snapshot()
 	return out
 }
 
-// ObserveLinks gives the part of it that decides about paths, and asks the gateways anew
+// ObserveLinks returns the part of Observe that selects paths. It reconnects feeds of gateways
 // whose links came up.
 func (p *Peers) ObserveLinks() round.PeerStatus {
 	links := p.prober.Snapshot()
-	// The gateways whose links came up are asked anew: their feeds may wait for what got lost.
+	// A feed may still wait for packets that were lost while the link was down.
 	up := make(map[health.GatewayID]bool, len(links.Links))
 	for _, l := range links.Links {
 		if l.State() == status.Connected {
@@ -159,51 +157,50 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 			p.client.Reconnect(peer.Cluster, peer.Gateway)
 		}
 	}
-	// What passes, where that is less than the tunnel's MTU.
-	out := map[string]int{}
+	pathMTUs := map[string]int{} // smaller than the tunnel's MTU
 	for _, path := range p.finder.Snapshot() {
 		if path.State == pathmtu.BlackHole && path.PathMTU < path.MTU {
-			out[path.Peer] = path.PathMTU
+			pathMTUs[path.Peer] = path.PathMTU
 		}
 	}
-	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: out}
+	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: pathMTUs}
 }
 
-// SetSpec sets what is looked at from now on.
-func (p *Peers) SetSpec(aim *round.PeerSpec) {
+// SetSpec sets the targets of all protocols.
+func (p *Peers) SetSpec(spec *round.PeerSpec) {
 	p.mu.Lock()
-	before := p.aim
-	p.aim = aim
+	before := p.spec
+	p.spec = spec
 	p.mu.Unlock()
-	if to := aim.Probing; before == nil || !reflect.DeepEqual(before.Probing, to) {
+	if to := spec.Probing; before == nil || !reflect.DeepEqual(before.Probing, to) {
 		p.prober.SetGateway(to.Gateway)
 		p.prober.SetNodes(to.Others)
 		p.prober.SetSettings(to.Settings)
 		p.prober.SetListen(to.Listen)
 		p.prober.SetTargets(to.Targets)
 	}
-	p.tunnel.Set(aim.OwnGateway(p.config.Cluster), aim.Pairs)
-	p.endpoints.setRemotes(aim.Remotes)
+	p.tunnel.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
+	p.endpoints.setRemotes(spec.Remotes)
 }
 
-// ApplyStep carries out what a step decided, as far as it is about other agents.
+// ApplyStep applies the effects of a step on paths and published state.
 func (p *Peers) ApplyStep(e round.Effects) {
 	p.setActiveLinks(e.Links)
-	p.publish(func(said *model.ClusterState) bool {
-		same := said.Shape == e.Shape && reflect.DeepEqual(said.Transit, e.Advertise)
-		said.Shape, said.Transit = e.Shape, e.Advertise
-		return !same && said.Cluster != ""
+	p.publish(func(state *model.ClusterState) bool {
+		same := state.Shape == e.Shape && reflect.DeepEqual(state.Transit, e.Advertise)
+		state.Shape, state.Transit = e.Shape, e.Advertise
+		return !same && state.Cluster != ""
 	})
 	p.Publish(e.Publish)
 }
 
-// ApplyRound carries out what a whole round decided besides.
+// ApplyRound applies the effects of a complete round on feeds, endpoints and path MTUs.
 func (p *Peers) ApplyRound(e round.Effects) {
 	p.feed(e.Feeds, e.FeedsErr)
-	p.publish(func(said *model.ClusterState) bool {
-		same := reflect.DeepEqual(said.Endpoints, e.PublishEndpoints)
-		said.Endpoints = e.PublishEndpoints
-		return !same && said.Cluster != ""
+	p.publish(func(state *model.ClusterState) bool {
+		same := reflect.DeepEqual(state.Endpoints, e.PublishEndpoints)
+		state.Endpoints = e.PublishEndpoints
+		return !same && state.Cluster != ""
 	})
 	p.mu.Lock()
 	same := e.Sizes.Self == p.sizes.Self && slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
@@ -214,7 +211,7 @@ func (p *Peers) ApplyRound(e round.Effects) {
 	}
 }
 
-// setActiveLinks tells the prober, and so the other ends, which link to each neighbour is chosen.
+// setActiveLinks sets the active link to each neighbour; the prober reports it to the peers.
 func (p *Peers) setActiveLinks(links map[string]model.Path) {
 	p.mu.Lock()
 	changed := !maps.Equal(links, p.links)
@@ -241,18 +238,18 @@ func (p *Peers) feed(feeds round.FeedSpec, err error) {
 	p.client.SetPeers(feeds.Follow)
 }
 
-// Publish tells other clusters the state of this cluster's exports; nil = as before.
+// Publish sends the state of this cluster's exports to other clusters; nil = unchanged.
 func (p *Peers) Publish(live *model.ClusterState) {
 	if live == nil {
 		return
 	}
-	p.publish(func(said *model.ClusterState) bool {
-		said.Cluster, said.Exports = live.Cluster, live.Exports
+	p.publish(func(state *model.ClusterState) bool {
+		state.Cluster, state.Exports = live.Cluster, live.Exports
 		return true
 	})
 }
 
-// publish changes what other clusters are told; change reports whether it did.
+// publish sends the state of this cluster to other clusters if change reports a difference.
 func (p *Peers) publish(change func(*model.ClusterState) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,33 +261,33 @@ func (p *Peers) publish(change func(*model.ClusterState) bool) {
 	}
 }
 
-// SetProjection takes from a new projection what questions to remote gateways need.
+// SetProjection sets the projection that endpoint probes are built from.
 func (p *Peers) SetProjection(in projection.Input, n *round.DesiredNode) {
 	p.endpoints.setProjection(in, n)
 }
 
-// SetInstalled says which tunnels the kernel has, by remote gateway.
+// SetInstalled sets the tunnels of the kernel by remote gateway; nil = unknown.
 func (p *Peers) SetInstalled(tunnels map[string]migration.Installed) {
 	if tunnels != nil {
 		p.tunnel.SetInstalled(tunnels)
 	}
 }
 
-// SetReady, SetDraining and SetTakes say of this gateway what health.Prober says there.
-func (p *Peers) SetReady(ready bool)          { p.prober.SetReady(ready) }
-func (p *Peers) SetDraining(draining bool)    { p.prober.SetDraining(draining) }
-func (p *Peers) SetAcceptsTransit(takes bool) { p.prober.SetAcceptsTransit(takes) }
+// SetReady, SetDraining and SetAcceptsTransit are those of health.Prober.
+func (p *Peers) SetReady(ready bool)            { p.prober.SetReady(ready) }
+func (p *Peers) SetDraining(draining bool)      { p.prober.SetDraining(draining) }
+func (p *Peers) SetAcceptsTransit(accepts bool) { p.prober.SetAcceptsTransit(accepts) }
 
 // UsesDriver reports whether any pair has a tunnel of a driver.
 func (p *Peers) UsesDriver(driver string) bool { return p.tunnel.UsesDriver(driver) }
 
-// Stale is how long what a cluster said counts after it was heard last.
+// Stale returns how long the state of a cluster is valid after its last message.
 func (p *Peers) Stale() time.Duration { return p.config.Stale }
 
-// Links gives what is known of all links.
+// Links returns the state of all links.
 func (p *Peers) Links() health.Snapshot { return p.prober.Snapshot() }
 
-// BlackHoles gives the remote gateways to which packets vanish for their size.
+// BlackHoles returns the path MTU of remote gateways to which large packets are lost.
 func (p *Peers) BlackHoles() map[string]pathmtu.LinkMTU {
 	out := map[string]pathmtu.LinkMTU{}
 	for _, path := range p.finder.Snapshot() {
@@ -301,14 +298,13 @@ func (p *Peers) BlackHoles() map[string]pathmtu.LinkMTU {
 	return out
 }
 
-// Migrations tells of the tunnels that are being changed, by remote gateway.
+// Migrations returns the progress of migrations by remote gateway.
 func (p *Peers) Migrations() map[string]migration.Progress { return p.tunnel.Progress() }
 
-// EndpointReason says where a remote gateway is reached, which is the address and port given, and
-// why there.
+// EndpointReason returns why a remote gateway is reached at an address and port.
 func (p *Peers) EndpointReason(gateway, at string) string { return p.endpoints.reason(gateway, at) }
 
-// States says which feeds are lost.
+// States returns the state of each feed.
 func (p *Peers) States() []status.InputState {
 	p.mu.Lock()
 	err := p.feedErr
@@ -323,5 +319,5 @@ func (p *Peers) States() []status.InputState {
 	return out
 }
 
-// StateFiles names what Peers leave in the state folder.
+// StateFiles returns the names of the files that Peers writes to the state folder.
 func StateFiles() []string { return []string{"ages.json", "endpoints.json", "tunnels.json"} }

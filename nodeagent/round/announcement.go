@@ -6,42 +6,40 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// exportAnnouncement has other clusters told of this cluster's exports in time: what is gone
-// at once, and what is new only when this node carries it. A gateway is asked by those
-// who send to it, so that its own round counts.
+// exportAnnouncement decides when other clusters learn of changed exports: removals at once, new
+// exports after this node has applied them. Other clusters read the state from the gateway that
+// they send to, so each gateway waits for its own round.
 type exportAnnouncement struct {
-	// Carries says that a round came to its end, or that the node goes on where an agent
-	// before this one ended.
+	// Carries says that a round is complete, or that the previous agent left tunnels in use.
 	Carries   bool                `json:"carries,omitempty"`
-	Applied   model.ClusterState  `json:"applied"` // that the node carries
-	Next      model.ClusterState  `json:"next"`    // of the round under way
+	Applied   model.ClusterState  `json:"applied"` // by this node
+	Next      model.ClusterState  `json:"next"`    // of the current round
 	Published *model.ClusterState `json:"said,omitempty"`
 }
 
-// begin takes what the next round brings, and gives what is to be said meanwhile; nil
-// where there is nothing new.
-func (a exportAnnouncement) begin(next model.ClusterState) (exportAnnouncement, *model.ClusterState) {
+// startRound starts a round with new exports and returns the state to publish during it; nil if unchanged.
+func (a exportAnnouncement) startRound(next model.ClusterState) (exportAnnouncement, *model.ClusterState) {
 	a.Next = next
 	if !a.Carries {
-		// That there are no exports would be believed.
+		// Other clusters would remove all exports of an empty state.
 		return a, nil
 	}
 	if a.Published == nil {
 		a.Applied = next
 	}
-	return a.say(a.Applied.Intersect(next))
+	return a.publish(a.Applied.Intersect(next))
 }
 
-// applied follows the round; see begin.
-func (a exportAnnouncement) applied() (exportAnnouncement, *model.ClusterState) {
+// finishRound returns the state to publish after the round; nil if unchanged.
+func (a exportAnnouncement) finishRound() (exportAnnouncement, *model.ClusterState) {
 	if a.Next.Cluster == "" {
 		return a, nil
 	}
 	a.Carries, a.Applied = true, a.Next
-	return a.say(a.Next)
+	return a.publish(a.Next)
 }
 
-func (a exportAnnouncement) say(live model.ClusterState) (exportAnnouncement, *model.ClusterState) {
+func (a exportAnnouncement) publish(live model.ClusterState) (exportAnnouncement, *model.ClusterState) {
 	if a.Published != nil && reflect.DeepEqual(*a.Published, live) {
 		return a, nil
 	}

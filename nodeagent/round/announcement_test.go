@@ -70,27 +70,27 @@ func TestAnnouncement(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var a exportAnnouncement
-			a, say := a.begin(list(tt.before))
+			a, say := a.startRound(list(tt.before))
 			if say != nil {
 				t.Error("a node that carries nothing says something")
 			}
-			a, said := a.applied()
+			a, said := a.finishRound()
 			if want := saidOf(list(tt.before)); said == nil || saidOf(*said) != want {
 				t.Fatalf("after the first round: %+v, want %q", said, want)
 			}
-			if a, say = a.begin(list(tt.next)); say != nil {
+			if a, say = a.startRound(list(tt.next)); say != nil {
 				said = say
 			}
 			if saidOf(*said) != tt.meanwhile {
 				t.Errorf("before the round: %q, want %q", saidOf(*said), tt.meanwhile)
 			}
-			if a, say = a.applied(); say != nil {
+			if a, say = a.finishRound(); say != nil {
 				said = say
 			}
 			if want := saidOf(list(tt.next)); saidOf(*said) != want {
 				t.Errorf("after the round: %q, want %q", saidOf(*said), want)
 			}
-			if _, say = a.applied(); say != nil {
+			if _, say = a.finishRound(); say != nil {
 				t.Error("it is said twice")
 			}
 		})
@@ -101,7 +101,7 @@ func TestAnnouncement(t *testing.T) {
 func TestAnnouncementAfterARestart(t *testing.T) {
 	t.Parallel()
 	a := exportAnnouncement{Carries: true}
-	if _, said := a.begin(liveOf("web 242.1.0.7")); said == nil || saidOf(*said) != "web ready [242.1.0.7]" {
+	if _, said := a.startRound(liveOf("web 242.1.0.7")); said == nil || saidOf(*said) != "web ready [242.1.0.7]" {
 		t.Errorf("it says %+v", said)
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// effective keeps the fabric with the exports that were made in clusters, so that
-// it is the same one while they are.
+// effective caches the fabric with dynamic exports, so that it is the same pointer while they are unchanged.
 type effective struct {
 	last    projection.Input
-	hosts   map[string][]string // project.Hostnames of it
+	hosts   map[string][]string // projection.Hostnames of it
 	have    *fabric.Fabric
 	decided *mcs.Decision
 }
 
-// follow gives the effective fabric of an input, and how it was decided.
-func (e *effective) follow(in projection.Input) (*fabric.Fabric, *mcs.Decision) {
+// update returns the effective fabric of an input, and the decisions about its exports.
+func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) {
 	hosts := projection.Hostnames(in)
 	if e.have != nil && sameExports(e.last, in) && reflect.DeepEqual(e.hosts, hosts) {
 		return e.have, e.decided
@@ -31,8 +30,8 @@ func (e *effective) follow(in projection.Input) (*fabric.Fabric, *mcs.Decision) 
 	return e.have, e.decided
 }
 
-// sameExports compares what decides about exports. Nearly all of it is shared with
-// the input before, so that this is quick.
+// sameExports compares the fields that affect exports. It is fast, as most of them are shared with the
+// previous input.
 func sameExports(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&

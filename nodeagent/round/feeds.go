@@ -10,21 +10,21 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// FeedSpec is whom this node hears and who may hear it. It follows from fabric,
-// keys, facts and paths alone.
+// FeedSpec has the feeds that this node subscribes to and its permitted subscribers. It depends only on
+// fabric, keys, facts and paths.
 type FeedSpec struct {
 	Identity feed.Identity `json:"Identity"`
-	Follow   []feed.Peer   `json:"Follow"` // whom to subscribe to
-	Allow    []feed.Peer   `json:"Allow"`  // who may subscribe
-	Nodes    []netip.Addr  `json:"Nodes"`  // of this cluster, who may subscribe without a key
+	Follow   []feed.Peer   `json:"Follow"` // to subscribe to
+	Allow    []feed.Peer   `json:"Allow"`  // permitted subscribers
+	Nodes    []netip.Addr  `json:"Nodes"`  // of this cluster, which subscribe without a key
 	Listen   []feed.Listen `json:"Listen"`
 }
 
-// feedsOf decides: a gateway hears each cluster whose chosen link it holds, from
-// the gateway at the other end; one behind others from all its gateways, as nothing
-// is known of them, and those that pass on cannot speak for it. Every node hears the
-// other gateways of its own cluster, which relay. So the connections grow with the
-// clusters, not with the pairs of gateways.
+// feedsOf returns the feeds of a node. A gateway subscribes to each cluster whose active link it has, at
+// the remote gateway of that link. It subscribes to all gateways of a cluster behind a transit
+// cluster, because their health is unknown here and transit clusters do not vouch for them. Every
+// node subscribes to the other gateways of its own cluster, which relay. So connections grow with
+// the number of clusters, not of gateway pairs.
 func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
 	out := FeedSpec{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
 	own := f.Cluster(in.Cluster)
@@ -93,7 +93,7 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 	return nil
 }
 
-// visible gives the prefixes at which others reach a cluster's pods.
+// visible returns the prefixes at which others reach a cluster's pods.
 func visible(c *fabric.Cluster) []netip.Prefix {
 	return slices.Concat(c.GlobalCIDRs, Visible(c, c.PodCIDRs))
 }
@@ -111,7 +111,7 @@ func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
 	return out
 }
 
-// Visible gives those of a cluster's own prefixes that others know.
+// Visible returns the own prefixes of a cluster that others know.
 func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

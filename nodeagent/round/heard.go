@@ -6,18 +6,18 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// restoredLive is what other clusters said before the agent was started. It counts for
-// those that were not heard since, as long as what a lost feed said would.
+// restoredLive has the saved states of other clusters. The state of a cluster without a message since the
+// start is valid as long as that of a lost feed.
 type restoredLive struct {
 	Began time.Time                     `json:"began"`
-	Kept  map[string]model.ClusterState `json:"kept,omitempty"` // replaced as a whole
+	Kept  map[string]model.ClusterState `json:"kept,omitempty"` // never changed in place
 
-	live map[string]model.ClusterState // as it is now
+	live map[string]model.ClusterState // current states
 }
 
-// follow takes over what is heard now, and says whether clusters that are silent are
-// lost: without having been heard for the time after which a lost feed does not count.
-func (h restoredLive) follow(others int, live map[string]model.ClusterState, stale time.Duration, now time.Time) (next restoredLive, settled bool) {
+// update sets the received states. settled reports whether the states are complete: each cluster sent one, or
+// the saved states expired.
+func (h restoredLive) update(others int, live map[string]model.ClusterState, stale time.Duration, now time.Time) (next restoredLive, settled bool) {
 	settled = now.Sub(h.Began) >= stale
 	if settled {
 		h.Kept = nil
@@ -40,8 +40,7 @@ func (h restoredLive) follow(others int, live map[string]model.ClusterState, sta
 	return h, settled || len(live) >= others
 }
 
-// kept gives what the next run has to know: what is kept until a cluster is heard anew,
-// and what is heard.
+// kept returns the states for the next agent: the received ones, and the saved ones of silent clusters.
 func (h restoredLive) kept() map[string]model.ClusterState {
 	all := map[string]model.ClusterState{}
 	for _, source := range []map[string]model.ClusterState{h.Kept, h.live} {
@@ -54,7 +53,7 @@ func (h restoredLive) kept() map[string]model.ClusterState {
 	return all
 }
 
-// trimForSave leaves what has to outlive the agent: exports with an offer, and hosts.
+// trimForSave returns the part of a state to save: exports with an offer, and hosts.
 func trimForSave(live model.ClusterState) model.ClusterState {
 	out := model.ClusterState{Cluster: live.Cluster}
 	for _, e := range live.Exports {

@@ -38,12 +38,12 @@ func TestExportsOutliveARestart(t *testing.T) {
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, settled := restoredLive{Began: now}.follow(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
+	first, settled := restoredLive{Began: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
 	if len(first.Kept) != 0 || !settled {
 		t.Fatalf("kept %v, settled %t with everybody heard", first.Kept, settled)
 	}
 
-	second, settled := restarted(first, now).follow(2, nil, stale, now.Add(time.Second))
+	second, settled := restarted(first, now).update(2, nil, stale, now.Add(time.Second))
 	if kept := second.Kept; len(kept) != 2 || settled || len(kept["g2"].Exports) != 1 || !reflect.DeepEqual(kept["g2"].Exports[0], g2.Exports[0]) {
 		t.Fatalf("after the restart %+v, settled %t", kept, settled)
 	}
@@ -51,14 +51,14 @@ func TestExportsOutliveARestart(t *testing.T) {
 	if again := second.kept(); len(again) != 2 {
 		t.Fatalf("for the next start %+v", again)
 	}
-	second, settled = second.follow(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(2*time.Second))
+	second, settled = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(2*time.Second))
 	if kept := second.Kept; len(kept) != 1 || kept["g3"].Cluster != "g3" || settled {
 		t.Fatalf("with g2 heard %+v, settled %t", kept, settled)
 	}
-	if second, settled = second.follow(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
+	if second, settled = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
 		t.Fatalf("long after %+v, settled %t", second.Kept, settled)
 	}
-	third, _ := restarted(second, now).follow(2, nil, stale, now)
+	third, _ := restarted(second, now).update(2, nil, stale, now)
 	if len(third.Kept) != 1 || third.Kept["g2"].Cluster != "g2" {
 		t.Errorf("a cluster that was lost comes back: %+v", third.Kept)
 	}
@@ -71,7 +71,7 @@ func TestEffectiveFabricStays(t *testing.T) {
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}
 	in := projection.Input{Fabric: plain, Cluster: "g1"}
 	var e effective
-	if have, _ := e.follow(in); have != plain {
+	if have, _ := e.update(in); have != plain {
 		t.Error("without dynamic exports the fabric is another one")
 	}
 	in.Fabric = &fabric.Fabric{
@@ -83,20 +83,20 @@ func TestEffectiveFabricStays(t *testing.T) {
 		},
 	}
 	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
-	one, decided := e.follow(in)
+	one, decided := e.update(in)
 	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
 		t.Errorf("there is %+v of %+v", one.Exports, decided)
 	}
-	if same, again := e.follow(in); same != one || again != decided {
+	if same, again := e.update(in); same != one || again != decided {
 		t.Errorf("the same offers make another fabric: %+v", one.Exports)
 	}
 	in.Live, in.RestoredLive = nil, in.Live
-	if same, _ := e.follow(in); same != one {
+	if same, _ := e.update(in); same != one {
 		t.Error("what is kept makes another fabric")
 	}
 	in.RestoredLive = nil
-	if two, _ := e.follow(in); two == one || len(two.Exports) != 0 {
+	if two, _ := e.update(in); two == one || len(two.Exports) != 0 {
 		t.Errorf("without offers there is %+v", two.Exports)
 	}
 	if len(in.Fabric.Exports) != 0 {

@@ -12,42 +12,41 @@ import (
 )
 
 const (
-	// mostMoves is how many moves are kept for status.
+	// mostMoves is the number of moves that status shows.
 	mostMoves = 64
-	// SettleTime is how long a link of the run before stays chosen at most, while not all
-	// is known that decides. Whoever runs a node makes another round after it, as perhaps
-	// nothing else happens then.
+	// SettleTime bounds how long a restored link stays active without complete observations.
+	// A round must run after it, even without an event.
 	SettleTime = 2 * time.Second
 )
 
-// pathSelector is which link carries the traffic to each other cluster, and the last moves. A
-// look changes nothing of the choice before it: see next.
+// pathSelector has the active link to each other cluster and the last moves. It is immutable: next returns
+// the following one.
 type pathSelector struct {
 	Cluster string                `json:"cluster"`
 	Began   time.Time             `json:"began"`
 	Links   map[string]activePath `json:"links"` // to each neighbour
-	Last    map[string]activePath `json:"last"`  // what leads to each other cluster
-	Own     map[string]model.Path `json:"own"`   // links of this gateway that take what others hand to it
-	Had     map[string]bool       `json:"had"`   // links that were chosen once, as remote cluster and link
-	Moves   []status.Move         `json:"moves"` // the newest at the end
+	Last    map[string]activePath `json:"last"`  // path to each other cluster
+	Own     map[string]model.Path `json:"own"`   // links of this gateway for traffic that nodes hand over
+	Had     map[string]bool       `json:"had"`   // links that were active before, as remote cluster and link
+	Moves   []status.Move         `json:"moves"` // oldest first
 
-	newMoves []status.Move       // moves of the last look
-	table    *health.Preferences // of the fabric of the last look
+	newMoves []status.Move       // of the last step
+	table    *health.Preferences // of the fabric of the last step
 }
 
 // activePath is the link to one remote cluster.
 type activePath struct {
 	health.ActiveLink
 	Since    time.Time `json:"since"`
-	Restored bool      `json:"restored,omitempty"` // from the run before, and not confirmed yet
-	// Over are the clusters on the path, the remote one last, joined by spaces; empty
-	// = a neighbour.
+	Restored bool      `json:"restored,omitempty"` // saved by the previous agent, not confirmed yet
+	// Over has the clusters on the path, the remote one last, joined by spaces; empty for a
+	// neighbour.
 	Over   string `json:"over,omitempty"`
-	Former bool   `json:"former,omitempty"` // the path is one of the shape that is left
+	Former bool   `json:"former,omitempty"` // the path belongs to the former topology
 }
 
-// keepDown keeps the link when nothing lives: agents that are all dead answer no
-// probes, and their tunnels may carry on where they were left.
+// keepDown returns the previous link if all links are down: agents may be dead while their tunnels still
+// forward.
 func (h activePath) keepDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
@@ -60,16 +59,16 @@ func newChoice(cluster string, now time.Time) *pathSelector {
 	}
 }
 
-// paths are what a look decides.
+// paths is the result of a selection.
 type paths struct {
 	remote    map[string]model.Path // by remote cluster
-	own       map[string]model.Path // on a gateway, its own links
-	links     map[string]model.Path // to neighbours, whether or not they are on the path
-	advertise *model.TransitAdvert  // what this cluster says of its links; nil in a mesh
-	former    bool                  // some path is one of a shape that is left
+	own       map[string]model.Path // on a gateway: its own links
+	links     map[string]model.Path // to neighbours, on a path or not
+	advertise *model.TransitAdvert  // report about this cluster's links; nil in a mesh
+	former    bool                  // some path belongs to the former topology
 }
 
-// next chooses anew. live is what other clusters say. The choice before stays as it was.
+// next selects the paths again. live has the states of other clusters. It does not modify the receiver.
 func (c *pathSelector) next(v nodeView, live map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
 	next := *c
 	next.newMoves = nil
@@ -86,7 +85,7 @@ func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState,
 	}
 	links := make(map[string]activePath, len(c.Links))
 	want := health.ChooseLinks(c.table, c.Cluster, v.links)
-	for _, remote := range slices.Sorted(maps.Keys(want)) { // moves are told in this order
+	for _, remote := range slices.Sorted(maps.Keys(want)) { // order of the moves
 		links[remote] = c.selectLink(remote, want[remote], v, now)
 		w.links[remote] = links[remote].Path
 	}
@@ -99,14 +98,14 @@ func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState,
 	return w
 }
 
-// selectLink takes a choice over, and notes a move when it is another one.
+// selectLink activates a link and records a move if it changed.
 func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
 	have, known := c.Links[remote]
 	if known && sameLink(have.Path, want.Path) {
 		return activePath{ActiveLink: want, Since: have.Since}
 	}
-	// Once all is known it would only differ from what the rest of the cluster uses: answers to
-	// new TCP connections come back there, where a gateway refuses them, as it saw no SYN.
+	// With complete observations, a restored link would differ from the link of the other nodes.
+	// Replies to new TCP connections would arrive at their gateway, which drops them without a SYN.
 	early := have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Complete()
 	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
@@ -129,7 +128,7 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 	return activePath{ActiveLink: want, Since: now}
 }
 
-// ownLinks gives this gateway's own links, those that were used last where none lives.
+// ownLinks returns this gateway's own links; the last used ones where all are down.
 func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
 		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
@@ -149,7 +148,7 @@ func (c *pathSelector) moved(m status.Move) {
 	}
 }
 
-// state gives the links in use and the last moves, for status.
+// state returns the active links and the last moves for status.
 func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	var out []status.Path
 	for _, remote := range slices.Sorted(maps.Keys(c.Last)) {
@@ -174,7 +173,7 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
-// KeptPath is a link in use as the state folder holds it for the next start.
+// KeptPath is an active link in the state folder.
 type KeptPath struct {
 	Local  string    `json:"local"`
 	Remote string    `json:"remote"`
@@ -184,7 +183,7 @@ type KeptPath struct {
 	Why    string    `json:"why"`
 }
 
-// kept gives the links in use, by remote cluster.
+// kept returns the active links by remote cluster.
 func (c *pathSelector) kept() map[string]KeptPath {
 	out := make(map[string]KeptPath, len(c.Last))
 	for remote, have := range c.Last {
@@ -195,7 +194,7 @@ func (c *pathSelector) kept() map[string]KeptPath {
 	return out
 }
 
-// restoreChoice begins with the links of the run before, so that a restart moves nothing.
+// restoreChoice starts with the links that the previous agent saved, so that a restart moves no traffic.
 func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *pathSelector {
 	c := newChoice(cluster, now)
 	for remote, k := range kept {
@@ -209,7 +208,7 @@ func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *pat
 	return c
 }
 
-// gatewayOf names the gateway that a node is; empty = it is none.
+// gatewayOf returns the gateway on a node; empty = none.
 func gatewayOf(f *fabric.Fabric, cluster, node string) string {
 	if own := f.Cluster(cluster); own != nil {
 		if g := own.GatewayOn(node); g != nil {

@@ -11,18 +11,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ProbeSpec is what the prober should do. It follows from fabric and facts alone.
+// ProbeSpec configures the prober. It depends only on fabric and facts.
 type ProbeSpec struct {
-	Gateway  string          `json:"Gateway"` // this node's gateway name; empty when it is none
-	Others   [][]netip.Addr  `json:"Others"`  // nodes of this cluster besides this one, each with its addresses
+	Gateway  string          `json:"Gateway"` // gateway on this node; empty = none
+	Others   [][]netip.Addr  `json:"Others"`  // addresses of each other node of this cluster
 	Targets  []health.Target `json:"Targets"`
 	Listen   []health.Listen `json:"Listen"`
 	Settings health.Settings `json:"Settings"`
 }
 
-// probesOf decides whom this node probes: a gateway probes the gateways of all
-// clusters that its own is linked to through the tunnels, and every node probes the other gateways
-// of its own cluster over the VXLAN.
+// probesOf returns the targets of this node. A gateway probes the gateways of all linked clusters through
+// the tunnels. Every node probes the other gateways of its own cluster over the VXLAN.
 func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluster, node string) ProbeSpec {
 	p := ProbeSpec{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
 	own := f.Cluster(cluster)
@@ -79,7 +78,7 @@ func (p *ProbeSpec) neighbours(own *fabric.Cluster, nodes []model.Node, node str
 	}
 }
 
-// NodeAddrs gives the addresses of a node; none where there is no such node.
+// NodeAddrs returns the addresses of a node; nil if it does not exist.
 func NodeAddrs(nodes []model.Node, name string) []netip.Addr {
 	i := slices.IndexFunc(nodes, func(n model.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -88,7 +87,7 @@ func NodeAddrs(nodes []model.Node, name string) []netip.Addr {
 	return nodes[i].Addrs
 }
 
-// SameFamily gives the first pair of addresses that can talk to each other.
+// SameFamily returns the first pair of addresses of one family.
 func SameFamily(own, remote []netip.Addr) (source, addr netip.Addr, ok bool) {
 	for _, a := range own {
 		for _, b := range remote {

@@ -17,12 +17,12 @@ type Remote struct {
 	endpoint.Remote
 	Driver    string `json:"Driver"`
 	Endpoints int    `json:"Endpoints"` // in the topology
-	// HasAlternatives says that there are several endpoints, or a name, which may come to stand
-	// for another address: where it is reached is searched for.
+	// HasAlternatives says that there are several endpoints, or a DNS name whose address may
+	// change: the endpoint is selected by probes.
 	HasAlternatives bool `json:"Choice"`
 }
 
-// remotesInput is what remotes are made from.
+// remotesInput is the input of remotesOf.
 type remotesInput struct {
 	fabric   *fabric.Fabric
 	resolved map[string][]netip.Addr
@@ -30,8 +30,7 @@ type remotesInput struct {
 	nodes    []model.Node
 }
 
-// remotesOf gives the remote gateways of an input; the same ones as long as nothing
-// that decides them changed.
+// remotesOf returns the remote gateways of an input; the same slice as long as their input is unchanged.
 func (c *cache) remotesOf(in projection.Input) []Remote {
 	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Discovered, nodes: in.Facts.Nodes}
 	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
@@ -51,10 +50,9 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// leads reports whether this end looks for better places: of the two the one whose own are
-// not written, or the first by name. With VXLAN each end
-// chooses for what it sends itself, with IPsec the one that opens connections, as
-// long as there are addresses for a second one: none of held.
+// leads reports whether this end searches for better endpoints: the end whose own endpoints are not
+// configured, otherwise the first by name. With VXLAN each end selects for its own packets. With IPsec
+// the initiator does, as long as the addresses of a secondary connection are not in held.
 func leads(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
@@ -75,7 +73,7 @@ func secondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*
 	})
 }
 
-// tunnelAddresses gives the first addresses of all gateways inside the tunnels.
+// tunnelAddresses returns the first tunnel addresses of all gateways.
 func tunnelAddresses(f *fabric.Fabric) map[netip.Addr]bool {
 	held := map[netip.Addr]bool{}
 	for i := range f.Clusters {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// removalLeast is how long a gateway that left the fabric stays after nobody
-	// used it any more: for packets under way, and for nodes that learn of it late.
+	// removalLeast is how long a retiring gateway stays after its last use, for packets in flight
+	// and for nodes that learn of the change late.
 	removalLeast = 5 * time.Second
-	// removalMost bounds it: a cluster that hears of no new fabric must not keep a
-	// gateway for ever.
+	// removalMost bounds the time of a retiring gateway: a cluster that gets no new fabric must
+	// not retain it forever.
 	removalMost = 15 * time.Minute
-	// recheck is how often a gateway that is kept, or a topology that is left, is looked at.
+	// recheck is the interval of checks while a gateway retires or a topology changes.
 	recheck = time.Second
 )
 
-// keepUsed gives the next fabric with the gateways of the previous one that it
-// lacks and that are still used, and names those. A gateway that takes over the
-// ordinal, the node or an address of one that left wins at once: two cannot have it.
-// A cluster that left takes its gateways along. Neither fabric is changed.
+// keepUsed returns the next fabric with the retiring gateways: those of the previous fabric that it lacks
+// and that are still used. A gateway with the ordinal, the node or an address of a retiring one
+// replaces it at once, as two cannot have it. A removed cluster has no retiring gateways.
+// keepUsed modifies neither fabric.
 func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
 		return next, nil
@@ -52,22 +52,22 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (
 	return &merged, leaving
 }
 
-// replaces reports whether a gateway is the one before, or holds what only one
-// of the cluster can have.
+// replaces reports whether a gateway is the same as before, or has a property that only one gateway of the
+// cluster can have.
 func replaces(g, before fabric.Gateway) bool {
 	return g.Name == before.Name || g.Ordinal == before.Ordinal || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
 }
 
-// retiringGateways are the gateways that left the fabric and are kept until nobody uses them.
+// retiringGateways has the gateways that left the fabric and are still in use.
 type retiringGateways struct {
-	// Gateways are those of the fabric in force, by cluster, with those that are kept.
+	// Gateways has the gateways of the current fabric and the retiring ones, by cluster.
 	Gateways []members `json:"gateways,omitempty"`
-	// Leaving are those that are kept, and Left says since when.
+	// Leaving has the retiring gateways, Left their times.
 	Leaving []health.GatewayID `json:"leaving,omitempty"`
 	Left    []retirement       `json:"left,omitempty"`
 
-	next   *fabric.Fabric // as it was published
+	next   *fabric.Fabric // as published
 	merged *fabric.Fabric // with those that are kept
 }
 
@@ -84,9 +84,9 @@ type retirement struct {
 	Used time.Time        `json:"used"`
 }
 
-// follow takes over what was published, and gives the fabric in force. That stays the
+// update takes over what was published, and gives the fabric in force. That stays the
 // same one as long as nothing changes.
-func (r retiringGateways) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
+func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
 	if before == nil || next == r.next && len(r.Leaving) == 0 {
 		if next != r.next {

@@ -97,7 +97,7 @@ func TestRemovals(t *testing.T) {
 	used := func(*fabric.Fabric, health.GatewayID) bool { return inUse }
 	step := func(d time.Duration, next *fabric.Fabric) *fabric.Fabric {
 		now = now.Add(d)
-		r = r.follow(next, used, now)
+		r = r.update(next, used, now)
 		got, leaving := r.merged, r.Leaving
 		if (len(leaving) > 0) != (got != next) {
 			t.Errorf("leaving %v from %s", leaving, textOf(got))

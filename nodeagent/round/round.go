@@ -1,6 +1,6 @@
 // Package round decides what a node does next. One pure function, Step, takes the state
-// that the last round left, what is observed, and the time. It returns the next state
-// and what to do: the desired state of the node, and what other agents learn. It has no
+// of the last round, the observations and the time. It returns the next state and its
+// effects: the desired state of the node, and what other agents learn. It has no
 // clock, randomness or I/O, and logs nothing. The running agent calls it in each round,
 // hawser-agent plan calls it with the state and the observations of that agent, and the
 // tests replay recorded rounds.
@@ -23,43 +23,43 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Observed is what an agent sees at one moment.
+// Observed has all inputs of a round.
 type Observed struct {
 	Cluster string `json:"Cluster"` // of this node
 	Node    string `json:"Node"`
-	// Stale is how long counts what a cluster said that is not heard any more.
+	// Stale is how long the state of a cluster is valid after its last message.
 	Stale time.Duration `json:"Stale"`
-	// Fabric, keys and facts are those in force; Digest is that of the fabric.
+	// Digest is the digest of Fabric.
 	Fabric *fabric.Fabric  `json:"Fabric"`
 	Digest string          `json:"Digest"`
 	Keys   *fabric.Keys    `json:"-"`
 	Facts  model.Facts     `json:"Facts"`
-	Local  model.HostState `json:"Local"` // but for RemoteEndpoints
+	Local  model.HostState `json:"Local"` // except RemoteEndpoints
 	Peers  PeerStatus      `json:"Peers"`
 }
 
-// PeerStatus is what the parts see that talk to other agents.
+// PeerStatus is the state of all protocols with other agents.
 type PeerStatus struct {
-	Spec     *PeerSpec                     `json:"Aim"` // what they looked at; nil = nothing yet
+	Spec     *PeerSpec                     `json:"Aim"` // of this status; nil before the first
 	Links    health.Snapshot               `json:"Links"`
 	Live     map[string]model.ClusterState `json:"Live"`   // by remote cluster, as in project.Input
-	PathMTUs map[string]int                `json:"Narrow"` // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
-	// Tunnels are those of each pair that is not just at the one that it should have.
+	PathMTUs map[string]int                `json:"Narrow"` // by remote gateway, in bytes; only if smaller than the tunnel's MTU
+	// Tunnels has the tunnels of each migrating pair.
 	Tunnels map[string][]migration.TunnelID `json:"Tunnels"`
-	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
+	// RemoteEndpoints has the endpoint in use of each remote gateway that has several.
 	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
-	// Observed is from where what those of them sends arrives that want to know.
+	// Observed has the source addresses of gateways that want to learn theirs.
 	Observed endpoint.ObservedAddrs `json:"Seen"`
 }
 
-// PeerSpec is what the parts that talk to other agents should look at.
+// PeerSpec has the targets of all protocols with other agents.
 type PeerSpec struct {
 	Probing ProbeSpec              `json:"Probing"`
-	Pairs   []migration.PairConfig `json:"Pairs"` // each with the tunnel that it should have
+	Pairs   []migration.PairConfig `json:"Pairs"` // with the tunnel of the fabric
 	Remotes []Remote               `json:"Remotes"`
 }
 
-// OwnGateway names this node's gateway as cluster/gateway; empty when it is none.
+// OwnGateway returns this node's gateway as cluster/gateway; empty if the node is no gateway.
 func (a *PeerSpec) OwnGateway(cluster string) string {
 	if a.Probing.Gateway == "" {
 		return ""
@@ -86,30 +86,30 @@ func (r Remote) equal(o Remote) bool {
 		r.Endpoints == o.Endpoints && r.HasAlternatives == o.HasAlternatives && slices.Equal(r.Candidates, o.Candidates)
 }
 
-// DesiredNode is the state that a node should have.
+// DesiredNode is the desired state of a node.
 type DesiredNode struct {
 	desired.State
-	// Decommission says that everything of Hawser's is to go.
+	// Decommission removes all objects of Hawser from the node.
 	Decommission bool
 }
 
-// Projection is a desired state and what it was made from.
+// Projection is a desired state with its input.
 type Projection struct {
 	Input    projection.Input
 	Node     *DesiredNode
 	Problems []projection.Problem
 }
 
-// Outcome is what a round came to, once it was carried out; Node is nil before the first.
+// Outcome is the result of a round after it was applied; Node is nil before the first round.
 type Outcome struct {
 	Report converge.Report
 	Projection
-	Leaving []health.GatewayID // gateways that left the fabric and are kept
+	Leaving []health.GatewayID // retiring gateways
 }
 
-// State is what one round leaves to the next. A State never changes; those that follow
-// from one another share caches, so that all steps from it are made in one goroutine.
-// Its JSON has all that a dry run beside the agent has to know, and no secret.
+// State is the state between two rounds. A State is immutable, but states that follow from one
+// another share caches: all their steps must run in one goroutine. Its JSON is the input of a
+// dry run and has no secret.
 type State struct {
 	Choice       *pathSelector      `json:"choice"`
 	Transition   transition         `json:"transition"`
@@ -121,13 +121,13 @@ type State struct {
 
 	last       Projection
 	generation int
-	rerouted   bool             // routes of something else than last are in force
-	routed     projection.Input // what the routes were made from last
-	applied    *DesiredNode     // of the last round that came to its end; nil = none did yet
+	rerouted   bool             // the routes are newer than last
+	routed     projection.Input // input of the current routes
+	applied    *DesiredNode     // of the last complete round; nil before the first
 	cache      *cache
 }
 
-// cache spares doing again what would come to the same.
+// cache has results of the last step that the next one may reuse.
 type cache struct {
 	slots   projection.Memo
 	exports effective
@@ -135,20 +135,20 @@ type cache struct {
 	remotes []Remote
 }
 
-// KeptLive is what other clusters said, by their names.
+// KeptLive has the saved states of other clusters by name.
 type KeptLive map[string]model.ClusterState
 
-// Saved is what an agent remembers of the run before.
+// Saved is the state that the previous agent saved.
 type Saved struct {
 	Paths map[string]KeptPath
 	Shape KeptShape
 	Live  KeptLive
 	Found map[string][]model.DiscoveredEndpoint
-	// Carries says that the agent before left tunnels, over which traffic goes on.
+	// Carries reports that the previous agent left tunnels in use.
 	Carries bool
 }
 
-// NewState gives the state of an agent that starts now.
+// NewState returns the state of an agent that starts now.
 func NewState(cluster string, kept Saved, now time.Time) State {
 	return State{
 		Choice:       restoreChoice(cluster, kept.Paths, now),
@@ -159,36 +159,35 @@ func NewState(cluster string, kept Saved, now time.Time) State {
 	}
 }
 
-// Effects is what a step wants to be done.
+// Effects are the actions that a step requires.
 type Effects struct {
-	// PeerSpec is set if the parts that talk to other agents use an older one. They get
-	// this one, and the same step runs again with what they observe. All other fields are
-	// then empty.
+	// PeerSpec is set if the protocols use an older one. The caller sets it, observes, and
+	// repeats the step. All other fields are then empty.
 	PeerSpec *PeerSpec
 
-	Moves     []status.Move         // that were decided just now
-	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends learn
-	Shape     string                // what other clusters learn of the topology that this one uses
-	Advertise *model.TransitAdvert  // and of what its links are worth for transit
+	Moves     []status.Move         // path changes of this step
+	Links     map[string]model.Path // the active link to each neighbour, which peers learn
+	Shape     string                // digest of the topology that this cluster uses, for other clusters
+	Advertise *model.TransitAdvert  // ranks of this cluster's links for transit
 	Feeds     FeedSpec
-	FeedsErr  error // why Feeds is not whole: those before stay
+	FeedsErr  error // why Feeds is incomplete; the feeds then do not change
 	Sizes     PathMTUSpec
-	// Publish is what other clusters are to learn of this one's exports; nil = nothing new.
+	// Publish has the exports of this cluster for other clusters; nil = unchanged.
 	Publish *model.ClusterState
-	// PublishEndpoints is what other clusters learn of where gateways are.
+	// PublishEndpoints has the discovered endpoints of gateways for other clusters.
 	PublishEndpoints *model.EndpointAdvert
-	Leaving          bool          // this node's own gateway left the fabric, and is kept for a while
-	SaveLive         bool          // there is something new to keep of what other clusters say
-	Requeue          time.Duration // after this another round is due, whatever happens; 0 = none
-	// Node is the desired state, the same one as long as nothing changed, and Digest its
-	// name. Fresh says that it is another one than before.
+	Leaving          bool          // the gateway of this node is retiring
+	SaveLive         bool          // the states of other clusters must be saved
+	Requeue          time.Duration // the next round is due after this time; 0 = none
+	// Node is the desired state and Digest identifies it. If Changed is false, Node is the
+	// same pointer as in the last step.
 	Node    *DesiredNode
 	Digest  string
 	Changed bool
 }
 
-// WithRunning gives what an agent beside the one that runs observes: what that one does, and where
-// it looks at something else, what this one does.
+// WithRunning returns the status for a dry run: that of the running agent, and p where the dry run
+// has other targets.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	p.Links = p.Links.Merge(running.Links)
 	p.Live, p.PathMTUs, p.Observed = running.Live, running.PathMTUs, running.Observed
@@ -209,21 +208,20 @@ func (s *State) view(cluster, node string, f *fabric.Fabric, links health.Snapsh
 	return nodeView{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
-// Initialized reports whether this is a state that Begin and Step made, and not the zero one:
-// what an agent of another version tells may lack what this one needs.
+// Initialized reports whether the state is not zero. The state of an agent of another version may lack
+// fields.
 func (s State) Initialized() bool { return s.Choice != nil }
 
-// Last gives the last projection; its Node is nil before the first.
+// Last returns the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }
 
-// RoutedInput gives what the routes that are in force were made from; its Fabric is nil
-// before the first projection.
+// RoutedInput returns the input of the current routes; its Fabric is nil before the first projection.
 func (s State) RoutedInput() projection.Input { return s.routed }
 
-// RetiringGateways names the gateways that left the fabric and are kept.
+// RetiringGateways returns the gateways that left the fabric and are still in use.
 func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Leaving }
 
-// IsRetiring reports whether a node's gateway left the fabric, and is kept.
+// IsRetiring reports whether the gateway of a node is retiring.
 func (s State) IsRetiring(cluster, node string) bool {
 	return slices.ContainsFunc(s.Removals.Gateways, func(m members) bool {
 		return m.Cluster == cluster && slices.ContainsFunc(m.Gateways, func(g fabric.Gateway) bool {
@@ -232,22 +230,22 @@ func (s State) IsRetiring(cluster, node string) bool {
 	})
 }
 
-// KeptPaths, KeptShape and KeptLive give what the next run has to know, as in Kept.
+// KeptPaths, KeptShape and KeptLive return the parts of Saved for the next agent.
 func (s State) KeptPaths() map[string]KeptPath { return s.Choice.kept() }
 func (s State) KeptShape() KeptShape           { return s.Transition.kept() }
 func (s State) KeptLive() KeptLive             { return s.Heard.kept() }
 
-// KeptFound gives the endpoints of other clusters' gateways that were found, as in Kept.
+// KeptFound returns the discovered endpoints of other clusters for Saved.
 func (s State) KeptFound() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }
 
-// Paths gives the links in use, as the last projection or reroute has them, and the last
-// moves. links is what the prober says now.
+// Paths returns the active links of the current routes, and the last moves. links is the current
+// snapshot of the prober.
 func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path, []status.Move) {
 	return s.Choice.state(s.view(in.Cluster, in.Node, in.Fabric, links))
 }
 
-// Users names the clusters whose traffic this node's gateway carries, each with how that
-// is known, and needed those of them that have no other way.
+// Users returns the clusters that use this node's gateway, with the evidence, and the ones that have
+// no other path.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.view(in.Cluster, in.Node, in.Fabric, links)
 	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)

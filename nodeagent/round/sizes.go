@@ -8,15 +8,14 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/pathmtu"
 )
 
-// PathMTUSpec is what is probed with packets as large as the tunnels should carry.
+// PathMTUSpec has the links whose path MTU is probed.
 type PathMTUSpec struct {
-	Self   string         `json:"Self"` // this gateway, cluster/gateway; empty = this node is none
+	Self   string         `json:"Self"` // this gateway as cluster/gateway; empty = the node is no gateway
 	Listen []netip.Addr   `json:"Listen"`
 	Links  []pathmtu.Link `json:"Links"`
 }
 
-// sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
-// projection; links are those that are chosen.
+// sizesOf returns the probed tunnels with their MTU in the last projection. links has the active links.
 func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model.Path) PathMTUSpec {
 	out := PathMTUSpec{Self: self}
 	for _, l := range p.Listen {
@@ -48,8 +47,8 @@ func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model
 	return out
 }
 
-// limit gives this gateway's own links the size that passes, where that is less than
-// the tunnel's MTU; narrow has it by remote gateway.
+// limit sets the path MTU of this gateway's links where it is smaller than the tunnel's MTU; narrow has it
+// by remote gateway.
 func (w *paths) limit(gateway string, narrow map[string]int) {
 	if gateway == "" || len(narrow) == 0 {
 		return

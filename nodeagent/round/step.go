@@ -65,9 +65,9 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 // retainGateways returns the fabric with the gateways that left it and are still in
 // use. It also follows a change of the topology's shape.
 func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.Fabric {
-	s.Transition = s.Transition.follow(in.Fabric, in.Peers.Live, now)
+	s.Transition = s.Transition.update(in.Fabric, in.Peers.Live, now)
 	inUse := func(f *fabric.Fabric, g health.GatewayID) bool { return len(s.Choice.users(f, in.Peers.Links, g)) > 0 }
-	s.Removals = s.Removals.follow(in.Fabric, inUse, now)
+	s.Removals = s.Removals.update(in.Fabric, inUse, now)
 	do.Leaving = s.IsRetiring(in.Cluster, in.Node)
 	if len(s.Removals.Leaving) > 0 || s.Transition.Before != nil {
 		do.again(recheck)
@@ -133,7 +133,7 @@ func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected
 // since the start. synced says that every cluster was heard or counts as lost.
 func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
 	do.SaveLive = !reflect.DeepEqual(s.Heard.live, in.Peers.Live)
-	s.Heard, synced = s.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	s.Heard, synced = s.Heard.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	// Saved values stop counting at these times, even if nothing else happens.
 	do.again(s.Choice.Began.Add(SettleTime).Sub(now))
 	do.again(s.Heard.Began.Add(in.Stale).Sub(now))
@@ -143,13 +143,13 @@ func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time
 // project returns the desired state of an input. It is the last one if the input did not
 // change. Exports of a new one are published as far as the node already serves them.
 func (s *State) project(input projection.Input, do *Effects) {
-	input.Fabric, input.MCSDecision = s.cache.exports.follow(input)
+	input.Fabric, input.MCSDecision = s.cache.exports.update(input)
 	if s.last.Node == nil || s.rerouted || !SameInput(s.last.Input, input) {
 		state, problems := projection.Desired(input)
 		s.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: input.Fabric.Decommission}, Problems: problems}
 		s.generation++
 		s.rerouted, s.routed = false, input
-		s.Announcement, do.Publish = s.Announcement.begin(projection.ClusterState(input))
+		s.Announcement, do.Publish = s.Announcement.startRound(projection.ClusterState(input))
 		do.Changed = true
 	}
 	do.Node, do.Digest = s.last.Node, input.Digest+"-"+strconv.Itoa(s.generation)
@@ -212,7 +212,7 @@ func (s State) Routes() *DesiredNode {
 func Applied(previous State) (next State, live *model.ClusterState) {
 	next = previous
 	next.applied = previous.last.Node
-	next.Announcement, live = next.Announcement.applied()
+	next.Announcement, live = next.Announcement.finishRound()
 	return next, live
 }
 

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transit decides, where not all clusters are linked, by which neighbour each one
-// is reached, and says what this cluster's links are worth for that.
+// transit selects the paths to clusters without a direct link, and the ranks of this cluster's links that
+// other clusters use for it.
 func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	found := health.ClusterPaths(c.table.Net(), c.Cluster, health.LinkRanks{
@@ -48,8 +48,8 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 	w.advertise = know.advertise()
 }
 
-// hasNewPath reports whether some of the clusters that are reached on routes of the former
-// shape get one of the new shape. Those that do not are not waited for.
+// hasNewPath reports whether a cluster that is reached over the former topology can get a path of the new
+// one. Clusters that cannot do not delay the change.
 func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
@@ -58,7 +58,7 @@ func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	return slices.ContainsFunc(former, func(remote string) bool { return len(paths[remote]) > 0 })
 }
 
-// throughOwn gives a gateway's own link for each cluster: that to the next one.
+// throughOwn returns a gateway's own link for each cluster: the link to the next cluster on the path.
 func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	if links == nil {
 		return nil
@@ -73,9 +73,8 @@ func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	return out
 }
 
-// keepLastPath gives the route that was used last when nothing lives, as for a link, or
-// when nothing was heard yet since the start. Its link is the one that leads to
-// its first cluster now.
+// keepLastPath returns the last used path if all paths are down, or if no state arrived since the start.
+// Its link is the current link to its first cluster.
 func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
 	have, known := c.Last[remote]
 	link, near := c.Links[have.Via]
@@ -96,12 +95,12 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 	return activePath{ActiveLink: health.ActiveLink{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Over: have.Over}, true
 }
 
-// via is the link of a neighbour as the route to a cluster behind it.
+// via returns the link to a neighbour as the path to a cluster behind it.
 func (h activePath) via(via string) model.Path {
 	return model.Path{Local: h.Local, Remote: h.Remote, Via: via}
 }
 
-// selectPath makes a route the one in use.
+// selectPath activates a path.
 func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know transitRanks, v nodeView, now time.Time) activePath {
 	have, known := c.Last[remote]
 	link := c.Links[route.Hops[0]]
@@ -134,7 +133,7 @@ func whyThrough(route health.ClusterPath) string {
 	return why
 }
 
-// transitClusters gives the clusters that pass on.
+// transitClusters returns the clusters that forward transit traffic.
 func (h activePath) transitClusters() []string {
 	if h.Via == "" {
 		return nil
@@ -143,7 +142,7 @@ func (h activePath) transitClusters() []string {
 	return names[:max(len(names)-1, 0)]
 }
 
-// route gives a route for people: the link, and the cluster in transit.
+// route returns a path for status: the link and the transit clusters.
 func (v nodeView) route(remote string, have activePath) string {
 	text := v.name(remote, have.Path)
 	if through := have.transitClusters(); len(through) > 0 {
@@ -164,16 +163,15 @@ func wayCause(have, next activePath) string {
 	return "the path through " + next.Via + " is better now"
 }
 
-// transitRanks is what is known of links for what is passed on.
+// transitRanks has the ranks of links for transit traffic.
 type transitRanks struct {
 	choice   *pathSelector
 	snapshot nodeView
 	live     map[string]model.ClusterState
 }
 
-// transit ranks the link of two clusters: by the own view when this cluster is one
-// of them, otherwise by the lower of what the two say. While neither has said
-// anything it is taken to be good.
+// transit returns the rank of the link of two clusters: by own probes if this cluster is one of them,
+// otherwise the lower of the two reports. Without reports it is Good.
 func (k transitRanks) transit(a, b string) health.Rank {
 	switch k.choice.Cluster {
 	case a:
@@ -184,7 +182,7 @@ func (k transitRanks) transit(a, b string) health.Rank {
 	return min(k.advertised(a, b).rank(), k.advertised(b, a).rank())
 }
 
-// toNeighbour ranks the link to a neighbour, which both ends must take things from.
+// toNeighbour returns the rank of the link to a neighbour; Down if an end does not accept transit.
 func (k transitRanks) toNeighbour(n string) health.Rank {
 	link, near := k.choice.Links[n]
 	if !near || !k.snapshot.links.AcceptsTransit(link.Local, health.GatewayID{Cluster: n, Gateway: link.Remote}) {
@@ -193,7 +191,7 @@ func (k transitRanks) toNeighbour(n string) health.Rank {
 	return link.Rank
 }
 
-// word is what a cluster says of its link to a neighbour.
+// word is the report of a cluster about its link to a neighbour.
 type word struct{ *model.TransitEdge }
 
 func (w word) rank() health.Rank {
@@ -218,8 +216,7 @@ func (k transitRanks) advertised(cluster, neighbour string) word {
 	return word{&live.Transit.Edges[i]}
 }
 
-// size is what fits through the links of a route behind the first one, in bytes,
-// where that is less than they should carry; 0 otherwise.
+// size returns the path MTU behind the first link of a path in bytes; 0 if no link limits it.
 func (k transitRanks) size(over []string) int {
 	size := 0
 	for i := range over[1:] {
@@ -232,7 +229,7 @@ func (k transitRanks) size(over []string) int {
 	return size
 }
 
-// advertise is what this cluster says of its links.
+// advertise returns the report of this cluster about its links.
 func (k transitRanks) advertise() *model.TransitAdvert {
 	out := &model.TransitAdvert{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {

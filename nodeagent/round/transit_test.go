@@ -25,7 +25,7 @@ func TestTransition(t *testing.T) {
 		now = now.Add(wait)
 		live := map[string]model.ClusterState{"b": {Shape: said}}
 		l.Former = former
-		l = l.follow(f, live, now)
+		l = l.update(f, live, now)
 		return l.Before != nil
 	}
 	there, gone := projection.ShapeDigest(fabric.Shape{}), projection.ShapeDigest(hub)
@@ -94,7 +94,7 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 		}
 		return restoreTransition(kept, now)
 	}
-	l := transition{}.follow(hub, nil, now)
+	l := transition{}.update(hub, nil, now)
 	for _, step := range []struct {
 		what   string
 		fabric *fabric.Fabric
@@ -110,7 +110,7 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 		l = restarted(l)
 		now = now.Add(step.wait)
 		l.Former = true
-		l = l.follow(step.fabric, nil, now)
+		l = l.update(step.fabric, nil, now)
 		if before := l.Before; (before != nil) != step.lasts || before != nil && before.Mode != fabric.ModeHub {
 			t.Errorf("%s: left is %+v", step.what, before)
 		}

@@ -8,38 +8,37 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transition is the shape that clusters leave, until all of them have gone over and
-// nobody was on a former path for a while.
+// transition has the former topology until all clusters use the new one and no node has used a former path
+// for a while.
 type transition struct {
 	Shape   *fabric.Shape `json:"shape,omitempty"`
-	Before  *fabric.Shape `json:"before,omitempty"` // that is left; nil = none
+	Before  *fabric.Shape `json:"before,omitempty"` // former topology; nil = none
 	Since   time.Time     `json:"since,omitzero"`
-	Awaited time.Time     `json:"awaited,omitzero"` // when somebody was last seen who had not gone over
-	// Former says that this node used a path of the shape that is left.
+	Awaited time.Time     `json:"awaited,omitzero"` // when a cluster last used the former topology
+	// Former says that this node used a path of the former topology.
 	Former bool `json:"former,omitempty"`
 }
 
-// KeptShape is what the next run has to know of the shapes.
+// KeptShape is the saved transition.
 type KeptShape struct {
 	Shape  *fabric.Shape `json:"shape,omitempty"`
-	Before *fabric.Shape `json:"before,omitempty"` // that is left
+	Before *fabric.Shape `json:"before,omitempty"` // former topology
 	Since  time.Time     `json:"since,omitzero"`
 }
 
-// restoreTransition begins with the shapes of the run before: an agent that starts in
-// the middle of a change, or after one that it slept through, has what the others
-// still use.
+// restoreTransition starts with the saved topologies. So an agent that starts during a change, or missed
+// one, knows the paths that others still use.
 func restoreTransition(kept KeptShape, now time.Time) transition {
 	return transition{Shape: kept.Shape, Before: kept.Before, Since: kept.Since, Awaited: now}
 }
 
-// kept gives what the next run has to know.
+// kept returns the state for the next agent.
 func (l transition) kept() KeptShape {
 	return KeptShape{Shape: l.Shape, Before: l.Before, Since: l.Since}
 }
 
-// follow takes over what was published.
-func (l transition) follow(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
+// update applies a published fabric.
+func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
 	if l.Shape == nil || !projection.SameShape(*l.Shape, next.Shape) {
 		if l.Shape != nil {
 			l.Before, l.Since, l.Awaited = l.Shape, now, now

@@ -7,8 +7,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// needed names the clusters that are reached over this gateway only. What others
-// say is live.
+// needed returns the clusters that are reached over this gateway only. live has the states of others.
 func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	routes := health.ClusterPaths(projection.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Own: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
@@ -29,8 +28,7 @@ func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []
 	return out
 }
 
-// rankWithoutThis ranks the best link to a neighbour that leads over another gateway of
-// this cluster than this one.
+// rankWithoutThis returns the rank of the best link to a neighbour over another gateway of this cluster.
 func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	rank := health.Down
 	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
@@ -43,13 +41,13 @@ func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	return rank
 }
 
-// User is a cluster whose traffic a gateway carries, and how that is known.
+// User is a cluster that uses a gateway, with the evidence.
 type User struct{ Cluster, Who string }
 
 func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
 
-// users names the clusters whose traffic a gateway of this or of another cluster
-// carries: by the choice of this node, or by what gateways of other clusters say.
+// users returns the clusters that use a gateway of this or another cluster: by the selection of this node,
+// or by reports of gateways of other clusters.
 func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health.GatewayID) []User {
 	var out []User
 	for i := range f.Clusters {
@@ -63,8 +61,7 @@ func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health
 	return out
 }
 
-// usedWith says who uses a gateway for the traffic between this cluster and
-// another; empty = nobody.
+// usedWith returns the users of a gateway for traffic between this cluster and another; empty = none.
 func (c *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.GatewayID) string {
 	path := c.Last[remote.Name].Path
 	own := gateway.Cluster == c.Cluster

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// condition is what this gateway says of itself.
+// condition returns the state of this gateway that applies to all its links.
 func (p *Prober) condition() condition {
 	mates := p.mates.rank()
 	switch {
@@ -23,8 +23,8 @@ func (p *Prober) condition() condition {
 	return condition{rank: Good}
 }
 
-// advertFor is what this gateway says of a link: its own view, not what it
-// heard, or two ends would hold each other down.
+// advertFor returns the advert of a link. It contains only own observations: if it repeated the
+// peer's, each end would keep the other's rank low.
 func (p *Prober) advertFor(t *target, now time.Time) linkAdvert {
 	return linkAdvert{rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.takes}
 }
@@ -34,7 +34,7 @@ func (p *Prober) shownOf(t *target, now time.Time) reported {
 	return reported{live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse, takes: p.takes && other.acceptsTransit}
 }
 
-// detectChange reports whether something that others learn of changed.
+// detectChange reports whether the published state of a target changed.
 func (p *Prober) detectChange(t *target, now time.Time) bool {
 	current := p.shownOf(t, now)
 	if t.shown == current {
@@ -45,8 +45,8 @@ func (p *Prober) detectChange(t *target, now time.Time) bool {
 	return true
 }
 
-// publishChanges reports what changed: the gateways of other clusters by a poke, and the
-// nodes of this cluster that asked of late by a push of the reach list.
+// publishChanges sends changes: a triggered update to gateways of other clusters, and the link
+// states to nodes of this cluster that probed recently.
 func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 	p.stale, p.announced = false, now
 	standby := 0
@@ -71,13 +71,13 @@ func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 	return out
 }
 
-// stretchFor gives the intervals between two probes of a standby link.
+// stretchFor returns the number of intervals between two probes of a standby link.
 func stretchFor(standby int, interval time.Duration) int {
 	perSecond := float64(standby) / interval.Seconds()
 	return int(min(max((perSecond+standbyRate-1)/standbyRate, 1), maxStretch))
 }
 
-// updatePeer makes a poke when the other end heard something else last.
+// updatePeer schedules a triggered update if the advert differs from the one that was sent last.
 func (p *Prober) updatePeer(t *target, now time.Time) {
 	current := p.advertFor(t, now)
 	if t.sentAdvert == current {
@@ -87,7 +87,7 @@ func (p *Prober) updatePeer(t *target, now time.Time) {
 	p.pokeSoon(t, now)
 }
 
-// pokeSoon plans a poke: at once, unless there was one a moment ago.
+// pokeSoon schedules a triggered update: now, or after the shortest time since the last one.
 func (p *Prober) pokeSoon(t *target, now time.Time) {
 	t.poke = triggeredUpdate{nonce: nonce(), at: now, sent: t.poke.sent}
 	if again := t.poke.sent.Add(p.settings.Interval / 10); again.After(now) {
@@ -96,23 +96,23 @@ func (p *Prober) pokeSoon(t *target, now time.Time) {
 	p.replan(t, now)
 }
 
-// subscriber is a node of this cluster that probed this gateway. What it is told
-// goes out as another reply to its last probe, so that it knows that to be ours.
+// subscriber is a node of this cluster that probed this gateway. Updates are sent as further replies
+// to its last probe, which authenticates them.
 type subscriber struct {
 	to         netip.AddrPort
 	at         Listen
 	sequence   uint32
 	nonce      uint64
 	hash       uint64
-	generation uint64 // that it has
+	generation uint64 // of the list that it has
 	seen       time.Time
 }
 
-// askers are the nodes of this cluster that ask, by address.
+// askers has the nodes of this cluster that probe, by address.
 type askers map[netip.Addr]*subscriber
 
-// maxAskers bounds the nodes that are told of changes at once; others hear of
-// them in the reply to their next probe.
+// maxAskers limits the nodes that get updates immediately. Others get them in the reply to their next
+// probe.
 const maxAskers = 4096
 
 func (a askers) note(now subscriber) {
@@ -122,14 +122,14 @@ func (a askers) note(now subscriber) {
 	}
 }
 
-// told notes that a node which pokes has a list now.
+// told records that a node has a generation of the list.
 func (a askers) told(from netip.Addr, generation uint64) {
 	if known := a[from]; known != nil {
 		known.generation = generation
 	}
 }
 
-// pushLinkStates sends the reach list to all that asked of late, and forgets the others.
+// pushLinkStates sends the link states to nodes that probed recently, and removes the others.
 func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 	for from, a := range p.askers {
 		budget := p.nodes[from]
@@ -153,14 +153,13 @@ func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 	return out
 }
 
-// WithRemoved gives the snapshot with some gateways ranked Draining at best, as they
-// left the fabric and only linger.
+// WithRemoved returns the snapshot with retiring gateways ranked Draining at best.
 func (s Snapshot) WithRemoved(gateways []GatewayID) Snapshot {
 	s.leaving = gateways
 	return s
 }
 
-// capRank gives the rank of a link whose gateways may be about to leave.
+// capRank returns the rank of a link, at most Draining if one of its gateways retires.
 func (s *Snapshot) capRank(rank Rank, local, remote GatewayID) Rank {
 	for _, p := range s.leaving {
 		if p == local || p == remote {
@@ -170,8 +169,8 @@ func (s *Snapshot) capRank(rank Rank, local, remote GatewayID) Rank {
 	return rank
 }
 
-// NewSnapshot makes a snapshot of links, as a prober of the gateway named by self
-// would give it; on other nodes the gateway's name is empty.
+// NewSnapshot returns a snapshot of links, like the prober of gateway self. On a worker, self has no
+// gateway.
 func NewSnapshot(self GatewayID, links []Link) Snapshot {
 	byPeer := make(map[GatewayID][]int, len(links))
 	for i, link := range links {

@@ -6,16 +6,15 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// ActiveLink is the link that carries the traffic of a pair of clusters. Its Down
-// is set when its rank is Down.
+// ActiveLink is the link for the traffic of a pair of clusters. Its Down is set if its rank is Down.
 type ActiveLink struct {
 	model.Path
 	Rank Rank
 	Why  string // such as "best of 9", "follows g1", "best of those that live", "nothing lives"
 }
 
-// Pick gives the first link of the highest rank, and the first of all when all
-// are Down. It is false when the order is empty.
+// Pick returns the first link of the highest rank, or the first link if all are Down. It reports false if
+// the order is empty.
 func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank Rank, ok bool) {
 	for i, p := range order {
 		if r := fit(p); i == 0 || r > rank {
@@ -28,10 +27,9 @@ func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank 
 	return path, rank, ok
 }
 
-// ChooseLinks chooses the link to every neighbour in the table, for all nodes of one
-// cluster. Of two clusters the one with the lower name chooses by the table,
-// and the other follows what it hears the first one use, so that both ends agree
-// even when they do not see the same.
+// ChooseLinks returns the active link to every neighbour in the table, for all nodes of one
+// cluster. Of two clusters, the one with the lower name selects by the table, and the other
+// uses the same link as the first one. So both agree even if their observations differ.
 func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLink {
 	if t.find(cluster) < 0 {
 		return nil
@@ -53,9 +51,9 @@ func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLi
 	return paths
 }
 
-// GatewayLinks gives, for each neighbour, the link of one gateway of this cluster that
-// takes what others hand to it: one that is Down when none lives, as the probes of
-// agents that are dead go unanswered, and their tunnels carry on.
+// GatewayLinks returns, for each neighbour, the link of one gateway for traffic that other nodes hand
+// to it. If all links are Down it returns one of them: agents may be dead while their tunnels
+// still forward.
 func GatewayLinks(t *Preferences, cluster, gateway string, s Snapshot) map[string]model.Path {
 	paths := map[string]model.Path{}
 	for i := range t.sides {
@@ -74,7 +72,7 @@ func GatewayLinks(t *Preferences, cluster, gateway string, s Snapshot) map[strin
 	return paths
 }
 
-// view is what is known of the links of one pair of clusters.
+// view has the ranks of the links of one pair of clusters.
 type view struct {
 	snapshot        *Snapshot
 	cluster, remote string
@@ -87,7 +85,7 @@ func (v *view) rank(p model.Path) Rank {
 	return v.snapshot.capRank(rank, GatewayID{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
 }
 
-// choose takes the best link of an order, or of those that the leading cluster uses.
+// choose returns the best link of an order, or of the links that the leading cluster uses.
 func (v *view) choose(order []model.Path) ActiveLink {
 	if v.cluster > v.remote {
 		var used []model.Path

@@ -1,8 +1,7 @@
-// Package health finds out which links between gateways are alive, and chooses
-// the link that carries the traffic of each pair of clusters. Gateways probe the
-// gateways of other clusters through the tunnels; every node probes the gateways
-// of its own cluster over the VXLAN between nodes, and their replies tell which
-// remote gateways they reach. The choice is pure; the prober does the I/O.
+// Package health probes links between gateways and selects the active link of each pair of
+// clusters. Gateways probe the gateways of other clusters through the tunnels. Every node probes
+// the gateways of its own cluster over the VXLAN between nodes; replies report which remote
+// gateways they reach. The selection is pure; the prober does the I/O.
 package health
 
 import (
@@ -16,17 +15,16 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// GatewayID names a gateway.
+// GatewayID identifies a gateway.
 type GatewayID struct {
 	Cluster string `json:"Cluster"`
 	Gateway string `json:"Gateway"`
 }
 
-// String gives cluster/gateway.
+// String returns cluster/gateway.
 func (p GatewayID) String() string { return p.Cluster + "/" + p.Gateway }
 
-// Target is one gateway to probe. Two targets are the same when all fields are
-// equal; a target that stays in the set keeps its state.
+// Target is one gateway to probe. A target keeps its state as long as all its fields stay equal.
 type Target struct {
 	Peer GatewayID `json:"Peer"`
 	// Source is the local address of the probes: the own tunnel address for a
@@ -39,57 +37,53 @@ type Target struct {
 	Device string `json:"Device"`
 }
 
-// Listen is a place where probes are answered: the own tunnel address, or the
-// node's own address with the device as in Target.
+// Listen is an address at which the prober answers: the own tunnel address, or the node's own address
+// with the device of Target.
 type Listen = socket.Bind
 
 // Settings can change at run time.
 type Settings struct {
 	Interval time.Duration // between two probes of a target
-	Misses   int           // probes in a row without an answer that make a link dead
+	Misses   int           // consecutive probes without a reply until a link is dead
 }
 
-// Config is what a Prober needs for its whole life.
+// Config is the fixed configuration of a Prober.
 type Config struct {
 	Cluster string
-	// Gateway is the name of the gateway on this node at first; empty when it is
-	// none. SetGateway changes it.
+	// Gateway is the initial gateway on this node; empty if absent. SetGateway changes it.
 	Gateway  string
 	Port     uint16 // UDP, of both ends; desired.ProbePort
 	Settings Settings
-	// Wake is rung when there is something to do before the time of the last tick is over.
+	// Wake fires if a tick is due earlier than the last one reported.
 	Wake trigger.Trigger
-	// OnChange is called when any link changed its state or any gateway of this
-	// cluster its reach. It must not block. May be nil.
+	// OnChange runs after a link or the link states of a sibling changed. It must not block;
+	// nil = none.
 	OnChange func()
 }
 
-// Link is what is known of one target. The counters cover the last window of probes.
+// Link is the state of one target. Its counters cover the last window of probes.
 type Link struct {
 	Target   Target    `json:"Target"`
 	Liveness Liveness  `json:"-"`     // recordedLink has it
 	Since    time.Time `json:"Since"` // of State
-	// Answered is when the last probe was sent that was answered; zero = none yet,
-	// or longer ago than the window.
+	// Answered is the time of the last probe that got a reply; zero = none in the window.
 	Answered time.Time   `json:"Answered"`
-	RTT      *status.RTT `json:"RTT"`  // nil while no probe of the window was answered
+	RTT      *status.RTT `json:"RTT"`  // nil without a reply in the window
 	Loss     float64     `json:"Loss"` // 0..1 of the window
-	// Rank is how fit the link is; Why says what keeps it from being Good, and is
-	// empty when nothing does.
+	// Why is the reason for a Rank below Good; otherwise empty.
 	Rank Rank   `json:"Rank"`
 	Why  string `json:"Why"`
-	// Flaps counts how often the link died within the last minute. A link that
-	// fell too often is Unsteady until Held, which is zero otherwise.
+	// Flaps is the number of failures within the last minute. After too many, the link is
+	// Unsteady until Held, which is otherwise zero.
 	Flaps int       `json:"Falls"`
 	Held  time.Time `json:"Held"`
-	// Standby is true while neither end uses the link, so that it may be probed
-	// less often.
+	// Standby says that neither end uses the link; it may be probed less often.
 	Standby bool `json:"Standby"`
-	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
+	// LeastRTT is the shortest round trip of recent probes; 0 without a reply.
 	LeastRTT time.Duration `json:"LeastRTT"`
 
-	// linkStates is what a gateway of this cluster reports of its links, by hash of the
-	// remote gateway; nil = no report yet.
+	// linkStates has the links that a sibling reports, by hash of the remote gateway;
+	// nil before the first report.
 	linkStates map[uint64]linkAdvert
 	peerUses   bool // the peer sends over this link
 	transitOK  bool // both ends accept transit over it
@@ -104,7 +98,7 @@ func (l Link) State() string { return l.Liveness.State() }
 // Snapshot is the state of all links at one moment, sorted by peer, source and address.
 type Snapshot struct {
 	Links []Link
-	// Stats counts what came in since the start.
+	// Stats counts packets since the start.
 	Stats Stats
 
 	self    GatewayID
@@ -112,16 +106,14 @@ type Snapshot struct {
 	leaving []GatewayID
 }
 
-// Rank says how fit a link is from a gateway of this cluster to one of another:
-// by own probes when it is the gateway of this node, otherwise by what that
-// gateway said.
+// Rank returns the rank of a link from a gateway of this cluster to one of another. It comes from own
+// probes for the gateway of this node, and from the report of the gateway otherwise.
 func (s Snapshot) Rank(local string, remote GatewayID) Rank { return s.advert(local, remote).rank }
 
-// PeerUses reports whether the cluster of the remote gateway says that it uses the
-// link from a gateway of this cluster to it.
+// PeerUses reports whether the remote cluster uses the link between two gateways.
 func (s Snapshot) PeerUses(local string, remote GatewayID) bool { return s.advert(local, remote).inUse }
 
-// AcceptsTransit reports whether both ends of a link take what clusters passed on.
+// AcceptsTransit reports whether both ends of a link accept transit traffic.
 func (s Snapshot) AcceptsTransit(local string, remote GatewayID) bool {
 	return s.advert(local, remote).acceptsTransit
 }
@@ -138,7 +130,7 @@ func (s Snapshot) Complete() bool {
 	return len(s.Links) > 0
 }
 
-// advert gives the best of what is known, as two gateways may have two links.
+// advert returns the best advert of the links between two gateways, which may have two links.
 func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
 	var out linkAdvert
 	if local == s.self.Gateway {
@@ -173,14 +165,14 @@ type Stats struct {
 	Sent     uint64
 	Answered uint64 // replies that matched a probe
 	Replied  uint64 // probes that were answered here
-	Foreign  uint64 // probes and replies of or for somebody else
-	Limited  uint64 // probes that the rate bound left without an answer
+	Foreign  uint64 // probes and replies of other senders or receivers
+	Limited  uint64 // probes above the rate limit, which get no reply
 	Failed   uint64 // packets that the kernel refused to send
-	Poked    uint64 // probes out of turn, which tell of a change
-	Pushed   uint64 // packets that told nodes of this cluster of a change
+	Poked    uint64 // triggered updates
+	Pushed   uint64 // updates to nodes of this cluster
 }
 
-// recorded is a Snapshot as JSON has it.
+// recorded is the JSON form of a Snapshot.
 type recorded struct {
 	Self  GatewayID      `json:"self"`
 	Links []recordedLink `json:"links"`
@@ -190,7 +182,7 @@ type recordedLink struct {
 	Link
 	State   string                  `json:"State"`
 	Reach   map[uint64]recordedWord `json:"reach,omitempty"` // by hash of the remote gateway
-	Spoke   bool                    `json:"spoke,omitempty"` // Reach was said, though it may be empty
+	Spoke   bool                    `json:"spoke,omitempty"` // Reach is present, even if empty
 	Granted bool                    `json:"granted,omitempty"`
 	Uses    bool                    `json:"uses,omitempty"`
 	Takes   bool                    `json:"takes,omitempty"`
@@ -202,8 +194,7 @@ type recordedWord struct {
 	Takes bool `json:"takes,omitempty"`
 }
 
-// MarshalJSON gives all that decides about paths. Stats, and what Leave added, are left
-// out.
+// MarshalJSON encodes all fields that affect paths. It omits Stats and the gateways of WithRemoved.
 func (s Snapshot) MarshalJSON() ([]byte, error) {
 	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
 	for i := range s.Links {
@@ -222,7 +213,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON takes what MarshalJSON gave.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	var in recorded
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -244,7 +235,7 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Merge gives this snapshot with what another one knows of the links that both have.
+// Merge returns this snapshot with the state of known for links that both have.
 func (s Snapshot) Merge(known Snapshot) Snapshot {
 	links := slices.Clone(s.Links)
 	for i := range links {

@@ -2,7 +2,7 @@ package health
 
 import "hawser.dev/hawser/nodeagent/status"
 
-// Liveness is what a prober knows of a link.
+// Liveness says whether a link is alive and how the prober knows.
 type Liveness uint8
 
 const (
@@ -30,7 +30,7 @@ func (l Liveness) afterReply() Liveness {
 	return Proven
 }
 
-// IsAlive reports whether the link may carry traffic.
+// IsAlive reports whether traffic may use the link.
 func (l Liveness) IsAlive() bool { return l == Assumed || l == Unbroken || l == Proven }
 
 // assumesReports reports whether missing reports of the gateway count as good.

@@ -2,31 +2,29 @@ package health
 
 import "time"
 
-// isolationDetector watches whether a gateway still hears the other nodes of its cluster:
-// their probes, and replies of the other gateways. A gateway that heard some and
-// then none for as long as a death takes is alone: it may have its tunnels, but
-// is of no use to anybody but itself. It is one of them again when it has heard
-// them for a while. Gateways that said that they drain are not waited for: their
-// silence is planned, and the last one that stays must not be thought less of.
+// isolationDetector detects a gateway that receives no packets from its own cluster: neither probes of
+// nodes nor replies of siblings. If packets stop for as long as a link takes to die, the gateway
+// is isolated: its tunnels may work, but no other node can use it. It recovers after it received
+// packets for isolationRecovery. Draining siblings do not count: their silence is planned, and
+// the last remaining gateway must not be ranked lower for it.
 type isolationDetector struct {
 	others   int       // other nodes of the cluster
-	leaving  int       // those of them that said that they drain
-	heard    time.Time // any of them; zero = never yet
+	leaving  int       // others that drain
+	heard    time.Time // last packet of any of them; zero = none yet
 	isolated bool
-	since    time.Time // while alone: since when it hears them again; zero = it does not
-	excused  bool      // the verdict came late and was put off once
+	since    time.Time // while isolated: first packet after the silence; zero = none
+	excused  bool      // the check ran late and was postponed once
 }
 
-// isolationRecovery is how long a gateway that was alone must hear its cluster before it is
-// as good as any other. Whom it hears is not all that it has to reach: the kernel asks for
-// the hardware address of a neighbour that did not answer only once a second
-// (net.ipv4.neigh.*.retrans_time_ms).
+// isolationRecovery is how long an isolated gateway must receive packets before it counts like the
+// others. It may not reach every node yet: the kernel repeats neighbour discovery only once a
+// second (net.ipv4.neigh.*.retrans_time_ms).
 const isolationRecovery = 1500 * time.Millisecond
 
-// rank is how fit the gateway is for others. One that returns is worse than any
-// that never left, one with an unsteady link too, as it does not reach all of its
-// cluster yet. It is better than one that hears nobody: after a moment in which all
-// went unheard (a switch that restarts) they must not look alike.
+// rank returns the rank of the gateway for other nodes. A gateway that recovers ranks below all that
+// were never isolated, even with an unsteady link, because it may not reach its whole cluster
+// yet. It ranks above an isolated one: after an outage of all (a switch restart) the two must
+// differ.
 func (m *isolationDetector) rank() Rank {
 	switch {
 	case !m.isolated:
@@ -46,7 +44,7 @@ func (m *isolationDetector) expect(others int) bool {
 	return was != m.rank()
 }
 
-// onPacket notes a packet from another node. It reports whether the rank changed.
+// onPacket records a packet from another node and reports whether the rank changed.
 func (m *isolationDetector) onPacket(now time.Time, s Settings) bool {
 	was := m.rank()
 	if m.isolated && (m.since.IsZero() || now.Sub(m.heard) > silence(s)) {
@@ -59,13 +57,13 @@ func (m *isolationDetector) onPacket(now time.Time, s Settings) bool {
 	return was != m.rank()
 }
 
-// silence is how long nobody is heard before the gateway is alone.
+// silence returns the time without packets after which the gateway is isolated.
 func silence(s Settings) time.Duration {
 	return s.Interval*time.Duration(s.Misses) + s.Interval/16
 }
 
-// deadline is when the gateway is alone unless it hears somebody. Everybody
-// probes once an interval, so that by then as many probes are missing as for a death.
+// deadline returns when the gateway becomes isolated without a packet. Each node probes once per
+// interval, so as many probes are missing by then as for a dead link.
 func (m *isolationDetector) deadline(s Settings) (time.Time, bool) {
 	if m.others <= m.leaving || m.heard.IsZero() || m.rank() == Isolated {
 		return time.Time{}, false
@@ -73,14 +71,14 @@ func (m *isolationDetector) deadline(s Settings) (time.Time, bool) {
 	return m.heard.Add(silence(s)), true
 }
 
-// judge reports whether the gateway is alone from now on, or again.
+// judge reports whether the gateway became isolated or recovered.
 func (m *isolationDetector) judge(now time.Time, s Settings) bool {
 	at, ok := m.deadline(s)
 	if !ok || now.Before(at) {
 		return false
 	}
 	if now.Sub(at) > s.Interval/4 && !m.excused {
-		// This process did not run for a while, so probes may be here unread.
+		// This process did not run for a while; unread probes may be queued.
 		m.excused = true
 		m.heard = m.heard.Add(now.Sub(at) + s.Interval/8)
 		return false
@@ -89,7 +87,7 @@ func (m *isolationDetector) judge(now time.Time, s Settings) bool {
 	return true
 }
 
-// drainingSiblings counts the gateways of the own cluster that said that they drain.
+// drainingSiblings returns the number of siblings that drain.
 func (p *Prober) drainingSiblings() int {
 	leaving := map[uint64]bool{}
 	for _, t := range p.targets {

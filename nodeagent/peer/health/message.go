@@ -5,51 +5,50 @@ import "hawser.dev/hawser/nodeagent/peer/wire"
 // maxPage bounds the entries in one reply.
 const maxPage = wire.MaxEntries
 
-// linkAdvert is what one end says of a link.
+// linkAdvert is the report of one end about a link.
 type linkAdvert struct {
 	rank  Rank
 	inUse bool // its cluster sends over this link
-	// acceptsTransit says that it takes, over this link, what clusters passed on.
+	// acceptsTransit says that the sender accepts transit traffic over this link.
 	acceptsTransit bool
 }
 
-// entry is what a gateway says of its link to a remote gateway.
+// entry is the report of a gateway about its link to a remote gateway.
 type entry struct {
 	hash uint64 // of the remote gateway
 	linkAdvert
 }
 
-// message is what this package says and hears. A reply echoes sequence, nonce and poke of
-// the probe.
+// message is a probe or a reply. A reply repeats sequence, nonce and poke of the probe.
 type message struct {
-	reply      bool // to a probe; to a node of the own cluster with a page of the reach list
+	reply      bool // to a node of the own cluster with a page of the link states
 	sequence   uint32
-	nonce      uint64 // of the prober; a guess cannot answer for a peer
+	nonce      uint64 // of the prober; it makes forged replies unlikely
 	from, to   uint64 // hash of the names
 	linkAdvert        // of the sender, about the link that the packet takes
-	poke       bool   // out of turn: no probe whose loss would count, nor its reply
-	push       bool   // a second reply to a probe, as there is news
-	// token, between gateways of two clusters: a reply brings the replier's own, which it
-	// gives to this peer alone, and what a probe says counts at once when it brings back
-	// that of the other end. Who sends 0 is asked instead.
+	poke       bool   // triggered update or its reply; a loss does not count
+	push       bool   // a further reply to a probe, with a change
+	// token authenticates probes between gateways of two clusters. A reply contains the
+	// replier's token for this peer. The advert of a probe with that token counts at once;
+	// without it, the receiver probes the sender first.
 	token uint64
-	// generation names a reach list. A node says which one it has; the reply brings
-	// the pages of the current one only when it differs, or just the changes when
-	// base is the one that the node has.
+	// generation identifies a list of link states. A node sends the generation that it has.
+	// The reply has the pages of the current list if it differs, or only the changes if the
+	// node has the list base.
 	generation, base uint64
 	page, pages      byte
 	reach            []entry
 }
 
-// hash names a gateway (or a node, whose Gateway is empty) on the wire.
+// hash returns the ID of a gateway on the wire, or of a node, whose Gateway is empty.
 func (p GatewayID) hash() uint64 { return wire.HashID(p.String()) }
 
-// wire gives the word as messages have it.
+// wire returns the advert in the format of messages.
 func (w linkAdvert) wire() wire.LinkAdvert {
 	return wire.LinkAdvert{Rank: uint8(w.rank), InUse: w.inUse, AcceptsTransit: w.acceptsTransit}
 }
 
-// number is another one for each word.
+// number returns a distinct number for each advert.
 func (w linkAdvert) number() uint64 {
 	out := uint64(w.rank)
 	if w.inUse {
@@ -81,8 +80,8 @@ func (m *message) encode() []byte {
 	return out.Encode()
 }
 
-// decodeMessage gives what a datagram says to this package; false = nothing. One without a word
-// of its sender is no probe of this version.
+// decodeMessage returns the probe or reply in a datagram. It reports false for a datagram of another
+// protocol, and for one without an advert, which is not of this version.
 func decodeMessage(w *wire.Message) (m message, ok bool) {
 	if w.Probe == nil || w.Advert == nil {
 		return message{}, false

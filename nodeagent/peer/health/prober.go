@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/transport"
 )
 
-// Prober probes its targets and answers probes, as a machine of a transport.Transport. Its methods
-// may be called from any goroutine.
+// Prober probes its targets and replies to probes. It implements transport.Protocol and is safe for
+// concurrent use.
 type Prober struct {
 	config Config
 	clock  func() time.Time
@@ -30,34 +30,34 @@ type Prober struct {
 	listen   []Listen
 	targets  map[Target]*target
 	sorted   []*target           // by peer, source and address
-	tunnels  []*target           // those of other clusters, by hash
-	byPeer   map[GatewayID][]int // indexes in sorted; replaced, never changed
+	tunnels  []*target           // targets in other clusters, by hash
+	byPeer   map[GatewayID][]int // indexes in sorted; never changed in place
 	byFlow   map[flow]*target
 	schedule timerqueue.Queue[*target]
-	until    time.Time // when the schedule is looked at next
-	moved    bool      // targets or listen changed, so sockets may have to
-	started  bool      // a first set of targets was given
+	until    time.Time // next check of the schedule
+	moved    bool      // targets or listen changed; sockets may have to change
+	started  bool      // SetTargets was called
 	stats    Stats
 	pokes    transport.RateLimiter
-	asks     transport.RateLimiter                 // those pokes that only ask
-	nodes    map[netip.Addr]*transport.RateLimiter // answers to the nodes of this cluster, by address
-	// strangers are all others that probe.
+	asks     transport.RateLimiter                 // triggered updates that only verify a peer
+	nodes    map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
+	// strangers limits the replies to all other senders together.
 	strangers transport.RateLimiter
 
 	activeLinks map[string]model.Path
 	ready       bool
 	draining    bool
-	takes       bool // this gateway takes what clusters passed on
+	takes       bool // this gateway accepts transit traffic
 	mates       isolationDetector
 	stretch     int       // intervals between two probes of a standby link
-	stale       bool      // what others were told of this gateway may have changed
-	announced   time.Time // when they were told last
+	stale       bool      // the published state may be outdated
+	announced   time.Time // of the last publication
 	reach       reachList
 	askers      askers
 	offPaths    map[uint64]offPath // by nonce
 }
 
-// New makes a prober without targets.
+// New returns a prober without targets.
 func New(config Config) *Prober {
 	return &Prober{
 		config:   config,
@@ -75,10 +75,10 @@ func New(config Config) *Prober {
 	}
 }
 
-// outgoing is one packet on its way.
+// outgoing is a packet to send.
 type outgoing = socket.Datagram
 
-// flow is how packets find their target: the socket and the sender's address.
+// flow identifies the target of a packet by socket and sender address.
 type flow struct {
 	at   Listen
 	from netip.Addr
@@ -88,7 +88,7 @@ func (t Target) place() Listen { return Listen{Addr: t.Source, Device: t.Device}
 
 func (t Target) flow() flow { return flow{at: t.place(), from: t.Addr} }
 
-// SetTargets replaces the set of targets. Those that stay keep their state.
+// SetTargets replaces the targets. Targets in both sets keep their state.
 func (p *Prober) SetTargets(targets []Target) {
 	p.change(func(now time.Time) bool {
 		changed := false
@@ -115,7 +115,7 @@ func (p *Prober) SetTargets(targets []Target) {
 	})
 }
 
-// sort puts the targets in the orders that others need.
+// sort builds the sorted lists and indexes of the targets.
 func (p *Prober) sort() {
 	p.moved = true
 	p.sorted = slices.SortedFunc(maps.Values(p.targets), compareTargets)
@@ -130,7 +130,7 @@ func (p *Prober) sort() {
 }
 
 func (p *Prober) add(want Target, now time.Time) {
-	// Of a gateway whose tunnels did not stand when its agent started, none has carried anything.
+	// If the tunnels did not exist when the agent started, no link was in use.
 	t := newTarget(want, now, !p.started && (p.ready || want.Device != ""))
 	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 	t.plan(now, p.settings)
@@ -158,8 +158,7 @@ func compareTargets(a, b *target) int {
 	)
 }
 
-// change runs a change of what the prober should do or say, under the mutex.
-// The change reports whether links may have other ranks now.
+// change runs do under the mutex. do reports whether ranks of links may have changed.
 func (p *Prober) change(do func(now time.Time) bool) {
 	p.mu.Lock()
 	changed := do(p.clock())
@@ -171,7 +170,7 @@ func (p *Prober) change(do func(now time.Time) bool) {
 	}
 }
 
-// SetGateway changes the name of the gateway on this node; empty = it is none.
+// SetGateway sets the gateway on this node; empty = none.
 func (p *Prober) SetGateway(gateway string) {
 	p.change(func(time.Time) bool {
 		changed := p.gateway != gateway
@@ -180,9 +179,8 @@ func (p *Prober) SetGateway(gateway string) {
 	})
 }
 
-// SetNodes says at which addresses the other nodes of this cluster are, for each of
-// them. A gateway that hears none of them any more tells others not to choose it;
-// when there are none it never does.
+// SetNodes sets the addresses of each other node of this cluster. A gateway that receives no packet from
+// any of them reports that it is isolated. Without other nodes it is never isolated.
 func (p *Prober) SetNodes(others [][]netip.Addr) {
 	p.change(func(time.Time) bool {
 		nodes := map[netip.Addr]*transport.RateLimiter{}
@@ -198,7 +196,7 @@ func (p *Prober) SetNodes(others [][]netip.Addr) {
 	})
 }
 
-// SetListen replaces the places where probes are answered.
+// SetListen replaces the addresses at which the prober replies.
 func (p *Prober) SetListen(listen []Listen) {
 	p.change(func(time.Time) bool {
 		p.moved = p.moved || !slices.Equal(p.listen, listen)
@@ -207,7 +205,7 @@ func (p *Prober) SetListen(listen []Listen) {
 	})
 }
 
-// SetSettings changes interval and misses at once.
+// SetSettings sets interval and misses.
 func (p *Prober) SetSettings(settings Settings) {
 	p.change(func(now time.Time) bool {
 		p.settings = settings.sane()
@@ -221,14 +219,13 @@ func (p *Prober) SetSettings(settings Settings) {
 	})
 }
 
-// sane keeps settings that nobody should set from making a busy loop.
+// sane bounds the settings, so that wrong ones cause no busy loop.
 func (s Settings) sane() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 
-// SetReady says whether this node does what it should as a gateway, before the first set of
-// targets whether tunnels stand that an agent before left. Until then it tells others not to
-// choose it unless there is nothing better.
+// SetReady sets whether this node forwards traffic as a gateway. Before the first SetTargets it says
+// whether the previous agent left tunnels. A gateway that is not ready ranks its links Draining.
 func (p *Prober) SetReady(ready bool) {
 	p.change(func(time.Time) bool {
 		changed := p.ready != ready
@@ -237,7 +234,7 @@ func (p *Prober) SetReady(ready bool) {
 	})
 }
 
-// SetDraining tells others to leave this gateway as soon as they can.
+// SetDraining sets whether others should move their traffic to other gateways.
 func (p *Prober) SetDraining(draining bool) {
 	p.change(func(time.Time) bool {
 		changed := p.draining != draining
@@ -246,7 +243,7 @@ func (p *Prober) SetDraining(draining bool) {
 	})
 }
 
-// SetAcceptsTransit says whether this gateway takes what clusters pass on to each other.
+// SetAcceptsTransit sets whether this gateway accepts transit traffic.
 func (p *Prober) SetAcceptsTransit(takes bool) {
 	p.change(func(time.Time) bool {
 		changed := p.takes != takes
@@ -255,8 +252,8 @@ func (p *Prober) SetAcceptsTransit(takes bool) {
 	})
 }
 
-// SetActiveLinks says which link to each remote cluster this node uses now. The links of
-// this gateway among them are told to the other end, and probed at the full rate.
+// SetActiveLinks sets the link to each remote cluster that this node uses. The links of this gateway among
+// them are reported to the peer and probed at the full rate.
 func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	p.mu.Lock()
 	same := maps.Equal(p.activeLinks, use)
@@ -273,7 +270,7 @@ func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	})
 }
 
-// Snapshot gives a copy of what is known now.
+// Snapshot returns a copy of the current state.
 func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Rank says how fit a link is to carry traffic. Both ends rank a link, and the
-// lower of the two counts.
+// Rank is the health of a link. Both ends rank a link; the lower rank counts.
 type Rank uint8
 
-// The ranks, from the worst to the best.
+// Ranks, from worst to best.
 const (
-	Down     Rank = iota // no probe gets through
-	Isolated             // it works, but one of its gateways reaches no other node of its cluster
-	Draining             // it works, but one of its gateways is to be left, or is not ready yet
-	Unsteady             // it works, but fell too often of late
+	Down     Rank = iota // probes get no reply
+	Isolated             // alive; a gateway reaches no other node of its cluster
+	Draining             // alive; a gateway drains or is not ready
+	Unsteady             // alive; failed too often recently
 	Good
 )
 
-// String gives the name in lower case.
+// String returns the name in lower case.
 func (r Rank) String() string {
 	switch r {
 	case Down:
@@ -33,7 +32,7 @@ func (r Rank) String() string {
 	return "good"
 }
 
-// ownRank is what the own probes say of the link.
+// ownRank returns the rank of the link by its own probes.
 func (t *target) ownRank(now time.Time) Rank {
 	switch {
 	case !t.live.IsAlive():
@@ -44,8 +43,7 @@ func (t *target) ownRank(now time.Time) Rank {
 	return Good
 }
 
-// rank is what counts: the lowest of the own view, the own condition and what
-// the other end says.
+// rank returns the lowest of the ranks by own probes, by the state of this gateway and of the peer.
 func (t *target) rank(now time.Time, own condition) Rank {
 	if !t.isRemote() {
 		return t.ownRank(now)
@@ -70,20 +68,19 @@ func (t *target) why(now time.Time, own condition) string {
 	return "the other end says " + t.effectiveAdvert().rank.String()
 }
 
-// A link that fell fallsAllowed times within fallsWithin is held back as
-// Unsteady until it was up for holdFor.
+// A link that failed fallsAllowed times within fallsWithin is Unsteady until it was up for holdFor.
 const (
 	fallsAllowed = 3
 	fallsWithin  = time.Minute
 	holdFor      = 30 * time.Second
 )
 
-// flapDamper remembers the falls of a link.
+// flapDamper counts the failures of a link.
 type flapDamper struct {
-	falls [8]time.Time // the last ones, as a ring
+	falls [8]time.Time // ring of the last ones
 	next  int
-	held  time.Time // Unsteady until then; zero = never was
-	many  int       // falls that led to it
+	held  time.Time // Unsteady until then; zero = never
+	many  int       // failures at that time
 }
 
 func (d *flapDamper) fall(now time.Time) {
@@ -92,14 +89,14 @@ func (d *flapDamper) fall(now time.Time) {
 	d.hold(now)
 }
 
-// hold begins the time anew: after a fall, and when the link comes back.
+// hold restarts the hold time, after a failure and when the link returns.
 func (d *flapDamper) hold(now time.Time) {
 	if many := d.count(now); many >= fallsAllowed {
 		d.held, d.many = now.Add(holdFor), many
 	}
 }
 
-// count counts the falls of the last minute; more than it remembers do not matter.
+// count returns the failures of the last minute, up to the size of the ring.
 func (d *flapDamper) count(now time.Time) int {
 	many := 0
 	for _, at := range d.falls {

@@ -8,19 +8,18 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 )
 
-// reachList is what this gateway tells the nodes of its cluster of its links:
-// those that are not down, or that the other end uses, sorted by hash, and the
-// name of that content.
+// reachList is the list of link states that this gateway sends to the nodes of its cluster: links that are
+// not down or that the peer uses, sorted by hash.
 type reachList struct {
 	entries    []entry
-	generation uint64 // never 0, which a node sends that has no list yet
-	// base is the generation before this one, and changes what differs from it: a
-	// link that went down is an entry that says so. Nil when too much differs.
+	generation uint64 // of the content; never 0, which means no list
+	// base is the previous generation. changes has the difference to it, with a Down entry for a
+	// link that left the list; nil if the difference is too large.
 	base    uint64
 	changes []entry
 }
 
-// maxPages is what the page counter of a message can count.
+// maxPages is the largest value of the page counter of a message.
 const maxPages = 255
 
 func newReachList(entries []entry) reachList {
@@ -36,7 +35,7 @@ func newReachList(entries []entry) reachList {
 	return reachList{entries: entries, generation: max(sum, 1)}
 }
 
-// withDelta notes what differs from the list before.
+// withDelta returns the list with its difference to the previous one.
 func (r reachList) withDelta(before reachList) reachList {
 	var changes []entry
 	old := before.entries
@@ -68,8 +67,8 @@ func reachMap(entries []entry) map[uint64]linkAdvert {
 	return out
 }
 
-// replies gives the packets that bring a node from the generation it has to this
-// one, each made from the same head.
+// replies returns the packets that update a node from its generation to this one. Each has the fields of
+// head.
 func (r reachList) replies(has uint64, head message) []message {
 	head.generation = r.generation
 	switch {
@@ -92,17 +91,17 @@ func (r reachList) replies(has uint64, head message) []message {
 	return out
 }
 
-// receivedList is the reach list of a gateway as a node of its cluster has it. The map
-// is replaced, never changed: snapshots share it.
+// receivedList is the list of link states of a sibling. The map is never changed in place: snapshots share
+// it.
 type receivedList struct {
-	reach      map[uint64]linkAdvert // nil = nothing heard yet
+	reach      map[uint64]linkAdvert // nil before the first list
 	generation uint64
-	gathering  uint64    // the generation whose pages are coming
-	got        [][]entry // nil = not here yet
+	gathering  uint64    // generation of the pages in got
+	got        [][]entry // pages; nil = missing
 }
 
-// addPage notes a page or a list of changes. fresh means that the list is now
-// another one; lost that it is a change of a list that this node does not have.
+// addPage adds a page or applies changes. fresh says that the list changed; lost that the changes are for a
+// list that this node does not have.
 func (h *receivedList) addPage(m *message) (fresh, lost bool) {
 	if m.pages == 0 || m.generation == h.generation {
 		return false, false

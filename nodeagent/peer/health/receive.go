@@ -7,14 +7,14 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/transport"
 )
 
-// incoming is a packet from somebody.
+// incoming is a received packet.
 type incoming struct {
 	from netip.AddrPort
 	at   Listen
 	*message
 }
 
-// Receive takes a message that came to a place, and gives the answers to it.
+// Receive handles a packet and returns the packets to send.
 func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) {
 	m, ok := decodeMessage(came.Message)
 	if !ok {
@@ -40,8 +40,7 @@ func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) 
 	return out
 }
 
-// onReply takes a reply. Its target is found by the addresses that it came from
-// and to, and it must bring the nonce of a probe.
+// onReply handles a reply. Its addresses identify the target, and it must have the nonce of a probe.
 func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	if p.asked(now, m.message) {
 		return false
@@ -88,8 +87,8 @@ func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	return changed
 }
 
-// onProbe makes the reply to a probe for this gateway. Only who asks over the
-// link between the nodes of this cluster is told what it reaches.
+// onProbe returns the reply to a probe for this gateway. Only probes over the VXLAN between the nodes of this
+// cluster get the link states.
 func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed bool) {
 	if p.gateway == "" || m.to != p.self {
 		p.stats.Foreign++
@@ -126,8 +125,8 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 	return out, changed
 }
 
-// onPeerAdvert takes what the other end says in a probe. Anybody can send one with its
-// address, so that without the token the other end is asked instead.
+// onPeerAdvert handles the advert in a probe. The source address may be forged, so without the token this end
+// probes the peer instead.
 func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed bool) {
 	if t.onPacketWhileDead(now, p.settings) {
 		p.replan(t, now)
@@ -142,7 +141,7 @@ func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed boo
 	return changed
 }
 
-// subscribe keeps who asked, for a push.
+// subscribe records the sender of a probe for later updates.
 func (p *Prober) subscribe(m incoming, now time.Time) {
 	if m.poke {
 		p.askers.told(m.from.Addr(), p.reach.generation)
@@ -154,14 +153,12 @@ func (p *Prober) subscribe(m incoming, now time.Time) {
 	})
 }
 
-// replyRate bounds the answers per second and in one burst to one source: a peer at
-// the shortest sensible interval stays below it, with all that it is told out of
-// turn. All that nobody here knows count as one. So a flood gets through neither to
-// others nor to who it pretends to be.
+// replyRate limits the replies per second, and in one burst, to one source. A peer with the shortest
+// interval and all triggered updates stays below it. All unknown senders share one limit. So a
+// flood harms neither other peers nor the owner of a forged address.
 const replyRate = 2000
 
-// allow takes a token of a source's budget, or counts a probe that stays without an
-// answer.
+// allow reports whether the rate limit of a source permits a reply, and counts a probe without one.
 func (p *Prober) allow(budget *transport.RateLimiter, now time.Time) bool {
 	if !budget.Allow(now, replyRate) {
 		p.stats.Limited++

@@ -5,29 +5,27 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterPath is how the traffic to a cluster goes: over the clusters in Over, the next
-// one first and the cluster itself last. One that it names alone is a neighbour.
+// ClusterPath is the path of traffic to a cluster. Over has the clusters on it, the next one first and the
+// destination last; a neighbour's path has one element.
 type ClusterPath struct {
 	Hops []string
 	Rank Rank // the lowest of its links
-	// FormerShape says that the route is one of the shape that the clusters leave.
+	// FormerShape says that the path belongs to the former topology during a change.
 	FormerShape bool
 }
 
-// LinkRanks is what is known of the links between clusters.
+// LinkRanks has the ranks of the links between clusters.
 type LinkRanks struct {
-	// Own ranks the link to a neighbour, for this cluster's own traffic.
+	// Own returns the rank of the link to a neighbour for this cluster's own traffic.
 	Own func(neighbour string) Rank
-	// Transit ranks the link of any two clusters for what is passed on: it is Down
-	// while an end does not take that. The order of the arguments does not matter.
+	// Transit returns the rank of a link for transit traffic: Down if an end does not accept it.
+	// The order of the arguments does not matter.
 	Transit func(a, b string) Rank
 }
 
-// ClusterPaths gives the best route to each cluster that can be reached: the one with the
-// highest rank, of those the shortest, and of those the one with the least sum of
-// the links' hashes, which is the same one in both directions. Routes of the shape
-// that the clusters leave count only where the new one has none yet. It depends on
-// its arguments alone.
+// ClusterPaths returns the best path to each reachable cluster: the highest rank, then the fewest links,
+// then the smallest sum of the links' hashes, which selects the same path in both directions. Paths of
+// the former topology count only if the new one has none yet. It is pure.
 func ClusterPaths(net projection.Topology, from string, links LinkRanks) map[string]ClusterPath {
 	out := map[string]ClusterPath{}
 	for _, g := range []*fabric.Graph{net.Now, net.Before} {
@@ -43,7 +41,7 @@ func ClusterPaths(net projection.Topology, from string, links LinkRanks) map[str
 	return out
 }
 
-// direct adds the neighbours that need nobody else.
+// direct adds the paths to neighbours.
 func direct(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, w ClusterPath) {
 	for _, to := range g.Neighbors(from) {
 		if _, found := out[to]; !found && links.Own(to) >= w.Rank {
@@ -53,7 +51,7 @@ func direct(out map[string]ClusterPath, g *fabric.Graph, from string, links Link
 	}
 }
 
-// addTransit adds the clusters that others pass on to.
+// addTransit adds the paths through transit clusters.
 func addTransit(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, w ClusterPath) {
 	if !passed(g, from, out) {
 		return
@@ -67,8 +65,8 @@ func addTransit(out map[string]ClusterPath, g *fabric.Graph, from string, links 
 	}
 }
 
-// passed reports whether anybody passes on, and somebody is not found yet: most
-// often one look at good links finds all.
+// passed reports whether transit clusters exist and a cluster has no path yet. Usually the first pass over
+// good links finds all paths.
 func passed(g *fabric.Graph, from string, found map[string]ClusterPath) bool {
 	passes := false
 	for _, n := range g.Neighbors(from) {

@@ -8,57 +8,56 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// target is the state of one Target. All its methods are pure: they know the
-// time only as an argument. The Prober's mutex guards it.
+// target is the state of one Target. Its methods are pure: the time is an argument. The Prober's mutex
+// guards it.
 type target struct {
 	Target
 	hash uint64 // of the peer's name
 	timerqueue.Entry
-	wake time.Time // when there is something to do: its place in the schedule
+	wake time.Time // next action: the key in the schedule
 
 	next  time.Time // of the next probe
-	every int       // how many intervals lie between two probes now
+	every int       // intervals between two probes
 	live  Liveness
 	since time.Time // of live.State
 
 	sequence     uint64    // of the last probe; its low 32 bits go over the wire
-	answered     uint64    // of the last probe that was answered, 0 = none
-	streak       int       // answers in a row up to that one
-	deathProbeAt time.Time // when the probe was sent whose loss makes the link dead; zero = not yet
-	excused      bool      // the verdict came late and was put off once
+	answered     uint64    // of the last probe with a reply; 0 = none
+	streak       int       // consecutive replies up to answered
+	deathProbeAt time.Time // when the last probe before the verdict was sent; zero = not yet
+	excused      bool      // the check ran late and was postponed once
 	last         time.Duration
 	probes       [window]probe
 	summed       summed
 	damper       flapDamper
 
-	shown       reported   // what was last reported
-	peerAdvert  linkAdvert // what the other end says
-	advertFresh bool       // it said something since the link lives
-	sentAdvert  linkAdvert // what this end said when it last poked
+	shown       reported   // last published state
+	peerAdvert  linkAdvert // of the peer
+	advertFresh bool       // peerAdvert arrived since the link is alive
+	sentAdvert  linkAdvert // of the last triggered update
 	poke        triggeredUpdate
 
-	token    uint64                // what a probe of the other end must bring to be believed
-	theirs   uint64                // what the other end wants to be brought; 0 = not known
-	answers  transport.RateLimiter // to probes that bring the token
-	unproven transport.RateLimiter // to those that come from its address only
+	token    uint64                // that a probe of the peer must contain to be trusted
+	theirs   uint64                // token that the peer expects; 0 = unknown
+	answers  transport.RateLimiter // for probes with the token
+	unproven transport.RateLimiter // for probes that only have its address
 
-	heard   receivedList // of gateways of the own cluster
-	leaving bool         // one of them that said that it drains
+	heard   receivedList // of siblings
+	leaving bool         // the sibling drains
 }
 
-// triggeredUpdate is a probe out of turn that tells the other end at once what changed. It
-// is repeated until answered, a few times; after that the probes in turn do. An
-// answered one is followed by another, as a reply that was made before the change
-// may have overtaken it.
+// triggeredUpdate is an additional probe that reports a change immediately. It is repeated up to
+// pokeTries times until a reply arrives; after that, regular probes report the change. A second
+// one follows the reply, because a reply that was created before the change may arrive later.
 type triggeredUpdate struct {
-	nonce uint64 // 0 = nothing to tell
+	nonce uint64 // 0 = no update pending
 	tries int
-	again bool      // one was answered
+	again bool      // one got a reply
 	at    time.Time // of the next try
 	sent  time.Time // of the last one
 }
 
-// reported is what others learn of when it changes.
+// reported is the state whose changes are published.
 type reported struct {
 	live  Liveness
 	rank  Rank
@@ -66,7 +65,7 @@ type reported struct {
 	takes bool
 }
 
-// pokeTries bounds how often a poke is sent.
+// pokeTries limits how often a triggered update is sent.
 const pokeTries = 4
 
 func newTarget(t Target, now time.Time, first bool) *target {
@@ -80,12 +79,11 @@ func newTarget(t Target, now time.Time, first bool) *target {
 // isRemote reports whether the target is a gateway of another cluster.
 func (t *target) isRemote() bool { return t.Device == "" }
 
-// unknownPatience is how long to wait for the very first answer of a link at
-// least, as its round trip is not known yet.
+// unknownPatience is the shortest timeout of the first probe of a link, whose round trip is unknown.
 const unknownPatience = 300 * time.Millisecond
 
-// replyTimeout is how long the last probe before the verdict may take: longer than
-// the round trip, but not a whole interval.
+// replyTimeout returns the timeout of the last probe before a link is dead: longer than the round
+// trip, but shorter than an interval.
 func (t *target) replyTimeout(s Settings) time.Duration {
 	if least := t.least(); least > 0 {
 		return max(s.Interval/4, 2*least)
@@ -93,7 +91,7 @@ func (t *target) replyTimeout(s Settings) time.Duration {
 	return max(s.Interval, unknownPatience)
 }
 
-// probe notes that a probe goes out now and gives its sequence number.
+// probe records that a probe is sent now and returns its sequence number.
 func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
 	t.sequence++
 	t.summed.valid = false
@@ -104,8 +102,8 @@ func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
 	return uint32(t.sequence)
 }
 
-// checkDead makes the link dead when as many probes as allowed went unanswered in a
-// row, and the last of them had its time. It reports whether that happened.
+// checkDead marks the link dead if the allowed number of consecutive probes got no reply and the last
+// one timed out. It reports whether that happened.
 func (t *target) checkDead(now time.Time, s Settings) bool {
 	if t.deathProbeAt.IsZero() || t.live == Dead {
 		return false
@@ -115,7 +113,7 @@ func (t *target) checkDead(now time.Time, s Settings) bool {
 		return false
 	}
 	if late > s.Interval/4 && !t.excused {
-		// This process did not run for a while, so the answer may be here unread.
+		// This process did not run for a while; an unread reply may be queued.
 		t.excused = true
 		t.deathProbeAt = now.Add(s.Interval/8 - t.replyTimeout(s))
 		return false
@@ -129,9 +127,9 @@ func (t *target) checkDead(now time.Time, s Settings) bool {
 	return true
 }
 
-// onReply notes a reply to a probe. It reports whether the reply matches one, and
-// whether the state changed. A dead link needs as many answers in a row to come
-// back as it needed misses to die, so that a bad line does not flap.
+// onReply records a reply. It reports whether it matches a probe and whether the state changed. A dead
+// link needs as many consecutive replies to return as it had misses, so that a bad line does not
+// flap.
 func (t *target) onReply(now time.Time, m *message, s Settings) (matched, changed bool) {
 	number, ok := t.matchProbe(m)
 	if !ok || t.probes[number%window].done {
@@ -153,7 +151,7 @@ func (t *target) onReply(now time.Time, m *message, s Settings) (matched, change
 	return true, true
 }
 
-// advanceAnswered moves the mark of the last answered probe.
+// advanceAnswered sets the last probe that got a reply.
 func (t *target) advanceAnswered(number uint64, now time.Time, s Settings) {
 	if number == t.answered+1 {
 		t.streak++
@@ -169,14 +167,14 @@ func (t *target) advanceAnswered(number uint64, now time.Time, s Settings) {
 	}
 }
 
-// onPacketWhileDead brings the next probe of a dead link forward when something came over it, in either
-// direction: it follows a quarter of an interval after the one before. It reports whether it did.
+// onPacketWhileDead advances the next probe of a dead link to a quarter of an interval after the last one,
+// because a packet used the link. It reports whether it did.
 func (t *target) onPacketWhileDead(now time.Time, s Settings) bool {
 	return t.live == Dead && t.sooner(now, s.Interval/4)
 }
 
-// sooner has the next probe go out at a time after the latest one, or now, where it would go
-// out later. It reports whether it would.
+// sooner advances the next probe to a time after the last one, but not before now. It reports whether
+// the probe was later.
 func (t *target) sooner(now time.Time, after time.Duration) bool {
 	soon := t.probes[t.sequence%window].at.Add(after)
 	if soon.Before(now) {
@@ -189,7 +187,7 @@ func (t *target) sooner(now time.Time, after time.Duration) bool {
 	return true
 }
 
-// matchProbe finds the probe of the window that a reply belongs to.
+// matchProbe returns the probe of the window that a reply answers.
 func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 	back := uint64(uint32(t.sequence) - m.sequence)
 	if back >= window || back >= t.sequence {
@@ -199,14 +197,14 @@ func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 	return number, t.probes[number%window].nonce == m.nonce
 }
 
-// setPeerAdvert notes what the other end says. It reports whether that is new.
+// setPeerAdvert stores the advert of the peer and reports whether it changed.
 func (t *target) setPeerAdvert(w linkAdvert) bool {
 	fresh := t.peerAdvert != w
 	t.peerAdvert, t.advertFresh = w, true
 	return fresh
 }
 
-// effectiveAdvert is what counts of what the other end said: nothing once the link is dead.
+// effectiveAdvert returns the advert of the peer; zero if the link is dead.
 func (t *target) effectiveAdvert() linkAdvert {
 	if !t.advertFresh {
 		return linkAdvert{rank: Good}
@@ -214,9 +212,8 @@ func (t *target) effectiveAdvert() linkAdvert {
 	return t.peerAdvert
 }
 
-// needsFullRate reports whether the next answers decide something, so that they
-// must come at the full rate: a new link, one that missed an answer, or one that
-// comes back.
+// needsFullRate reports whether the next replies decide about the state: for a new link, after a
+// missed reply, and while a link returns.
 func (t *target) needsFullRate(now time.Time, s Settings) bool {
 	switch {
 	case t.live.State() == status.Connecting:
@@ -227,12 +224,12 @@ func (t *target) needsFullRate(now time.Time, s Settings) bool {
 	return t.overdue(now, s)
 }
 
-// overdue reports whether a probe waits for its answer longer than one should take.
+// overdue reports whether a reply is later than expected.
 func (t *target) overdue(now time.Time, s Settings) bool {
 	return t.sequence > t.answered && now.Sub(t.probes[(t.answered+1)%window].at) >= t.replyTimeout(s)
 }
 
-// plan sets when there is something to do next.
+// plan sets the time of the next action.
 func (t *target) plan(now time.Time, s Settings) {
 	t.wake = t.next
 	sooner := func(at time.Time) {
@@ -256,14 +253,14 @@ func (t *target) plan(now time.Time, s Settings) {
 	}
 }
 
-// condition is what holds for all links of a gateway.
+// condition is the state of a gateway that applies to all its links.
 type condition struct {
 	rank  Rank
 	why   string
 	takes bool
 }
 
-// link gives what is known of the target.
+// link returns the state of the target.
 func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
 		Target: t.Target, Liveness: t.live, Since: t.since,
@@ -281,20 +278,19 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	return out
 }
 
-// offPathTime is for how long the answer to a probe off the path counts.
+// offPathTime is how long a reply to an off-path probe is accepted.
 const offPathTime = 3 * time.Second
 
-// offPath is a probe that went over another link than its link.
+// offPath is a probe that was sent over another link than its own.
 type offPath struct {
-	to, from uint64 // hash of the peer; a number in place of the own name
+	to, from uint64 // hash of the peer; random number instead of the own hash
 	sent     time.Time
 	answered func()
 }
 
-// NewOffPathProbe makes a probe of a gateway that somebody else sends, over another link than the
-// link to it takes. It says nothing of the link, here or at the other end, which
-// answers by its own way. answered is called at most once, under a lock: it must
-// neither block nor call the prober.
+// NewOffPathProbe returns a probe of a gateway for a caller that sends it over another link. It affects no
+// link state at either end; the peer replies over its own path. answered runs at most once,
+// under a lock: it must neither block nor call the prober.
 func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -309,7 +305,7 @@ func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
 	return m.encode()
 }
 
-// asked takes a reply to a probe off the path, and reports whether it is one.
+// asked handles a reply to an off-path probe and reports whether m is one.
 func (p *Prober) asked(now time.Time, m *message) bool {
 	a, known := p.offPaths[m.nonce]
 	if !known || m.from != a.to || m.to != a.from {

@@ -7,28 +7,28 @@ import (
 )
 
 const (
-	// idle is how long nothing is looked at, at most.
+	// idle is the longest time between two ticks.
 	idle = 250 * time.Millisecond
-	// lump is how long the schedule waits at least, so that many targets do not
-	// mean a wake-up each. A fast profile has less patience.
+	// lump is the shortest time between two ticks, so that one wake-up serves many targets. It is
+	// shorter for short intervals.
 	lump = 2 * time.Millisecond
-	// announceEvery and announceEach bound how often all that others learn is
-	// put together: the second is for each tunnel.
+	// announceEvery and announceEach are the shortest time between two publications; the second
+	// is added for each tunnel.
 	announceEvery = 5 * time.Millisecond
 	announceEach  = 5 * time.Microsecond
-	// standbyRate bounds the probes per second of all links in standby together,
-	// by a longer interval, up to maxStretch times the one in the settings.
+	// standbyRate limits the probes per second of all standby links together. Their interval grows
+	// up to maxStretch times the configured one.
 	standbyRate = 400
 	maxStretch  = 20
-	// pokeRate bounds the probes out of turn per second and in one burst.
+	// pokeRate limits triggered updates per second and in one burst.
 	pokeRate = 2000
-	// askRate bounds those of them that only ask whether a probe said the truth, so
-	// that forged ones hold up no news.
+	// askRate limits the ones that only verify a probe, so that forged probes do not delay
+	// updates.
 	askRate = pokeRate / 4
 )
 
-// Sockets gives every socket that listening and probing need. Unless forced, it
-// gives nil when they are the same as before.
+// Sockets returns the sockets for listening and probing. Unless forced, it returns nil if they did not
+// change.
 func (p *Prober) Sockets(force bool) map[Listen]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,8 +46,7 @@ func (p *Prober) Sockets(force bool) map[Listen]bool {
 	return places
 }
 
-// Tick does all that is due: it gives the packets to send, and says how long
-// until the next time.
+// Tick returns the packets that are due and the time until the next tick.
 func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	p.mu.Lock()
 	var out []outgoing
@@ -58,7 +57,7 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	out, news := p.steps(out, now)
 	if p.stale && now.Sub(p.announced) >= p.gap() {
 		out = p.publishChanges(out, now)
-		out, _ = p.steps(out, now) // the pokes
+		out, _ = p.steps(out, now) // triggered updates
 	}
 	changed = changed || news
 	wait := p.rest(now)
@@ -70,12 +69,12 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	return out, wait
 }
 
-// gap is the least time between two announcements.
+// gap returns the shortest time between two publications.
 func (p *Prober) gap() time.Duration {
 	return max(announceEvery, announceEach*time.Duration(len(p.tunnels)))
 }
 
-// steps does what is due for all targets. It reports whether any changed.
+// steps runs the actions that are due for all targets, and reports whether a state changed.
 func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 	changed := false
 	for t, ok := p.schedule.Next(now); ok; t, ok = p.schedule.Next(now) {
@@ -85,7 +84,7 @@ func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 	return out, changed
 }
 
-// rest is how long nothing is due.
+// rest returns the time until the next action.
 func (p *Prober) rest(now time.Time) time.Duration {
 	wait := p.schedule.UntilNext(now, idle)
 	if p.stale {
@@ -97,11 +96,11 @@ func (p *Prober) rest(now time.Time) time.Duration {
 	return max(wait, min(lump, p.settings.Interval/50))
 }
 
-// step does what is due for one target.
+// step runs the actions that are due for one target.
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	t.checkDead(now, p.settings)
 	if t.every > 1 && t.live != Dead && t.overdue(now, p.settings) {
-		t.next = now // a link in standby missed an answer: find out soon
+		t.next = now // a standby link missed a reply: probe at the full rate
 	}
 	if t.poke.nonce != 0 && !t.poke.at.After(now) {
 		out = p.sendPoke(out, t, now)
@@ -117,7 +116,7 @@ func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	return out
 }
 
-// Sent notes what became of packets.
+// Sent counts sent and failed packets.
 func (p *Prober) Sent(sent, failed uint64) {
 	if sent+failed == 0 {
 		return
@@ -128,7 +127,7 @@ func (p *Prober) Sent(sent, failed uint64) {
 	p.stats.Failed += failed
 }
 
-// nonce is what nobody can guess, and not 0.
+// nonce returns an unpredictable number other than 0.
 func nonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
@@ -147,7 +146,7 @@ func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 	return append(out, p.outgoing(t, &m))
 }
 
-// probe is what every probe of a target has in common.
+// probe returns a message with the common fields of all probes of a target.
 func (p *Prober) probe(t *target, now time.Time) message {
 	return message{
 		from: p.self, to: t.hash, generation: t.heard.generation, token: t.theirs, linkAdvert: p.advertFor(t, now),
@@ -158,17 +157,16 @@ func (p *Prober) outgoing(t *target, m *message) outgoing {
 	return outgoing{From: t.place(), To: netip.AddrPortFrom(t.Addr, p.config.Port), Raw: m.encode()}
 }
 
-// next gives the time of the probe after the one that is due: an interval with
-// a jitter, so that targets that began together drift apart. The jitter only
-// shortens, so that a death is not seen later. After a pause (a suspended
-// machine) missed probes are not made up for.
+// next returns the time of the following probe: an interval with jitter, so that targets that started
+// together drift apart. Jitter only shortens the interval, so that it delays no detection. After a
+// pause (a suspended machine) missed probes are not repeated.
 func (p *Prober) next(t *target, now time.Time) time.Time {
 	before := t.every
 	t.every = p.rate(t, now)
 	wait := p.settings.Interval * time.Duration(t.every)
 	switch {
 	case before == 1 && t.every > 1:
-		// A thousand links that come up together must not stay together for long.
+		// A thousand links that come up together must drift apart soon.
 		wait -= rand.N(wait - p.settings.Interval)
 	default:
 		wait -= rand.N(wait/20 + 1)
@@ -180,7 +178,7 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 	return due
 }
 
-// rate is how many intervals may lie between two probes of a target.
+// rate returns the number of intervals between two probes of a target.
 func (p *Prober) rate(t *target, now time.Time) int {
 	if !t.isRemote() || p.inUse(t) || t.needsFullRate(now, p.settings) {
 		return 1
@@ -191,13 +189,13 @@ func (p *Prober) rate(t *target, now time.Time) int {
 // inUse reports whether an end uses the link.
 func (p *Prober) inUse(t *target) bool { return p.uses(t.Peer) || t.effectiveAdvert().inUse }
 
-// uses reports whether this node uses the own link to a remote gateway.
+// uses reports whether this node uses its link to a remote gateway.
 func (p *Prober) uses(remote GatewayID) bool {
 	path, used := p.activeLinks[remote.Cluster]
 	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
 }
 
-// probeSooner brings the next probe forward when the full rate is due now.
+// probeSooner advances the next probe if the target needs the full rate.
 func (p *Prober) probeSooner(t *target, now time.Time) {
 	if t.every == 1 || p.rate(t, now) > 1 {
 		return
@@ -207,7 +205,7 @@ func (p *Prober) probeSooner(t *target, now time.Time) {
 	p.replan(t, now)
 }
 
-// replan puts the target where it belongs in the schedule.
+// replan updates the target in the schedule.
 func (p *Prober) replan(t *target, now time.Time) {
 	t.plan(now, p.settings)
 	p.schedule.Schedule(t, t.wake)

@@ -21,28 +21,26 @@ import (
 type Packet struct {
 	At   socket.Bind
 	From netip.AddrPort
-	// Device is the device that it came by; known of messages about tunnels only.
+	// Device is the receiving device; set for messages about tunnels only.
 	Device string
 	*wire.Message
 }
 
-// Protocol is one of the state machines whose packets a Transport carries. Its methods are
-// called by several goroutines.
+// Protocol is one protocol of a Transport. Its methods must be safe for concurrent use.
 type Protocol interface {
-	// Sockets gives where packets are taken. It may give nil when they are the same as
-	// before, unless all are asked for.
+	// Sockets returns the addresses to receive on. Unless all is set, it may return nil if they
+	// did not change.
 	Sockets(all bool) map[socket.Bind]bool
-	// Tick does what is due: it gives the packets to send, and how long until the next
-	// time. It must not block.
+	// Tick returns the packets that are due and the time until the next tick. It must not
+	// block.
 	Tick(now time.Time) ([]socket.Datagram, time.Duration)
-	// Sent says what became of those packets.
+	// Sent receives the number of sent and failed packets.
 	Sent(sent, failed uint64)
-	// Receive takes a message, of which it may have to do with no piece, and gives the
-	// answers.
+	// Receive handles a packet, which may be for another protocol, and returns the replies.
 	Receive(now time.Time, in Packet) []socket.Datagram
 }
 
-// Config is what a Transport needs for its whole life.
+// Config is the fixed configuration of a Transport.
 type Config struct {
 	Port uint16 // UDP, of both ends; desired.ProbePort
 	Log  *slog.Logger

@@ -96,16 +96,16 @@ type Message struct {
 type Probe struct {
 	Reply       bool
 	Sequence    uint32
-	Nonce       uint64 // of who asks; a guess cannot answer for a peer
+	Nonce       uint64 // of the prober; it makes forged replies unlikely
 	Triggered   bool   // out of turn: no probe whose loss would count, nor its answer
 	Unsolicited bool   // a second answer to a probe, as there is news
 }
 
-// LinkAdvert is what one end says of a link.
+// LinkAdvert is the report of one end about a link.
 type LinkAdvert struct {
 	Rank           uint8 // health.Rank; at most 7
 	InUse          bool  // its cluster sends over the link
-	AcceptsTransit bool  // it takes, over the link, what clusters pass on; of an entry: both ends do
+	AcceptsTransit bool  // the sender accepts transit over the link; in an entry: both ends do
 }
 
 // Advert is the sender's word about the link that the message takes.
@@ -122,12 +122,12 @@ type Entry struct {
 	LinkAdvert
 }
 
-// LinkStateList is a page of what a gateway tells the nodes of its cluster of its links; in a
-// probe, which list the node has.
+// LinkStateList is a page of the link states that a gateway sends to the nodes of its cluster. In a
+// probe it has only the generation of the node's list.
 type LinkStateList struct {
-	Generation  uint64 // names the list
-	Base        uint64 // the list that the entries are a change of; 0 = they are all
-	Page, Pages uint8  // Pages 0 = no entries are told
+	Generation  uint64 // of the list
+	Base        uint64 // generation that the entries change; 0 = complete list
+	Page, Pages uint8  // Pages 0 = without entries
 	Entries     []Entry
 }
 
