@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// FieldManager is the name under which everything is applied, for ever: fields
-// that leave the tree are found by it.
+// FieldManager is the field manager of all applied objects. It must never change: it identifies fields that
+// left the tree.
 const FieldManager = "hawser-apply"
 
 const (
@@ -86,7 +86,7 @@ func (c *Client) Resource(kind schema.GroupVersionKind, namespace string) (dynam
 	return resource, nil
 }
 
-// Get reads one object; nil when there is none, or no such kind.
+// Get returns one object; nil if the object or its kind does not exist.
 func (c *Client) Get(ctx context.Context, id ID) (*unstructured.Unstructured, error) {
 	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if errors.Is(err, ErrNoKind) {
@@ -125,9 +125,8 @@ func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 	return found.Items, nil
 }
 
-// Apply applies an object; dry asks the API server what would come of it. What
-// another manager holds is taken over: the tree is what was decided, and a plan
-// names whose value goes.
+// Apply applies an object, or makes a dry run. It takes over fields of other managers: the tree decides, and
+// the plan names the other manager.
 func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
 	id := IDOf(o)
 	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
@@ -222,7 +221,7 @@ func ForEach(clusters []*Client, do func(i int, c *Client)) {
 	for i, c := range clusters {
 		group.Go(func() error { do(i, c); return nil })
 	}
-	_ = group.Wait() // every function gives nil
+	_ = group.Wait() // the functions return no error
 }
 
 // ErrorText returns the text of an error on one line. It starts with "cannot be reached" if

@@ -17,14 +17,13 @@ import (
 // Kubeconfig selects the contexts of the clusters.
 type Kubeconfig struct {
 	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
-	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster that discover.NameOf gives; a
-	// cluster that is not named has the context of its name.
+	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster with the name discover.NameOf; other
+	// clusters use the context with their name.
 	Contexts []string
 }
 
-// Clusters gives a client for each cluster named, out of all that there are. One
-// without a context is an error before anything is done: a cluster that is left
-// out in silence is worse.
+// Clusters returns a client for each named cluster out of all. A cluster without a context is an error: no
+// cluster is skipped silently.
 func (a Kubeconfig) Clusters(names, all []string) ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {
@@ -79,7 +78,7 @@ func (a Kubeconfig) load() (*api.Config, error) {
 	return config, nil
 }
 
-// mapping gives each cluster's context.
+// mapping returns the context of each cluster.
 func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string]string, error) {
 	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
 	chosen := map[string]string{}
@@ -117,8 +116,8 @@ func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string
 	return chosen, nil
 }
 
-// named gives the cluster and the context that a value of --context means: CLUSTER=CONTEXT,
-// or CONTEXT for the cluster that is called as the context is.
+// named returns cluster and context of a value of --context: CLUSTER=CONTEXT, or CONTEXT for the cluster with
+// the name of the context.
 func named(text string, config *api.Config) (cluster, context string) {
 	cluster, context, ok := strings.Cut(text, "=")
 	if !ok || config.Contexts[text] != nil { // contexts may have = in their names
@@ -127,8 +126,8 @@ func named(text string, config *api.Config) (cluster, context string) {
 	return cluster, context
 }
 
-// FromContexts returns a client for each of Contexts, which are CONTEXT or CLUSTER=CONTEXT here:
-// without a name a cluster gets one that is made of its context's.
+// FromContexts returns a client for each of Contexts: CONTEXT or CLUSTER=CONTEXT. Without CLUSTER, the name of
+// the cluster derives from the context.
 func (a Kubeconfig) FromContexts() ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {

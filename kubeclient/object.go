@@ -29,7 +29,7 @@ func IDOf(o *unstructured.Unstructured) ID {
 	return ID{Group: k.Group, Version: k.Version, Kind: k.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// String is how people read it: DaemonSet hawser-system/hawser-agent.
+// String returns a readable form: DaemonSet hawser-system/hawser-agent.
 func (id ID) String() string { return id.Kind + " " + id.path() }
 
 func (id ID) path() string {
@@ -79,8 +79,8 @@ const (
 	KindServiceExport = "ServiceExport"
 )
 
-// orderOf gives the place of a kind in the order of applying: what others need comes
-// first. Kinds that it does not name come before workloads: they are settings.
+// orderOf returns the position of a kind in the order of applying: dependencies come first. Unlisted kinds are
+// settings and come before workloads.
 func orderOf(kind string) int {
 	order := []string{
 		KindNamespace, KindCRD, "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",

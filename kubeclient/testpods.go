@@ -41,7 +41,7 @@ type PodState struct {
 	Last  []byte // the last line that it printed
 }
 
-// errandEnds is when pods end, should nobody delete them.
+// errandEnds is the lifetime of pods that are not deleted.
 const errandEnds = 10 * time.Minute
 
 // RandomName returns the prefix with a random suffix.
@@ -100,7 +100,7 @@ func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 // makes.
 const accountWithin = 20 * time.Second
 
-// pod has the rights of nobody, but to listen at any port.
+// pod returns a pod without privileges except NET_BIND_SERVICE.
 func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	args := make([]any, len(e.Args))
 	for i, arg := range e.Args {

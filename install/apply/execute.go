@@ -14,17 +14,15 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Execute does what a plan says. Everything that can be done is done; what fails
-// is tried again by the next apply, which finds in the inventory what became of
-// this one: it is written before the first object and after the last.
+// Execute applies a plan. It continues after an error. It writes the inventory before the first object
+// and after the last, so that the next apply knows all objects and retries the failed ones.
 func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	upserts, deletes := p.split()
 	spaces, rest := SplitKind(upserts, kubeclient.KindNamespace)
 	if err := applyAll(ctx, c, spaces); err != nil {
 		return err
 	}
-	// What was applied before and what is about to be, so that nothing is lost track of when
-	// this ends half way.
+	// The inventory has the previous and the new objects until the end, in case apply stops halfway.
 	both := p.want.inventory(p.have.Objects)
 	both.Digest = p.have.Digest
 	if !p.Empty() && !p.want.follows() && (len(p.have.Objects) == 0 || !sameObjects(both, p.have)) {
@@ -40,7 +38,7 @@ func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		return err
 	}
 	if err := applyAll(ctx, c, rest); err != nil {
-		// Nothing is deleted while what may replace it is not there.
+		// Do not delete objects whose replacement may be missing.
 		return err
 	}
 	left, err := DeleteAll(ctx, c, deletes)
@@ -70,8 +68,7 @@ func SplitKind(changes []Change, kind string) (taken, rest []Change) {
 	return taken, rest
 }
 
-// saveInventory writes the inventory of what is there now: the tree, and what could not
-// be deleted.
+// saveInventory writes the inventory: the objects of the tree, and the ones that could not be deleted.
 func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, left []kubeclient.ID) error {
 	if p.want.follows() {
 		return nil
@@ -98,7 +95,7 @@ func sameObjects(a, b clusterstatus.Inventory) bool {
 	return slices.Equal(keys(a), keys(b))
 }
 
-// applyAll applies one object after the other, all of them whatever fails.
+// applyAll applies the objects in order. It continues after an error.
 func applyAll(ctx context.Context, c *kubeclient.Client, changes []Change) error {
 	var errs []error
 	for _, change := range changes {

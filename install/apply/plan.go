@@ -24,7 +24,7 @@ type Change struct {
 	Op diff.Op `json:"op"`
 	kubeclient.ID
 	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
-	// ConflictsWith names who applied the object so far, when that was somebody else.
+	// ConflictsWith has the other field managers that applied the object.
 	ConflictsWith []string `json:"taken,omitempty"`
 
 	Object *unstructured.Unstructured `json:"-"`
@@ -46,7 +46,7 @@ type SkippedObject struct {
 	Why string `json:"why"`
 }
 
-// Plan is what applying a tree to a cluster changes, in the order in which it is done.
+// Plan has the changes that applying a tree makes to a cluster, in order.
 type Plan struct {
 	Changes   []Change        `json:"changes"`
 	Unchanged int             `json:"unchanged"`
@@ -75,7 +75,7 @@ func (p *Plan) Counts() (created, changed, deleted int) {
 	return created, changed, deleted
 }
 
-// Rules are what only a person may switch off.
+// Rules are checks that a user may disable.
 type Rules struct {
 	AllowMassDelete bool
 	// AllowOtherCluster lets a first apply go to a cluster that does not look like that
@@ -83,9 +83,8 @@ type Rules struct {
 	AllowOtherCluster bool
 }
 
-// NewPlan compares a cluster with what it should have. The API server itself is
-// asked what applying each object would make of it (a dry run), so defaults,
-// admission and other managers' fields are as they will be. Nothing is changed.
+// NewPlan compares a cluster with the desired objects. It applies each object as a dry run, so the plan
+// includes defaults, admission and fields of other managers. It changes no object.
 func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rules) (*Plan, error) {
 	have, err := clusterstatus.ReadInventory(ctx, c)
 	if err != nil {
@@ -141,7 +140,7 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 	return p, guard(ctx, c, p)
 }
 
-// guard holds the rule of the reconciler against what stands in the cluster.
+// guard returns an error if the plan violates the mass deletion rule.
 func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {
@@ -166,7 +165,7 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		massdelete.Check("the tree removes", "objects", len(p.have.Objects), deleted))
 }
 
-// outcome is what became of one object of the tree.
+// outcome is the result for one object of the tree.
 type outcome struct {
 	change *Change
 	left   *SkippedObject
@@ -241,7 +240,7 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 	return compare(o, dry, have)
 }
 
-// compare gives the change that turns have into what the dry run gave, if any.
+// compare returns the change from have to the result of the dry run, if they differ.
 func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 	id := kubeclient.IDOf(o)
 	w, h := views(id, dry, have)
@@ -254,8 +253,8 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 		out.ConflictsWith = managers(have)
 	}
 	if len(changes) == 0 {
-		// What we hold may differ where no value does: a field that another set
-		// before, or one that left the tree and another holds too.
+		// Field ownership may differ while all values are equal: another manager set the
+		// field before, or owns a field that left the tree.
 		if OwnFields(have) == OwnFields(dry) {
 			return outcome{}, nil
 		}

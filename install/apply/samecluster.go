@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// maxShown is how many nodes one difference names.
+// maxShown is the number of nodes that one difference names.
 const maxShown = 3
 
 // checkSameCluster fails when a cluster to which nothing was applied yet differs from the
@@ -44,7 +44,7 @@ func checkSameCluster(ctx context.Context, c *kubeclient.Client, want Desired) e
 		"If it is, mend the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
 }
 
-// clusterNameDiffers reports that the agents here belong to another cluster, whoever applied them.
+// clusterNameDiffers returns differences if the agents here belong to another cluster.
 func clusterNameDiffers(ctx context.Context, c *kubeclient.Client, want Desired) ([]string, error) {
 	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.IdentityConfigMap})
 	if err != nil || o == nil {

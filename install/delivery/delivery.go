@@ -23,11 +23,11 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Who brings to a cluster what is published.
+// Delivery of the published tree to a cluster.
 const (
 	Flux   = "flux"
 	ArgoCD = "argocd"
-	Direct = "apply" // hawser apply, as nobody else does
+	Direct = "apply" // hawser apply, without Flux or Argo CD
 )
 
 // Names that Flux, Argo CD and the rendered tree agree on (docs/gitops.md).
@@ -40,7 +40,7 @@ const (
 	FluxSignersKey = "hawser.sshpub"
 )
 
-// Source is what is published, as Flux and Argo CD are told.
+// Source is the publish branch in the configuration of Flux and Argo CD.
 type Source struct {
 	URL    string
 	Branch string
@@ -56,8 +56,7 @@ func (s Source) checkURL() error {
 	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", gitrepo.Redact(s.URL))
 }
 
-// Detect reports who can bring a cluster what is published: Flux, Argo CD in this cluster,
-// both, or nobody.
+// Detect returns the delivery tools in a cluster: Flux, Argo CD, both or none.
 func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
 	if err := c.Ping(ctx); err != nil {
 		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, kubeclient.ErrorText(err))
@@ -85,10 +84,9 @@ func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
 // oldestVerifier is the minor version of Flux 2 that verifies SSH signatures of commits.
 const oldestVerifier = 9
 
-// FluxObjects returns the objects by which Flux of a cluster follows the published branch: the
-// GitRepository, unless there is one, and the Kustomization of the tree that keeps all others.
-// Where Flux is known to verify SSH signatures it takes only commits that one of the signers
-// made.
+// FluxObjects returns the objects with which Flux applies the publish branch: the GitRepository, unless
+// it exists, and the Kustomization of the tree that includes all others. If Flux can verify SSH
+// signatures, it only accepts commits of the signers.
 func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
 	space, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: fluxNamespace})
 	if err != nil {
@@ -176,7 +174,7 @@ func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}}), nil
 }
 
-// knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
+// knownToArgo returns an error if Argo CD has no cluster with a name of the topology.
 func knownToArgo(ctx context.Context, c *kubeclient.Client, names []string) error {
 	list, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: kubeclient.KindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
 	if err != nil {

@@ -28,9 +28,9 @@ import (
 // ConfigMaps read again at once, instead of within a minute or more.
 const releaseAnnotation = "hawser.dev/release"
 
-// decommissionFabric gives the fabric by which agents take everything down: what is in
-// force, without clusters and exports. The domains stay, by which the agents find
-// what they wrote into the cluster's DNS.
+// decommissionFabric returns the fabric that makes agents remove all their objects: the current one
+// without clusters and exports. It has the domains, which agents need to find their entries in the
+// cluster's DNS.
 func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
 	f := fabric.Fabric{Name: clusterset}
 	if before != nil {
@@ -47,8 +47,8 @@ func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte
 	return packed, fabric.Digest(raw), err
 }
 
-// decommission has the agents of a cluster take down what they made on their nodes and
-// wrote into the API, and waits until each says that it has. It can be repeated.
+// decommission makes the agents of a cluster remove their objects from nodes and API, and waits until each
+// reports that it has. It can be repeated.
 func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {
@@ -165,9 +165,8 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 	return slices.Compact(waits), nil
 }
 
-// signDecommission signs a last fabric with a key of its own, which takes the place of
-// the pinned signers: who takes a cluster out may change its Secrets, and need not
-// have the root key. It gives the proof.
+// signDecommission signs the last fabric with a new key, pins that key as signer, and returns the proof.
+// Removing a cluster requires write access to its Secrets, not the root key.
 func signDecommission(ctx context.Context, c *kubeclient.Client, clusterset string, packed []byte) ([]byte, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -51,7 +51,7 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	return err
 }
 
-// restore writes a text without our part, unless somebody changes it meanwhile.
+// restore writes the text without our part, unless the object changed since it was read.
 func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
 	text, _, _ := unstructured.NestedString(o.Object, "data", key)
 	if text == "" {
@@ -71,8 +71,8 @@ func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstruct
 	})
 }
 
-// forwards gives what agents may have written as stub domains: by the fabric that
-// is in force, or by the one that took it down, which has the domains still.
+// forwards returns the stub domains that agents may have written, from the current fabric or from the
+// decommission fabric.
 func forwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {

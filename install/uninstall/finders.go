@@ -45,7 +45,7 @@ func finders(r Options) []finder {
 	}
 }
 
-// inventoried gives what hawser apply made and still holds.
+// inventoried returns the objects in the inventory of hawser apply that it still owns.
 func (r Options) inventoried(ctx context.Context, c *kubeclient.Client) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(r.have.Objects), kubeclient.CompareIDs)) {

@@ -20,9 +20,9 @@ import (
 // Options configures Run.
 type Options struct {
 	DryRun  bool
-	Force   bool // go on without agents that do not answer
+	Force   bool // continue without agents that do not report
 	Foreign bool // although Flux or Argo CD keeps it
-	CRDs    bool // definitions of the Multi-Cluster Services API too, if nobody uses them
+	CRDs    bool // also delete unused CRDs of the Multi-Cluster Services API
 	Timeout time.Duration
 	Say     func(cluster, what string)
 
@@ -98,7 +98,7 @@ func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
 	p.Changes = append(p.Changes, apply.Change{Op: diff.Delete, ID: id, Object: &o, UID: o.GetUID()})
 }
 
-// gitopsOwner names who would bring an object back: Flux and Argo CD mark what they apply.
+// gitopsOwner returns the tool that would recreate an object: Flux and Argo CD label their objects.
 func gitopsOwner(o *unstructured.Unstructured) string {
 	all := kubeclient.LabelsAndAnnotations(o)
 	switch {
@@ -163,7 +163,7 @@ func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Option
 	})
 }
 
-// deleteDefinitions deletes the kinds of Hawser, and others that nobody uses.
+// deleteDefinitions deletes the CRDs of Hawser, and unused CRDs of the Multi-Cluster Services API.
 func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan, list []apply.Change) error {
 	for _, change := range list {
 		group, _, _ := unstructured.NestedString(change.Object.Object, "spec", "group")
@@ -190,7 +190,7 @@ func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan,
 	return nil
 }
 
-// waitDeleted waits until none of something is left; what says so.
+// waitDeleted waits until count returns 0; what describes the objects.
 func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what string, count func(context.Context) (int, error)) error {
 	said := false
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {

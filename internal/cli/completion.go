@@ -37,7 +37,7 @@ func CompleteList(of names) cobra.CompletionFunc {
 	}
 }
 
-// FirstArgument completes one argument; nil stands for any file.
+// FirstArgument completes one argument; nil = files.
 func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		switch {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// JSONPathPrefix begins a format that takes parts of what -o json prints, in the language of
-// kubectl -o jsonpath. It goes wherever json does.
+// JSONPathPrefix is the prefix of a format that selects fields of -o json, as kubectl -o jsonpath does. It is
+// allowed wherever json is.
 const JSONPathPrefix = "jsonpath="
 
 // FormatsAnnotation is the annotation of -o that says which formats a command has.
@@ -64,8 +64,7 @@ func CheckFormat(have string, allowed []string) error {
 	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
 }
 
-// parseJSONPath reads what stands behind jsonpath=. The braces of one expression may be left out, as
-// with kubectl.
+// parseJSONPath parses the expression after jsonpath=. Its braces are optional, as with kubectl.
 func parseJSONPath(expression string) (*jsonpath.JSONPath, error) {
 	if !strings.Contains(expression, "{") {
 		expression = "{." + strings.TrimPrefix(expression, ".") + "}"
@@ -117,18 +116,18 @@ func (e *Env) Encode(format string, v any) error {
 	return err
 }
 
-// quiet is how long a command may take before it says what it does.
+// quiet is the time after which a command prints progress.
 const quiet = 2 * time.Second
 
-// Progress says on stderr what takes so long, when it does. The function that
-// it gives ends it.
+// Progress prints what to stderr if the work takes longer than two seconds. The caller must call done at the
+// end of the work.
 func (e *Env) Progress(what string) (done func()) {
 	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(e.Err, "%s...\n", what) })
 	return func() { timer.Stop() }
 }
 
-// Colored reports whether to write colours to w: on a terminal only, unless
-// told otherwise (NO_COLOR: no-color.org).
+// Colored reports whether to write colours to w: on a terminal, unless --color or NO_COLOR (no-color.org) set
+// it.
 func (e *Env) Colored(w io.Writer) bool {
 	switch e.Color {
 	case "always":
@@ -139,7 +138,7 @@ func (e *Env) Colored(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
 
-// IsTerminal reports whether somebody sits at a reader or writer.
+// IsTerminal reports whether a reader or writer is a terminal.
 func IsTerminal(rw any) bool {
 	f, ok := rw.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

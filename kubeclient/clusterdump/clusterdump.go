@@ -22,13 +22,12 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Sink takes one file of what is gathered, or says why there is none, or both where a
-// part is missing. It is called by several goroutines.
+// Sink receives one gathered file, an error, or both if a part is missing. It must be safe for concurrent use.
 type Sink func(file string, text []byte, err error)
 
-// Gather reads what a cluster's API reports about Hawser, for somebody who has no access to
-// it: versions, objects, and the agents' logs of since (0 = all). Secrets are not asked
-// for, and what may hold one in other objects is left out.
+// Gather reads the state of Hawser from a cluster's API, for readers without access to it: versions, objects,
+// and the agents' logs of the last since (0 = all). It requests no Secrets, and omits fields of other
+// objects that may contain one.
 func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put Sink) {
 	version, err := c.Version(ctx)
 	put("version.json", version, err)
@@ -62,7 +61,7 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 	group.Wait()
 }
 
-// shelf is what goes into one file.
+// shelf is the content of one file.
 type shelf struct {
 	file   string
 	kind   schema.GroupVersionKind

@@ -10,11 +10,11 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// InventoryConfigMap, in the namespace hawser-system, holds what was applied: the
-// clusterset, the cluster, the fabric's digest, and one object a line.
+// InventoryConfigMap, in the namespace hawser-system, records the last apply: the clusterset, the cluster, the
+// fabric's digest, and one object per line.
 const InventoryConfigMap = "hawser-inventory"
 
-// Inventory is what was applied last.
+// Inventory is the record of the last apply.
 type Inventory struct {
 	Clusterset string
 	Cluster    string

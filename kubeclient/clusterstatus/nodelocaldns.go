@@ -17,8 +17,8 @@ import (
 // nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
 const nodeLocal = "node-local-dns"
 
-// checkNodeLocalDNS reports a NodeLocal DNSCache that does not lead the domain to the agents,
-// unless the topology leaves the cluster's DNS to somebody else.
+// checkNodeLocalDNS returns a problem if NodeLocal DNSCache does not forward the domain to the agents and the
+// topology does not set dns: none.
 func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client) (string, error) {
 	cache, err := cache(ctx, c)
 	if err != nil || cache == nil {
@@ -30,7 +30,7 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client) (string, error
 	}
 	f, err := render.FabricOf(tree)
 	if err != nil {
-		return "", nil // it is told elsewhere
+		return "", nil // reported elsewhere
 	}
 	own := f.Cluster(c.Name)
 	if own == nil || cmp.Or(own.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
@@ -49,8 +49,8 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client) (string, error
 		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), do), nil
 }
 
-// cache finds the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's
-// volumes; nil = there is none, or nobody may look.
+// cache returns the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's volumes; nil if it does
+// not exist or access is forbidden.
 func cache(ctx context.Context, c *kubeclient.Client) (*unstructured.Unstructured, error) {
 	settings := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: nodeLocal}
 	found, err := c.Get(ctx, settings)
@@ -80,7 +80,7 @@ func cache(ctx context.Context, c *kubeclient.Client) (*unstructured.Unstructure
 	return nil, nil
 }
 
-// unlessForbidden leaves out that somebody may not look.
+// unlessForbidden returns err, or nil if access was forbidden.
 func unlessForbidden(err error) error {
 	if kerrors.IsForbidden(err) {
 		return nil

@@ -25,11 +25,11 @@ type State struct {
 	Pods       int64    `json:"pods"` // agents that should run
 	Running    int64    `json:"running"`
 	Exports    []Export `json:"exports"`
-	// DNSProblem is why pods may not resolve names of the clusterset, and what mends it.
+	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
 	DNSProblem string `json:"unresolved,omitempty"`
 }
 
-// Export is a ServiceExport of a cluster, or what the cluster imports by that name.
+// Export is a ServiceExport of a cluster, or its import of that name.
 type Export struct {
 	Namespace  string      `json:"namespace"`
 	Name       string      `json:"name"`
@@ -48,7 +48,7 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Read reads what a cluster tells. What cannot be read is an error in it.
+// Read returns the state of a cluster. Errors of single reads are fields of it.
 func Read(ctx context.Context, c *kubeclient.Client) State {
 	s := State{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
 	if err := read(ctx, c, &s); err != nil {
@@ -108,7 +108,7 @@ func readExports(ctx context.Context, c *kubeclient.Client, s *State) error {
 	}
 	for i := range imports {
 		e, o := at(&imports[i]), &imports[i]
-		// A field that is not what the definition says stays empty.
+		// A field that violates the CRD stays empty.
 		e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
 		e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "clusters")

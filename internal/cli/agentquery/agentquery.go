@@ -34,8 +34,7 @@ const (
 	maxStatus    = 64 << 20
 )
 
-// Sockets finds the sockets to ask: those named, those of a lab, or that
-// of this host.
+// Sockets returns the named sockets, otherwise the sockets of a lab, otherwise the one of this host.
 func Sockets(named []string, labDir string) ([]string, error) {
 	if len(named) > 0 {
 		var out []string
@@ -71,12 +70,12 @@ func Sockets(named []string, labDir string) ([]string, error) {
 	return nil, errors.New("no agent to ask: start a lab with hawser lab up, or name an agent's socket with --socket")
 }
 
-// Request is what to ask of agents.
+// Request is a request to agents.
 type Request struct {
 	Path  string        // at their sockets
 	Args  []string      // of hawser-agent, in their pods
 	takes time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
-	Begin func()        // called when it is known whom to ask; nil = nothing
+	Begin func()        // runs before the first request; nil = none
 }
 
 // NewRequest asks a command of hawser-agent with its flags, which are the same at sockets.
@@ -96,14 +95,14 @@ func (q Request) started() {
 	}
 }
 
-// Response is what one agent answered, and when it had.
+// Response is the response of one agent with its time.
 type Response[T any] struct {
 	who   string // socket, or cluster/pod
 	Value T
 	at    time.Time
 }
 
-// responses are what agents answered so far.
+// responses collects the responses of agents.
 type responses[T any] struct {
 	mu     sync.Mutex
 	all    []Response[T]
@@ -126,8 +125,8 @@ func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.all = append(r.all, Response[T]{who, value, at})
 }
 
-// Query asks the agents that the flags name: in clusters' pods, or at sockets. Without flags it
-// is those of the lab or of this host, and where there are none those of the clusters of the
+// Query sends a request to the agents that the flags name: in pods of clusters, or at sockets. Without
+// flags these are the agents of the lab or of this host, and otherwise those of the clusters of the
 // topology in this folder.
 func Query[T any](ctx context.Context, f Targets, q Request) ([]Response[T], []status.Unreachable, error) {
 	var got responses[T]
@@ -222,7 +221,7 @@ func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
 	}
 }
 
-// Fetch reads what the agent at a socket answers to a path.
+// Fetch returns the response of the agent at a socket to a path.
 func Fetch(ctx context.Context, socket, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // QueryPaths returns the reports of the agents of the clusters on the paths of an answer.
 func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
 	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}}
-	// The topology is read already; whoever -f names may be stdin.
+	// The topology was read already, and -f may be stdin.
 	f.File = ""
 	pods := f.OfClusters()
 	if !pods {

@@ -49,7 +49,7 @@ func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
 	f.Add(cmd, below)
 }
 
-// Clients gives the clusters to ask: those of the topology, or those that the flags name.
+// Clients returns clients for the clusters that the flags name, or for all of the topology.
 func (f Targets) Clients() ([]*kubeclient.Client, error) {
 	if len(f.Sockets) > 0 || f.Lab != "" {
 		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")

@@ -52,7 +52,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 		return err
 	}
 	o := apply.Options{Rules: f.Rules, DryRun: f.DryRun, KeepCRDs: f.Keep, Say: env.LogCluster}
-	if s.tree == nil { // of a tree that somebody else made it is not known who should have signed it
+	if s.tree == nil { // the signer of a finished tree is unknown
 		if o.Signers, err = topofile.Signers(s.set, f.BuildFlags); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	return ResultError(results, f.DryRun)
 }
 
-// ResultError turns what became of the clusters into the exit code.
+// ResultError returns the exit code for the results of the clusters.
 func ResultError(results []apply.Result, dry bool) error {
 	failed, changes := 0, false
 	for _, r := range results {
@@ -102,7 +102,7 @@ func ResultError(results []apply.Result, dry bool) error {
 	return nil
 }
 
-// confirmation is what a person at a terminal says to the plans.
+// confirmation is the answer of a user at a terminal.
 type confirmation struct{ refused bool }
 
 // ask prints the plans and asks; where nothing would change there is no question.

@@ -37,8 +37,8 @@ type treeSource struct {
 	from     *baseline.Published // the commit that tree is from; nil = no commit
 }
 
-// open reads what the arguments and flags name. A topology is not built yet:
-// what its clusters have already is a part of that.
+// open reads the files that arguments and flags name. It does not build a topology yet, because the build
+// needs the objects in the clusters.
 func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSource, error) {
 	var s treeSource
 	given := len(args)
@@ -78,7 +78,7 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 		if err != nil {
 			return s, err
 		}
-		set, _, list := load.Topology(t.Path, t.Raw) // warnings are told when it is built
+		set, _, list := load.Topology(t.Path, t.Raw) // the build prints the warnings
 		if list.HasErrors() {
 			return s, cli.FindingsError{List: list, Files: t.Texts()}
 		}
@@ -117,9 +117,8 @@ func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kub
 	return nil
 }
 
-// build gives the tree. One that is built from a topology goes on from what the
-// clusters have, so that no key is sealed anew. Without a root key it can be
-// built as far as nothing new is needed from it.
+// build returns the tree. A tree from a topology reuses the sealed keys in the clusters. Without a root key
+// it can be built only if no new key is needed.
 func (s treeSource) build(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) (render.Tree, error) {
 	if s.tree != nil {
 		return s.tree, nil

@@ -25,12 +25,11 @@ import (
 // None compares with nothing.
 const None = "none"
 
-// remoteTimeout is how long a remote repository may take to say where its branch is,
-// when there is something to compare with already.
+// remoteTimeout bounds the request to a remote repository if a local copy of the branch exists.
 const remoteTimeout = 10 * time.Second
 
-// Published is what a branch holds, or a folder. Where nothing is published it is empty,
-// and named againstNone.
+// Published is the content of a publish branch or a folder. It is empty, with the name againstNone, if no
+// commit was published.
 type Published struct {
 	Tree  render.Tree
 	Store *gitrepo.Store // holds the commit; nil without one
@@ -40,7 +39,7 @@ type Published struct {
 	Notes   []string
 }
 
-// Options is what decides which state is read.
+// Options selects the publish branch or folder to read.
 type Options struct {
 	File, Address string // the topology; the repository, empty for the one that holds it
 	Branch        string
@@ -55,9 +54,8 @@ type Options struct {
 	Rendered bool
 }
 
-// Read reads what is published, and says what has to be known of it. Only where no
-// repository that can be asked has the branch nothing is published; a name that somebody
-// gave and that stands for nothing is an error.
+// Read returns the published content and prints where it comes from. It is empty if no reachable
+// repository has the branch; a branch or folder that was named and does not exist is an error.
 func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 	p, err := in.Load(ctx)
 	if err != nil {
@@ -105,7 +103,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 	return in.elsewhere(ctx, store, err)
 }
 
-// current reads the branch that was found, or what its remote has by now.
+// current reads the branch that was found, or the newer commit of its remote.
 func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Found) (Published, error) {
 	p, err := in.commit(store, in.Branch, found.Commit)
 	if err != nil {
@@ -118,8 +116,7 @@ func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitre
 	for _, r := range remotes {
 		branch, tracked := strings.CutPrefix(found.Ref, "refs/remotes/"+r.Name+"/")
 		if !tracked {
-			// A branch of this repository that the remote has, too, is often a copy that somebody
-			// forgot.
+			// A local branch that also exists at the remote is often outdated.
 			if branch = strings.TrimPrefix(found.Ref, "refs/heads/"); branch == found.Ref {
 				continue
 			}
@@ -164,8 +161,7 @@ func (in Options) depth() int {
 	return 1
 }
 
-// moved asks a remote for a branch, and gives the remote with it; nil where it is at the
-// commit still.
+// moved returns the remote's store and commit of a branch; nil if the branch is unchanged.
 func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
@@ -236,7 +232,7 @@ func (in Options) elsewhere(ctx context.Context, store *gitrepo.Store, missing e
 	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + " " + hint, what: none + ": everything is new " + hint}, nil
 }
 
-// Listed writes names behind what they are, each once, or what to say when there is none.
+// Listed returns what and the distinct names, or none if there are no names.
 func Listed(names []string, what, none string) string {
 	seen, out := map[string]bool{}, []string{}
 	for _, name := range names {
@@ -290,7 +286,7 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 	return p, p.check(in.Flag)
 }
 
-// check refuses what holds no rendered tree: compared with that everything would be new.
+// check returns an error without a rendered tree: a comparison would show every object as new.
 func (p *Published) check(flag string) error {
 	if _, err := render.FabricOf(p.Tree); errors.Is(err, render.ErrNoFabric) {
 		what := p.Name
@@ -318,7 +314,7 @@ func ago(d time.Duration) string {
 	return humanize.Plural(max(int(d/time.Second), 0), "second") + " ago"
 }
 
-// OpenRepo opens a repository, and gets what it now holds on the branches.
+// OpenRepo opens a repository and fetches the branches.
 func OpenRepo(ctx context.Context, c gitrepo.Config, branches ...string) (*gitrepo.Store, error) {
 	store, err := gitrepo.Open(c)
 	if err == nil {

@@ -21,7 +21,7 @@ type LockOptions struct {
 	Branch, Repo string
 }
 
-// PublishedLock is what a command knows of the lock in force.
+// PublishedLock is the published lock as far as a command could read it.
 type PublishedLock struct {
 	Raw []byte
 	// Known: something published was read. Outside of git nothing is published from a file,
@@ -29,8 +29,8 @@ type PublishedLock struct {
 	Known, Outside bool
 }
 
-// ReadLock reads the lock in force. Where it cannot be read nothing is to be allocated:
-// addresses would be taken that others have.
+// ReadLock reads the published lock. If it cannot be read, the caller must not allocate: it would use
+// addresses of other clusters.
 func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions) (PublishedLock, error) {
 	verify, err := Verifiers("", t.Path, topofile.BuildFlags{})
 	if err != nil {
@@ -54,7 +54,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 	return PublishedLock{Raw: p.Tree[reconciler.LockFile], Known: p.Tree != nil}, nil
 }
 
-// NewLock gives the content that the lock file should have.
+// NewLock returns the new content of the lock file.
 func NewLock(env *cli.Env, t topofile.File, set *schema.ClusterSet, have PublishedLock, f LockOptions) ([]byte, error) {
 	out, list := reconciler.Allocate(reconciler.LockInput{
 		Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, FixMoves: true,

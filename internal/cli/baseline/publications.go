@@ -82,8 +82,8 @@ func History(ctx context.Context, env *cli.Env, store *gitrepo.Store, at gitrepo
 	return list, errors.Join(err, ctx.Err())
 }
 
-// TreeOf reads what a commit published; nothing of the zero hash, and ErrNoCommit where a
-// clone does not go back so far.
+// TreeOf returns the tree of a published commit: empty for the zero hash, ErrNoCommit if a shallow clone
+// lacks the commit.
 func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	if commit.IsZero() {
 		return render.Tree{}, nil
@@ -113,8 +113,8 @@ func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash) (Publication, erro
 	return p, err
 }
 
-// count fills in what changed between two trees. One without a fabric, as the first
-// commit of a branch may be, published nothing.
+// count sets the number of changes between two trees. A tree without a fabric counts as empty, as the first
+// commit of a branch may have none.
 func (p *Publication) count(want, have render.Tree) error {
 	for _, tree := range []*render.Tree{&want, &have} {
 		if _, err := render.FabricOf(*tree); errors.Is(err, render.ErrNoFabric) {

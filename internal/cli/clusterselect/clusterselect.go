@@ -41,7 +41,7 @@ func (f *Flags) AddKubeconfig(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.Access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 }
 
-// Select gives the clusters that the flags select out of all.
+// Select returns clients for the clusters that the flags select out of all.
 func (f *Flags) Select(all []string) ([]*kubeclient.Client, error) {
 	names, err := f.Names(all)
 	if err != nil {
@@ -50,8 +50,8 @@ func (f *Flags) Select(all []string) ([]*kubeclient.Client, error) {
 	return f.Access.Clusters(names, all)
 }
 
-// LoadWithClusters reads a topology, and opens those of its clusters that flags name.
-// Warnings are not printed: whoever goes on from here builds the topology, which does.
+// LoadWithClusters reads a topology and opens the clusters that flags name. It prints no warnings: the build
+// of the topology does.
 func LoadWithClusters(env *cli.Env, args []string, f *Flags) (t topofile.File, set *schema.ClusterSet, src *document.Source, clusters []*kubeclient.Client, err error) {
 	if t, err = topofile.Read(env, args); err != nil {
 		return t, nil, nil, nil, err
@@ -89,7 +89,7 @@ func AddContextFlags(cmd *cobra.Command, access *kubeclient.Kubeconfig) {
 		"kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 }
 
-// ContextFlagsText gives the flags of a command line by which clusters are found again.
+// ContextFlagsText returns the command line flags that select the clusters.
 func ContextFlagsText(clusters []*kubeclient.Client, access kubeclient.Kubeconfig) string {
 	words := ""
 	for _, c := range clusters {
@@ -103,7 +103,7 @@ func ContextFlagsText(clusters []*kubeclient.Client, access kubeclient.Kubeconfi
 	return words
 }
 
-// NamesByContext gives the clusters that flags alone name.
+// NamesByContext returns the clusters that flags name without a topology.
 func NamesByContext(f Flags) (names, all []string, err error) {
 	all = slices.Clone(f.Clusters)
 	for _, pair := range f.Access.Contexts {
@@ -124,7 +124,7 @@ func NamesByContext(f Flags) (names, all []string, err error) {
 	return names, all, nil
 }
 
-// SelectNames gives the clusters that flags select, and all of the topology.
+// SelectNames returns the clusters that flags select, and all of the topology.
 func SelectNames(t topofile.File, f Flags) (names, all []string, err error) {
 	set, _, list := load.Topology(t.Path, t.Raw)
 	if list.HasErrors() {

@@ -10,8 +10,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 )
 
-// WriteIdentity makes an identity in the form of age-keygen(1) and gives its
-// recipient.
+// WriteIdentity writes a new identity in the format of age-keygen(1) and returns its recipient.
 func WriteIdentity(path string, hybrid bool) (recipient string, err error) {
 	text, recipient, err := NewIdentity(hybrid)
 	if err != nil {
@@ -20,7 +19,7 @@ func WriteIdentity(path string, hybrid bool) (recipient string, err error) {
 	return recipient, cli.WriteNew(path, []byte(text), 0o600)
 }
 
-// NewIdentity gives the text of a new identity, and its recipient.
+// NewIdentity returns the text of a new identity and its recipient.
 func NewIdentity(hybrid bool) (text, recipient string, err error) {
 	var identity fmt.Stringer
 	if hybrid {

@@ -62,7 +62,7 @@ Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is n
 	return cmd
 }
 
-// collector is what is gathered so far.
+// collector has the gathered files.
 type collector struct {
 	*supportbundle.Bundle
 	version string // of hawser
@@ -74,7 +74,7 @@ type collector struct {
 	states []clusterstatus.State
 	apis   []string // versions of the clusters' APIs
 	notes  []string // what else a reader should know first
-	// fabric is one that a cluster gave, and topology the file of the lab that was asked.
+	// fabric comes from a cluster, topology from the lab.
 	fabric   *fabric.Fabric
 	topology string
 }
@@ -110,7 +110,7 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	return finish(env, g, what, folder, out)
 }
 
-// finish writes the file, and says what is in it and what is not.
+// finish writes the file and prints its content and what is missing.
 func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	missing := g.Failures()
 	for _, text := range missing {
@@ -155,7 +155,7 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	return nil
 }
 
-// sources gives what asks those that the flags name, and says who they are.
+// sources returns the function that collects from the sources in the flags, and their description.
 func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
 	if len(f.Access.Contexts)+len(f.Clusters) == 0 {
 		sockets, err := agentquery.Sockets(f.Sockets, f.Lab)
@@ -197,14 +197,14 @@ func (g *collector) put(file string, text []byte, err error) {
 	g.Add(file, text)
 }
 
-// note keeps something that the summary tells.
+// note adds a line to the summary.
 func (g *collector) note(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
-// topic is what is asked of every agent, and where the answers go.
+// topic is a request to every agent and the file for its response.
 type topic struct {
 	folder, ext string
 	agentquery.Request

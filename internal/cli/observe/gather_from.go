@@ -24,7 +24,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// gatherTimeout is how long an agent on this machine may take for all its answers.
+// gatherTimeout bounds all requests to an agent on this machine.
 const gatherTimeout = 30 * time.Second
 
 // clusters asks the APIs of clusters, and the agents in their pods.
@@ -68,7 +68,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 	slices.SortFunc(g.states, func(a, b clusterstatus.State) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
-// recordSummary takes from an answer what the summary tells.
+// recordSummary adds the relevant fields of a response to the summary.
 func (g *collector) recordSummary(t topic, who string, text []byte) {
 	switch t.folder {
 	case "status":
@@ -136,7 +136,7 @@ func (g *collector) host(ctx context.Context, sockets []string, at string) {
 // nodeFolder is that of a lab's node, whose socket is run/agent.sock in there.
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
-// agent asks one agent. Its name is what the lab says, or what it says itself.
+// agent collects from one agent. Its name comes from the lab or from its status.
 func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// lab asks the lab in a folder about itself, and gives its nodes by their folders.
+// lab collects from the lab in a folder, and returns its nodes by their folders.
 func (g *collector) lab(ctx context.Context, dir string) map[string]labNode {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// pollInterval is how long status waits between two looks at the clusters.
+	// pollInterval is the time between two reads of the clusters.
 	pollInterval = time.Second
-	// readAgain is how old what is published may be while agents are compared with it:
-	// whoever serves the repository is asked less often than the clusters.
+	// readAgain is the time between two fetches of the publish branch. It is longer, to spare the
+	// git server.
 	readAgain = 10 * time.Second
 )
 
-// watch draws and tells what clusters say each time that it is something else, and marks
-// what changed: on a terminal in place of what was there, elsewhere below it.
+// watch prints the overview after each change and marks the changes. On a terminal it replaces the last
+// overview; elsewhere it appends.
 func watch(ctx context.Context, env *cli.Env, look func() overview) error {
 	first, between := "", "\n"
 	if cli.IsTerminal(env.Out) {
@@ -50,8 +50,7 @@ func watch(ctx context.Context, env *cli.Env, look func() overview) error {
 	}
 }
 
-// await looks until nothing is left to be said, and prints what clusters say then, or at
-// the end of the time.
+// await waits until no problem is left or the time is over, and prints the overview.
 func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, look func() overview) error {
 	end := time.Now().Add(f.timeout)
 	verify, err := baseline.Verifiers("", t.Path, topofile.BuildFlags{})
@@ -91,17 +90,17 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, lo
 	}
 }
 
-// waitTarget is what agents are to follow: what is published, if that is what the topology says.
+// waitTarget is the published fabric that agents should apply, if it is the one of the topology.
 type waitTarget struct {
-	topology topofile.File // without text: whatever is published
+	topology topofile.File // without text: any published fabric
 	from     baseline.Options
 
 	read      time.Time // when it was asked last
-	digest    string    // of the published fabric; empty where clusters alone say what is in force
+	digest    string    // of the published fabric; empty without a topology
 	blockedBy string    // why nothing can be followed yet
 }
 
-// refresh reads what is published.
+// refresh reads the publish branch.
 func (g *waitTarget) refresh(ctx context.Context) {
 	g.read, g.digest, g.blockedBy = time.Now(), "", ""
 	if g.topology.Raw == nil && g.from.Address == "" {

@@ -24,8 +24,7 @@ func ErrNoRootKey() error {
 	return errors.New("no root key: name it with --root-key or HAWSER_ROOT_KEY (hawser keys root FILE makes one)")
 }
 
-// Signers gives the public halves of the keys that sign for a clusterset; none
-// without a root key.
+// Signers returns the public keys that sign for a clusterset; nil without a root key.
 func Signers(set *schema.ClusterSet, f BuildFlags) ([]string, error) {
 	root, err := f.RootKey()
 	if err != nil || root == nil {
@@ -42,7 +41,7 @@ func Signers(set *schema.ClusterSet, f BuildFlags) ([]string, error) {
 	return out, nil
 }
 
-// BuildFlags is what decides a rendering besides the topology.
+// BuildFlags are the inputs of a rendering apart from the topology.
 type BuildFlags struct {
 	Root, Identity, Image string
 	AllowRootKeyChange    bool
@@ -65,7 +64,7 @@ func (f *BuildFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Image, "image", "", ImageHelp)
 }
 
-// RootKey gives nil when no root key was named.
+// RootKey returns the root key; nil if the flags name none.
 func (f *BuildFlags) RootKey() (*keys.Root, error) {
 	if f.Root == "" {
 		return nil, nil
@@ -73,7 +72,7 @@ func (f *BuildFlags) RootKey() (*keys.Root, error) {
 	return reconciler.ReadRootKey(f.Root, f.Identity)
 }
 
-// Build renders a topology on top of what is published; findings end the command.
+// Build renders a topology on top of the published tree; findings are an error.
 func Build(env *cli.Env, t File, published render.Tree, f BuildFlags) (*reconciler.Built, error) {
 	in, err := BuildInput(env, t, published, f)
 	if err != nil {

@@ -17,8 +17,7 @@ type Compiled struct {
 	Source *document.Source
 }
 
-// Compile reads a topology and its lock. What the lock lacks is what hawser allocate
-// would give.
+// Compile reads a topology and its lock. It fills missing allocations as hawser allocate would.
 func Compile(env *cli.Env, args []string) (Compiled, error) {
 	t, err := Read(env, args)
 	if err != nil {
@@ -49,7 +48,7 @@ func CompileLoaded(env *cli.Env, t File, set *schema.ClusterSet, source *documen
 	return Compiled{f, source}, nil
 }
 
-// Place gives file and line of a topology path.
+// Place returns file and line of a topology path.
 func (c Compiled) Place(path string) string {
 	if c.Source == nil { // a fabric alone
 		return ""

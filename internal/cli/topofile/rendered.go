@@ -14,18 +14,18 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// inventoryFile lists what render wrote into a folder, one path a line, so that
-// it removes its own files and no others.
+// inventoryFile lists the files that render wrote into a folder, one path per line, so that it removes no
+// foreign file.
 const inventoryFile = ".hawser-inventory"
 
 // RenderDir is a folder that render writes to.
 type RenderDir struct {
 	dir  string
-	Tree render.Tree     // what stands in the folders of a rendered tree
+	Tree render.Tree     // content of the rendered folders
 	own  map[string]bool // what an earlier run wrote
 }
 
-// written counts what a run did.
+// written counts the files that a run wrote and removed.
 type written struct{ Written, Removed int }
 
 // ReadRendered reads a folder that hawser render wrote. A missing folder is empty.
@@ -106,7 +106,7 @@ func (r RenderDir) removeStale(want render.Tree) (int, error) {
 	return removed, nil
 }
 
-// writeInventory lists the tree, except what was there before the first run.
+// writeInventory lists the files of the tree, except files that existed before the first run.
 func (r RenderDir) writeInventory(want render.Tree) error {
 	var out strings.Builder
 	for _, name := range want.Paths() {

@@ -20,13 +20,13 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// File is a topology file and its lock, as they are on disk.
+// File is a topology file and its lock on disk.
 type File struct {
 	Path, LockPath string
 	Raw, Lock      []byte // lock is nil when there is no such file
 }
 
-// Texts gives the texts for printing findings.
+// Texts returns the texts for printing findings.
 func (t File) Texts() map[string][]byte {
 	return map[string][]byte{t.Path: t.Raw, t.LockPath: t.Lock}
 }
@@ -91,7 +91,7 @@ func Open(file string) (File, error) {
 	return t, nil
 }
 
-// Load checks the topology; with errors it gives found. Warnings are printed.
+// Load checks the topology and prints warnings. It returns a cli.FindingsError for errors.
 func Load(env *cli.Env, t File) (*schema.ClusterSet, *document.Source, error) {
 	set, src, list := load.Topology(t.Path, t.Raw)
 	if list.HasErrors() {

@@ -12,10 +12,9 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// WarnUncommitted warns of a topology and lock that somebody edits in the work tree of a
-// repository and that the branch does not have: only commits are ever published. Without
-// a branch it is what HEAD is at. dir is the folder of the topology in the repository,
-// empty to take it from the address. What cannot be read is told by what needs it.
+// WarnUncommitted warns if topology or lock in the work tree differ from the branch, because only commits are
+// published. Without a branch it compares with HEAD. dir is the folder of the topology in the
+// repository; empty = from the address. It ignores read errors: later steps report them.
 func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir string) {
 	store, err := gitrepo.Open(gitrepo.Config{URL: address, Named: branch != ""})
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
@@ -53,7 +52,7 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 		strings.Join(changed, ", "), where, why)
 }
 
-// RelativeToTop gives a folder's path in the work tree that it is in, as git writes it.
+// RelativeToTop returns the path of a folder in its work tree, in the form of git.
 func RelativeToTop(top, dir string) (string, error) {
 	var real [2]string
 	for i, p := range []string{top, dir} {
