@@ -193,10 +193,13 @@ func (l *loop) onReport(r converge.Report) {
 	l.state.Store(&next)
 	last := next.Last()
 	l.metrics.ObserveReport(r)
-	switch {
-	case r.Clean():
-		l.peers.SetReady(true)
+	if r.Clean() {
 		l.peers.SetAcceptsTransit(host.AcceptsTransit(last.Node))
+	}
+	switch {
+	// After a reboot the other nodes drop this gateway's VXLAN until they have read its report.
+	case r.Clean() && last.Input.AcceptedByNodes():
+		l.peers.SetReady(true)
 	case !r.Interrupted && !l.completedOnce:
 		// A pass may take long on a machine that is busy, so it counts from its end.
 		l.completedOnce = true

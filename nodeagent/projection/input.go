@@ -4,6 +4,8 @@
 package projection
 
 import (
+	"slices"
+
 	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
@@ -40,6 +42,13 @@ type Input struct {
 	// Memo speeds up later calls with similar input; nil if absent. It does not affect the
 	// result.
 	Memo *Memo `json:"-"`
+}
+
+// AcceptedByNodes reports whether the other nodes of the cluster accept VXLAN from this node: the
+// facts have the node, and the report of its rules in the current boot if the cluster needs one.
+func (in Input) AcceptedByNodes() bool {
+	i := slices.IndexFunc(in.Facts.Nodes, func(n model.Node) bool { return n.Name == in.Node })
+	return i >= 0 && !in.Facts.Nodes[i].Unprotected
 }
 
 // TunnelOf returns the tunnel that a link configures for two gateways, with the newest current

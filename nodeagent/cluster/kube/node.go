@@ -142,6 +142,7 @@ type Reporter struct {
 	every      time.Duration
 	written    *NodeStatus
 	at         time.Time // of written
+	reported   bool      // this agent reported its rules, or that it removed them
 
 	mu  sync.Mutex
 	err error // of the last write
@@ -176,7 +177,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		err := r.once(ctx)
 		r.note(ctx, err)
 		next = r.every
-		if r.written == nil || r.written.RulesBootID == "" {
+		if !r.reported {
 			next = min(reportFirst, r.every)
 		}
 		if err != nil {
@@ -238,7 +239,8 @@ func (r *Reporter) once(ctx context.Context) error {
 		}
 		r.written = &before
 	}
-	if want.RulesBootID == "" && !want.RulesRemoved {
+	rules := want.RulesBootID != "" || want.RulesRemoved
+	if !rules {
 		want.RulesBootID = r.written.RulesBootID
 	}
 	now := time.Now()
@@ -257,6 +259,7 @@ func (r *Reporter) once(ctx context.Context) error {
 	}
 	if kept := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
 		if now.Sub(r.at) < reportAgain && !lost {
+			r.reported = r.reported || rules
 			return nil
 		}
 		want = kept // which changes nothing, unless the object is gone
@@ -265,7 +268,7 @@ func (r *Reporter) once(ctx context.Context) error {
 	if err := r.store.write(ctx, want); err != nil {
 		return err
 	}
-	r.written, r.at = &want, now
+	r.written, r.at, r.reported = &want, now, r.reported || rules
 	return r.store.event(ctx, before, want)
 }
 

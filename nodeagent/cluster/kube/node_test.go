@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -165,6 +166,47 @@ func TestReporterKeepsRules(t *testing.T) {
 	eventually(t, "the rules of another boot", func() bool { return boot() == "b2" })
 	said.set(func(s *NodeStatus) { s.RulesBootID, s.RulesRemoved = "", true })
 	eventually(t, "no rules", func() bool { return boot() == "" })
+}
+
+// memoryReport is a report in memory, with the time of the write of each boot.
+type memoryReport struct {
+	NodeStatus
+	boots map[string]time.Time
+}
+
+func (r *memoryReport) read(context.Context) (NodeStatus, error) { return r.NodeStatus, nil }
+
+func (r *memoryReport) write(_ context.Context, status NodeStatus) error {
+	r.NodeStatus = status
+	if _, ok := r.boots[status.RulesBootID]; !ok {
+		r.boots[status.RulesBootID] = time.Now()
+	}
+	return nil
+}
+
+func (r *memoryReport) event(context.Context, NodeStatus, NodeStatus) error { return nil }
+
+// TestReporterAfterReboot checks that the rules of a new boot are reported within a second. The other
+// nodes accept no VXLAN until then, although the report of the previous boot remains.
+func TestReporterAfterReboot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &memoryReport{NodeStatus: NodeStatus{Fabric: "abc", RulesBootID: "b1"}, boots: map[string]time.Time{}}
+		inPlace := time.Now().Add(1200 * time.Millisecond)
+		status := func() NodeStatus {
+			if time.Now().Before(inPlace) {
+				return NodeStatus{Fabric: "abc"}
+			}
+			return NodeStatus{Fabric: "abc", RulesBootID: "b2"}
+		}
+		r := &Reporter{store: store, node: "n1", log: slog.New(slog.DiscardHandler), nodeStatus: status, every: reportEvery}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r.Run(ctx)
+		if at, ok := store.boots["b2"]; !ok || at.Sub(inPlace) > time.Second {
+			t.Errorf("boot b2 reported %s after its rules were in place (%v)", at.Sub(inPlace), ok)
+		}
+	})
 }
 
 // TestFileReporter: the reporter writes the same HawserNode to a folder as to the API, and keeps

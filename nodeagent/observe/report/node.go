@@ -11,7 +11,6 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/cluster/publisher"
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/observe/metrics"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
@@ -43,8 +42,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 		out.RulesRemoved = true
 	case rulesInPlace(v.Report):
 		out.RulesBootID = r.boot()
-		i := slices.IndexFunc(v.Input.Facts.Nodes, func(n model.Node) bool { return n.Name == s.Node })
-		out.Lost = i < 0 || v.Input.Facts.Nodes[i].Unprotected
+		out.Lost = !v.Input.AcceptedByNodes()
 	}
 	if s.Gateway == "" {
 		return out
