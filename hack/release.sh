@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a release of this tree in a folder: hack/release.sh v0.2.0 dist/v0.2.0. The same
 # commit, Go and Debian packages give the same bytes, signatures with the same key
-# included. Needs nothing but Go's module proxy. docs/release.md says what is in the folder
+# included. Needs nothing but Go's module proxy. docs/install.md says what is in the folder
 # and how to check it.
 #
 #   SIGN       key file as cosign makes it, with the password of COSIGN_PASSWORD; without it

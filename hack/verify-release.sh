@@ -21,7 +21,7 @@ ok() { echo "ok: $*"; }
 fail() { echo "verify-release: $*" >&2; exit 1; }
 same() { [ "$1" = "$2" ] || fail "$3: have $1, want $2"; }
 
-# What docs/release.md tells users to do before anything else.
+# What docs/install.md tells users to do before anything else.
 key=${KEY:-$dist/cosign.pub}
 signed() {
   base64 -d "$1.sig" >"$work/sig" && openssl dgst -sha256 -verify "$key" -signature "$work/sig" "$1" >/dev/null || fail "$1 is not signed by $key"

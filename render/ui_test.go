@@ -130,7 +130,7 @@ func TestPageIsConfined(t *testing.T) {
 // TestPageIngress: the Ingress of the document leads to the Service.
 func TestPageIngress(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../docs/ui.md")
+	raw, err := os.ReadFile("../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}

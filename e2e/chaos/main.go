@@ -5,7 +5,7 @@
 //	chaos -seed 7 -round 3             # the third of them alone
 //	chaos -shape hub -family dual      # another sort of clusterset
 //
-// docs/chaos.md says what is done and what is checked.
+// docs/testing.md lists the faults and the invariants.
 package main
 
 import (

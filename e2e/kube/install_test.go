@@ -39,9 +39,9 @@ const (
 	gitToken = "s3cret"
 )
 
-const releasePage = "../../docs/release.md"
+const releasePage = "../../docs/install.md"
 
-// TestReleaseInstalled goes through docs/release.md on two clusters, with its own commands:
+// TestReleaseInstalled goes through docs/install.md on two clusters, with its own commands:
 // the images of the archive are pushed to a mirror, from which the nodes pull them; the
 // reconciler runs in c1 by the chart and later in c2 by the base of kustomize, reads and writes
 // a git server that has a token and a certificate authority of its own; c1's part comes by the chart and c2's by the base of kustomize.

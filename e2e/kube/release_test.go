@@ -70,7 +70,7 @@ func unpackRelease() (release, error) {
 			return rel, fmt.Errorf("hack/release.sh: %w\n%s", err, out)
 		}
 	}
-	// As docs/release.md says, without what only cosign has.
+	// As docs/install.md says, without what only cosign has.
 	unpack := exec.Command("sh", "-ec", `mkdir "$2" "$3" && tar -xf "$1/hawser_$4_airgap.tar" -C "$2" && cd "$2" && sha256sum -c --quiet --strict SHA256SUMS
 tar -xzf "hawser_$4_linux_$5.tar.gz" -C "$3" hawser && ln -s "$(command -v git)" "$(command -v ssh)" "$3"`,
 		"sh", dist, rel.site, rel.bin, rel.version, runtime.GOARCH)

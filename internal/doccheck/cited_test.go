@@ -44,15 +44,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAttacks: each attack and each promise of docs/security.md names tests that exist.
+// TestAttacks checks that each promise of docs/security.md and each attack of docs/threats.md
+// names tests that exist.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
-	wrong, err := doccheck.CheckTests("../..", "docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range wrong {
-		t.Error(w)
+	for _, page := range []string{"docs/security.md", "docs/threats.md"} {
+		wrong, err := doccheck.CheckTests("../..", page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range wrong {
+			t.Error(w)
+		}
 	}
 }
 

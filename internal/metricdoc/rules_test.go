@@ -16,6 +16,7 @@ import (
 
 const (
 	document = "../../docs/metrics.md"
+	alerts   = "../../docs/monitoring.md"
 	examples = "../../examples/monitoring"
 )
 
@@ -133,7 +134,7 @@ func TestRulesTold(t *testing.T) {
 	t.Parallel()
 	list, _ := rules(t)
 	var headings []string
-	for line := range strings.Lines(string(read(t, document))) {
+	for line := range strings.Lines(string(read(t, alerts))) {
 		if name, is := strings.CutPrefix(strings.TrimSpace(line), "### Hawser"); is {
 			headings = append(headings, "Hawser"+name)
 		}
@@ -141,11 +142,11 @@ func TestRulesTold(t *testing.T) {
 	for _, r := range list {
 		i := slices.Index(headings, r.Alert)
 		if i < 0 {
-			t.Errorf("%s has no paragraph in %s", r.Alert, document)
+			t.Errorf("%s has no paragraph in %s", r.Alert, alerts)
 		} else {
 			headings = slices.Delete(headings, i, i+1)
 		}
-		if want := "docs/metrics.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+		if want := "docs/monitoring.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
 			t.Errorf("%s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {

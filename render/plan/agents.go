@@ -133,7 +133,7 @@ func digest(raw []byte) string {
 }
 
 // restarts says what the replacement of the agents does, on the clusters that stay
-// (docs/gateways.md, "Agents that are replaced").
+// (docs/gateways.md, "Replacing agents").
 func restarts(e *Entry, want, have *snapshot) string {
 	var clusters, single []string
 	for _, c := range want.fabric.Clusters {

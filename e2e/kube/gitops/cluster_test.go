@@ -27,7 +27,7 @@ func (r argoRig) clusterGoes(t *testing.T) {
 		t.Error("g1 does not know the prefix of g2")
 	}
 	const file = "patches/argocd/keep.yaml"
-	r.commit(t, file, Documented(t, page, "preserveResourcesOnDeletion"))
+	r.commit(t, file, Documented(t, "../../../docs/uninstall.md", "preserveResourcesOnDeletion"))
 	r.reconcile(t, 0)
 	eventually(t, "its objects are to stay", func() (string, bool) {
 		r.look(t, "hawser")
