@@ -39,9 +39,12 @@ const (
 	gitToken = "s3cret"
 )
 
-const releasePage = "../../docs/install.md"
+const (
+	installPage   = "../../docs/install.md"
+	uninstallPage = "../../docs/uninstall.md"
+)
 
-// TestReleaseInstalled goes through docs/install.md on two clusters, with its own commands:
+// TestReleaseInstalled goes through docs/install.md and docs/uninstall.md on two clusters, with its own commands:
 // the images of the archive are pushed to a mirror, from which the nodes pull them; the
 // reconciler runs in c1 by the chart and later in c2 by the base of kustomize, reads and writes
 // a git server that has a token and a certificate authority of its own; c1's part comes by the chart and c2's by the base of kustomize.
@@ -113,12 +116,12 @@ func (in *installation) on(t *testing.T, cluster, lines string) string {
 	return u.types(t, in.work, "", lines)
 }
 
-// page gives a block of the page's commands with this installation's values.
-func (in *installation) page(t *testing.T, text string, more ...string) string {
+// page returns a block of commands of a page with this installation's values.
+func (in *installation) page(t *testing.T, page, text string, more ...string) string {
 	t.Helper()
 	return strings.NewReplacer(append(more, "mirror.example.org/hawser", in.mirror, "v0.2.0", in.version, "0.2.0", strings.TrimPrefix(in.version, "v"),
 		"https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "token=...", "token="+gitToken)...).
-		Replace(gitops.Documented(t, releasePage, text))
+		Replace(gitops.Documented(t, page, text))
 }
 
 // everywhere runs a shell's lines on every node.
@@ -216,7 +219,7 @@ func (in *installation) outside(t *testing.T, lines string) string {
 
 // mirrored pushes the archive's images to a registry, with the page's commands.
 func mirrored(t *testing.T, in *installation) {
-	in.outside(t, "cd "+in.work+"\n"+in.page(t, "crane push"))
+	in.outside(t, "cd "+in.work+"\n"+in.page(t, installPage, "crane push"))
 	for _, name := range []string{"hawser", "hawser-agent"} {
 		out := in.outside(t, "crane digest "+in.mirror+"/"+name+":"+in.version)
 		if digest := in.digest(t, name); strings.TrimSpace(out) != digest {
@@ -267,8 +270,8 @@ func reconcilerByChart(t *testing.T, in *installation) {
 	in.types(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
 	in.types(t, in.work, "", "cp ../net/keys/root.key .")
 	in.volume(t, "c1")
-	in.on(t, "c1", strings.TrimSpace(in.page(t, "helm install hawser hawser-reconciler"))+" --set gitCA.configMap=hawser-git-ca --set registry="+in.mirror+" --set interval=5s")
-	in.on(t, "c1", in.page(t, "create configmap hawser-git-ca"))
+	in.on(t, "c1", strings.TrimSpace(in.page(t, installPage, "helm install hawser hawser-reconciler"))+" --set gitCA.configMap=hawser-git-ca --set registry="+in.mirror+" --set interval=5s")
+	in.on(t, "c1", in.page(t, installPage, "create configmap hawser-git-ca"))
 	in.on(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
 	in.published(t, "clusterset")
@@ -334,7 +337,7 @@ func (in *installation) published(t *testing.T, text string) {
 func clustersInstalled(t *testing.T, in *installation) {
 	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml . && cp ../net/keys/c1.identity . && mkdir kustomize && tar -xf hawser-kustomize_"+
 		in.version+".tar.gz -C kustomize && cp ../net/keys/c2.identity kustomize/cluster/identity.txt && sed -i 's#clusters/fra#clusters/c2#' kustomize/cluster/kustomization.yaml")
-	in.on(t, "c1", in.page(t, "kubectl kustomize rendered/clusters/fra", "fra", "c1"))
+	in.on(t, "c1", in.page(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1"))
 	in.applyBase(t)
 	in.on(t, "c2", "hawser keys signers --root-key root.key --cluster c2 -o secret | kubectl apply -f -")
 	in.connected(t)
@@ -413,7 +416,7 @@ func reconcilerByBase(t *testing.T, in *installation) {
 	}
 	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
 		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=HAWSER_GIT_TOKEN="+gitToken)
-	in.on(t, "c2", in.page(t, "create configmap hawser-git-ca"))
+	in.on(t, "c2", in.page(t, installPage, "create configmap hawser-git-ca"))
 	in.volume(t, "c2")
 	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
@@ -440,7 +443,7 @@ func clustersUpgraded(t *testing.T, in *installation) {
 	in.types(t, in.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
 	in.published(t, "whereami-cs")
 	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml .")
-	upgrade := slices.DeleteFunc(strings.Split(in.page(t, "kubectl kustomize rendered/clusters/fra", "fra", "c1", "helm install", "helm upgrade"), "\n"),
+	upgrade := slices.DeleteFunc(strings.Split(in.page(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1", "helm install", "helm upgrade"), "\n"),
 		func(line string) bool {
 			return !strings.HasPrefix(line, "hawser render") && !strings.Contains(line, "fra.yaml") && !strings.Contains(line, "c1.yaml")
 		})
@@ -452,7 +455,7 @@ func clustersUpgraded(t *testing.T, in *installation) {
 
 // chartsUninstalled takes all of it away, with the page's commands.
 func chartsUninstalled(t *testing.T, in *installation) {
-	in.on(t, "c1", in.page(t, "helm uninstall", "fra", "c1"))
+	in.on(t, "c1", in.page(t, uninstallPage, "helm uninstall", "fra", "c1"))
 	in.types(t, in.work, "", "hawser uninstall c2 --yes")
 	in.on(t, "c2", "kubectl delete namespace hawser-reconciler")
 	// Definitions that others use, too, stay, as their exports would go.
