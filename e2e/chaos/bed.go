@@ -172,19 +172,18 @@ func (b *chaosLab) ports() [2]uint16 {
 	return [2]uint16{first, first + 2*uint16(most) + 1}
 }
 
-// ready reports whether every agent has what is published.
+// ready returns nil if the published commit has the content of the newest one, and every agent has
+// its fabric. The reconciler publishes nothing for a commit that restores the published content.
 func (b *chaosLab) ready(ctx context.Context) error {
 	s, err := b.client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	b.status = s
-	head, err := output(b.command(ctx, "git", "-C", b.repo(), "rev-parse", "HEAD"))
-	if err != nil {
+	if changed, err := output(b.command(ctx, "git", "-C", b.repo(), "diff", "--name-only", s.Source, "HEAD")); err != nil {
 		return err
-	}
-	if newest := strings.TrimSpace(string(head)); s.Source != newest {
-		return fmt.Errorf("published is commit %s, not %s", s.Source, newest)
+	} else if len(changed) > 0 {
+		return fmt.Errorf("commit %s is published, and later commits change %s", s.Source, strings.Fields(string(changed)))
 	}
 	if !s.Ready {
 		return fmt.Errorf("not ready: %s", strings.Join(s.Waiting, "; "))
