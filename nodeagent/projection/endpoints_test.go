@@ -124,6 +124,41 @@ func TestReadyWins(t *testing.T) {
 	}
 }
 
+// TestOfferOnAcceptedNodes checks that other clusters are not led to endpoints on nodes whose VXLAN
+// is dropped, unless the Service has no others. The cluster's own clients reach them.
+func TestOfferOnAcceptedNodes(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/mixed.txtar")
+	in := w.inputs["c1/c1-a"]
+	in.Live = nil
+	in.Facts.Nodes = append(slices.Clone(in.Facts.Nodes), model.Node{Name: "booted", Unprotected: true})
+	first := func(s *model.Service) {
+		s.Endpoints = slices.Clone(s.Endpoints)
+		s.Endpoints[0].Node = "booted"
+	}
+	all := func(s *model.Service) {
+		first(s)
+		s.Endpoints[1].Node = "booted"
+	}
+	tests := []struct {
+		name   string
+		change func(*model.Service)
+		want   int // endpoints behind the export address
+	}{
+		{"one of two", first, 1},
+		{"all", all, 2},
+	}
+	for _, tt := range tests {
+		state, _ := projection.Desired(withService(in, "web", tt.change))
+		if got := backendsOf(state, "242.1.0.32"); len(got) != tt.want {
+			t.Errorf("%s: the export address leads to %v, want %d", tt.name, got, tt.want)
+		}
+		if got := backendsOf(state, "243.0.0.1"); len(got) < 2 {
+			t.Errorf("%s: the clusterset IP leads to %v", tt.name, got)
+		}
+	}
+}
+
 // TestHeadlessIsReadyOnly checks that names lead to ready pods only, as in CoreDNS.
 func TestHeadlessIsReadyOnly(t *testing.T) {
 	t.Parallel()

@@ -67,9 +67,8 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 	origin := exportPath(e.ID(), v.own.Name)
 	for _, ip := range part.IPs {
 		for _, p := range portsOf(e, part) {
-			targets, _ := endpointTargets(svc, p, fabric.Family(ip))
 			v.serve(entry{
-				addr: ip, protocol: p.Protocol, port: p.Port, targets: targets,
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.offerTargets(svc, p, fabric.Family(ip)),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
 			// A gateway that never saw the connection must translate packets that a server
@@ -85,6 +84,20 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 		}
 	}
 	v.addHairpin(svc, origin)
+}
+
+// offerTargets returns the endpoints that get connections of other clusters. Endpoints on nodes
+// whose VXLAN this node drops cannot reply; they count only if the Service has no others.
+func (v *builder) offerTargets(svc *model.Service, p fabric.Port, fam int) []target {
+	if len(v.refused) > 0 {
+		accepted := model.Service{Endpoints: slices.Clone(svc.Endpoints)}
+		accepted.Endpoints = slices.DeleteFunc(accepted.Endpoints, func(ep model.Endpoint) bool { return v.refused[ep.Node] })
+		if out, _ := endpointTargets(&accepted, p, fam); len(out) > 0 {
+			return out
+		}
+	}
+	out, _ := endpointTargets(svc, p, fam)
+	return out
 }
 
 // endpointTargets returns the endpoints that get connections of a port in a family, sorted

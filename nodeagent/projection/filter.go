@@ -68,7 +68,7 @@ func (v *builder) addNodes() {
 			closed(a, desired.VXLANPort, origin)
 		}
 		// Only a node's own rules prevent its pods from sending VXLAN.
-		if n.Unprotected && n.Name != v.in.Node {
+		if v.refused[n.Name] {
 			v.problem(origin, Unprotected, "no VXLAN is accepted from node "+n.Name+
 				": no agent has reported there since the node booted that its rules are in place")
 			continue

@@ -21,6 +21,7 @@ type builder struct {
 	node     *model.Node     // this node; nil when the facts do not hold it
 	nodes    []*model.Node   // sorted by name
 	shared   []netip.Addr    // claimed by several nodes
+	refused  map[string]bool // names of other nodes whose VXLAN this node drops
 	exports  []*fabric.Export
 	remotes  []*remoteCluster
 	byName   map[string]*remoteCluster
@@ -68,10 +69,13 @@ func newView(in Input) *builder {
 	}
 	v := &builder{
 		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remoteCluster{}, services: map[string]*model.Service{},
-		externalNames: map[string]bool{}, unsupported: map[string][]string{},
+		externalNames: map[string]bool{}, unsupported: map[string][]string{}, refused: map[string]bool{},
 	}
 	for i := range in.Facts.Nodes {
 		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
+		if n := &in.Facts.Nodes[i]; n.Unprotected && n.Name != in.Node {
+			v.refused[n.Name] = true
+		}
 	}
 	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
 	v.node = v.nodeNamed(in.Node)
