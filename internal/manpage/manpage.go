@@ -1,0 +1,70 @@
+// Package manpage adds the command that writes a program's manual pages.
+package manpage
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// Command returns the hidden command that writes the manual pages of its root command.
+func Command() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write the manual pages into a folder",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("write manual pages: %w", err)
+			}
+			return write(cmd.Root(), args[0])
+		},
+	}
+}
+
+// write writes one page per command into dir. It changes the texts of the commands. The same
+// program writes the same bytes.
+func write(root *cobra.Command, dir string) error {
+	root.InitDefaultCompletionCmd()
+	root.DisableAutoGenTag = true // it would end each page with today's date
+	var escape func(*cobra.Command)
+	escape = func(c *cobra.Command) {
+		c.Use, c.Short, c.Long = markdown(c.Use), markdown(c.Short), markdown(c.Long)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown(f.Usage) })
+		for _, sub := range c.Commands() {
+			escape(sub)
+		}
+	}
+	escape(root)
+	at := commitTime()
+	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + root.Version, Manual: root.Name(), Date: &at}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		return fmt.Errorf("write manual pages: %w", err)
+	}
+	return nil
+}
+
+// commitTime returns the time of the commit that the program was built from; 1970 if unknown.
+func commitTime() time.Time {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+			return at.UTC()
+		}
+	}
+	return time.Unix(0, 0).UTC()
+}
+
+// markdown returns a plain text as Markdown, which cobra expects: it keeps <name> and marks
+// indented lines as code.
+func markdown(text string) string {
+	text = strings.NewReplacer(`\`, `\\`, "<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
+	return strings.ReplaceAll(text, "\n  ", "\n      ")
+}
