@@ -16,17 +16,17 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Addresses is the kind of addresses on our links: there, every address is
-// ours, except IPv6 link-local ones, which the kernel makes.
+// Addresses is the kind of the addresses on our links. Every address there is ours, except IPv6
+// link-local ones, which the kernel adds.
 type Addresses struct{ ns *Namespace }
 
-// NewAddresses makes the kind.
+// NewAddresses returns the kind.
 func NewAddresses(ns *Namespace) *Addresses { return &Addresses{ns: ns} }
 
-// Name is "address".
+// Name returns "address".
 func (*Addresses) Name() string { return "address" }
 
-// Observe gives the addresses on our links.
+// Observe returns the addresses on our links.
 func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 	if err := ended(ctx, "list addresses"); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 			continue
 		}
 		scope := scopeName(a.Scope)
-		if prefix.Addr().Is6() { // its scope says nothing of what was asked for
+		if prefix.Addr().Is6() { // the scope of an IPv6 address follows from the address
 			scope = "global"
 			if a.Flags&unix.IFA_F_DEPRECATED != 0 {
 				scope = scopeLink
@@ -59,11 +59,11 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 	return out, nil
 }
 
-// scopeLink keeps the kernel from taking an address as a source by itself. IPv6
-// derives the scope from the address and takes no other; there an address whose
-// preferred lifetime is over is taken as the last one (RFC 6724, 5, rule 3).
-// Otherwise the errors that a gateway sends about packets of other nodes would come
-// from the address that every node has.
+// scopeLink keeps the kernel from choosing an address as source by itself. For IPv6, the kernel
+// derives the scope from the address, so the scope cannot be set. There the preferred lifetime
+// is 0: the kernel chooses a deprecated address last (RFC 6724, section 5, rule 3). Otherwise
+// ICMP errors of a gateway about other nodes' packets would come from the address that every
+// node has.
 const scopeLink = "link"
 
 // Apply adds and removes addresses.
@@ -87,11 +87,11 @@ func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Add
 		}
 		addr := &netlink.Addr{IPNet: cidr.IPNet(c.Want.Prefix), Scope: scope}
 		if c.Want.Prefix.Addr().Is6() {
-			// Nobody else has it, and an address under duplicate detection cannot be
-			// used as a route's source.
+			// The address is unique, and an address under duplicate detection cannot be used as
+			// a route's source.
 			addr.Flags = unix.IFA_F_NODAD
 			if c.Want.Scope == scopeLink {
-				addr.PreferedLft, addr.ValidLft = 0, math.MaxUint32 // for ever (rtnetlink(7), ifa_cacheinfo)
+				addr.PreferedLft, addr.ValidLft = 0, math.MaxUint32 // infinite (rtnetlink(7), ifa_cacheinfo)
 			}
 		}
 		if err := k.ns.route.AddrAdd(l, addr); err != nil {

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// shortestNetwork is the fewest bits that the prefix of a network has. A VPN for all
-// addresses splits the default route into shorter ones.
+// shortestNetwork is the minimum prefix length of a network. A VPN for all addresses splits the
+// default route into shorter prefixes.
 const shortestNetwork = 7
 
 // Networks returns the networks that the current network namespace is connected to and that

@@ -84,10 +84,10 @@ func fenceTable() nftables.TableName {
 	return nftables.TableName{Family: nftables.FamilyINet, Name: FenceTable}
 }
 
-// fenceReplace replaces the table. The elements of its set expire at a time.
+// fenceReplace replaces the table. The elements of its set expire at until.
 func fenceReplace(b *nftables.Batch, until time.Time, chains []nftChain) {
 	table := nftables.Table{TableName: fenceTable()}
-	b.AddTable(table) // so that there is one to delete
+	b.AddTable(table) // so that the table exists when it is deleted
 	b.DeleteTable(fenceTable())
 	b.AddTable(table)
 	fenceSet(b, until)
@@ -121,8 +121,8 @@ func fenceChains(until time.Time, ports []PortRange) []nftChain {
 	}
 }
 
-// fencePass lets a packet through up to a time: while its protocol's element is there, and
-// the wall clock says so.
+// fencePass accepts a packet until a deadline: its protocol's element must exist, and the wall
+// clock must be before the deadline.
 func fencePass(until time.Time) *nftRule {
 	return nftNew().load(expr.MetaKeyNFPROTO, nftReg).add(&expr.Lookup{SourceRegister: nftReg, SetName: fenceOpen}).
 		load(metaTime, nftReg).
@@ -138,7 +138,7 @@ func fencePorts(offset uint32, p PortRange) *nftRule {
 		add(&expr.Cmp{Op: expr.CmpOpLte, Register: nftReg, Data: nftNetOrder16(p.Last)}).drop()
 }
 
-// fenceSet adds the set of protocols that may pass. It is empty after that time.
+// fenceSet adds the set of protocols that may pass. The elements expire at until.
 func fenceSet(b *nftables.Batch, until time.Time) {
 	set := nftables.SetName{Table: fenceTable(), Name: fenceOpen}
 	b.AddSet(nftables.Set{

@@ -43,10 +43,9 @@ func OnLink(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	return slices.Compact(out), nil
 }
 
-// ForeignRules describes the routing rules of other programs in the current network
-// namespace that come before Hawser's rule 7300 and take packets from pods to remote
-// prefixes, in the words of ip(8). It leaves out rules of which that is not certain, such
-// as those for packets with a mark or a protocol.
+// ForeignRules describes, as ip(8) does, the routing rules of other programs in the current
+// network namespace that match packets from pods to remote prefixes before Hawser's rule 7300.
+// It leaves out rules for which the match is uncertain, such as those for a mark or a protocol.
 func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 	var out []string
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -91,7 +90,7 @@ func mayTake(r netlink.Rule, remote, pods []netip.Prefix) bool {
 	from, hasFrom := prefixOf(r.Src)
 	to, hasTo := prefixOf(r.Dst)
 	if r.Invert {
-		// The rule of a VPN for all packets but its own: not fwmark 0xca6c.
+		// A VPN rule for all packets except its own: not fwmark 0xca6c.
 		return r.Mark != 0 && !hasFrom && !hasTo && r.IifName == ""
 	}
 	if r.Mark != 0 {
@@ -123,7 +122,7 @@ func routesIn(family, table int) ([]netlink.Route, error) {
 	return routes, nil
 }
 
-// prefixOf converts a prefix; false for nil and for everything.
+// prefixOf converts a prefix. It reports false for nil and for the default route.
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false

@@ -19,18 +19,18 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Forwards is the kind of forwarding entries of our VXLAN devices to other
-// clusters. There every entry is ours; those of NodeLink belong to Neighbours.
+// Forwards is the kind of the forwarding entries on our VXLAN devices to other clusters. Every
+// entry there is ours. The entries of NodeLink belong to Neighbours.
 type Forwards struct{ ns *Namespace }
 
-// NewForwards makes the kind.
+// NewForwards returns the kind.
 func NewForwards(ns *Namespace) *Forwards { return &Forwards{ns: ns} }
 
-// Name is "forward".
+// Name returns "forward".
 func (*Forwards) Name() string { return "forward" }
 
-// Observe gives the forwarding entries. One that is not what this kind writes, or
-// that sends frames to several places, leads nowhere.
+// Observe returns the forwarding entries. An entry in a foreign format, or with several
+// destinations, has no valid To.
 func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 	if err := ended(ctx, "list forwarding entries"); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 		if !ok || !desired.IsTunnel(vxlan.Name) {
 			continue
 		}
-		// Each hardware address once.
+		// The listing has one message per destination; keep one entry per hardware address.
 		var messages [][]byte
 		err := k.ns.inside(func() (err error) {
 			messages, err = dump(func() ([][]byte, error) {
@@ -68,7 +68,7 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 				continue
 			}
 			if i := slices.IndexFunc(entries, func(o desired.Forward) bool { return o.MAC == f.MAC }); i >= 0 {
-				entries[i].To = netip.AddrPort{} // one of several places
+				entries[i].To = netip.AddrPort{} // one of several destinations
 				continue
 			}
 			entries = append(entries, f)
@@ -78,7 +78,7 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 	return out, nil
 }
 
-// Normalize ignores how a hardware address is spelled.
+// Normalize ignores the spelling of a hardware address.
 func (*Forwards) Normalize(want, have desired.Forward) desired.Forward {
 	if strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
@@ -96,8 +96,8 @@ func (k *Forwards) Apply(ctx context.Context, changes []diff.Change[desired.Forw
 	})
 }
 
-// set makes the entry. The kernel only ever replaces one of the places that an
-// entry has, so one that is altered goes first.
+// set writes the entry. The kernel replaces only one of an entry's destinations, so a changed
+// entry is deleted first.
 func (k *Forwards) set(want, have desired.Forward) error {
 	link, err := k.ns.vxlan(want.Link)
 	if err != nil {
@@ -121,7 +121,7 @@ func (k *Forwards) set(want, have desired.Forward) error {
 	return nil
 }
 
-// remove deletes an entry with all places that it has.
+// remove deletes an entry with all its destinations.
 func (k *Forwards) remove(have desired.Forward) error {
 	link, err := k.ns.vxlan(have.Link)
 	if errors.As(err, new(converge.ErrBlocked)) {
@@ -141,8 +141,8 @@ func (k *Forwards) remove(have desired.Forward) error {
 	return nil
 }
 
-// forward sends one request about a forwarding entry. The netlink module knows no
-// ports of such entries.
+// forward sends one request about a forwarding entry. The netlink module does not support ports
+// in such entries.
 func (ns *Namespace) forward(typ, flags int, link *netlink.Vxlan, attrs ...*nl.RtAttr) error {
 	req := nl.NewNetlinkRequest(typ, flags|unix.NLM_F_ACK)
 	req.AddData(&netlink.Ndmsg{
@@ -157,7 +157,7 @@ func (ns *Namespace) forward(typ, flags int, link *netlink.Vxlan, attrs ...*nl.R
 	})
 }
 
-// readForward reads one entry; not ours when it is another device's.
+// readForward reads one entry. ours is false if it belongs to another device.
 func readForward(link *netlink.Vxlan, m []byte) (f desired.Forward, ours bool, err error) {
 	if len(m) < unix.SizeofNdMsg || int(binary.NativeEndian.Uint32(m[4:])) != link.Index {
 		return f, false, nil

@@ -33,7 +33,7 @@ func TestHandshakes(t *testing.T) {
 			t.Parallel()
 			h := handshakes{}
 			for _, s := range tt.steps {
-				if have := h.note("peer", s.told, start.Add(s.after)); have != s.want {
+				if have := h.record("peer", s.told, start.Add(s.after)); have != s.want {
 					t.Errorf("after %s: recent %t, want %t", s.after, have, s.want)
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// Inventory returns what the kernel has, of Hawser and of other programs, with some sysctls
-// that Hawser sets. Parts that cannot be read are errors in it.
+// Inventory returns the kernel state of Hawser and of other programs, including some sysctls
+// that Hawser sets. Parts that cannot be read are listed as errors.
 func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.Kernel {
 	k := inventory.Kernel{At: time.Now().UTC(), Release: release()}
 	for _, read := range []func(context.Context, *inventory.Kernel) error{
@@ -28,8 +28,8 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 			k.Errors = append(k.Errors, err.Error())
 		}
 	}
-	// Settings on which packets depend, whoever made them. One that the kernel does not have is
-	// left out.
+	// Settings that affect packets, whoever set them. Settings that this kernel lacks are left
+	// out.
 	names := append([]string{
 		conntrackCount, conntrackMax, "net/netfilter/nf_conntrack_buckets", "net/netfilter/nf_conntrack_tcp_loose", "net/netfilter/nf_conntrack_tcp_be_liberal",
 		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6",
@@ -47,7 +47,7 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 			k.Sysctls[name] = value
 		}
 	}
-	// Not a number = not known.
+	// 0 if the value is not a number.
 	k.Conntrack.Count, _ = strconv.Atoi(k.Sysctls[conntrackCount])
 	k.Conntrack.Max, _ = strconv.Atoi(k.Sysctls[conntrackMax])
 	return k
@@ -81,7 +81,7 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 			errs = append(errs, fmt.Errorf("read wireguard device %s: %w", l.Attrs().Name, err))
 			continue
 		}
-		// Only what is public.
+		// Public fields only.
 		out := inventory.Wireguard{Link: d.Name, Mode: "userspace", Port: d.ListenPort}
 		if d.Type == wgtypes.LinuxKernel {
 			out.Mode = "kernel"
@@ -109,14 +109,14 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 	return errors.Join(errs...)
 }
 
-// Where the kernel reports connections.
+// sysctls with the number of connection tracking entries and their limit
 const (
 	conntrackCount = "net/netfilter/nf_conntrack_count"
 	conntrackMax   = "net/netfilter/nf_conntrack_max"
 )
 
-// Conntrack gives how many connections the kernel keeps track of in this network
-// namespace, and how many it can. It may be used by any goroutine.
+// Conntrack returns the number of connection tracking entries in this network namespace and
+// their limit. It is safe for concurrent use.
 func (ns *Namespace) Conntrack() (entries, limit int, err error) {
 	settings := NewSysctls(ns, "")
 	for _, s := range []struct {

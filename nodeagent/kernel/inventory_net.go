@@ -52,7 +52,7 @@ func inventoryAddr(a netlink.Addr) inventory.Addr {
 	if local.Addr().Is6() {
 		out.Family = "inet6"
 	}
-	// The prefix of a point-to-point interface is that of its peer.
+	// On a point-to-point interface, the prefix belongs to the peer's address.
 	if peer := fromNet(a.Peer); peer.IsValid() && peer.Addr() != local.Addr() {
 		out.Address, out.PrefixLen = peer.Addr().String(), peer.Bits()
 	}
@@ -124,8 +124,8 @@ func tableName(table int) string {
 	return strconv.Itoa(table)
 }
 
-// protocolName returns the name of the program that adds routes or rules (rt_protos of
-// iproute2, which has more).
+// protocolName returns the name of the program that adds routes or rules (a subset of rt_protos
+// of iproute2).
 func protocolName(protocol int) string {
 	switch protocol {
 	case unix.RTPROT_UNSPEC:
@@ -233,8 +233,8 @@ func inventoryRule(family int, r netlink.Rule) inventory.Rule {
 	return out
 }
 
-// maxForeignRoutes limits the routes of other programs per family: a node may have those of
-// the whole Internet.
+// maxForeignRoutes limits the routes of other programs per family: a node may hold the full
+// Internet table.
 const maxForeignRoutes = 5000
 
 // readRoutes reads the routes of all tables but local, which the kernel fills itself.

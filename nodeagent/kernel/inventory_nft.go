@@ -94,7 +94,7 @@ func inventoryChain(c nftables.Chain) inventory.NFTChain {
 	return out
 }
 
-// nftHookName returns the name that nft(8) has for a hook. Each family counts its own.
+// nftHookName returns the name of a hook in nft(8). Each family has its own numbers.
 func nftHookName(family nftables.Family, number uint32) string {
 	names := []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
 	switch family {
@@ -171,8 +171,7 @@ func nftFlagNames(flags uint32) []string {
 	return out
 }
 
-// inventoryElements returns the elements of a set, sorted: the kernel has them in the order
-// of their hashes.
+// inventoryElements returns the elements of a set, sorted: the kernel lists them in hash order.
 func inventoryElements(conn *nftables.Conn, s nftSet) ([]inventory.NFTValue, error) {
 	type element struct {
 		text  string
@@ -205,13 +204,13 @@ func inventoryElements(conn *nftables.Conn, s nftSet) ([]inventory.NFTValue, err
 	return out, nil
 }
 
-// nftValue converts the text of a key or of data. With prefixes, an address is written as a
-// prefix, too.
+// nftValue converts the text of a key or of data. With prefixes, addresses are written as
+// prefixes.
 func nftValue(parts []desired.Type, text string, prefixes bool) inventory.NFTValue {
 	var out []inventory.NFTValue
 	words := strings.Split(text, nftJoin)
 	for i, word := range words {
-		if len(words) != len(parts) { // of another program, and not understood
+		if len(words) != len(parts) { // written by another program in an unknown format
 			return inventory.NFTValue{Text: text}
 		}
 		out = append(out, nftPartValue(parts[i], word, prefixes))

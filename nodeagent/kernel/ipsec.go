@@ -11,16 +11,16 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// ESP holds the link of IPsec: a daemon that negotiates keys, and that encrypts
-// too where the kernel does not.
+// ESP manages the IPsec daemon. The daemon negotiates keys, and also encrypts if the kernel
+// cannot.
 type ESP interface {
-	// Start starts the daemon in the current network namespace, on UDP ports of
-	// IKE and of IKE behind NAT, and returns when it answers. Without ESP in the kernel
-	// there is a TUN device desired.IPsecLink then.
+	// Start starts the daemon in the current network namespace, on the UDP ports of IKE and of
+	// IKE behind NAT, and returns when it responds. If the kernel lacks ESP, the daemon creates
+	// the TUN device desired.IPsecLink.
 	Start(ctx context.Context, ike, nat int) error
-	// Stop ends it. A daemon that is not ours to end stays.
+	// Stop stops the daemon, unless another program manages it.
 	Stop(ctx context.Context) error
-	// Ports returns the ports of the daemon; not ok if none runs.
+	// Ports returns the ports of the daemon. ok is false if it does not run.
 	Ports() (ike, nat int, ok bool)
 	// InKernel reports whether the kernel encrypts.
 	InKernel() bool
@@ -55,16 +55,18 @@ func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 	return k.widen(want.Name, ipsecQueue)
 }
 
-// ipsecQueue is how many packets wait for a charon that encrypts itself.
+// ipsecQueue is the queue length, in packets, of the TUN device of a charon that encrypts
+// itself.
 const ipsecQueue = 5000
 
-// taken reports whether a link that is there already is in the way of a new one.
+// taken reports whether an existing link prevents the creation of want.
 func (k *Devices) taken(want desired.Device) bool {
 	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
-// releaseIPsec ends the daemon, with which a TUN device goes; the device of one
-// that is not ours loses our marks. It reports whether the link is left to be deleted.
+// releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages
+// the daemon, its device loses our marks. left reports whether the link still has to be
+// deleted.
 func (k *Devices) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
 	if k.esp == nil {
 		return true, nil
@@ -80,7 +82,7 @@ func (k *Devices) releaseIPsec(ctx context.Context, name string) (left bool, err
 		return err == nil, err
 	}
 	if err := errors.Join(k.ns.route.LinkSetAlias(l, ""), k.ns.route.LinkSetGroup(l, 0)); err != nil {
-		return false, fmt.Errorf("take our marks from %s: %w", name, err)
+		return false, fmt.Errorf("remove our marks from %s: %w", name, err)
 	}
 	return false, nil
 }

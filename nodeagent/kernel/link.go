@@ -15,38 +15,39 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Userspace holds WireGuard devices outside the kernel.
+// Userspace runs WireGuard devices outside the kernel.
 type Userspace interface {
-	// Start makes a device with that name in the current network namespace and
-	// returns when it answers.
+	// Start creates a device with that name in the current network namespace and returns when
+	// it responds.
 	Start(ctx context.Context, name string) error
-	// Alive reports whether something answers for the device.
+	// Alive reports whether a process serves the device.
 	Alive(name string) bool
 }
 
-// Devices is the kind of network devices. Ours have the prefix hw- and the alias hawser.
+// Devices is the kind of our network devices: their names begin with hw- and their alias is
+// hawser.
 type Devices struct {
 	ns        *Namespace
 	userspace Userspace
 	esp       ESP
 }
 
-// NewLinks makes the kind. Userspace holds WireGuard devices where the kernel
-// has no WireGuard; nil means that those then fail.
+// NewLinks returns the kind. userspace runs WireGuard devices if the kernel has no WireGuard;
+// if nil, creating them fails.
 func NewLinks(ns *Namespace, userspace Userspace) *Devices {
 	return &Devices{ns: ns, userspace: userspace}
 }
 
-// WithESP has the kind make links of IPsec too.
+// WithESP also enables IPsec links.
 func (k *Devices) WithESP(esp ESP) *Devices {
 	k.esp = esp
 	return k
 }
 
-// Name is "link".
+// Name returns "link".
 func (*Devices) Name() string { return "link" }
 
-// Observe gives our links.
+// Observe returns our links.
 func (k *Devices) Observe(ctx context.Context) ([]desired.Device, error) {
 	if err := ended(ctx, "list links"); err != nil {
 		return nil, err
@@ -66,8 +67,8 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 	a := l.Attrs()
 	out := desired.Device{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
 	if a.Name == desired.IPsecLink {
-		// One without its daemon, or of the other sort than this kernel calls for, is of a type
-		// of its own, which has it replaced.
+		// A link without its daemon, or of the wrong implementation for this kernel, has a type
+		// of its own, so it is replaced.
 		out.Type = "ipsec without daemon"
 		if k.esp != nil {
 			ike, nat, ok := k.esp.Ports()
@@ -81,7 +82,7 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 	case *netlink.Vxlan:
 		out.MAC, out.VNI, out.Port, out.Local = a.HardwareAddr.String(), l.VxlanId, l.Port, fromIP(l.SrcAddr)
 		if l.Learning {
-			// Not what we make; a type of its own has it replaced.
+			// Hawser disables learning; the type of its own has the device replaced.
 			out.Type = "vxlan with learning"
 		}
 	case *netlink.Tuntap:
@@ -93,8 +94,8 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 	return out
 }
 
-// Normalize leaves to the kernel what is not asked for, hardware address and MTU, and
-// to the host the ports of its own daemon.
+// Normalize ignores hardware address and MTU if none is desired, and the ports of a daemon that
+// another program manages.
 func (k *Devices) Normalize(want, have desired.Device) desired.Device {
 	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Managed() {
 		want.Port, want.IKEPort = have.Port, have.IKEPort
@@ -143,7 +144,7 @@ func (k *Devices) create(ctx context.Context, want desired.Device) error {
 	case desired.LinkIPsec:
 		err = k.createIPsec(ctx, want)
 	default:
-		return fmt.Errorf("link %s: type %q is not known", want.Name, want.Type)
+		return fmt.Errorf("link %s: unknown type %q", want.Name, want.Type)
 	}
 	if err != nil {
 		return err
@@ -163,8 +164,8 @@ func (k *Devices) createVXLAN(want desired.Device) error {
 	}
 	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: want.VNI, Port: want.Port, SrcAddr: toIP(want.Local)}
 	if err := k.ns.route.LinkAdd(vxlan); err != nil {
-		// The name was free a moment ago, so EEXIST means that another device
-		// has this VNI and port.
+		// The name was free just before, so EEXIST means that another device has this VNI and
+		// port.
 		return fmt.Errorf("add vxlan %s with VNI %d, port %d: %w", want.Name, want.VNI, want.Port, exists(err))
 	}
 	return nil
@@ -181,7 +182,7 @@ func (k *Devices) createWireguard(ctx context.Context, want desired.Device) erro
 		return nil
 	}
 	if k.userspace == nil {
-		return fmt.Errorf("add wireguard %s: the kernel has none: %w", want.Name, err)
+		return fmt.Errorf("add wireguard %s: the kernel does not support it: %w", want.Name, err)
 	}
 	if err := k.ns.inside(func() error { return k.userspace.Start(ctx, want.Name) }); err != nil {
 		return fmt.Errorf("start userspace wireguard %s: %w", want.Name, err)
@@ -189,13 +190,13 @@ func (k *Devices) createWireguard(ctx context.Context, want desired.Device) erro
 	return k.widen(want.Name, wireguardQueue)
 }
 
-// wireguardQueue is how many packets wait for a process of WireGuard. It is less
-// than ipsecQueue, as it reads many at a time, and what waits makes others wait.
+// wireguardQueue is the queue length, in packets, of a userspace WireGuard device. It is less
+// than ipsecQueue: the process reads packets in batches, and a long queue delays the packets in
+// it.
 const wireguardQueue = 2000
 
-// widen sets how many packets a TUN device holds for its process. What it has by
-// itself, 500, is a fraction of a second: too little for a moment in which the
-// process does not run.
+// widen sets the queue length of a TUN device. The default of 500 packets overflows within a
+// fraction of a second while the process does not run.
 func (k *Devices) widen(name string, packets int) error {
 	l, err := k.ns.route.LinkByName(name)
 	if err != nil {
@@ -207,7 +208,7 @@ func (k *Devices) widen(name string, packets int) error {
 	return nil
 }
 
-// update brings the changeable attributes of an existing link to want.
+// update sets the changeable attributes of an existing link as in want.
 func (k *Devices) update(want desired.Device) error {
 	l, err := k.ns.link(want.Name)
 	if err != nil {
@@ -257,7 +258,7 @@ func (k *Devices) remove(ctx context.Context, name string) error {
 	}
 	l, err := k.ns.link(name)
 	if errors.As(err, new(converge.ErrBlocked)) {
-		return nil // gone, or another's by now
+		return nil // gone, or replaced by a foreign device
 	}
 	if err != nil {
 		return err

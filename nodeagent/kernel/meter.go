@@ -15,17 +15,16 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// TunnelCounters is what the kernel, or a tunnel's process, knows of a tunnel now.
+// TunnelCounters holds the counters of a tunnel in the kernel or in the tunnel's process.
 type TunnelCounters struct {
-	Endpoint string // address:port in use; empty when none is known
-	Mode     string // of a WireGuard device that answers: kernel or userspace
+	Endpoint string // address:port in use; empty if unknown
+	Mode     string // of a WireGuard device that responds: kernel or userspace
 	RxBytes  int64
 	TxBytes  int64
 }
 
-// TunnelCounters reads what counts the bytes of tunnels, in their order. Devices that do
-// not answer leave theirs at zero. Other than the kinds it may be used by any
-// goroutine.
+// TunnelCounters returns the counters of tunnels, in the same order. The counters of devices
+// that do not respond are zero. It is safe for concurrent use.
 func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunnel) ([]TunnelCounters, error) {
 	counts := map[string]TunnelCounters{}
 	var errs []error
@@ -96,13 +95,13 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 	return nil
 }
 
-// Dropped reads how many packets table inet hawser dropped since its rules were written
-// last, by the chain that counts them (desired.Drop); nothing without the table. It may
-// be used by any goroutine.
+// Dropped returns the packets that table inet hawser dropped since its rules were last written,
+// by the chain that counts them (desired.Drop). The map is empty without the table. It is safe
+// for concurrent use.
 func (ns *Namespace) Dropped(context.Context) (map[string]uint64, error) {
 	counts := map[string]uint64{}
 	if err := ns.nft(func(conn *nftables.Conn) error { return nftCountDrops(conn, counts) }); err != nil {
-		return nil, fmt.Errorf("read what was dropped: %w", err)
+		return nil, fmt.Errorf("read drop counters: %w", err)
 	}
 	return counts, nil
 }
@@ -126,7 +125,7 @@ func nftCountDrops(conn *nftables.Conn, counts map[string]uint64) error {
 }
 
 // nftCountElements reads one set. If the ruleset changes meanwhile, some counters may be
-// missing: they are only shown.
+// missing; they are for display only.
 func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]TunnelCounters) error {
 	err := conn.Elements(set.name(), func(e nftables.Element) error {
 		if e.Counter != nil {
@@ -142,35 +141,34 @@ func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]TunnelC
 	return err
 }
 
-// handshakeAge is how long a handshake proves that a peer is where the kernel
-// says: WireGuard drops a session after REJECT_AFTER_TIME = 180 s (the
-// WireGuard paper, section 6.1).
+// handshakeAge is how long a handshake proves the peer's endpoint: WireGuard drops a session
+// after REJECT_AFTER_TIME = 180 s (the WireGuard paper, section 6.1).
 const handshakeAge = 180 * time.Second
 
-// handshakes tells which peers answered recently. WireGuard gives the time of
-// the last handshake by the wall clock, which jumps; so it counts when a new one
-// was seen, by the clock that does not.
+// handshakes records which peers completed a handshake recently. WireGuard reports the time of
+// the last handshake by the wall clock, which jumps. So its age counts from its first
+// observation, by the monotonic clock.
 type handshakes map[string]handshake
 
 type handshake struct {
-	told time.Time // by WireGuard
-	seen time.Time // by us
+	reported time.Time // by WireGuard
+	observed time.Time // first read of this handshake
 }
 
-// note takes what WireGuard reports about a peer (zero = none yet) and reports
-// whether the last handshake is recent. now has a monotonic part.
-func (h handshakes) note(key string, told, now time.Time) bool {
-	if told.IsZero() {
+// record records the last handshake that WireGuard reports for a peer (zero = none yet). It
+// reports whether it is recent. now has a monotonic part.
+func (h handshakes) record(key string, reported, now time.Time) bool {
+	if reported.IsZero() {
 		delete(h, key)
 		return false
 	}
-	last, known := h[key]
+	last, ok := h[key]
 	switch {
-	case !known: // of one from before our start only the wall clock is known
-		last = handshake{told: told, seen: now.Add(-max(now.Sub(told), 0))}
-	case !told.Equal(last.told):
-		last = handshake{told: told, seen: now}
+	case !ok: // for a handshake before our start, only the wall clock is known
+		last = handshake{reported: reported, observed: now.Add(-max(now.Sub(reported), 0))}
+	case !reported.Equal(last.reported):
+		last = handshake{reported: reported, observed: now}
 	}
 	h[key] = last
-	return now.Sub(last.seen) < handshakeAge
+	return now.Sub(last.observed) < handshakeAge
 }

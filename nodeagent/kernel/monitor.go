@@ -13,15 +13,15 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// resubscribe is the pause before a failed subscription is tried again.
+// resubscribe is the pause before a failed subscription is retried.
 const resubscribe = time.Second
 
-// Monitor rings on each event of links, addresses, neighbours, routes and rules in
-// the current network namespace, and whenever events may have been lost. It returns
-// ctx's error when ctx ends.
+// Monitor fires the trigger on each event of links, addresses, neighbours, routes and rules in
+// the current network namespace, and whenever events may have been lost. It returns ctx's error
+// when ctx is done.
 func Monitor(ctx context.Context, trigger trigger.Trigger) error {
 	for {
-		// A socket that fails is replaced by a new one; what it missed is covered by a ring.
+		// A new socket replaces the failed one; the trigger covers the events it missed.
 		_ = listen(ctx, trigger)
 		trigger.Fire()
 		select {
@@ -32,13 +32,13 @@ func Monitor(ctx context.Context, trigger trigger.Trigger) error {
 	}
 }
 
-// listen rings on events until ctx ends or the socket fails.
+// listen fires the trigger on events until ctx is done or the socket fails.
 func listen(ctx context.Context, trigger trigger.Trigger) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return fmt.Errorf("subscribe to kernel events: %w", err)
 	}
-	// The groups that may concern us.
+	// The groups of the objects that Hawser manages.
 	for _, group := range []uint32{
 		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
 		unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
@@ -47,7 +47,7 @@ func listen(ctx context.Context, trigger trigger.Trigger) error {
 			return errors.Join(fmt.Errorf("subscribe to kernel events of group %d: %w", group, err), conn.Close())
 		}
 	}
-	trigger.Fire() // for what happened while nobody listened
+	trigger.Fire() // for events before the subscription
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		if stop() {
@@ -72,8 +72,8 @@ func listen(ctx context.Context, trigger trigger.Trigger) error {
 	}
 }
 
-// concerns leaves out the neighbours that the kernel learns by itself, of which
-// a busy node has many a second: ours are permanent.
+// concerns filters out neighbours that the kernel learns: a busy node has many per second, and
+// ours are permanent.
 func concerns(m netlink.Message) bool {
 	if m.Header.Type != unix.RTM_NEWNEIGH || len(m.Data) < unix.SizeofNdMsg {
 		return true

@@ -1,7 +1,6 @@
-// Package kernel holds the kinds that converge writes into the Linux kernel:
-// sysctls, links, addresses, neighbours, rules, routes, WireGuard devices and
-// peers, and the nftables table. Each kind reads and touches only what carries
-// Hawser's mark.
+// Package kernel implements the kinds that converge writes into the Linux kernel: sysctls,
+// links, addresses, neighbours, rules, routes, WireGuard devices and peers, and the nftables
+// table. Each kind reads and changes only objects with Hawser's mark.
 package kernel
 
 import (
@@ -23,20 +22,19 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// Namespace is an open handle on one network namespace. The kinds made from it
-// work there, whatever namespace the calling thread is in. Only one goroutine
-// may use it at a time.
+// Namespace is an open handle on one network namespace. Kinds created from it work there,
+// regardless of the namespace of the calling thread. It is not safe for concurrent use.
 type Namespace struct {
 	path  string
 	route *netlink.Handle
 	wg    *userspacewg.Control
-	read  *deviceSnapshot // of the WireGuard devices; nil = none that may be used
-	// events since the namespace was opened.
+	read  *deviceSnapshot // of the WireGuard devices; nil if none can be reused
+	// events counts events since the namespace was opened.
 	events *routeEvents
 }
 
-// Open opens the network namespace at path, such as /run/netns/g1; empty means
-// the current one.
+// Open opens the network namespace at path, such as /run/netns/g1. An empty path means the
+// current one.
 func Open(path string) (*Namespace, error) {
 	ns := &Namespace{path: path}
 	err := ns.inside(func() (err error) {
@@ -59,13 +57,13 @@ func Open(path string) (*Namespace, error) {
 	return ns, nil
 }
 
-// Close releases the handle; nothing in the kernel changes.
+// Close releases the handle. It changes nothing in the kernel.
 func (ns *Namespace) Close() error {
 	ns.route.Close()
 	return errors.Join(ns.wg.Close(), ns.events.close())
 }
 
-// inside runs f on a thread that is in the namespace.
+// inside runs f on a thread in the namespace.
 func (ns *Namespace) inside(f func() error) error {
 	if ns.path == "" {
 		return f()
@@ -89,19 +87,19 @@ func (ns *Namespace) inside(f func() error) error {
 	}
 	err = f()
 	if back := netns.Set(home); back != nil {
-		// The thread stays locked, so the runtime ends it with this goroutine
-		// and never runs anything else in the wrong namespace.
+		// The thread stays locked, so the runtime ends it with this goroutine and never runs
+		// other code in the wrong namespace.
 		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", ns.path, back))
 	}
 	runtime.UnlockOSThread()
 	return err
 }
 
-// linkGroup marks a link of ours from its first moment: the kernel takes the
-// group when it creates a link, but the alias only afterwards.
+// linkGroup marks our links at creation: the kernel accepts the group when it creates a link,
+// but the alias only later.
 const linkGroup = 73
 
-// links gives our links.
+// links returns our links.
 func (ns *Namespace) links() ([]netlink.Link, error) {
 	all, err := dump(ns.route.LinkList)
 	if err != nil {
@@ -133,7 +131,7 @@ func linkNames(list []netlink.Link) map[int]string {
 	return names
 }
 
-// link gives one of our links, or ErrBlocked while it does not exist.
+// link returns one of our links, or ErrBlocked while it does not exist.
 func (ns *Namespace) link(name string) (netlink.Link, error) {
 	l, err := ns.route.LinkByName(name)
 	if notFound(err) || err == nil && !isOurs(l) {
@@ -150,8 +148,8 @@ func notFound(err error) bool {
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }
 
-// dump repeats a netlink dump that the kernel marked as inconsistent, because
-// something changed while it ran.
+// dump repeats a netlink dump that the kernel marked as inconsistent because of a concurrent
+// change.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	var out []T
 	var err error
@@ -163,13 +161,13 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return nil, err
 }
 
-// gone reports whether an error of a delete says that the object does not exist.
+// gone reports whether an error of a deletion means that the object does not exist.
 func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
 		errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-// exists turns the errno of a create that found something into ErrConflict.
+// exists wraps EEXIST of a creation in ErrConflict.
 func exists(err error) error {
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: %w", converge.ErrConflict, err)
@@ -204,8 +202,8 @@ func fromNet(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(a, ones)
 }
 
-// families gives those that the kernel knows. One that was started with
-// ipv6.disable=1 refuses questions about IPv6, or answers them with IPv4.
+// families returns the address families that the kernel supports. A kernel started with
+// ipv6.disable=1 refuses IPv6 requests, or answers them with IPv4.
 func (ns *Namespace) families() []int {
 	out := []int{netlink.FAMILY_V4}
 	if err := ns.inside(func() error { _, err := os.Stat("/proc/sys/net/ipv6"); return err }); err == nil {
@@ -221,7 +219,7 @@ func familyOf(a netip.Addr) int {
 	return netlink.FAMILY_V6
 }
 
-// ended gives ctx's error with what was about to be done.
+// ended wraps ctx's error with the operation that was not started.
 func ended(ctx context.Context, what string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -18,28 +18,28 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Neighbours is the kind of static neighbours on our VXLAN links: a permanent
-// neighbour entry and, on NodeLink, a forwarding entry, compared and written as
-// one. An address that is no node's, or of the family that the VXLAN does not use
-// outside, has none. Those of the links to other clusters are the kind Forwards.
+// Neighbours is the kind of the static neighbours on our VXLAN links. Each is a permanent
+// neighbour entry and, on NodeLink, a forwarding entry; both are compared and written as one
+// object. A link-local address has no forwarding entry. The forwarding entries of links to
+// other clusters belong to Forwards.
 type Neighbours struct{ ns *Namespace }
 
-// NewNeighbours makes the kind.
+// NewNeighbours returns the kind.
 func NewNeighbours(ns *Namespace) *Neighbours { return &Neighbours{ns: ns} }
 
-// Name is "neighbour".
+// Name returns "neighbour".
 func (*Neighbours) Name() string { return "neighbour" }
 
-// neighbourHalves is what both tables hold for one address.
+// neighbourHalves holds the entries of both tables for one address.
 type neighbourHalves struct {
 	link    *netlink.Vxlan
 	addr    netip.Addr
 	entry   string          // hardware address of the neighbour entry
-	forward map[string]bool // hardware addresses that are forwarded to the address
+	forward map[string]bool // hardware addresses whose frames go to the address
 }
 
-// needsForward reports whether the address is one that the VXLAN can send to. A
-// link-local one is of the VXLAN itself.
+// needsForward reports whether the VXLAN can send to the address. A link-local address is the
+// VXLAN's own.
 func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 	if desired.IsTunnel(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
 		return false
@@ -48,7 +48,8 @@ func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 	return !local.IsValid() || local.Is4() == addr.Is4()
 }
 
-// spec gives both halves as one object; a MAC that no want can have when they disagree.
+// spec returns both halves as one object. If they disagree, its MAC differs from every desired
+// one.
 func (n *neighbourHalves) spec() desired.Neighbour {
 	out := desired.Neighbour{Link: n.link.Name, Addr: n.addr, MAC: n.entry}
 	agree := len(n.forward) == 0
@@ -69,7 +70,7 @@ func orNothing(text string) string {
 	return text
 }
 
-// Observe gives the permanent neighbours on our VXLAN links.
+// Observe returns the permanent neighbours on our VXLAN links.
 func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
 	if err := ended(ctx, "list neighbours"); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 	return halves, nil
 }
 
-// Normalize ignores how a hardware address is spelled.
+// Normalize ignores the spelling of a hardware address.
 func (*Neighbours) Normalize(want, have desired.Neighbour) desired.Neighbour {
 	if strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
@@ -163,7 +164,7 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 	})
 }
 
-// vxlan gives one of our VXLAN links, or ErrBlocked while it does not exist.
+// vxlan returns one of our VXLAN links, or ErrBlocked while it does not exist.
 func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 	l, err := ns.link(name)
 	if err != nil {
@@ -176,8 +177,7 @@ func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 	return vxlan, nil
 }
 
-// clearForward removes the forwarding entries to addr of other hardware
-// addresses than keep.
+// clearForward removes the forwarding entries to addr with hardware addresses other than keep.
 func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep string) error {
 	halves, err := k.read(link)
 	if err != nil || halves[addr] == nil {

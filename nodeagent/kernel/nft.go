@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// NFTOptions says where the nftables kinds and their monitor work.
+// NFTOptions configures the nftables kinds and their monitor.
 type NFTOptions struct {
-	// NetNS is a file descriptor of the network namespace; 0 is the caller's own.
+	// NetNS is a file descriptor of the network namespace. 0 is the caller's namespace.
 	NetNS int
 }
 
@@ -25,13 +25,13 @@ func nftTable() nftables.TableName {
 	return nftables.TableName{Family: nftables.FamilyINet, Name: desired.TableName}
 }
 
-// errNftNoTable says that table inet hawser does not exist.
+// errNftNoTable means that table inet hawser does not exist.
 var errNftNoTable = errors.New("table inet " + desired.TableName + " does not exist")
 
-// nftOn is what a change waits for while the table is missing.
+// nftOn names the object that a change waits for while the table is missing.
 const nftOn = "table inet " + desired.TableName
 
-// nftConn keeps a connection open from one use to the next.
+// nftConn keeps a connection open between uses.
 type nftConn struct {
 	opts NFTOptions
 	mu   sync.Mutex
@@ -98,7 +98,7 @@ func (c *nftConn) close() error {
 	return err
 }
 
-// nftStamp is a generation as text.
+// nftStamp returns a generation as text.
 func nftStamp(generation uint32, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func nftStamp(generation uint32, err error) (string, error) {
 	return strconv.FormatUint(uint64(generation), 10), nil
 }
 
-// retryRead repeats a read that a change of the ruleset interrupted.
+// retryRead repeats a read that a concurrent ruleset change interrupted.
 func (c *nftConn) retryRead(ctx context.Context, read func(*nftables.Conn) error) error {
 	const attempts = 10
 	var err error
@@ -121,7 +121,7 @@ func (c *nftConn) retryRead(ctx context.Context, read func(*nftables.Conn) error
 	return err
 }
 
-// nftDigest is the digest of a skeleton, told in lines of any order.
+// nftDigest returns the digest of the lines of a skeleton, in any order.
 func nftDigest(lines []string) string {
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))

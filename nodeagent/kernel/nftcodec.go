@@ -16,18 +16,18 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nftElem is one element as the kernel holds it. For ranges key and end are the
-// first and the last value, both included.
+// nftElem is one element as stored in the kernel. For ranges, key and end are the first and the
+// last value, both included.
 type nftElem struct {
 	key, end []byte
 	data     []byte
-	chain    string // verdict maps: the chain to go to
+	chain    string // verdict maps: the target chain
 }
 
 const nftJoin = " . "
 
-// encode reads an element in the notation of desired.Element. It refuses what
-// the kernel would give back in other words, as that would differ for ever.
+// encode parses an element in the notation of desired.Element. It rejects a notation that the
+// kernel would list differently, because the two would never be equal.
 func (s nftSet) encode(e desired.Element) (nftElem, error) {
 	elem, err := s.encodeKey(e.ID)
 	if err != nil {
@@ -36,13 +36,13 @@ func (s nftSet) encode(e desired.Element) (nftElem, error) {
 	switch {
 	case !s.isMap():
 		if e.Value != "" {
-			return nftElem{}, fmt.Errorf("value %q: a set has none", e.Value)
+			return nftElem{}, fmt.Errorf("value %q: a set has no values", e.Value)
 		}
 		return elem, nil
 	case s.isVerdict():
 		elem.chain = e.Value
 		if !s.isPick(e.Value) {
-			return nftElem{}, fmt.Errorf("value %q is no chain that picks a backend of IPv%d", e.Value, s.Family)
+			return nftElem{}, fmt.Errorf("value %q is not a chain that picks a backend of IPv%d", e.Value, s.Family)
 		}
 		return elem, nil
 	}
@@ -55,7 +55,7 @@ func (s nftSet) encode(e desired.Element) (nftElem, error) {
 		elem.data = append(first, last...)
 	}
 	if text := s.valueText(elem); text != e.Value {
-		return nftElem{}, fmt.Errorf("value %q has to be written %q", e.Value, text)
+		return nftElem{}, fmt.Errorf("value %q must be written %q", e.Value, text)
 	}
 	return elem, nil
 }
@@ -67,12 +67,12 @@ func (s nftSet) encodeKey(id string) (nftElem, error) {
 	}
 	elem := nftElem{key: first, end: last}
 	if text := s.keyText(elem); text != id {
-		return nftElem{}, fmt.Errorf("has to be written %q", text)
+		return nftElem{}, fmt.Errorf("must be written %q", text)
 	}
 	return elem, nil
 }
 
-// isPick reports whether name is one of the chains that a service goes to.
+// isPick reports whether name is one of the chains that pick a backend.
 func (s nftSet) isPick(name string) bool {
 	name, ok := strings.CutSuffix(name, strconv.Itoa(s.Family))
 	if !ok {
@@ -86,8 +86,7 @@ func (s nftSet) isPick(name string) bool {
 	return false
 }
 
-// encodeParts gives first and last value of a key or data; they are equal
-// without ranges.
+// encodeParts returns the first and last value of a key or data. They are equal without ranges.
 func (s nftSet) encodeParts(text string, parts []desired.Type, ranges bool) (first, last []byte, err error) {
 	words := strings.Split(text, nftJoin)
 	if len(words) != len(parts) {
@@ -117,20 +116,20 @@ func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, hi
 	case desired.TypeMark:
 		n, err := strconv.ParseUint(word, 10, 32)
 		if err != nil {
-			return nil, nil, fmt.Errorf("mark %q is no 32-bit number", word)
+			return nil, nil, fmt.Errorf("mark %q is not a 32-bit number", word)
 		}
 		b := nftHostOrder(uint32(n))
 		return b, b, nil
 	case desired.TypeLink:
 		if word == "" || len(word) >= unix.IFNAMSIZ {
-			return nil, nil, fmt.Errorf("link %q has a name of no or too many bytes", word)
+			return nil, nil, fmt.Errorf("link %q has an empty or too long name", word)
 		}
 		return []byte(word), []byte(word), nil
 	}
 	return nil, nil, fmt.Errorf("part of type %s cannot be written", part)
 }
 
-// nftEncodePort reads a port or, for a range of other people's making, first-last.
+// nftEncodePort parses a port or first-last, for a range that another program wrote.
 func nftEncodePort(word string, ranges bool) (low, high []byte, err error) {
 	first, last, isRange := strings.Cut(word, "-")
 	if !isRange || !ranges {
@@ -139,13 +138,13 @@ func nftEncodePort(word string, ranges bool) (low, high []byte, err error) {
 	from, err := strconv.ParseUint(first, 10, 16)
 	to, errTo := strconv.ParseUint(last, 10, 16)
 	if err != nil || errTo != nil || to < from {
-		return nil, nil, fmt.Errorf("port %q is no number from 0 to 65535", word)
+		return nil, nil, fmt.Errorf("port %q is not a number from 0 to 65535", word)
 	}
 	return nftNetOrder16(uint16(from)), nftNetOrder16(uint16(to)), nil
 }
 
-// nftEncodeAddress reads an address, a prefix, or first-last: the latter is how a
-// range of other people's making is told, so that it can be deleted.
+// nftEncodeAddress parses an address, a prefix, or first-last. The last form names a range that
+// another program wrote, so that it can be deleted.
 func nftEncodeAddress(word string, family int, ranges bool) (low, high []byte, err error) {
 	var first, last netip.Addr
 	if from, to, ok := strings.Cut(word, "-"); ranges && ok {
@@ -176,7 +175,7 @@ func nftEncodeAddress(word string, family int, ranges bool) (low, high []byte, e
 	return first.AsSlice(), last.AsSlice(), nil
 }
 
-// nftProtocols are the names of the protocols that have ports.
+// nftProtocols lists the names of the protocols with ports.
 var nftProtocols = [...]struct {
 	name   string
 	number byte
@@ -190,7 +189,7 @@ func nftProtocol(name string) (byte, error) {
 	}
 	n, err := strconv.ParseUint(name, 10, 8)
 	if err != nil {
-		return 0, fmt.Errorf("protocol %q is not known", name)
+		return 0, fmt.Errorf("unknown protocol %q", name)
 	}
 	return byte(n), nil
 }
@@ -249,7 +248,7 @@ func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []b
 	case desired.TypeLink:
 		name, _, _ := bytes.Cut(low, []byte{0})
 		text = append(text, name...)
-		if !slices.Equal(low, high) { // a range of other people's making
+		if !slices.Equal(low, high) { // a range that another program wrote
 			text = append(text, '*')
 		}
 		return text

@@ -20,19 +20,19 @@ import (
 const (
 	nftPerTransaction = 1 << 14
 	nftPerPiece       = 512
-	nftMaxRefusals    = 64 // transactions of one Apply that may fail and be mended
-	nftMaxOvertaken   = 5  // those in a row that others came before
+	nftMaxRefusals    = 64 // refused transactions of one Apply that are repeated without the refused elements
+	nftMaxOvertaken   = 5  // consecutive transactions that fail because of a concurrent change
 )
 
-// Elements is the kind of the elements of all sets of table inet hawser, all of
-// which are ours.
+// Elements is the kind of the elements of all sets of table inet hawser. Every element there is
+// ours.
 type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
 
 	track   *nftChangeTracker
 	touched uint32 // by track, at the latest stamp
-	seen    uint32 // generation of that stamp, and of what was written upon it; 0 = not known
+	seen    uint32 // generation of that stamp, and of later own writes; 0 = unknown
 }
 
 var (
@@ -41,7 +41,7 @@ var (
 	_ converge.Batcher[desired.Element] = (*Elements)(nil)
 )
 
-// NewElements gives the kind of the elements of table inet hawser.
+// NewElements returns the kind of the elements of table inet hawser.
 func NewElements(opts NFTOptions) *Elements {
 	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, track: &nftChangeTracker{opts: opts}}
 	for _, s := range nftSets() {
@@ -50,19 +50,19 @@ func NewElements(opts NFTOptions) *Elements {
 	return k
 }
 
-// Name is "nft element".
+// Name returns "nft element".
 func (k *Elements) Name() string { return "nft element" }
 
-// Version is the generation of the ruleset in this network namespace that last changed
-// our table, without those that this kind made.
+// Version returns the generation of the ruleset in this network namespace that last changed our
+// table, except the changes by this kind.
 func (k *Elements) Version(context.Context) (string, error) {
 	var err error
 	k.seen, k.touched, err = k.conn.poll(k.track)
 	return nftStamp(k.touched, err)
 }
 
-// Observe gives the elements of all sets; none when the table does not exist.
-// Ranges that are no prefix, which only others can have written, have the key
+// Observe returns the elements of all sets. It returns none if the table does not exist. A
+// range that is not a prefix, which only another program can have written, has the key
 // first-last.
 func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	var have []desired.Element
@@ -76,9 +76,9 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	return have, nil
 }
 
-// Batches parts slots, of which there may be thousands when the second backend of a service comes
-// or goes, from all else, which is made at once. A service asks many slots once they are there,
-// and when it asks the first one alone, that one is right.
+// Batches separates slots from all other elements, which form one batch. If the second backend
+// of a Service appears or disappears, thousands of slots may change. A Service uses many slots
+// only when they exist. While it uses the first slot only, that slot is correct.
 func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
 	if len(changes) <= nftPerPiece {
 		return [][]diff.Change[desired.Element]{changes}
@@ -112,11 +112,10 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 	return pieces
 }
 
-// Apply makes all changes in as few transactions as possible; an update takes
-// effect at one instant. A change that the kernel refuses, or whose text is
-// wrong, is left out and reported with its key, and the others are made. An
-// interval that overlaps an existing one is refused: nothing could say which of
-// the two a packet means. Without the table changes wait for it.
+// Apply makes all changes in as few transactions as possible. An update takes effect at one
+// instant. A change that the kernel refuses, or with an invalid text, is skipped and reported
+// with its key; the other changes are made. An interval that overlaps an existing one is
+// refused, because a packet would match both. Without the table, changes wait for it.
 func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Element]) error {
 	writes, errs := k.encode(changes)
 	err := k.conn.use(func(conn *nftables.Conn) error {
@@ -152,7 +151,7 @@ func nftDeletesOnly(changes []diff.Change[desired.Element]) bool {
 	return true
 }
 
-// nftWrite is one change in the kernel's terms; remove, add or both.
+// nftWrite is one change as kernel operations: remove, add or both.
 type nftWrite struct {
 	key         string
 	set         nftSet
@@ -198,9 +197,9 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 	return w, nil
 }
 
-// write makes the writes in one transaction, upon the generation that was seen as long
-// as nobody else changed our table since. Writes that were found necessary then change
-// something, so that theirs is the next generation.
+// write makes the writes in one transaction. It is bound to the last observed generation while
+// no other program has changed our table since. Every such write changes something, so its
+// generation is the next one.
 func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []error, err error) {
 	for attempt := 1; ; attempt++ {
 		k.track.commitOwn(k.seen, func() bool {
@@ -214,7 +213,7 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 		before := k.touched
 		k.seen, k.touched, err = k.track.poll(conn)
 		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
-			k.seen = 0 // upon whatever there is; it will be read again
+			k.seen = 0 // any generation; the elements are read again
 		}
 	}
 	if k.seen == 0 || err != nil || len(refused) > 0 {
@@ -225,8 +224,8 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 	return nil, nil
 }
 
-// nftWriteElements makes the writes in one transaction upon a generation. What the kernel
-// refuses is taken out and the rest tried again.
+// nftWriteElements makes the writes in one transaction on top of a generation. Refused writes
+// are removed and the rest is retried.
 func nftWriteElements(conn *nftables.Conn, writes []*nftWrite, generation uint32) (errs []error, err error) {
 	for range nftMaxRefusals {
 		batch, origins := nftElementBatch(writes, generation)
@@ -252,8 +251,8 @@ func nftWriteElements(conn *nftables.Conn, writes []*nftWrite, generation uint32
 	return errs, fmt.Errorf("the kernel refused elements %d times, %d changes are left", nftMaxRefusals, len(writes))
 }
 
-// nftCauses finds the writes that made the kernel refuse. Removing what is gone
-// already is no cause: that write only forgets its removal.
+// nftCauses returns the writes that caused a refusal. The removal of a missing element is no
+// cause: that write only drops its removal.
 func nftCauses(refused *nftables.RefusedError, origins nftOrigins) (map[*nftWrite]error, error) {
 	removals, additions := map[*nftWrite]error{}, map[*nftWrite]error{}
 	for _, f := range refused.Faults {
@@ -269,8 +268,8 @@ func nftCauses(refused *nftables.RefusedError, origins nftOrigins) (map[*nftWrit
 			additions[from.write] = f.Err
 		}
 	}
-	// The removals behind a refused one in its message were not tried, and the
-	// additions may have failed for that alone.
+	// The kernel did not try the removals after a refused one in the same message. The
+	// additions may have failed only because of these.
 	if len(removals) == 0 {
 		return additions, nil
 	}

@@ -6,13 +6,13 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftOrigin is the write that an element of a transaction comes from.
+// nftOrigin is the write of an element of a transaction.
 type nftOrigin struct {
 	write    *nftWrite
 	removing bool
 }
 
-// nftOrigins has the writes of a transaction by the positions of their elements.
+// nftOrigins maps the positions of a transaction's elements to their writes.
 type nftOrigins map[nftables.Position]nftOrigin
 
 // nftElementBatch encodes all removals and then all additions, so that an interval can
@@ -21,7 +21,7 @@ func nftElementBatch(writes []*nftWrite, generation uint32) (*nftables.Batch, nf
 	b := nftables.NewBatch(generation)
 	origins := make(nftOrigins, len(writes))
 	for _, removing := range []bool{true, false} {
-		// A message is for one set.
+		// One message changes one set.
 		bySet := map[string][]*nftWrite{}
 		var names []string
 		for _, w := range writes {
@@ -66,7 +66,7 @@ func (o nftOrigins) encode(b *nftables.Batch, writes []*nftWrite, removing bool)
 	}
 }
 
-// appendElement appends the one or two elements of the kernel that e is.
+// appendElement appends the one or two kernel elements for e.
 func (s nftSet) appendElement(to []nftables.Element, e nftElem) []nftables.Element {
 	out := nftables.Element{Key: e.key, Data: e.data}
 	if s.concatenatedRanges() {

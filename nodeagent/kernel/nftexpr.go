@@ -17,7 +17,7 @@ const (
 	nftRegSpare = unix.NFT_REG32_15 // the last word: no key reaches it
 )
 
-// nftFamily is what differs between the rules of IPv4 and of IPv6.
+// nftFamily holds the differences between the rules of IPv4 and of IPv6.
 type nftFamily struct {
 	digit     string
 	proto     byte // NFPROTO_IPV4, NFPROTO_IPV6
@@ -29,7 +29,7 @@ type nftFamily struct {
 	redirect  byte   // ICMP type that reports a better next hop
 	ctSrc     uint32 // conntrack key of the source address
 	ctDst     uint32 // conntrack key of the destination address
-	// Sets of packets of VXLAN that contain a packet of this family.
+	// Sets that match VXLAN packets with an inner packet of this family.
 	self, carryIn, turnIn string
 }
 
@@ -52,13 +52,13 @@ func nftFamilies() [2]nftFamily {
 // words of 32 bits.
 func (f nftFamily) behind(words uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + words }
 
-// nftRule is one rule in the making: expressions in nf_tables' own encoding.
-// The methods append; they are named after what nft prints.
+// nftRule builds one rule: expressions in the encoding of nf_tables. The methods append
+// expressions. Their names follow the syntax of nft(8).
 type nftRule struct {
 	code    nftables.Attributes // expressions, encoded
-	members []byte              // of the anonymous set (of protocols) that the rule holds
+	members []byte              // of the anonymous set (of protocols) in the rule
 	mss     int                 // of a clamping rule, for Observe
-	// connections is what the rule leaves to a pod, for Observe; 0 = it is none of the quota.
+	// connections is the quota of a pod in this rule, for Observe; 0 if it is not a quota rule.
 	connections int
 }
 
@@ -71,7 +71,7 @@ func (r *nftRule) load(key expr.MetaKey, register uint32) *nftRule {
 	return r.add(&expr.Meta{Key: key, Register: register})
 }
 
-// random gives one of many numbers from 0 on, in host byte order.
+// random loads a random number below many, in host byte order.
 func (r *nftRule) random(many int) *nftRule {
 	return r.add(&expr.Numgen{Register: nftReg, Modulus: uint32(many), Type: unix.NFT_NG_RANDOM})
 }
@@ -104,8 +104,8 @@ func (r *nftRule) notIn(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, SetName: set + f.digit, Invert: true})
 }
 
-// mapped replaces register 1 by what the map holds for it; without an element
-// the rule ends here.
+// mapped replaces register 1 by its value in the map. Without an element the rule does not
+// match.
 func (r *nftRule) mapped(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftReg, IsDestRegSet: true, SetName: set + f.digit})
 }
@@ -122,14 +122,14 @@ func (r *nftRule) icmpType(f nftFamily, typ byte) *nftRule {
 	return r.family(f).l4proto(f.icmp).transport(0, 1, nftReg).equal(typ)
 }
 
-// bits matches bits of register 1: some of mask set, or with op eq none.
+// bits matches bits of register 1: any bit of mask set, or none with op eq.
 func (r *nftRule) bits(mask []byte, op expr.CmpOp) *nftRule {
 	zero := make([]byte, len(mask))
 	r.add(&expr.Bitwise{SourceRegister: nftReg, DestRegister: nftReg, Len: uint32(len(mask)), Mask: mask, Xor: zero})
 	return r.add(&expr.Cmp{Op: op, Register: nftReg, Data: zero})
 }
 
-// tcpFlags matches TCP packets with some flag of mask, or (op eq) none.
+// tcpFlags matches TCP packets with any flag of mask, or none with op eq.
 func (r *nftRule) tcpFlags(mask byte, op expr.CmpOp) *nftRule {
 	return r.l4proto(unix.IPPROTO_TCP).transport(13, 1, nftReg).bits([]byte{mask}, op)
 }
@@ -144,11 +144,11 @@ func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
 }
 
-// tunnel matches links to other clusters: all of ours but those between nodes.
+// tunnel matches links to other clusters: all our links except those between nodes.
 func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ours(key, desired.NodePrefix) }
 
-// ours matches links of ours whose names do not begin with but. The name is loaded
-// once: of all that a rule does this costs most.
+// ours matches our links whose names do not begin with but. It loads the name once, because
+// that is the most expensive step of a rule.
 func (r *nftRule) ours(key expr.MetaKey, but string) *nftRule {
 	return r.link(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
 }
@@ -165,8 +165,8 @@ func (r *nftRule) markFrom(reg uint32) *nftRule {
 	return r.add(&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg})
 }
 
-// nat translates to the address in register 1 and, when port is not 0, to the
-// port in that register.
+// nat translates to the address in register 1. If port is not 0, it also translates to the port
+// in that register.
 func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
 	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegProtoMin: port})
 }
@@ -176,20 +176,20 @@ func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
 	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), Prefix: true})
 }
 
-// natPrefixPort does the same and keeps the source port, whatever other flows have.
+// natPrefixPort is natPrefix that also preserves the source port, even if other flows use it.
 func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
 	port := f.behind(f.size / 4) // behind both ends of the prefix
 	return r.transport(0, 2, port).
 		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), RegProtoMin: port, Prefix: true})
 }
 
-// ctOriginalDst loads the destination that the connection began with.
+// ctOriginalDst loads the original destination of the connection.
 func (r *nftRule) ctOriginalDst(f nftFamily, register uint32) *nftRule {
 	return r.ctAddress(f.ctDst, nftCtOriginal, register)
 }
 
-// ctAddress loads an address of the connection as its packets of a direction have it. The
-// expression type of the nftables module cannot name a direction for these keys.
+// ctAddress loads an address of the connection as in its packets of a direction. The expression
+// type of the nftables module has no direction for these keys.
 func (r *nftRule) ctAddress(key uint32, direction byte, register uint32) *nftRule {
 	r.code.Nest(unix.NFTA_LIST_ELEM, func() {
 		r.code.String(unix.NFTA_EXPR_NAME, "ct")
@@ -202,7 +202,7 @@ func (r *nftRule) ctAddress(key uint32, direction byte, register uint32) *nftRul
 	return r
 }
 
-// protocols matches any of some protocols, held in an anonymous set.
+// protocols matches any of several protocols, by an anonymous set.
 func (r *nftRule) protocols(members ...byte) *nftRule {
 	r.members = members
 	return r.load(expr.MetaKeyL4PROTO, nftReg).

@@ -22,8 +22,8 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing := nftChain{name: "outgoing", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter)}
 	input := nftChain{name: "input", base: nftBase("filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter)}
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
-	// What clusters pass on comes out of tunnels only: its outer addresses are those of tunnels,
-	// which mean nothing outside.
+	// Transit traffic arrives from tunnels only: its outer addresses are tunnel addresses,
+	// which have no meaning outside.
 	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.TransitPort) }
 	input.rules = []*nftRule{
 		port().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).drop(),
@@ -32,27 +32,27 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules,
-			// This host sends no redirects into tunnels: transit packets may leave by the device
-			// they came from, and their path is the topology's.
+			// This host sends no redirects into tunnels: transit packets may leave by the
+			// device they came from, and the topology decides their path.
 			nftNew().icmpType(f, f.redirect).link(expr.MetaKeyOIFNAME, desired.DevicePrefix).drop(),
 			// VXLAN to other clusters is counted.
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
 		)
 		input.rules = append(input.rules,
-			// Where a peer of WireGuard was until a moment ago.
+			// The previous endpoint of a WireGuard peer, for a moment.
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
 				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f),
-			// What a remote gateway sends through ESP and is no VXLAN: for all else the filter
-			// stands behind the VXLAN. Of a link of that name that is the host's own it stops
-			// nothing else.
+			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
+			// apply to the VXLAN device. If the host has its own link with that name, its other
+			// packets are not affected.
 			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
 	}
 	for _, f := range nftFamilies() {
-		// A clusterset IP that no backend took is answered at once.
+		// A connection to a clusterset IP without a backend is rejected at once.
 		pools := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
 		outgoing.rules = append(outgoing.rules, nftReject(pools)...)
 	}
@@ -69,7 +69,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 			daddr(f).in(desired.SetTunnels, f).dropAs(desired.DropTunnel))
 	}
 	var chains []nftChain
-	for _, d := range desired.Drops() { // each counts what it drops, for one reason
+	for _, d := range desired.Drops() { // each chain counts the packets dropped for one reason
 		chains = append(chains, nftChain{name: d.Chain(), rules: []*nftRule{nftNew().add(&expr.Counter{}).drop()}})
 	}
 	for _, f := range nftFamilies() {
@@ -80,7 +80,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	return append(chains, nftMSS(), nftClamp(t))
 }
 
-// dropAs drops and counts.
+// dropAs drops the packet and counts it under a reason.
 func (r *nftRule) dropAs(reason string) *nftRule { return r.goTo(desired.Drop{Reason: reason}.Chain()) }
 
 // nftResolver accepts packets for the DNS server's address from pods, from nodes and from
@@ -132,8 +132,8 @@ func nftNotPlainVXLAN() *nftRule {
 	return nftNew().transport(8, 4, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{0x08, 0, 0, 0}})
 }
 
-// holds matches VXLAN whose inner packet is of a family by its EtherType and by its own
-// version. A frame with a VLAN tag is of neither family.
+// holds matches VXLAN whose inner packet belongs to a family by its EtherType and by its
+// version field. A frame with a VLAN tag belongs to neither family.
 func (r *nftRule) holds(inner nftFamily) *nftRule {
 	r.transport(nftInnerType, 3, nftReg)
 	r.add(&expr.Bitwise{SourceRegister: nftReg, DestRegister: nftReg, Len: 3, Mask: []byte{0xff, 0xff, 0xf0}, Xor: make([]byte, 3)})
@@ -143,15 +143,15 @@ func (r *nftRule) holds(inner nftFamily) *nftRule {
 	return r.equal(0x86, 0xdd, 0x60)
 }
 
-// nftSpoofed drops VXLAN of a node with another node's address inside.
+// nftSpoofed drops VXLAN of a node with another node's address as inner source.
 func nftSpoofed(f, inner nftFamily) *nftRule {
 	return nftNew().family(f).holds(inner).
 		transport(nftInnerIP+inner.src, inner.size, nftReg).in(desired.SetNodes, inner).
 		saddr(f).transport(nftInnerIP+inner.src, inner.size, f.behind(0)).notIn(inner.self, f).dropAs(desired.DropVXLAN)
 }
 
-// nftForwardChains divide by the links that a packet comes and goes by first, as each
-// rule that looks at a link's name costs more than most others, and each packet passes.
+// nftForwardChains first branch by the links of the packet. Every forwarded packet passes these
+// chains, and a match on a link's name costs more than most others.
 func nftForwardChains() []nftChain {
 	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
 		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("outside"),
@@ -165,32 +165,31 @@ func nftForwardChains() []nftChain {
 	handover := nftChain{name: "handover", rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
 		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("within"),
-		// What conntrack cannot place passes no NAT, and would leave with an
-		// address that means something else at the far end.
+		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with an
+		// address that has another meaning in the remote cluster.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
 		nftNew().jump("refuse"),
 	}}
-	// To another node, or to addresses that have a route there though nobody has them.
+	// To another node, or to an unassigned address that is routed there.
 	within := nftChain{name: "within"}
 	refuse, refused := nftChain{name: "refuse"}, nftChain{name: "refused"}
 	revoked := nftChain{name: "revoked"}
 	for _, f := range nftFamilies() {
-		// Pods, and whoever routes through this node, send no VXLAN where this node's address
-		// is taken for a node's or a gateway's: the network of the pods may give them that
-		// address. What is for a load balancer comes by here when kube-proxy has not
-		// translated it.
+		// Pods, and hosts that route through this node, must not send VXLAN to peers that
+		// identify this node by its address: the pod network may translate their source to it.
+		// Packets for a load balancer pass here if kube-proxy has not translated them.
 		forward.rules = append(forward.rules, nftUnsolicited(f),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f))
 		outside.rules = append(outside.rules, nftUnsolicited(f), nftFromConnected(f))
-		// What another gateway gave its own egress address before it handed it on. No node
-		// sends from those addresses. Entered in conntrack, it would take the address and port
-		// that the same flow is about to get here.
+		// Packets that another gateway translated to its own egress address before it handed
+		// them over. No node sends from those addresses. A conntrack entry for one would use
+		// the address and port that the same flow is about to get here.
 		handover.rules = append(handover.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
-		// Answers to whoever was taken from an allow list end: a server that only sends waits
-		// for nothing from its client.
+		// Replies to a client that was removed from an allow list are dropped: a server that
+		// only sends needs no packet from its client.
 		revoked.rules = append(revoked.rules, nftOriginalDst(f, desired.SetRestricted).family(f).daddr(f).
 			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
 		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
@@ -213,13 +212,13 @@ func nftForwardChains() []nftChain {
 	return []nftChain{forward, outside, nftTransitForward(), handover, revoked, within, refuse, refused, answer}
 }
 
-// nftAnswers matches what goes back in a connection.
+// nftAnswers matches packets in the reply direction of a connection.
 func nftAnswers() *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
 }
 
-// nftOriginalDst matches a connection that was begun to one of a set's addresses, which the
-// packet may not carry any more.
+// nftOriginalDst matches a connection whose original destination is in a set. Translation may
+// have replaced that address in the packet.
 func nftOriginalDst(f nftFamily, set string) *nftRule {
 	return nftNew().ctOriginalDst(f, nftReg).in(set, f)
 }
@@ -231,17 +230,17 @@ func nftReject(begin func() *nftRule) []*nftRule {
 	}
 }
 
-// nftLeaving drops packets for other clusters that would leave by a link that is not ours:
-// routes go away with their device, and the next route that matches is the default route.
-// The hook is postrouting, as output still has the link from before a translation. Packets to
-// a network that the node is connected to pass, by its link alone. Packets that other nodes
-// hand over, or that were sent to a clusterset IP, are for another cluster in any case.
+// nftLeaving drops packets for other clusters that would leave by a foreign link. The kernel
+// deletes routes with their device, and the next matching route is the default route. The hook
+// is postrouting, as output still has the link from before a translation. Packets to a network
+// that the node is connected to pass, but only by its link. Packets that other nodes hand over,
+// or for a clusterset IP, are always for another cluster.
 func nftLeaving() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).accept(),
 	}}
 	c := nftChain{name: "connected", rules: []*nftRule{
-		// VXLAN inside ESP, between addresses inside the tunnels.
+		// VXLAN inside ESP, between tunnel addresses.
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
@@ -256,31 +255,31 @@ func nftLeaving() []nftChain {
 	return []nftChain{leaving, c}
 }
 
-// nftFromConnected drops packets from another cluster, for this node or a pod here, whose
-// source here belongs to a network of the node: the answer would go to that network, in the
-// clear.
+// nftFromConnected drops packets from another cluster to this node or a local pod, if their
+// source belongs to a network that the node is connected to. The reply would go to that network
+// in the clear.
 func nftFromConnected(f nftFamily) *nftRule {
 	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropConnected)
 }
 
-// nftUnsolicited stops what the server of a remote export sends first to a pod of a
-// gateway's own node that conntrack knows nothing of: the pod asked a VIP, not the
-// export's address, and would answer with a reset. What a server sends to pods of
-// other nodes goes on, as their node may know.
+// nftUnsolicited drops packets of a remote export's server to a pod of the gateway's own node,
+// if conntrack has no flow for them. The pod connected to a VIP, not to the export's address,
+// and would reply with a reset. Packets to pods of other nodes pass, because their node may
+// know the flow.
 func nftUnsolicited(f nftFamily) *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetMultiPod, f).drop()
 }
 
-// nftLocal is what a gateway itself takes from a tunnel, of other gateways.
+// nftLocal filters packets from tunnels to the gateway itself, from other gateways.
 func nftLocal() []nftChain {
 	c := nftChain{name: "local"}
 	gateways := nftChain{name: "gateways"}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetPeers, f).
 			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
-		// What another cluster's gateway sends beyond its rate goes before it comes to the sockets
-		// that all share.
+		// Packets of another cluster's gateway beyond its rate are dropped before the sockets,
+		// which all gateways share.
 		r := nftNew().load(expr.MetaKeyL4PROTO, nftReg).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
 		gateways.rules = append(gateways.rules, r.add(&expr.Dynset{
@@ -298,8 +297,8 @@ func nftLocal() []nftChain {
 	return []nftChain{nftErrors(), gateways, c}
 }
 
-// nftToErrors sends ICMP errors about known flows to the chain errors. Of a flow that a
-// conntrack helper expects, the rules for all flows decide.
+// nftToErrors sends ICMP errors about known flows to the chain errors. For flows that a
+// conntrack helper expects, the rules for all flows apply.
 func nftToErrors() []*nftRule {
 	var rules []*nftRule
 	for _, f := range nftFamilies() {
@@ -311,7 +310,7 @@ func nftToErrors() []*nftRule {
 
 // nftErrors accepts an ICMP error from the cluster at the remote end of its flow, or from a
 // cluster on the path there. The remote end is the source of the flow's packets in the
-// direction in which the error goes. Redirects come from no router of a tunnel.
+// direction of the error. No router of a tunnel sends redirects.
 func nftErrors() nftChain {
 	c := nftChain{name: "errors"}
 	for _, f := range nftFamilies() {
@@ -326,14 +325,14 @@ func nftErrors() nftChain {
 	return c
 }
 
-// What a gateway of another cluster may send to this one itself, without TCP. A cluster
+// Limits for packets, except TCP, from a gateway of another cluster to this gateway. A cluster
 // with many gateways has the sum.
 const (
-	nftPeerRate  = 500 // packets a second: probes at the shortest interval, and answers to as many, are 100
-	nftPeerBurst = 100 // packets at once: the buffer of a socket holds some 250
+	nftPeerRate  = 500 // packets per second: probes at the shortest interval plus as many replies are 100
+	nftPeerBurst = 100 // packets at once: a socket buffer holds about 250
 )
 
-// nftInbound is what others may reach through a tunnel.
+// nftInbound filters traffic from tunnels to this cluster.
 func nftInbound() nftChain {
 	c := nftChain{name: "inbound", rules: append(nftToErrors(), nftAnswers().accept())}
 	for _, f := range nftFamilies() {
@@ -342,8 +341,8 @@ func nftInbound() nftChain {
 			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropExcluded),
 			nftOriginalDst(f, desired.SetPodBlocks).goTo("return_only"),
 			nftOriginalDst(f, desired.SetDirect).accept(),
-			// Others translate too: kube-proxy ClusterIPs and node ports, which are
-			// no exports.
+			// Other programs also translate: kube-proxy has ClusterIPs and node ports, which
+			// are not exports.
 			nftOriginalDst(f, desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
@@ -352,9 +351,9 @@ func nftInbound() nftChain {
 	return c
 }
 
-// nftReturnOnly lets answers in, for a gateway that did not see the question: over TCP
-// what no connection begins with, over UDP what comes from the very port of an export,
-// and for no port on which a pod serves one itself.
+// nftReturnOnly accepts replies at a gateway that did not see the first packet of the flow.
+// Over TCP it accepts packets that cannot begin a connection. Over UDP it accepts packets from
+// the port of an export, unless a pod here serves an export on the destination port.
 func nftReturnOnly() nftChain {
 	c := nftChain{name: "return_only", rules: []*nftRule{
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
@@ -378,8 +377,8 @@ func nftMSS() nftChain {
 	return c
 }
 
-// nftClamp lowers a segment size that a tunnel cannot carry, or the path behind
-// it as its route says, and never raises it: the kernel ignores a larger value.
+// nftClamp lowers a TCP segment size that exceeds the MTU of a tunnel, or of the path behind it
+// according to its route. It never raises it: the kernel ignores a larger value.
 func nftClamp(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
 	for _, f := range nftFamilies() {
@@ -403,28 +402,28 @@ func nftClamp(t desired.Table) nftChain {
 	return c
 }
 
-// nftESPLink is the whole name of the link, not the beginning of one.
+// nftESPLink is the name of the link with its terminator: it matches the whole name, not a
+// prefix.
 const nftESPLink = desired.IPsecLink + "\x00"
 
-// nftOnlyESP stops VXLAN that ESP should carry and that does not: a forged one
-// that comes from the underlay, or ours when there is no way into ESP.
+// nftOnlyESP drops VXLAN that must use ESP but does not: forged packets from the underlay, or
+// our own packets when ESP is unavailable.
 func nftOnlyESP(direction expr.MetaKey) *nftRule {
 	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).notLink(direction, nftESPLink).drop()
 }
 
-// Offsets in a VXLAN packet from its UDP header on: UDP 8 bytes, VXLAN 8
-// (RFC 7348), Ethernet 14.
+// Offsets in a VXLAN packet from its UDP header: UDP 8 bytes, VXLAN 8 (RFC 7348), Ethernet 14.
 const (
 	nftInnerType = 8 + 8 + 12
 	nftInnerIP   = 8 + 8 + 14
 )
 
-// nftOverlay takes VXLAN from the outer addresses of a remote gateway with a
-// source of its cluster inside, by one lookup, which also counts. VXLAN itself
-// authenticates nothing, and behind the device nothing tells any more who sent.
+// nftOverlay accepts VXLAN from the outer addresses of a remote gateway if the inner source
+// belongs to its cluster. One lookup checks both and counts. VXLAN does not authenticate, and
+// behind the device the sender is unknown.
 func nftOverlay(f nftFamily) nftChain {
 	c := nftChain{name: "overlay" + f.digit, rules: []*nftRule{
-		// Sent to another port, or another host, by somebody with a gateway's address.
+		// Redirected to another port or host by a sender with a gateway's address.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
 		nftNotPlainVXLAN().dropAs(desired.DropOverlay),

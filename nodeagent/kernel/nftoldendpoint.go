@@ -11,19 +11,19 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftFormerFor is how long nothing comes in from where a peer was: longer than a packet
-// takes there and back.
+// nftFormerFor is how long packets from a peer's previous endpoint are dropped: longer than a
+// round trip.
 const nftFormerFor = time.Second
 
-// dropFromEndpoints drops packets from some endpoints for nftFormerFor. WireGuard sends to where the
-// latest packet came from: one that is on its way when a peer is sent elsewhere would call it
-// back, and on a busy link there always is one. Without the table nothing is done.
+// dropFromEndpoints drops packets from some endpoints for nftFormerFor. WireGuard sends to the
+// source of the latest packet. A packet in flight while a peer is redialled would move it back,
+// and on a busy link there always is one. Without the table it does nothing.
 func (ns *Namespace) dropFromEndpoints(places []netip.AddrPort) error {
 	if len(places) == 0 {
 		return nil
 	}
 	err := ns.nftCommit(func(b *nftables.Batch) {
-		// A place that is there already keeps its end. Each part of a key fills whole words.
+		// An existing element keeps its expiry. Each part of a key fills whole words.
 		for _, p := range places {
 			set := nftables.SetName{Table: nftTable(), Name: desired.SetOldEndpoints + "4"}
 			if p.Addr().Is6() {

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// nftQuotaSample is how many connections of a pod the kernel lists to know how many it
-	// has. It looks up all that it lists at each new one that is counted (nf_conncount), so
-	// with a larger quota one of several is counted, at random. "The quota of a pod" in
-	// docs/datapath.md has what that costs, and how far it is from the quota.
+	// nftQuotaSample is how many connections of a pod the kernel lists to count them. The
+	// kernel checks all listed connections for each new one that it counts (nf_conncount). So
+	// with a larger quota only a random fraction is counted. "The quota of a pod" in
+	// docs/datapath.md has the cost and the accuracy.
 	nftQuotaSample = 256
-	// nftQuotaPause is how long a pod is refused without another count: the kernel lists
-	// what it then refuses, too, and forgets only some of it at a time.
+	// nftQuotaPause is how long a pod is refused without another count: the kernel also lists
+	// the refused connections, and removes only some of them at a time.
 	nftQuotaPause = 100 * time.Millisecond
-	// nftQuotaMemory is how long a pod that was refused has each new connection counted,
-	// if it begins none.
+	// nftQuotaMemory is how long every new connection of a refused pod is counted, if the pod
+	// starts no connection.
 	nftQuotaMemory = 10 * time.Minute
-	// nftDynamicSize is how many elements a set that the rules fill has at most.
+	// nftDynamicSize is the maximum number of elements of a set that rules fill.
 	nftDynamicSize = 1 << 20
 )
 
-// nftQuota has some of a pod's new flows counted: one of as many as each listed one
-// stands for, and all while the pod has what it may have. It stands in a NAT chain: no
-// packet of a flow that was let through comes here again.
+// nftQuota counts some of a pod's new flows: one for each listed flow, and all of them while
+// the pod is at its quota. It is in a NAT chain: later packets of an accepted flow do not pass
+// it again.
 func nftQuota(f nftFamily, connections int) []*nftRule {
 	each := nftQuotaEach(connections)
 	if each == 1 {
@@ -44,14 +44,13 @@ func nftQuota(f nftFamily, connections int) []*nftRule {
 	}
 }
 
-// nftQuotaEach is how many connections each listed one stands for.
+// nftQuotaEach returns how many connections each listed one represents.
 func nftQuotaEach(connections int) int { return max(1, connections/nftQuotaSample) }
 
-// nftCount drops the first packet of a flow when its pod has as many flows as it may
-// have. A pod that was refused is held: each flow counts until one finds room, which is
-// the place of one listed that ended, and so of all those that it stood for. A set that
-// is full takes no more elements and the rule ends there, so that sources which somebody
-// made up keep nobody else out.
+// nftCount drops the first packet of a flow if its pod is at its quota. After a refusal every
+// flow of the pod counts, until one is accepted. That one replaces a listed flow that ended,
+// and with it all flows that the listed one represents. A full set accepts no more elements and
+// the rule ends there. So spoofed sources do not block other pods.
 func nftCount(f nftFamily, connections int) nftChain {
 	c := nftChain{name: "count" + f.digit}
 	if connections == 0 {
@@ -82,9 +81,9 @@ func nftCount(f nftFamily, connections int) nftChain {
 const nftDynsetDelete = 2
 
 // CountsConnections reports whether the kernel can count the connections of a source in
-// nftables (CONFIG_NFT_CONNLIMIT) and take some at random (CONFIG_NFT_NUMGEN), which the
-// quota of desired.Table needs. It finds out with a transaction that the kernel refuses
-// as a whole, whatever it can do, so that nothing changes.
+// nftables (CONFIG_NFT_CONNLIMIT) and choose some at random (CONFIG_NFT_NUMGEN). The quota of
+// desired.Table needs both. The test is a transaction that the kernel always refuses as a
+// whole, so nothing changes.
 func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 	var counts bool
 	err := ns.nft(func(conn *nftables.Conn) (err error) {
@@ -92,7 +91,7 @@ func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("find out whether nftables counts connections: %w", err)
+		return false, fmt.Errorf("check whether nftables can count connections: %w", err)
 	}
 	return counts, nil
 }

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftObserveElements reads the elements of all our sets that no rule fills.
+// nftObserveElements reads the elements of all our sets, except the sets that rules fill.
 func nftObserveElements(conn *nftables.Conn) ([]desired.Element, error) {
 	var all []desired.Element
 	for _, set := range nftSets() {
@@ -28,8 +28,8 @@ func nftObserveElements(conn *nftables.Conn) ([]desired.Element, error) {
 	return all, nil
 }
 
-// nftBound is one element of a set of ranges: where a range begins, or where it
-// has ended (the first value behind it).
+// nftBound is one element of a set of ranges: the first value of a range, or the first value
+// after it.
 type nftBound struct {
 	nftElem
 	isEnd bool
@@ -71,7 +71,7 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 			add(e, from.Counter)
 			return nil
 		}
-		// They point into the receive buffer.
+		// The slices refer to the receive buffer.
 		e.key, e.end, e.data = bytes.Clone(e.key), bytes.Clone(e.end), bytes.Clone(e.data)
 		bounds = append(bounds, nftBound{e, from.IntervalEnd})
 		return nil
@@ -84,7 +84,7 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 		if c := bytes.Compare(a.key, b.key); c != 0 {
 			return c
 		}
-		// Where one range ends and the next begins, the end is first.
+		// If one range ends where the next begins, the end sorts first.
 		return cmp.Compare(nftRank(a.isEnd), nftRank(b.isEnd))
 	})
 	for i, b := range bounds {
@@ -102,7 +102,7 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 	return nil
 }
 
-// nftFromElement shares the bytes of e.
+// nftFromElement converts e without copying its bytes.
 func nftFromElement(e nftables.Element) nftElem {
 	out := nftElem{key: e.Key, end: e.KeyEnd, data: e.Data}
 	if e.KeyEnd == nil {
@@ -130,7 +130,7 @@ func nftRank(isEnd bool) int {
 	return 1
 }
 
-// nftBefore gives the value before v, as numbers.
+// nftBefore returns the value before v in numerical order.
 func nftBefore(v []byte) []byte {
 	v = bytes.Clone(v)
 	for i := len(v) - 1; i >= 0; i-- {
@@ -142,7 +142,7 @@ func nftBefore(v []byte) []byte {
 	return v
 }
 
-// nftAfter gives the value behind v; false behind the highest.
+// nftAfter returns the value after v. It reports false for the highest value.
 func nftAfter(v []byte) ([]byte, bool) {
 	v = bytes.Clone(v)
 	for i := len(v) - 1; i >= 0; i-- {

@@ -7,34 +7,35 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Priorities of the chains around the routing of what came out of a tunnel: behind all
-// translation, so that no mark is seen by rules of others before, and before all others
-// of forward.
+// Priorities of the chains around the routing of packets from tunnels. The first is after all
+// translation, so earlier rules of other programs never see the mark. The second is before all
+// other forward chains.
 const (
 	nftPriorityHome  = 50
 	nftPriorityClear = -300
 )
 
-// Where a frame's source is known by: the last four bytes of its hardware address.
+// The position of the last four bytes of a frame's source hardware address, which identify the
+// sender.
 const (
 	nftFrameID     = 8
 	nftFrameIDSize = 4
 )
 
-// nftReturnChains lead what comes out of a tunnel, or from a gateway that this one handed the
-// flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's
-// mark says which node that was: the last four bytes of its hardware address on NodeLink.
-// Routing rules find the node by the packet's mark, which goes away again in the first
-// chain of forward.
+// nftReturnChains lead packets from a tunnel, or from a gateway to which this one handed over
+// the flow, back to the node that handed the flow to this gateway (docs/adr/0013). The
+// conntrack mark identifies that node by the last four bytes of its hardware address on
+// NodeLink. Routing rules select the node by the packet's mark, which the first forward chain
+// clears.
 func nftReturnChains() []nftChain {
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
 	}
-	// A mark that somebody else gave is not touched.
+	// A mark that another program set is not changed.
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
 	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome), rules: []*nftRule{
 		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("begun"),
-		// What is left of it comes from a gateway that this one handed the flow on to.
+		// The remaining packets come from a gateway to which this one handed over the flow.
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("handed"),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.SiblingDevice).accept(),
 	}}
@@ -42,7 +43,7 @@ func nftReturnChains() []nftChain {
 	for _, f := range nftFamilies() {
 		handed.rules = append(handed.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
-		// A pod with the address of one that was elsewhere.
+		// A local pod with an address that a pod of another node had before.
 		begun.rules = append(begun.rules, setCtMark(nftNew().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).
@@ -72,16 +73,16 @@ func nftReturnChains() []nftChain {
 // nftMetaIIFKind is the kind of the link that a packet came in by (NFT_META_IIFKIND).
 const nftMetaIIFKind = 26
 
-// nftShortcut is conntrack's mark of a flow to a backend of this cluster whose answer
-// would not come back through this node.
+// nftShortcut is the conntrack mark of a flow to a backend of this cluster whose replies would
+// bypass this node.
 const nftShortcut = 0x68770001
 
-// nftBypassChains find the flows of clusterset IPs to pods of this cluster whose answers
-// would go from pod to pod past this node, and so past its translation: the network of the
-// pods has a link here that leads to the backend and from which the caller came, or by
-// which the caller itself is reached though it came by another one. They get this node's
-// address as source, as kube-proxy does it where it has to. A bridge is none of
-// these: Kubernetes has what crosses one pass the node's rules (br_netfilter).
+// nftBypassChains match flows to clusterset IPs whose backend is a pod of this cluster, if the
+// replies would go from pod to pod and bypass this node and its translation. Such a pod network
+// has a link here that leads to the backend. The caller came from that link, or the caller is
+// reached by that link although its packet came by another one. These flows get this node's
+// address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that bridged
+// packets pass the node's rules (br_netfilter).
 func nftBypassChains() []nftChain {
 	backends, shortcut := nftChain{name: "backends"}, nftChain{name: "shortcut"}
 	for _, f := range nftFamilies() {

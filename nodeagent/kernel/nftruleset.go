@@ -17,22 +17,22 @@ type Ruleset struct {
 	track *nftChangeTracker
 }
 
-// NewRuleset returns a Ruleset, without a socket yet. Monitor rings changed.
+// NewRuleset returns a Ruleset, without a socket yet. Monitor fires changed.
 func NewRuleset(opts NFTOptions, changed trigger.Trigger) *Ruleset {
 	return &Ruleset{opts: opts, track: &nftChangeTracker{opts: opts, changed: changed}}
 }
 
-// Kinds returns the kinds of the table and of its elements, which share the tracker of
-// changes. They are for one engine.
+// Kinds returns the kinds of the table and of its elements, which share the change tracker.
+// Only one engine may use them.
 func (r *Ruleset) Kinds() (*Tables, *Elements) {
 	tables, elements := NewTables(r.opts), NewElements(r.opts)
 	tables.track, elements.track = r.track, r.track
 	return tables, elements
 }
 
-// Monitor rings whenever the table changed, except by the kind of the elements. After an
-// error, such as events that the kernel had to drop, it rings and subscribes again. It
-// returns ctx's error when ctx is done.
+// Monitor fires the trigger when the table changed, except by the kind of the elements. After
+// an error, such as lost events, it fires and subscribes again. It returns ctx's error when ctx
+// is done.
 func (r *Ruleset) Monitor(ctx context.Context) error {
 	for {
 		err := r.track.wait(ctx)

@@ -13,14 +13,14 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftSet is one set or map as it is in the kernel: a desired.Set for one family.
+// nftSet is one set or map in the kernel: a desired.Set for one family.
 type nftSet struct {
 	desired.Set
 	Name   string // with the family digit
 	Family int    // 4 or 6
 }
 
-// nftSets gives all our sets, the IPv4 ones first.
+// nftSets returns all our sets, IPv4 first.
 func nftSets() []nftSet {
 	var sets []nftSet
 	for _, family := range []int{4, 6} {
@@ -31,7 +31,7 @@ func nftSets() []nftSet {
 	return sets
 }
 
-// nftAddressFamily is that of addresses of a type in a set of a family.
+// nftAddressFamily returns the family of the addresses of a type in a set of a family.
 func nftAddressFamily(t desired.Type, family int) int {
 	switch t {
 	case desired.TypeAddr4:
@@ -85,8 +85,8 @@ func (s nftSet) isMap() bool { return len(s.Data) > 0 }
 
 func (s nftSet) isVerdict() bool { return s.isMap() && s.Data[0] == desired.TypeVerdict }
 
-// concatenatedRanges reports whether each key is a range in several
-// dimensions, which the kernel keeps whole; other ranges are two elements.
+// concatenatedRanges reports whether each key is a range in several dimensions. The kernel
+// stores such a range as one element, and other ranges as two.
 func (s nftSet) concatenatedRanges() bool { return s.Interval && len(s.Key) > 1 }
 
 func (s nftSet) flags() uint32 {
@@ -149,8 +149,8 @@ func (s nftSet) declaration(id uint32) nftables.Set {
 	return out
 }
 
-// userData is what nft itself leaves with a set to know how to print it: byte
-// orders (1 is the host's, 2 the network's) and whether the data are ranges.
+// userData returns the user data that nft(8) stores with a set for printing: byte orders (1 is
+// the host's, 2 the network's) and whether the data are ranges.
 func (s nftSet) userData() []byte {
 	order := func(part desired.Type) uint32 {
 		if part == desired.TypeMark {
@@ -183,7 +183,7 @@ func nftSetLine(s nftables.Set) string {
 	return line
 }
 
-// nftHostOrder gives a number as a register holds it.
+// nftHostOrder returns a number as it is stored in a register.
 func nftHostOrder(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func nftNetOrder16(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }

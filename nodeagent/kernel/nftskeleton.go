@@ -8,12 +8,12 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// How a caller is hashed to a slot. The seed is the same on every gateway, so
-// that any of them picks what another one picked before.
+// The seed of the hash from client to slot. It is the same on every gateway, so all gateways
+// choose the same slot.
 const nftHashSeed = 0x6861
 
-// Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before
-// those of others (0), and the clamp where mangle rules stand.
+// Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before those of other
+// programs (0), and the clamp at the priority of mangle rules.
 const (
 	nftPriorityDNAT   = -110
 	nftPrioritySNAT   = 90
@@ -36,8 +36,8 @@ type nftChain struct {
 // nftNew starts an empty rule.
 func nftNew() *nftRule { return &nftRule{} }
 
-// nftChains gives all chains of the table. testdata/skeleton.nft is the same
-// text for nft(8), with the reasons; a test compares the two in the kernel.
+// nftChains returns all chains of the table. testdata/skeleton.nft is the same ruleset in the
+// syntax of nft(8), with the reasons. A test compares the two in the kernel.
 func nftChains(t desired.Table) []nftChain {
 	var chains []nftChain
 	for _, f := range nftFamilies() {
@@ -49,8 +49,8 @@ func nftChains(t desired.Table) []nftChain {
 	return append(chains, nftFilterChains(t)...)
 }
 
-// nftPickChains choose a backend. The slot travels in the packet's mark, as
-// nft 1.0.6 cannot list a hash inside a concatenation.
+// nftPickChains choose a backend. The packet's mark contains the slot, as nft 1.0.6 cannot list
+// a hash inside a concatenation.
 func nftPickChains(f nftFamily) []nftChain {
 	chain := func(slots int, affinity bool) nftChain {
 		r := nftNew()
@@ -69,11 +69,11 @@ func nftPickChains(f nftFamily) []nftChain {
 	}
 }
 
-// saveMark keeps the packet's mark, which belongs to others, aside.
+// saveMark saves the packet's mark, which belongs to other programs, in a register.
 func (r *nftRule) saveMark() *nftRule { return r.load(expr.MetaKeyMARK, nftRegSpare) }
 
-// restoreMark gives the packet its mark back. It stands before the lookup that
-// uses the slot, so that a packet without an element keeps its mark too.
+// restoreMark restores the packet's mark. It comes before the lookup that uses the slot, so
+// packets without an element also keep their mark.
 func (r *nftRule) restoreMark() *nftRule { return r.markFrom(nftRegSpare) }
 
 // slot puts the hash of the source (and its port) into the mark.
@@ -83,7 +83,7 @@ func (r *nftRule) slot(f nftFamily, slots int, port bool) *nftRule {
 	if port {
 		register := uint32(nftReg3)
 		if f.size == 4 {
-			register = unix.NFT_REG32_05 // behind 32 bits in register 2
+			register = unix.NFT_REG32_05 // after 32 bits in register 2
 		}
 		r.transport(0, 2, register)
 		size += 4
@@ -95,7 +95,7 @@ func (r *nftRule) slot(f nftFamily, slots int, port bool) *nftRule {
 	return r.markFrom(nftReg)
 }
 
-// pick translates to what slots holds for destination, port and mark.
+// pick translates to the element of slots for destination, port and mark.
 func (r *nftRule) pick(f nftFamily) *nftRule {
 	return r.service(f).load(expr.MetaKeyMARK, f.behind(2)).restoreMark().
 		mapped(desired.SetSlots, f).nat(expr.NATTypeDestNAT, f, f.behind(0))
@@ -104,7 +104,7 @@ func (r *nftRule) pick(f nftFamily) *nftRule {
 // service loads destination, protocol and port.
 func (r *nftRule) service(f nftFamily) *nftRule { return r.endpoint(f, f.dst, 2) }
 
-// endpoint loads an address, the protocol and a port, one behind the other.
+// endpoint loads an address, the protocol and a port, one after the other.
 func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 	return r.network(address, f.size, nftReg).load(expr.MetaKeyL4PROTO, f.behind(0)).transport(port, 2, f.behind(1))
 }
@@ -113,8 +113,8 @@ func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
 	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
 	var counts []nftChain
-	// Clusterset IPs and exports are for what our own links bring and for pods; a
-	// host beside the nodes gets none of them.
+	// Clusterset IPs and exports are for packets from our own links and from pods. Other hosts
+	// of the nodes' network cannot use them.
 	prerouting := nftChain{name: "prerouting", base: nftBase("nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("arriving"),
 	}}
@@ -169,12 +169,11 @@ func nftNATChains(t desired.Table) []nftChain {
 	}, counts...)
 }
 
-// nftKeepSource translates an address to itself towards and from remote
-// prefixes: a flow with a mapping is not masqueraded by a later chain. In the
-// middle of a TCP connection the port is given too, which the kernel otherwise
-// changes when the other direction is new here at the same moment and was first:
-// the packet is lost instead, and the next one belongs to that entry. Networks that the node
-// is connected to are not remote.
+// nftKeepSource translates an address to itself towards and from remote prefixes: a later chain
+// does not masquerade a flow with a mapping. In the middle of a TCP connection it also sets the
+// port. Otherwise the kernel changes the port if both directions are new here at the same
+// moment and the other one came first. Then the packet is lost instead, and the next one
+// belongs to that entry. Networks that the node is connected to are not remote.
 func nftKeepSource(f nftFamily) []*nftRule {
 	begin := func() *nftRule { return nftNew().family(f) }
 	middle := func() *nftRule { return nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }
@@ -189,7 +188,7 @@ func nftKeepSource(f nftFamily) []*nftRule {
 		return r.saddr(f).in(desired.SetRemote, f).saddr(f).load(expr.MetaKeyIIFNAME, f.behind(0)).notIn(desired.SetConnected, f)
 	}
 	return []*nftRule{
-		// A machine that is no pod has no route to other clusters.
+		// A machine that is not a pod has no route to other clusters.
 		begin().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
 		begin().saddr(f).network(f.dst, f.size, f.behind(0)).in(desired.SetHairpin, f).add(&expr.Masq{}),
 		exact(to(middle())), keep(to(begin())),
@@ -197,10 +196,9 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	}
 }
 
-// nftSpokeFirst is for what a server may have sent in a connection that this
-// gateway has not seen: from one that answers for one address it leaves with
-// that address. Of several the wrong one would end the connection, so it waits
-// until the client speaks.
+// nftSpokeFirst handles packets of a server in a connection that this gateway has not seen. If
+// the server backs one address, they leave with that address. If it backs several, the wrong
+// one would end the connection: the packets are dropped until the client sends.
 func nftSpokeFirst(f nftFamily) []*nftRule {
 	return []*nftRule{
 		nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetAmbiguous, f).drop(),
@@ -208,8 +206,8 @@ func nftSpokeFirst(f nftFamily) []*nftRule {
 	}
 }
 
-// nftEgress gives the source address with which a packet enters a tunnel. The
-// first rule that knows it wins. Whoever is neither a pod nor a node has none.
+// nftEgress sets the source address with which a packet enters a tunnel. The first rule with a
+// matching address wins. A source that is neither a pod nor a node gets none.
 func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 	rules := []*nftRule{
 		nftNew().family(f).saddr(f).in(desired.SetTunnels, f).accept(),
@@ -223,7 +221,7 @@ func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
 		nftNew().family(f).saddr(f).in(desired.SetKeepSource, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
-		// As in nftKeepSource; nft lists the port, and cannot write it itself.
+		// As in nftKeepSource. nft(8) can list the port, but not write it.
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("share"),

@@ -16,13 +16,13 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Tables is the kind of table inet hawser: chains, rules and the declarations
-// of sets. The table is ours as a whole; no other is read or written.
+// Tables is the kind of table inet hawser: chains, rules and the declarations of sets. The
+// whole table is ours. No other table is read or written.
 //
-// A change of rules replaces all rules in one transaction and leaves sets and
-// elements as they are. Only when a set's declaration differs, or an element of
-// other people's making holds a chain that has to go, the table is made anew and
-// its elements are lost until the stage of Elements ran.
+// A change of rules replaces all rules in one transaction; sets and elements do not change. The
+// table is recreated only if a set's declaration differs, or a foreign element refers to a
+// chain that must be deleted. Then its elements are missing until the stage of Elements has
+// run.
 type Tables struct {
 	conn  nftConn
 	track *nftChangeTracker
@@ -34,28 +34,28 @@ var (
 	_ converge.Versioned                 = (*Tables)(nil)
 )
 
-// NewTables gives the kind of table inet hawser.
+// NewTables returns the kind of table inet hawser.
 func NewTables(opts NFTOptions) *Tables {
 	return &Tables{conn: nftConn{opts: opts}, track: &nftChangeTracker{opts: opts}}
 }
 
-// Name is "nft table".
+// Name returns "nft table".
 func (k *Tables) Name() string { return "nft table" }
 
-// Normalize fills in the digest of the rules that want leads to.
+// Normalize sets the digest of the rules that want results in.
 func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
 	want.Skeleton = nftWanted(want)
 	return want
 }
 
-// Version is the generation of the ruleset in this network namespace that last changed
-// our table, without those that the kind of the elements made.
+// Version returns the generation of the ruleset in this network namespace that last changed our
+// table, except the changes by the kind of the elements.
 func (k *Tables) Version(context.Context) (string, error) {
 	_, touched, err := k.conn.poll(k.track)
 	return nftStamp(touched, err)
 }
 
-// Observe gives the table, when it exists, with the digest of what it holds.
+// Observe returns the table, if it exists, with the digest of its content.
 func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	var have *nftObserved
 	err := k.conn.retryRead(ctx, func(conn *nftables.Conn) (err error) {
@@ -106,7 +106,7 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 	})
 }
 
-// nftWriteTable makes the table what t asks for.
+// nftWriteTable writes the table as t describes it.
 func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 	have, err := nftObserveTable(conn)
 	exists := err == nil
@@ -114,8 +114,8 @@ func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 		return err
 	}
 	if exists && have.setsFit() {
-		// A chain of somebody else's making may be in use by an element and
-		// then stays undeletable: what does not go in place goes from new.
+		// A foreign chain that an element refers to cannot be deleted. If the refresh fails,
+		// the table is recreated.
 		if conn.Commit(nftRefresh(t, have)) == nil {
 			return nil
 		}
@@ -126,7 +126,7 @@ func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 	return nil
 }
 
-// nftRebuild deletes the table and makes it from nothing.
+// nftRebuild deletes the table and creates it again.
 func nftRebuild(t desired.Table, exists bool) *nftables.Batch {
 	b := nftables.NewBatch(0)
 	if exists {
@@ -144,8 +144,8 @@ func nftRebuild(t desired.Table, exists bool) *nftables.Batch {
 	return b
 }
 
-// nftRefresh replaces the rules and what chains and sets differ; packets see
-// the rules of before or those of after.
+// nftRefresh replaces the rules and the differing chains and sets. Packets match either the old
+// or the new rules.
 func nftRefresh(t desired.Table, have *nftObserved) *nftables.Batch {
 	b := nftables.NewBatch(0)
 	b.AddTable(nftables.Table{TableName: nftTable()})
@@ -156,7 +156,7 @@ func nftRefresh(t desired.Table, have *nftObserved) *nftables.Batch {
 			b.AddSet(s.declaration(uint32(i + 1)))
 		}
 		if exists && s.Dynamic {
-			// What is in there was counted by the rules that go.
+			// The replaced rules counted the elements in this set.
 			b.DeleteAllElements(s.name())
 		}
 		delete(have.sets, s.Name)
@@ -183,19 +183,18 @@ func nftRefresh(t desired.Table, have *nftObserved) *nftables.Batch {
 	return b
 }
 
-// nftObserved is the skeleton in the kernel. Sets and chains are told in lines
-// for the digest, by name.
+// nftObserved is the skeleton in the kernel. Sets and chains are lines of the digest, by name.
 type nftObserved struct {
 	table  string
 	sets   map[string]string
 	chains map[string]string
 	rules  []string
 	mss    [2]int
-	// connections is what the rules say a pod may have; 0 = there is no such rule.
+	// connections is the quota of a pod in the rules; 0 if there is no quota rule.
 	connections int
 }
 
-// setsFit reports whether no set of ours has another declaration.
+// setsFit reports whether none of our sets has a different declaration.
 func (o *nftObserved) setsFit() bool {
 	for _, s := range nftSets() {
 		if line, exists := o.sets[s.Name]; exists && line != s.line() {
@@ -220,7 +219,7 @@ func nftObserveTable(conn *nftables.Conn) (*nftObserved, error) {
 		return nil, err
 	}
 	for _, s := range sets {
-		// Anonymous sets belong to their rule and have no line of their own.
+		// Anonymous sets belong to their rule and have no separate line.
 		if s.Flags&unix.NFT_SET_ANONYMOUS == 0 {
 			o.sets[s.Name] = nftSetLine(s)
 		}
@@ -238,7 +237,7 @@ func nftObserveTable(conn *nftables.Conn) (*nftObserved, error) {
 	return o, nil
 }
 
-// ruleReader numbers the rules of each chain in the order in which they run.
+// ruleReader numbers the rules of each chain in their order of evaluation.
 func (o *nftObserved) ruleReader() func(nftables.Rule) error {
 	places := map[string]int{}
 	return func(r nftables.Rule) error {
@@ -255,7 +254,7 @@ func (o *nftObserved) ruleReader() func(nftables.Rule) error {
 	}
 }
 
-// nftUserEntry finds an entry of user data, which others may have written.
+// nftUserEntry returns an entry of user data, which another program may have written.
 func nftUserEntry(udata []byte, typ userdata.Type) []byte {
 	for len(udata) >= 2 && len(udata) >= 2+int(udata[1]) {
 		value := udata[2 : 2+int(udata[1])]

@@ -16,18 +16,18 @@ import (
 // read yet are recent.
 type nftChangeTracker struct {
 	opts    NFTOptions
-	changed trigger.Trigger // rung if others changed our table, or may have
+	changed trigger.Trigger // fired if others changed our table, or may have
 
 	mu       sync.Mutex
-	listener *nftables.Listener // nil = not subscribed
+	listener *nftables.Listener // nil if not subscribed
 	upto     uint32             // generation of the latest event
 	touched  uint32             // latest generation that changed our table, except own ones
 	within   bool               // the events of the current transaction include our table
-	own      map[uint32]bool    // generations made by commitOwn, whose events are not read yet
+	own      map[uint32]bool    // generations made by commitOwn whose events were not read yet
 }
 
-// commitOwn runs a transaction upon a generation, 0 = any. If it succeeds, the next
-// generation is known to be ours. No event is read before that is recorded.
+// commitOwn runs a transaction on top of a generation (0 = any). If it succeeds, it records the
+// next generation as ours. No event is read before that.
 func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,14 +48,14 @@ func (t *nftChangeTracker) poll(conn *nftables.Conn) (seen, touched uint32, err 
 	if lost == nil {
 		lost = t.drain()
 	}
-	// More transactions may have ended since, but events of those up to seen must be here.
+	// More transactions may have completed since, but the events up to seen must have arrived.
 	if lost != nil || int32(t.upto-seen) < 0 {
 		return seen, seen, nil
 	}
 	return t.upto, t.touched, nil
 }
 
-// subscribe subscribes unless it has. All earlier changes count as changes of our table.
+// subscribe subscribes once. All earlier changes count as changes of our table.
 func (t *nftChangeTracker) subscribe() error {
 	if t.listener != nil {
 		return nil

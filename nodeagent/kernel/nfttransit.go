@@ -7,21 +7,20 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nftPriorityRaw stands before connection tracking.
+// nftPriorityRaw is before connection tracking.
 const nftPriorityRaw = -300
 
-// nftTransitNoTrackChains keep what clusters pass on to each other out of connection
-// tracking, and with it out of all NAT: this gateway sees one direction only, and
-// the addresses in it are those of others. The overlay that carries it is not
-// tracked either, nor is the VXLAN between nodes: each flow inside has a source port
-// of its own there, so that tracking would hold an entry for each direction of it on
-// both nodes and never see an answer.
+// nftTransitNoTrackChains exclude transit traffic from connection tracking, and so from all
+// NAT: this gateway sees one direction only, and the addresses belong to other clusters. The
+// overlay of a tunnel and the VXLAN between nodes are not tracked either. Each inner flow has
+// its own source port there. Conntrack would hold an entry per direction on both nodes and
+// never see a reply.
 func nftTransitNoTrackChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.TransitPort).tunnel(key))
 	}
-	// Of node and node only: anybody else may have the port, and an address that is translated.
+	// Only between nodes: other hosts may use the port, and may have a translated address.
 	between := func(f nftFamily) *nftRule {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f)).accept()
@@ -43,9 +42,9 @@ func nftTransitNoTrackChains() []nftChain {
 	return []nftChain{inside, in, out}
 }
 
-// nftTransitForward lets what is passed on go from tunnel to tunnel, and to and from the other
-// gateways of the cluster; nothing else uses the link to these. Tunnels are no way to
-// other tunnels else.
+// nftTransitForward accepts transit traffic from tunnel to tunnel, and to and from the other
+// gateways of the cluster. Only transit traffic uses the link to these gateways. All other
+// traffic from tunnel to tunnel is dropped.
 func nftTransitForward() nftChain {
 	pass := func(from, to string) *nftRule {
 		return nftNew().link(expr.MetaKeyIIFNAME, from).link(expr.MetaKeyOIFNAME, to).

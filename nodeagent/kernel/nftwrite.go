@@ -12,25 +12,25 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Types of our entries in a rule's user data. nft(8) prints the comment (0) and
-// skips the types that it does not know.
+// Types of our entries in a rule's user data. nft(8) prints the comment (0) and skips unknown
+// types.
 const (
-	nftUserTag userdata.Type = 0x68 // digest of the rule and its place
+	nftUserTag userdata.Type = 0x68 // digest of the rule and its position
 	nftUserMSS userdata.Type = 0x6d // segment size of a clamping rule, bytes
-	// nftUserQuota is how many connections a rule of the quota leaves to a pod.
+	// nftUserQuota is the quota of a pod in a quota rule.
 	nftUserQuota userdata.Type = 0x71
 )
 
-// The anonymous set of protocols, as nf_tables wants it named, and its id
-// within a transaction, beyond those of the named sets.
+// The name pattern that nf_tables requires for the anonymous set of protocols, and its ID
+// within a transaction, above the IDs of the named sets.
 const (
 	nftAnonymous   = "__set%d"
 	nftAnonymousID = 1000
 )
 
-// nftRuleLine describes a rule at its place for the digest of the skeleton.
-// The kernel does not give back the bytes that it was given, so a rule carries
-// a digest of them; a rule that was replaced by hand has lost it.
+// nftRuleLine describes a rule at its position for the digest of the skeleton. The kernel does
+// not return the same bytes that it received, so the rule's user data contain a digest of them.
+// A rule replaced by hand lacks it.
 func nftRuleLine(chain string, place int, tag []byte) string {
 	return fmt.Sprintf("rule %s %d %x", chain, place, tag)
 }
@@ -43,7 +43,7 @@ func nftChainLine(c nftables.Chain) string {
 	return fmt.Sprintf("chain %s type %s hook %d priority %d policy %d", c.Name, c.Hook.Type, c.Hook.Number, c.Hook.Priority, c.Policy)
 }
 
-// nftWanted gives the digest of the skeleton as it should be.
+// nftWanted returns the digest of the desired skeleton.
 func nftWanted(t desired.Table) string {
 	lines := []string{nftTableLine(0)}
 	for _, s := range nftSets() {
@@ -78,7 +78,7 @@ func (r *nftRule) userData(chain string, place int) []byte {
 	return udata
 }
 
-// declaration returns the chain in a table. Base chains accept what no rule decides.
+// declaration returns the chain in a table. The policy of base chains is accept.
 func (c nftChain) declaration(table nftables.TableName) nftables.Chain {
 	return nftables.Chain{Table: table, Name: c.name, Hook: c.base, Policy: nftables.PolicyAccept}
 }
@@ -95,7 +95,7 @@ func nftAddRules(b *nftables.Batch, chains []nftChain) {
 	}
 }
 
-// nftAddProtocols adds the anonymous set of the rule that follows.
+// nftAddProtocols adds the anonymous set of the next rule.
 func nftAddProtocols(b *nftables.Batch, members []byte) {
 	protocols := nftSet{Set: desired.Set{Key: []desired.Type{desired.TypeProto}}, Name: nftAnonymous}
 	set := protocols.declaration(nftAnonymousID)

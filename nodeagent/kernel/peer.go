@@ -19,26 +19,25 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Peers is the kind of WireGuard peers: on our devices, every peer is ours.
+// Peers is the kind of the WireGuard peers on our devices. Every peer there is ours.
 type Peers struct {
 	ns *Namespace
-	// answering says by key whether a peer answered recently, as of the last
-	// Observe.
+	// answering reports by key whether a peer responded recently, as of the last Observe.
 	answering  map[string]bool
 	handshakes handshakes
-	lastDial   map[string]int               // by key: the last Dial that was followed
-	endpoints  map[string][2]netip.AddrPort // by key: where a peer is, as of the last Observe, and where it was before
+	lastDial   map[string]int               // by key: the last Dial that was applied
+	endpoints  map[string][2]netip.AddrPort // by key: the endpoint at the last Observe, and the one before it
 }
 
-// NewPeers makes the kind.
+// NewPeers returns the kind.
 func NewPeers(ns *Namespace) *Peers {
 	return &Peers{ns: ns, handshakes: handshakes{}, lastDial: map[string]int{}, endpoints: map[string][2]netip.AddrPort{}}
 }
 
-// Name is "peer".
+// Name returns "peer".
 func (*Peers) Name() string { return "peer" }
 
-// Observe gives all peers of our devices.
+// Observe returns all peers of our devices.
 func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 	devices, err := k.ns.reuseDevices(ctx)
 	if err != nil {
@@ -50,7 +49,7 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 	for _, d := range devices {
 		for _, p := range d.Peers {
 			peer := readPeer(d.Name, p)
-			k.answering[peer.Key()] = k.handshakes.note(peer.Key(), p.LastHandshakeTime, now)
+			k.answering[peer.Key()] = k.handshakes.record(peer.Key(), p.LastHandshakeTime, now)
 			if at := k.endpoints[peer.Key()]; at[0] != peer.Endpoint {
 				k.endpoints[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, at[0]}
 			}
@@ -82,9 +81,9 @@ func readPeer(link string, p wgtypes.Peer) desired.Peer {
 	return peer
 }
 
-// Normalize takes the endpoint that the kernel learned, while the peer answers
-// there or when none is asked for, unless it was decided since to go elsewhere; and
-// ignores the order of allowed IPs.
+// Normalize accepts the endpoint that the kernel learned, if the peer responds there or no
+// endpoint is desired. A newer Dial overrides the learned endpoint. It ignores the order of
+// allowed IPs.
 func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
 	if want.DialCount <= k.lastDial[want.Key()] || !want.Endpoint.IsValid() {
 		want.DialCount = have.DialCount
@@ -99,8 +98,8 @@ func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
 	return want
 }
 
-// Apply writes the changes of each device in one batch, so that an allowed IP
-// that moves between peers is never with neither.
+// Apply writes the changes of each device in one batch, so an allowed IP that moves between
+// peers always belongs to one of them.
 func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) error {
 	var errs []error
 	var former []netip.AddrPort
@@ -121,7 +120,7 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 		former = append(former, k.previousEndpoints(c)...)
 	}
 	if err := k.ns.dropFromEndpoints(former); err != nil {
-		err = fmt.Errorf("keep what is on its way from calling the peer back: %w", err)
+		err = fmt.Errorf("drop late packets from the peer's old endpoint: %w", err)
 		for _, c := range changes {
 			if len(k.previousEndpoints(c)) > 0 {
 				errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
@@ -141,8 +140,8 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 	return errors.Join(errs...)
 }
 
-// resetForRedial makes a peer without a session that is dialled a new one: WireGuard begins
-// no handshake within 5 s of the last (REKEY_TIMEOUT), wherever that went.
+// resetForRedial recreates a peer without a session when it is redialled: WireGuard starts no
+// handshake within 5 s of the last one (REKEY_TIMEOUT), whatever its endpoint.
 func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
 	if c.Op != diff.Update || c.Want.DialCount == 0 || k.answering[c.Key] {
 		return []wgtypes.PeerConfig{config}
@@ -152,9 +151,9 @@ func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerC
 	return []wgtypes.PeerConfig{{PublicKey: config.PublicKey, Remove: true, UpdateOnly: true}, config}
 }
 
-// previousEndpoints gives where a peer with a session was that is dialled elsewhere. A question at its
-// new place (package scout) may have taken it there for a moment already, so the place
-// before that counts too.
+// previousEndpoints returns the endpoints from which late packets may still arrive after a peer
+// with a session is redialled. It includes the endpoint before the last one, because an
+// endpoint probe (package endpointprobe) may have moved the peer for a moment.
 func (k *Peers) previousEndpoints(c diff.Change[desired.Peer]) []netip.AddrPort {
 	if c.Op != diff.Update || c.Want.DialCount == 0 || !k.answering[c.Key] {
 		return nil
@@ -163,7 +162,7 @@ func (k *Peers) previousEndpoints(c diff.Change[desired.Peer]) []netip.AddrPort 
 	return slices.DeleteFunc(at[:], func(p netip.AddrPort) bool { return !p.IsValid() || p == c.Want.Endpoint })
 }
 
-// recordDial remembers where a peer was told to go.
+// recordDial records the last Dial applied to a peer.
 func (k *Peers) recordDial(c diff.Change[desired.Peer]) {
 	switch {
 	case c.Op == diff.Delete:

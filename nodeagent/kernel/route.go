@@ -17,20 +17,20 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Routes is the kind of routes of protocol 73 in tables 7300 to 7307 and 7401 to 11495.
+// Routes is the kind of the routes of protocol 73 in tables 7300 to 7307 and 7401 to 11495.
 type Routes struct{ ns *Namespace }
 
-// NewRoutes makes the kind.
+// NewRoutes returns the kind.
 func NewRoutes(ns *Namespace) *Routes { return &Routes{ns: ns} }
 
-// Name is "route".
+// Name returns "route".
 func (*Routes) Name() string { return "route" }
 
-// Version changes with every event of routes, links or addresses, and every few
-// seconds without one.
+// Version changes with every event of routes, links or addresses, and every few seconds without
+// an event.
 func (k *Routes) Version(context.Context) (string, error) { return k.ns.events.stamp(time.Now()) }
 
-// Observe gives our routes of both families.
+// Observe returns our routes of both families.
 func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	if err := ended(ctx, "list routes"); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func ourTable(n int) bool {
 	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableReturnBase && n <= desired.TableReturnBase+desired.MaxReturnNodes
 }
 
-// metrics that the kernel gives to a route without one.
+// default metrics of the kernel
 const (
 	metricIPv4 = 0
 	metricIPv6 = 1024
@@ -102,7 +102,7 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	case r.Type == unix.RTN_UNICAST:
 		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
 	case r.Type == unix.RTN_BLACKHOLE:
-		route.Type = desired.RouteBlackhole // IPv6 shows lo here, which says nothing
+		route.Type = desired.RouteBlackhole // IPv6 reports lo here, which has no meaning
 	case r.Type == unix.RTN_THROW:
 		route.Type = desired.RouteThrow
 	default:
@@ -111,12 +111,12 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	return route
 }
 
-// lockedMTU reports whether the MTU of a route must be locked to count for what is
-// forwarded. That of IPv4 counts anyhow, and locked it would be the end of path MTU
-// discovery (ip_dst_mtu_maybe_forward, ip6_dst_mtu_maybe_forward).
+// lockedMTU reports whether the MTU of a route must be locked to apply to forwarded packets.
+// For IPv4 it applies anyway, and a lock would disable path MTU discovery
+// (ip_dst_mtu_maybe_forward, ip6_dst_mtu_maybe_forward).
 func lockedMTU(family int) bool { return family == netlink.FAMILY_V6 }
 
-// nextHop gives a route's next hop, which for IPv4 may be of IPv6 (RFC 8950).
+// nextHop returns a route's next hop, which may be IPv6 for an IPv4 route (RFC 8950).
 func nextHop(r netlink.Route) netip.Addr {
 	if via, ok := r.Via.(*netlink.Via); ok {
 		return fromIP(via.Addr)
@@ -139,7 +139,7 @@ func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]
 			return blockedRoute(c.Want, k.ns.route.RouteAdd(route))
 		}
 		if !plainType(c.Have.Type) {
-			// Replacing would change one of several, or none.
+			// A replacement would change one of several routes, or none.
 			if err := k.remove(c.Have); err != nil {
 				return err
 			}
@@ -148,13 +148,14 @@ func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]
 	})
 }
 
-// plainType reports whether a route is one that ours can be, and the only one.
+// plainType reports whether an observed route has one of our types and is the only one with its
+// key.
 func plainType(typ string) bool {
 	return typ == desired.RouteUnicast || typ == desired.RouteBlackhole || typ == desired.RouteThrow
 }
 
-// blockedRoute gives the error of writing a route; one that waits for its link
-// to be up or to get an address is no failure.
+// blockedRoute returns the error of writing a route. A route that waits for its link to be up
+// or to get an address is blocked, not failed.
 func blockedRoute(want desired.Route, err error) error {
 	switch {
 	case err == nil:
@@ -180,7 +181,7 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 		return r, nil
 	}
 	if want.Type != desired.RouteUnicast {
-		return nil, fmt.Errorf("route %s: type %q is not known", want.Key(), want.Type)
+		return nil, fmt.Errorf("route %s: unknown type %q", want.Key(), want.Type)
 	}
 	index, known := indices[want.Link]
 	if !known {
@@ -202,15 +203,14 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 	return r, nil
 }
 
-// remove deletes a route of ours; one of those that should not be there several
-// times with all others like it.
+// remove deletes a route of ours, with all its duplicates.
 func (k *Routes) remove(have desired.Route) error {
 	match := &netlink.Route{
 		Table: have.Table, Protocol: desired.RouteProtocol, Dst: cidr.IPNet(have.Dst), Family: familyOf(have.Dst.Addr()),
 		Scope: netlink.SCOPE_NOWHERE, Priority: have.Metric,
 	}
-	// Without a metric the kernel takes any: the least first, for IPv4, where 0
-	// cannot be said.
+	// Without a metric, the kernel deletes the route with the least metric. For IPv4, metric 0
+	// cannot be requested.
 	if have.Metric == 0 && have.Dst.Addr().Is6() {
 		match.Priority = metricIPv6
 	}

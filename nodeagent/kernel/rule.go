@@ -12,20 +12,20 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Rules is the kind of routing policy rules of protocol 73.
+// Rules is the kind of the routing policy rules of protocol 73.
 type Rules struct{ ns *Namespace }
 
-// NewRules makes the kind.
+// NewRules returns the kind.
 func NewRules(ns *Namespace) *Rules { return &Rules{ns: ns} }
 
-// Name is "rule".
+// Name returns "rule".
 func (*Rules) Name() string { return "rule" }
 
-// altered marks an object that carries more than its spec can say; it differs
-// from everything that is wanted and is written anew.
+// altered marks an object with attributes that its spec cannot express. It differs from every
+// desired object and is written again.
 const altered = "altered"
 
-// Observe gives the rules of protocol 73 of both families.
+// Observe returns the rules of protocol 73 of both families.
 func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 	if err := ended(ctx, "list rules"); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 	return out, nil
 }
 
-// alter marks a rule by what is not in its key.
+// alter changes the fields of a rule outside its key, so that it differs from the desired rule.
 func alter(r *desired.Rule) {
 	if r.Priority == desired.RuleTunnel || r.Priority == desired.RuleReturn {
 		r.Table, r.Goto = 0, 0
@@ -77,7 +77,7 @@ func selective(r netlink.Rule) bool {
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
 }
 
-// readPorts moves the one port that a rule is for out of what the kernel told.
+// readPorts sets the single port of a rule from its kernel attributes.
 func readPorts(r *netlink.Rule, into *desired.Rule) {
 	to, from := onePort(r.Dport), onePort(r.Sport)
 	switch {
@@ -93,7 +93,7 @@ func readPorts(r *netlink.Rule, into *desired.Rule) {
 	r.IPProto, r.Dport, r.Sport = 0, nil, nil
 }
 
-// onePort is the port that a range consists of; 0 = it is none, or several.
+// onePort returns the port of a range that contains one port, and 0 for other ranges.
 func onePort(ports *netlink.RulePortRange) int {
 	if ports == nil || ports.Start != ports.End {
 		return 0
@@ -101,7 +101,7 @@ func onePort(ports *netlink.RulePortRange) int {
 	return int(ports.Start)
 }
 
-// writePorts is the way back.
+// writePorts is the inverse of readPorts.
 func writePorts(r *netlink.Rule, want desired.Rule) {
 	port := func(n int) *netlink.RulePortRange { return netlink.NewRulePortRange(uint16(n), uint16(n)) }
 	switch {
@@ -114,7 +114,7 @@ func writePorts(r *netlink.Rule, want desired.Rule) {
 	}
 }
 
-// Apply adds and removes rules; a rule never changes in place.
+// Apply adds and removes rules. A rule never changes in place.
 func (k *Rules) Apply(ctx context.Context, changes []diff.Change[desired.Rule]) error {
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Rule]) error {
 		if c.Op == diff.Delete {
@@ -149,10 +149,10 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 	return r
 }
 
-// remove deletes every rule of ours at that priority, whatever it selects; of
-// those that share one it is the link's. The kernel deletes the first rule that
-// has all that it is told, so without a link it may be any of them: then all go,
-// and the next pass writes those again that are wanted.
+// remove deletes every rule of ours at that priority. If several rules share the priority, it
+// deletes the rule of the link. The kernel deletes the first rule that matches all given
+// attributes. Without a link this may be any of them: then all are deleted, and the next pass
+// writes the desired ones again.
 func (k *Rules) remove(have desired.Rule) error {
 	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})
 	switch {

@@ -16,22 +16,22 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// DefaultSysctls is where the kernel shows its settings.
+// DefaultSysctls is the folder of the kernel settings.
 const DefaultSysctls = "/proc/sys"
 
-// Sysctls is the kind of kernel settings. Ours are those that it changed; a
-// file keeps the values that it found, and removing a setting restores its own.
+// Sysctls is the kind of the kernel settings that Hawser changed. A file stores the previous
+// values; removing a setting restores its value.
 type Sysctls struct {
 	ns     *Namespace
-	folder string // of before
+	folder string // of the file with the previous values
 	before *statefile.File[map[string]string]
 	root   string
-	// unsaved holds what was found but could not be written to the file. Those
-	// settings are not observed, so that each pass tries to save them again.
+	// unsaved holds previous values that could not be written to the file. Their settings are
+	// not observed, so each pass tries to save them again.
 	unsaved map[string]string
 }
 
-// NewSysctls makes the kind. The file at path remembers the values found.
+// NewSysctls returns the kind. The file at path stores the previous values.
 func NewSysctls(ns *Namespace, path string) *Sysctls {
 	folder, name := filepath.Split(path)
 	return &Sysctls{
@@ -39,18 +39,18 @@ func NewSysctls(ns *Namespace, path string) *Sysctls {
 	}
 }
 
-// WithRoot has the settings read and written in another folder than DefaultSysctls: a
-// container that is not privileged sees that one read-only, but may have the
-// host's net/ mounted elsewhere. Empty = DefaultSysctls.
+// WithRoot reads and writes the settings in another folder than DefaultSysctls. An unprivileged
+// container has DefaultSysctls read-only, but may have the host's net/ mounted elsewhere. Empty
+// means DefaultSysctls.
 func (k *Sysctls) WithRoot(root string) *Sysctls {
 	k.root = cmp.Or(root, DefaultSysctls)
 	return k
 }
 
-// Name is "sysctl".
+// Name returns "sysctl".
 func (*Sysctls) Name() string { return "sysctl" }
 
-// Observe gives the current values of the settings that were changed.
+// Observe returns the current values of the changed settings.
 func (k *Sysctls) Observe(ctx context.Context) ([]desired.Sysctl, error) {
 	if err := ended(ctx, "read sysctls"); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (k *Sysctls) Observe(ctx context.Context) ([]desired.Sysctl, error) {
 	return out, nil
 }
 
-// Normalize ignores how the numbers of a value are spaced.
+// Normalize ignores the spacing between the numbers of a value.
 func (*Sysctls) Normalize(want, have desired.Sysctl) desired.Sysctl {
 	if sameWords(want.Value, have.Value) {
 		want.Value = have.Value
@@ -85,7 +85,7 @@ func sameWords(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }
 
-// Apply writes settings, and restores those that are deleted.
+// Apply writes settings, and restores the deleted ones.
 func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysctl]) error {
 	found, err := k.load()
 	if err != nil {
@@ -103,8 +103,8 @@ func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysct
 	})
 }
 
-// set remembers what is there and writes the wanted value, even when it could
-// not be remembered: a node without forwarding is worse than a value lost.
+// set saves the current value and writes the desired one. It writes even if saving failed: a
+// node without forwarding is worse than a lost value.
 func (k *Sysctls) set(found map[string]string, want desired.Sysctl) error {
 	value, err := k.read(want.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func (k *Sysctls) file(name string) (string, error) {
 func (k *Sysctls) load() (map[string]string, error) {
 	found, err := k.before.Load()
 	if err != nil {
-		return nil, fmt.Errorf("found sysctls: %w", err)
+		return nil, fmt.Errorf("parse previous sysctls: %w", err)
 	}
 	if found == nil {
 		found = map[string]string{}
@@ -196,7 +196,7 @@ func (k *Sysctls) load() (map[string]string, error) {
 
 func (k *Sysctls) save(found map[string]string) error {
 	if err := errors.Join(os.MkdirAll(k.folder, 0o755), k.before.Save(found)); err != nil {
-		return fmt.Errorf("remember found sysctls: %w", err)
+		return fmt.Errorf("save previous sysctls: %w", err)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Underlay gives the MTU of the interface that holds one of the addresses, in
-// the current network namespace; the first address that is found decides.
+// Underlay returns the MTU of the interface with one of the addresses in the current network
+// namespace. The first address found decides.
 func Underlay(addrs []netip.Addr) (mtu int, err error) {
 	held, err := heldAddresses()
 	if err != nil {
@@ -29,16 +29,15 @@ func Underlay(addrs []netip.Addr) (mtu int, err error) {
 	return 0, fmt.Errorf("no interface holds any of %v", addrs)
 }
 
-// NoIPv6 reports whether IPv6 is switched off in the current network namespace: by
-// the kernel's command line, or for all interfaces.
+// NoIPv6 reports whether IPv6 is disabled in the current network namespace: by the kernel's
+// command line, or for all interfaces.
 func NoIPv6() bool {
 	raw, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
 	return errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(raw)) == "1"
 }
 
-// AddressesIn gives the addresses of this host, in the current network
-// namespace, that are inside one of the prefixes, lowest first. Those of our
-// own links are left out.
+// AddressesIn returns the addresses of this host, in the current network namespace, that are
+// inside one of the prefixes, lowest first. It leaves out the addresses of our own links.
 func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
 	held, err := heldAddresses()
 	if err != nil {
@@ -54,7 +53,7 @@ func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// heldAddresses maps the addresses of this host to their links, without ours.
+// heldAddresses maps the addresses of this host to their links, except our links.
 func heldAddresses() (map[netip.Addr]netlink.Link, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Wireguards is the kind of WireGuard device configurations, on our links. A
-// device without a private key is not configured and so does not exist for it.
+// Wireguards is the kind of the WireGuard device configurations on our links. A device without
+// a private key counts as missing.
 type Wireguards struct{ ns *Namespace }
 
-// NewWireguards makes the kind.
+// NewWireguards returns the kind.
 func NewWireguards(ns *Namespace) *Wireguards { return &Wireguards{ns: ns} }
 
-// Name is "wireguard".
+// Name returns "wireguard".
 func (*Wireguards) Name() string { return "wireguard" }
 
-// Observe gives the configured devices among our links.
+// Observe returns the configured devices among our links.
 func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	devices, err := k.ns.devices(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	return out, nil
 }
 
-// Normalize leaves the port to the kernel when none is asked for.
+// Normalize accepts any port if none is desired.
 func (*Wireguards) Normalize(want, have desired.Wireguard) desired.Wireguard {
 	if want.ListenPort == 0 {
 		want.ListenPort = have.ListenPort
@@ -50,10 +50,10 @@ func (*Wireguards) Normalize(want, have desired.Wireguard) desired.Wireguard {
 	return want
 }
 
-// Apply writes configurations; a deleted one loses its key and its peers.
+// Apply writes configurations. A deleted configuration loses its key and its peers.
 func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wireguard]) error {
-	// Devices move away from ports that others are about to take, as no order would do where they
-	// exchange them. An error shows when they get their own.
+	// Devices first leave ports that other devices need: if two devices exchange ports, no
+	// order of writes works. An error shows when they set their own port.
 	taken := map[int]bool{}
 	for _, c := range changes {
 		if c.Op != diff.Delete && c.Want.ListenPort != c.Have.ListenPort {
@@ -84,19 +84,19 @@ func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wi
 	})
 }
 
-// readingAge is how long the devices that Wireguards read are good for Peers,
-// whose stage follows in the same pass.
+// readingAge is how long Peers may reuse the devices that Wireguards read. Its stage follows in
+// the same pass.
 const readingAge = 100 * time.Millisecond
 
-// deviceSnapshot is one read of the devices. One device with 1 000 peers takes 4 ms to
-// read, and its peers come with it.
+// deviceSnapshot is one read of all devices with their peers. Reading one device with 1 000
+// peers takes 4 ms.
 type deviceSnapshot struct {
 	devices []*wgtypes.Device
 	at      time.Time
 }
 
-// reuseDevices returns the devices of a snapshot that was not used yet, if it was
-// just made and nothing was configured since; otherwise it reads them.
+// reuseDevices returns the devices of the last snapshot, if it is recent, was not used yet, and
+// nothing was configured since. Otherwise it reads the devices.
 func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error) {
 	last := ns.read
 	ns.read = nil
@@ -106,8 +106,8 @@ func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error
 	return ns.devices(ctx)
 }
 
-// devices gives the WireGuard devices among our links that somebody serves: one
-// whose process is gone or hangs must not keep the others from being looked after.
+// devices returns the WireGuard devices among our links that respond. A device whose process is
+// gone or hangs must not block the others.
 func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 	list, err := ns.links()
 	if err != nil {

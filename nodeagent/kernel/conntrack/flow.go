@@ -1,14 +1,12 @@
-// Package conntrack keeps connections of silent clients alive when the path to a
-// cluster moves. Where pods share egress addresses, the gateway's connection
-// tracking (conntrack) is all that knows which pod a flow belongs to. A gateway
-// that takes over learns it from the next packet of the client. A client that
-// only listens sends none, so the client's node, which knows its own flows, sends
-// one in its place that ends before it reaches anybody: a knock (docs/adr/0006).
-// It also removes entries that a gateway kept from an earlier time as carrier
-// and that could take the addresses of flows that began meanwhile.
+// Package conntrack keeps connections alive when the path to a cluster moves to another
+// gateway. With shared egress addresses, only the gateway's conntrack table knows which pod
+// owns a flow. The new gateway learns a flow from the client's next packet. A client that only
+// receives sends none. Its node knows the flow and sends a refresh packet in its place, which
+// expires before the server (docs/adr/0006). The package also purges old entries of a previous
+// gateway that could take the source port of a newer flow.
 //
-// The package reads and deletes conntrack entries of the network namespace of
-// the calling thread. Flows in conntrack zones belong to others and are left out.
+// The package reads and deletes conntrack entries of the network namespace of the calling
+// thread. Flows in conntrack zones belong to other programs and are skipped.
 package conntrack
 
 import (
@@ -19,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h): in the first
-// two the connection is not made yet, in the others the server may still send.
+// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h). In the first two, the
+// connection is not established yet. In the others, the server may still send.
 const (
 	tcpSynSent     = 1
 	tcpSynRecv     = 2
@@ -64,29 +62,29 @@ type Tuple struct {
 
 // Flow is one conntrack entry.
 type Flow struct {
-	Protocol uint8 // unix.IPPROTO_TCP or _UDP; others are not read
-	// Orig is the first packet as it came; Reply is its answer as it comes, so
-	// Reply.From is whom the flow really goes to and Reply.To as whom it leaves.
+	Protocol uint8 // unix.IPPROTO_TCP or _UDP; other protocols are not read
+	// Orig is the first packet as received; Reply is its reply as received. So Reply.From is
+	// the translated destination of the flow, and Reply.To its translated source.
 	Orig, Reply Tuple
 	Status      uint32
 	State       uint8 // of TCP
-	// Mark is not 0 where another node handed the flow over to this gateway (docs/adr/0013).
+	// Mark is not 0 if another node handed the flow over to this gateway (docs/adr/0013).
 	Mark uint32
-	Left time.Duration // until the entry ends if no packet comes, in seconds
+	Left time.Duration // until the entry expires without a packet, in seconds
 
 	id   uint32
 	zone uint16
 }
 
-// keepsSource reports whether the flow leaves this node with the source address that it
-// came with. A gateway translates what it carries for others, a node does not. The
-// port may be another one: the kernel changes it where a second entry has the first.
+// keepsSource reports whether the flow leaves this node with its original source address. A
+// gateway translates the flows of other nodes, a node does not. The port may still differ: the
+// kernel changes it if another entry uses it.
 func (f *Flow) keepsSource() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
 
-// otherPort reports whether it leaves with another source port.
+// otherPort reports whether the flow leaves with another source port.
 func (f *Flow) otherPort() bool { return f.Reply.To.Port() != f.Orig.From.Port() }
 
-// mayPush reports whether the far end may send next.
+// mayPush reports whether the server may send next.
 func (f *Flow) mayPush() bool {
 	if f.Protocol == unix.IPPROTO_UDP {
 		return true
@@ -94,13 +92,13 @@ func (f *Flow) mayPush() bool {
 	return f.State == tcpEstablished || f.State == tcpFinWait || f.State == tcpCloseWait
 }
 
-// halfOpen reports whether conntrack saw the beginning of a connection only.
+// halfOpen reports whether conntrack saw only the beginning of a connection.
 func (f *Flow) halfOpen() bool {
 	return f.Protocol == unix.IPPROTO_TCP && (f.State == tcpSynSent || f.State == tcpSynRecv)
 }
 
-// parse reads one message of a conntrack dump, behind its netlink header. It
-// gives false for what is neither TCP nor UDP, and for what is damaged.
+// parse reads one message of a conntrack dump, after its netlink header. It reports false for
+// protocols other than TCP and UDP, and for malformed messages.
 func parse(raw []byte) (f Flow, ok bool) {
 	const head = 4 // struct nfgenmsg
 	if len(raw) < head {
@@ -171,10 +169,10 @@ func (f *Flow) state(raw []byte) {
 	})
 }
 
-// typeMask leaves out NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+// typeMask masks NLA_F_NESTED and NLA_F_NET_BYTEORDER.
 const typeMask = 0x3fff
 
-// each calls do for the attributes of a netlink message, until one does not fit.
+// each calls do for the attributes of a netlink message, up to the first malformed one.
 func each(raw []byte, do func(kind uint16, value []byte)) {
 	for len(raw) >= unix.SizeofNlAttr {
 		size := int(binary.NativeEndian.Uint16(raw))

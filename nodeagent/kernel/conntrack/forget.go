@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// A gateway that left off carrying the traffic to a cluster forgets at these
-// times, and then each hour. At the first, what was on its way when the path
-// moved has arrived; at the second, flows count as ended that a node which was
-// late with the move still sent this way for a while.
+// A gateway that no longer carries the traffic to a cluster purges at these times, and then
+// every hour. By the first, packets in flight during the move have arrived. By the second,
+// flows count as ended that a late node sent this way for a while.
 var forgets = [...]time.Duration{15 * time.Second, 6 * time.Minute}
 
 const (
-	forgetLater = time.Hour       // between the rounds that follow
+	forgetLater = time.Hour       // between later purges
 	ended       = 5 * time.Minute // without a packet, at a gateway that is not in use
 )
 
-// purgeTask is a cluster whose traffic another gateway carries now.
+// purgeTask is a cluster whose traffic moved to another gateway.
 type purgeTask struct {
 	cluster  string
 	prefixes []netip.Prefix
@@ -28,23 +27,22 @@ type purgeTask struct {
 
 func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, forgets[:], forgetLater) }
 
-// quiet is how long a flow must have been without a packet.
+// quiet returns how long a flow must have been without a packet.
 func (d *purgeTask) quiet(now time.Time) time.Duration { return min(now.Sub(d.at)-settle, ended) }
 
-// purgeStale deletes the entries by which this gateway translated the source of
-// flows to clusters that others carry now, and that had no packet since. It
-// gives their number.
+// purgeStale deletes the entries by which this gateway translated the source of flows to
+// clusters that other gateways carry now. It deletes only entries without a packet since. It
+// returns their number.
 //
-// They are dangerous: a shared egress address and port that an ended flow holds
-// here (TCP: for five days) may meanwhile belong to a flow of another pod at the
-// gateway that carries now. When the path comes back, that flow would find its
-// address taken, get another port, and break. Nobody needs them: the translation
-// is a function of the packet, and a flow that still lives is made anew, with the
-// same address and port, by its next packet or knock.
+// These entries are dangerous. An ended flow holds a shared egress address and port here (TCP:
+// for five days). At the current gateway, a flow of another pod may use the same port. When the
+// path comes back, that flow would find its port taken, get another port, and break. The
+// entries are not needed: the translation is a function of the packet. A live flow gets a new
+// entry with the same address and port from its next packet or refresh packet.
 //
-// All others stay. Flows that a node still sends this way had a packet. Flows
-// that came from the cluster hold the choice of a backend, which a deletion could
-// only change for the worse. Flows with their own source cannot take another's.
+// All other entries stay. Flows that a node still sends this way had a packet. Flows from the
+// cluster store the choice of a backend, which a deletion could only make worse. Flows with
+// their own source cannot take the port of another flow.
 func purgeStale(ctx context.Context, now time.Time, left []*purgeTask) (int, error) {
 	times, err := readTimeouts()
 	if err != nil {
@@ -68,7 +66,7 @@ func purgeStale(ctx context.Context, now time.Time, left []*purgeTask) (int, err
 	return removeAll(ctx, found)
 }
 
-// stale reports whether forget deletes a flow to a cluster.
+// stale reports whether purgeStale deletes the entry of a flow to a cluster.
 func stale(f *Flow, times timeouts, quiet time.Duration) bool {
 	idle, told := times.idle(f)
 	return !f.keepsSource() && told && idle >= quiet

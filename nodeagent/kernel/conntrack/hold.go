@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// Rules that hold packets back for some milliseconds. Their protocol is not that
-// of the agent's other rules, which would be removed as nobody's wish.
+// Rules that block packets for some milliseconds. Their protocol differs from the agent's other
+// rules, which the engine deletes if they are not desired.
 const (
 	holdPriority = 7298
 	holdProtocol = 74
 )
 
-// blockIngress drops what comes from the clusters of the turns for the pods. The function
-// that it gives ends it; it may be called even after an error.
+// blockIngress drops packets from the clusters of the changes to the pods. free removes the
+// rules; call it also after an error.
 func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err error) {
 	var rules []*netlink.Rule
 	free = func() {
@@ -44,7 +44,7 @@ func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err er
 				r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
 				r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
 				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-					return free, fmt.Errorf("hold back what comes from %s for %s: %w", from, to, err)
+					return free, fmt.Errorf("block traffic from %s to %s: %w", from, to, err)
 				}
 				rules = append(rules, r)
 			}
@@ -53,9 +53,8 @@ func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err er
 	return free, nil
 }
 
-// RemoveStaleRules removes the rules that an agent left that was killed while it held
-// packets back, and gives them. It works in the network namespace of the thread
-// that it is called on.
+// RemoveStaleRules removes and returns the rules of an agent that was killed while it blocked
+// packets. It works in the network namespace of the calling thread.
 func RemoveStaleRules() (removed []string, failed error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		rules, err := netlink.RuleList(family)

@@ -16,16 +16,16 @@ import (
 // keeperNice is the nice value of the thread that reads conntrack (sched(7)).
 const keeperNice = 10
 
-// Config is what a Keeper needs.
+// Config configures a Syncer.
 type Config struct {
-	// Device is the link between the cluster's nodes, over which knocks go.
+	// Device is the link between the cluster's nodes, over which refresh packets are sent.
 	Device string
 	Log    *slog.Logger
 }
 
-// Syncer keeps the flows of this node over moves of paths: it knocks for those
-// that began here, and forgets what this node holds as a gateway out of use. All
-// methods may be called from any goroutine; none blocks but Run.
+// Syncer preserves the flows of this node when paths move. It sends refresh packets for flows
+// that began here, and purges entries of this node as a former gateway. It is safe for
+// concurrent use. Only Run blocks.
 type Syncer struct {
 	config Config
 	mu     sync.Mutex
@@ -37,55 +37,55 @@ type Syncer struct {
 
 // Stats counts since the start.
 type Stats struct {
-	Rounds    uint64 // in which conntrack was read for knocks
-	Sent      uint64 // knocks
-	Failed    uint64 // knocks that the kernel refused, and rounds that did not end
-	Left      uint64 // flows beyond the bound of a round
+	Rounds    uint64 // in which conntrack was read for refresh packets
+	Sent      uint64 // refresh packets
+	Failed    uint64 // refresh packets that the kernel refused, and failed rounds
+	Left      uint64 // flows beyond the limit of a round
 	Forgotten uint64 // entries deleted
-	Renewed   uint64 // flows of pods on this gateway that were begun anew
+	Renewed   uint64 // flows of pods on this gateway whose entries were rebuilt
 }
 
-// New makes a Keeper; Run makes it work.
+// New returns a Syncer. It works while Run runs.
 func New(config Config) *Syncer {
 	return &Syncer{config: config, plan: newPlan(), wake: trigger.New()}
 }
 
-// PathMoved says that the path of this node to a cluster leads over another node's
-// gateway than before; the routes have been changed already. Prefixes are all by
-// which this node reaches the cluster. Moves that come close together are one
-// round. A flow whose route does not lead over the link between nodes gets none.
+// PathMoved reports that the path of this node to a cluster moved to a gateway on another node.
+// The routes must have changed already. Prefixes are all prefixes of the cluster that this node
+// reaches. Moves in quick succession share one round. A flow whose route does not use the link
+// between nodes gets no refresh packet.
 func (k *Syncer) PathMoved(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.moved(now, cluster, prefixes) })
 }
 
-// LinkReleased says that this node's own link carried a cluster's traffic and no longer
-// does; the routes have been changed already. To say it again changes nothing.
-// An agent that starts says for each cluster what holds.
+// LinkReleased reports that this node's own link no longer carries a cluster's traffic. The
+// routes must have changed already. Repeated calls change nothing. After its start, an agent
+// reports the current state of each cluster.
 func (k *Syncer) LinkReleased(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.gone(now, cluster, prefixes) })
 }
 
-// LinkTakenOver says that this node's own link carries a cluster's traffic now, and
-// that another gateway's did before.
+// LinkTakenOver reports that this node's own link now carries a cluster's traffic, which
+// another gateway carried before.
 func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.come(now, cluster, prefixes) })
 }
 
-// LinkAvailable says that this gateway has an own link to a cluster (again), by which
-// goes what other nodes hand to it. Before, it handed that on to another gateway
-// with the source that it came with, and conntrack would go on so.
+// LinkAvailable reports that this gateway has an own link to a cluster (again) for packets that
+// other nodes hand over. Before, it handed these packets to another gateway with their original
+// source. Without a new entry, conntrack would not translate them.
 func (k *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.transits(now, cluster, prefixes) })
 }
 
-// SetOwn says which pods run on this node, when it is a gateway.
+// SetOwn sets the pods of this node if it is a gateway.
 func (k *Syncer) SetOwn(own LocalPods) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.own = own
 }
 
-// ClusterRemoved says that a cluster left the clusterset.
+// ClusterRemoved reports that a cluster left the clusterset.
 func (k *Syncer) ClusterRemoved(cluster string) {
 	k.change(func(time.Time) {
 		delete(k.plan.moves, cluster)
@@ -102,24 +102,24 @@ func (k *Syncer) change(do func(now time.Time)) {
 	k.wake.Fire()
 }
 
-// Stats gives the counters.
+// Stats returns the counters.
 func (k *Syncer) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stats
 }
 
-// Run works until the context ends. It starts no goroutine, so it works in the
-// network namespace of the thread that it was called on, which it keeps and gives a
-// lower priority where processors are short: to read conntrack takes some 15 ms of
-// one, without a pause, and those that carry packets and probe links go first.
+// Run works until the context is done. It starts no goroutine and works in the network
+// namespace of the calling thread. It locks that thread and lowers its priority: reading
+// conntrack uses a CPU for about 15 ms without a pause. Threads that forward packets and probe
+// links must run first.
 func (k *Syncer) Run(ctx context.Context) error {
-	runtime.LockOSThread() // for good: the thread ends with its priority
+	runtime.LockOSThread() // never unlocked: the thread ends with its priority
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), keeperNice); err != nil {
-		k.config.Log.Warn("priority of the keeper of flows not lowered", "err", err)
+		k.config.Log.Warn("cannot lower thread priority for conntrack work", "err", err)
 	}
 	if _, err := RemoveStaleRules(); err != nil {
-		k.config.Log.Warn("rules of an earlier run are left", "err", err)
+		k.config.Log.Warn("cannot remove rules left by the previous agent", "err", err)
 	}
 	k.wake.Run(ctx, func() time.Duration {
 		k.work(ctx, time.Now())
@@ -165,9 +165,9 @@ func (k *Syncer) refresh(ctx context.Context, now time.Time, moves []*pathMove) 
 	log := k.config.Log.With("clusters", len(moves), "sent", out.sent, "left", out.left, "took", end.Sub(now))
 	switch {
 	case err != nil && ctx.Err() == nil:
-		log.Warn("knocks for flows of moved paths failed", "err", err)
+		log.Warn("cannot refresh conntrack entries after a path change", "err", err)
 	case out.sent > 0:
-		log.Info("knocked for flows of moved paths")
+		log.Info("refreshed conntrack entries after a path change")
 	}
 }
 
@@ -178,9 +178,9 @@ func (k *Syncer) purge(ctx context.Context, now time.Time, left []*purgeTask) {
 	k.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		k.config.Log.Warn("forget flows that others carry now failed", "clusters", len(left), "err", err)
+		k.config.Log.Warn("cannot purge conntrack entries of clusters carried by other gateways", "clusters", len(left), "err", err)
 	case n > 0:
-		k.config.Log.Info("forgot flows that others carry now", "clusters", len(left), "flows", n)
+		k.config.Log.Info("purged conntrack entries of clusters carried by other gateways", "clusters", len(left), "flows", n)
 	}
 }
 
@@ -192,8 +192,8 @@ func (k *Syncer) rebuild(ctx context.Context, turns []*linkChange, own LocalPods
 	k.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		k.config.Log.Warn("renew flows of pods on this gateway failed", "clusters", len(turns), "err", err)
+		k.config.Log.Warn("cannot rebuild conntrack entries of local pods", "clusters", len(turns), "err", err)
 	case n > 0:
-		k.config.Log.Info("renewed flows of pods on this gateway", "clusters", len(turns), "flows", n)
+		k.config.Log.Info("rebuilt conntrack entries of local pods", "clusters", len(turns), "flows", n)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outcome is what a round did.
+// outcome is the result of a round.
 type outcome struct {
 	sent, failed, left int
 	idleFlows          map[string]int // flows without a packet since the move, by cluster
 }
 
-// refresh does one round.
+// refresh runs one round.
 func refresh(ctx context.Context, device string, now time.Time, moves []*pathMove) (outcome, error) {
 	flows, out, err := find(ctx, now, moves)
 	if err != nil || len(flows) == 0 {
@@ -34,7 +34,7 @@ func refresh(ctx context.Context, device string, now time.Time, moves []*pathMov
 			timer.Reset(wait)
 			select {
 			case <-ctx.Done():
-				return out, fmt.Errorf("knock: %w", ctx.Err())
+				return out, fmt.Errorf("send refresh packets: %w", ctx.Err())
 			case <-timer.C:
 			}
 		}
@@ -48,7 +48,7 @@ func refresh(ctx context.Context, device string, now time.Time, moves []*pathMov
 	return out, nil
 }
 
-// find reads conntrack and gives the flows to knock for, the most important first.
+// find reads conntrack and returns the flows that need a refresh packet, most important first.
 func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcome, error) {
 	out := outcome{idleFlows: map[string]int{}}
 	times, err := readTimeouts()
@@ -63,8 +63,8 @@ func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcom
 	var ranks [3][]Flow
 	err = list(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
-		// What this node translates itself, or was handed by another one, is carried by
-		// it as the gateway.
+		// For flows that this node translates, or that another node handed over, this node is
+		// the gateway.
 		if !ok || !f.keepsSource() || f.Mark != 0 || !f.mayPush() {
 			return
 		}
@@ -88,8 +88,8 @@ func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcom
 	return flows, out, nil
 }
 
-// rank puts TCP before UDP, and UDP that nobody answered last: it is mostly
-// over already, as a question to DNS.
+// rank sorts TCP before UDP, and UDP without a reply last: it is mostly over already, such as a
+// DNS query.
 func rank(f *Flow) int {
 	switch {
 	case f.Protocol == unix.IPPROTO_TCP:

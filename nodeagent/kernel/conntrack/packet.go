@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hops is the TTL of a knock: 2 is forwarded by the gateway, which makes its
-// conntrack entry only for what it forwards, and leaves it as 1, which the
-// gateway at the other end of the tunnel cannot forward any more.
+// hops is the TTL of a refresh packet. With 2, the gateway still forwards it, and so creates
+// its conntrack entry. It leaves with 1, so the gateway at the other end of the tunnel cannot
+// forward it.
 const hops = 2
 
 // Sizes of headers, bytes.
@@ -20,10 +20,10 @@ const (
 	sizeUDP  = 8
 )
 
-// buildRefresh makes the knock: a TCP ACK without data, or an empty UDP datagram. Its
-// sequence number is zero and so, but for one chance in four billion, outside
-// the window of both ends: the ICMP time exceeded that may come back with it
-// names no byte that the client sent, and its TCP ignores it (RFC 5927, 4.1).
+// buildRefresh builds the refresh packet: a TCP ACK without data, or an empty UDP datagram. Its
+// sequence number is zero. So, except with a probability of one in four billion, it is outside
+// the window of both ends. An ICMP time exceeded in reply then names no byte that the client
+// sent, and its TCP ignores it (RFC 5927, 4.1).
 func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 	size := sizeTCP
 	if protocol == unix.IPPROTO_UDP {
@@ -56,7 +56,7 @@ func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 	if protocol == unix.IPPROTO_TCP {
 		segment[12] = sizeTCP / 4 << 4
 		segment[13] = 0x10 // ACK
-		// An empty window would make conntrack take the flow for a stalled one.
+		// With an empty window, conntrack would treat the flow as stalled.
 		binary.BigEndian.PutUint16(segment[14:], 0xffff)
 		at = 16
 	} else {
@@ -70,7 +70,7 @@ func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 	return packet
 }
 
-// pseudo sums the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
+// pseudo returns the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
 func pseudo(protocol uint8, t Tuple, size int) uint32 {
 	sum := uint32(protocol) + uint32(size)
 	for _, a := range []netip.Addr{t.From.Addr(), t.To.Addr()} {
@@ -82,7 +82,7 @@ func pseudo(protocol uint8, t Tuple, size int) uint32 {
 	return sum
 }
 
-// checksum is the Internet checksum (RFC 1071) of an even number of bytes.
+// checksum returns the Internet checksum (RFC 1071) of an even number of bytes.
 func checksum(sum uint32, raw []byte) uint16 {
 	for i := 0; i+1 < len(raw); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(raw[i:]))

@@ -127,11 +127,11 @@ func TestDepartures(t *testing.T) {
 // takeTurn takes a turn at each of the times at which its flows are looked at.
 func takeTurn(t *testing.T, p schedule, begin time.Time, own bool) {
 	t.Helper()
-	for look, after := range looks {
+	for look, after := range checkTimes {
 		if turns := p.takeTurns(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
 			t.Errorf("look %d: %v before the time", look, turns)
 		}
-		for pass := range mostPasses {
+		for pass := range maxPasses {
 			turns := p.takeTurns(begin.Add(after))
 			if len(turns) != 1 || turns[0].nowOwn != own || turns[0].look != look || turns[0].isFirst() != (look+pass == 0) {
 				t.Fatalf("look %d, pass %d: turns %v", look, pass, turns)

@@ -10,75 +10,74 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LocalPods says what a gateway must know of the pods on its own node.
+// LocalPods describes the pods on a gateway's own node.
 type LocalPods struct {
-	// Pods are the prefixes (or single addresses) of the pods on this node, and where that
-	// is not known of all pods of the cluster: flows that another node handed over say so.
-	// Flows of pods that are not named are still known when a service address was
+	// Pods are the prefixes (or single addresses) of the pods on this node. If they are not
+	// known for this node, they are the pods of the whole cluster: flows that another node
+	// handed over have a mark. Flows of unlisted pods are still found if a service address was
 	// translated here.
 	Pods []netip.Prefix
-	// KeepSource are sources that enter a tunnel as they are (flat clusters).
+	// KeepSource are sources that enter a tunnel untranslated (flat clusters).
 	KeepSource []netip.Prefix
 }
 
-// linkChange is a cluster for which this gateway's own link began to carry, or ended.
+// linkChange is a cluster for which this gateway's own link started or stopped to carry
+// traffic.
 type linkChange struct {
 	cluster  string
 	prefixes []netip.Prefix
 	nowOwn   bool
-	// handedOverOnly is true when only what other nodes hand to this gateway turned.
+	// handedOverOnly is true if only traffic from other nodes changed its path.
 	handedOverOnly bool
 	at             time.Time
-	look           int // how often its flows were looked at
-	passes         int // of this look
+	look           int // checks of its flows so far
+	passes         int // of this check
 }
 
-// due is when its flows are looked at next.
-func (t *linkChange) due() time.Time { return t.at.Add(looks[t.look]) }
+// due returns the time of the next check of its flows.
+func (t *linkChange) due() time.Time { return t.at.Add(checkTimes[t.look]) }
 
-// isFirst reports whether nothing was begun anew for it yet.
+// isFirst reports whether none of its flows was checked yet.
 func (t *linkChange) isFirst() bool { return t.look == 0 && t.passes == 0 }
 
-// mostPasses bounds how often one look reads conntrack: until a pass finds nothing.
-const mostPasses = 3
+// maxPasses limits how often one check reads conntrack: until a pass finds nothing.
+const maxPasses = 3
 
-// rebuildEntries is for the pods on a gateway's own node. Their flows have one entry for
-// what every node translates and for what a gateway translates, and the kernel
-// decides both with the first packet. When the path changes between this
-// gateway's own link and another gateway, the entry still says the old thing.
+// rebuildEntries rebuilds the entries of flows of pods on a gateway's own node. One entry holds
+// both the translation of every node and that of a gateway. The kernel decides both with the
+// first packet. When the path moves between this gateway's own link and another gateway, the
+// entry is stale.
 //
-// For a flow that a pod began, the pod's own address would go into the tunnel, or
-// an egress address to the other gateway. Such entries are deleted, and a knock
-// through this host's own stack makes each anew, as its next packet would.
+// For a flow that a pod began, the pod's own address would enter the tunnel, or an egress
+// address would go to the other gateway. Such entries are deleted. A refresh packet through
+// this host's own stack creates each one again, as the flow's next packet would.
 //
-// Answers that come by the way that is not the entry's make an entry of their own,
-// an echo: the far end moves a moment before or after this one. It holds the port
-// that the flow needs, so the kernel would give the flow another one. Echoes go
-// before the knocks, and a flow whose port one took is begun anew as well.
+// Replies that arrive by the other path create an entry of their own, an echo: the remote end
+// moves a moment before or after this one. An echo holds the port that the flow needs, so the
+// kernel would give the flow another port. Echoes are deleted before the refresh packets are
+// sent. A flow whose port an echo took is rebuilt as well.
 //
-// For a flow to a backend here, one entry knows it by the export's address and
-// the other one would by the pod's: the same answer for both, so the newer one
-// would get another port. Such entries are deleted too; the next packet of either
-// end makes them anew.
+// For a flow to a local backend, one entry has the export's address, and the other one would
+// have the pod's. Both expect the same reply, so the newer entry would get another port. Such
+// entries are deleted too; the next packet of either end creates them again.
 //
-// In between, a packet of the server would reach the pod untranslated and be
-// answered with a reset: for those milliseconds nothing that comes from the
-// cluster is let through to the pods of this node.
+// In between, a packet of the server would reach the pod untranslated, and the pod would reply
+// with a reset. For those milliseconds, packets from the cluster to the pods of this node are
+// blocked.
 //
-// Entries of connections that are only half open go as well. The repeated SYN has
-// made the connection by another gateway; should the path come back to this one
-// while the half is kept (two minutes), the kernel takes all packets of the
-// connection for invalid.
+// Entries of half-open connections are deleted as well. The repeated SYN has established the
+// connection by another gateway. If the path came back within the two minutes of the half-open
+// entry, the kernel would treat all packets of the connection as invalid.
 //
-// It makes one pass, and gives the number of flows that were begun anew. Turns that
-// others followed meanwhile are not carried on with (plan.turned).
+// It makes one pass, and returns the number of rebuilt flows. Changes that newer ones replaced
+// are not continued (schedule.turned).
 func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (int, error) {
 	found, err := findStale(ctx, turns, own)
 	if err != nil {
 		return 0, err
 	}
 	if _, err = removeAll(ctx, found.halfOpen); err != nil || len(found.stale) == 0 {
-		return 0, err // an echo alone takes nothing from a flow that has what it needs
+		return 0, err // an echo alone takes nothing from a flow with a correct entry
 	}
 	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -117,8 +116,8 @@ func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (in
 	return n, err
 }
 
-// raw sends through this host's own stack, with any source: the output hooks
-// translate as for a packet that a pod sends.
+// raw sends through this host's own stack, with any source. The output hooks translate as for a
+// packet from a pod.
 type raw struct{ v4, v6 int }
 
 func (r *raw) close() {
@@ -134,7 +133,7 @@ func (r *raw) send(f *Flow, ttl uint8) error {
 		fd, to = r.v6, &unix.SockaddrInet6{Addr: f.Orig.To.Addr().As16()}
 	}
 	if err := unix.Sendto(fd, buildRefresh(f.Protocol, f.Orig, ttl), 0, to); err != nil {
-		return fmt.Errorf("knock for %s -> %s: %w", f.Orig.From, f.Orig.To, err)
+		return fmt.Errorf("send refresh packet for %s -> %s: %w", f.Orig.From, f.Orig.To, err)
 	}
 	return nil
 }

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errElsewhere says that a flow's way does not lead over the link between nodes.
+// errElsewhere means that the route of a flow does not use the link between nodes.
 var errElsewhere = errors.New("route leads elsewhere")
 
-// sender puts knocks on the link between nodes, as a packet socket does: below
-// routing, filters and conntrack of this node. So a knock cannot leave by another
-// link, and this node's own entry neither takes it for a sign of life nor sees
-// its sequence number.
+// sender sends refresh packets on the link between nodes, through a packet socket: below
+// routing, filters and conntrack of this node. So a refresh packet cannot leave by another
+// link. This node's own entry neither counts it as activity nor sees its sequence number.
 type sender struct {
 	fd     int
 	device string
@@ -53,9 +52,9 @@ func openSender(device string) (*sender, error) {
 
 func (s *sender) close() { _ = unix.Close(s.fd) }
 
-// send knocks for a flow.
+// send sends a refresh packet for a flow.
 func (s *sender) send(f *Flow) error {
-	// What leaves this node is the reply turned round.
+	// Packets of the flow leave this node as the reverse of the reply.
 	out := Tuple{From: f.Reply.To, To: f.Reply.From}
 	mac, err := s.hop(out.To.Addr())
 	if err != nil {
@@ -73,7 +72,7 @@ func (s *sender) send(f *Flow) error {
 	return nil
 }
 
-// hop gives the hardware address of the gateway that the routes name now.
+// hop returns the hardware address of the gateway on the current route.
 func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	if mac, known := s.hops[to]; known {
 		if mac == nil {
@@ -82,7 +81,7 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 		return mac, nil
 	}
 	s.hops[to] = nil
-	// A blackhole is an error here, and no way either.
+	// RouteGet returns an error for a blackhole, which is no path either.
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 || routes[0].LinkIndex != s.index {
 		return nil, errElsewhere
@@ -96,17 +95,17 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	return mac, nil
 }
 
-// Knocks leave in bursts, so that neither this node nor the gateway, which makes
-// an entry for each, stalls on them.
+// Refresh packets are sent in bursts, so that neither this node nor the gateway stalls. The
+// gateway creates an entry for each.
 const (
 	burst    = 128
 	interval = 10 * time.Millisecond
-	// maxKnocks bounds one round. TCP comes first, then UDP that was answered.
+	// maxKnocks limits one round: TCP first, then UDP with a reply.
 	maxKnocks = 50_000
 )
 
-// pause is how long to wait before the next knock, when so many were sent in
-// the time since the first.
+// pause returns the wait before the next refresh packet, after sent packets in the time since
+// the first one.
 func pause(sent int, since time.Duration) time.Duration {
 	return max(time.Duration(sent/burst)*interval-since, 0)
 }

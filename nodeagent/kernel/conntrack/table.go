@@ -21,11 +21,11 @@ const (
 	msgDelete = 2
 )
 
-// list calls keep for every TCP and UDP flow of both families; the flow is the
-// same variable each time. The kernel can filter a dump by exact addresses only,
-// not by prefixes, so all come; they are read as a stream. It walks all buckets of
-// the table for each dump (262 144 on a host with more than 4 GiB, for all network
-// namespaces together), so one dump for both families costs half of two.
+// list calls keep for every TCP and UDP flow of both families, with the same variable each
+// time. The kernel can filter a dump by exact addresses, but not by prefixes. So it lists all
+// flows, and they are read as a stream. For each dump, the kernel walks all buckets of the
+// table (262 144 on a host with more than 4 GiB, for all network namespaces together). So one
+// dump for both families costs half of two.
 func list(ctx context.Context, keep func(*Flow)) error {
 	var f Flow
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgGet, unix.NLM_F_DUMP)
@@ -37,8 +37,8 @@ func list(ctx context.Context, keep func(*Flow)) error {
 		}
 		return ctx.Err() == nil
 	})
-	// An interrupted dump may lack entries that the table moved while it grew: a
-	// later round meets them.
+	// An interrupted dump may lack entries that moved while the table grew. A later round finds
+	// them.
 	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
 		return fmt.Errorf("list conntrack entries: %w", err)
 	}
@@ -48,8 +48,8 @@ func list(ctx context.Context, keep func(*Flow)) error {
 	return nil
 }
 
-// remove deletes one entry. One that is gone, or was made anew since it was
-// listed, is left alone.
+// remove deletes one entry. It skips an entry that is missing or was recreated since the
+// listing.
 func remove(f *Flow) error {
 	family := uint8(unix.AF_INET)
 	if f.Orig.From.Addr().Is6() {
@@ -64,7 +64,7 @@ func remove(f *Flow) error {
 	return nil
 }
 
-// name gives the attributes that tell one entry from all others.
+// name returns the attributes that identify one entry.
 func (f *Flow) name() []byte {
 	source, destination := uint16(1), uint16(2)
 	if f.Orig.From.Addr().Is6() {
@@ -88,7 +88,7 @@ func attribute(kind uint16, value []byte) []byte {
 	return append(out, make([]byte, -len(out)&3)...)
 }
 
-// timeouts are the kernel's, from which an entry's last packet is known.
+// timeouts are the kernel's timeouts. They determine the time of an entry's last packet.
 type timeouts struct {
 	established, udp, stream time.Duration
 }
@@ -109,9 +109,9 @@ func readTimeouts() (t timeouts, err error) {
 	return t, err
 }
 
-// idle is the time since the last packet of a flow; false when it cannot be
-// told. A timeout that was set for single flows makes it wrong: then it is too
-// large, and the flow is knocked for or forgotten, which does it no harm.
+// idle returns the time since the last packet of a flow. It reports false if that is unknown.
+// If single flows have a custom timeout, the result may be too large. Then the flow is
+// refreshed or purged, which does no harm.
 func (t timeouts) idle(f *Flow) (time.Duration, bool) {
 	switch {
 	case f.Protocol == unix.IPPROTO_TCP && f.State == tcpEstablished:

@@ -7,27 +7,27 @@ import (
 	"slices"
 )
 
-// staleFlow has an entry from before the turn.
+// staleFlow is a flow whose entry is older than a link change.
 type staleFlow struct {
 	Flow
-	local bool  // begun by a pod on this node; others knock from theirs
-	ttl   uint8 // ends behind the gateway that carries
+	local bool  // begun by a pod on this node; other nodes refresh their own flows
+	ttl   uint8 // expires after the gateway that carries the flow
 }
 
-// staleEntries are the entries that a turn left wrong.
+// staleEntries are the entries that a link change made wrong.
 type staleEntries struct {
 	stale    []staleFlow
 	crossed  []Flow
 	halfOpen []Flow
 }
 
-// flowKey are a pod's end of a flow to a cluster and the far one, as the gateway sees it.
+// flowKey identifies a flow by the pod's end and the remote end, as the gateway sees them.
 type flowKey struct {
 	protocol uint8
 	pod, far netip.AddrPort
 }
 
-// staleFinder looks for them.
+// staleFinder finds the stale entries.
 type staleFinder struct {
 	staleEntries
 	turns    map[string][]*linkChange
@@ -37,7 +37,7 @@ type staleFinder struct {
 
 	outbound map[flowKey]bool // flows that pods of this node began
 	inbound  []inboundEntry
-	others   []staleFlow // flows of pods of this node that have another port
+	others   []staleFlow // flows of pods of this node with another port
 }
 
 // inboundEntry is an entry that began with a packet from a cluster to a pod of this node.
@@ -75,7 +75,7 @@ func (s *staleFinder) look(f *Flow) {
 	}
 }
 
-// checkInbound looks at the entry of a flow from a cluster.
+// checkInbound checks the entry of a flow from a cluster.
 func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Reply.From.Addr())
 	_, keeps := s.kept.find(f.Reply.From.Addr())
@@ -95,7 +95,7 @@ func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
 	return is
 }
 
-// checkOutbound looks at the entry of a flow to a cluster.
+// checkOutbound checks the entry of a flow to a cluster.
 func (s *staleFinder) checkOutbound(f *Flow, turns []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Orig.From.Addr())
 	pod = pod && f.Mark == 0
@@ -117,12 +117,12 @@ func (s *staleFinder) checkOutbound(f *Flow, turns []*linkChange) (is bool) {
 	return is
 }
 
-// turnsPods reports whether the flows of this node's own pods turned.
+// turnsPods reports whether the changes affect flows of this node's own pods.
 func turnsPods(turns []*linkChange) bool {
 	return slices.ContainsFunc(turns, func(t *linkChange) bool { return !t.handedOverOnly })
 }
 
-// match finds the echoes among the answers, and the flows that lost their port to one.
+// match finds the echoes among the replies, and the flows that lost their port to an echo.
 func (s *staleFinder) match() {
 	echoed, backends := map[flowKey]bool{}, []staleFlow(nil)
 	for i := range s.inbound {
@@ -142,19 +142,19 @@ func (s *staleFinder) match() {
 	}
 }
 
-// isStaleBackend reports whether the entry of a flow to a pod here was made by the
-// other way: what comes over another gateway has the pod's address already. A flow
-// straight to a pod (flat clusters) looks the same and is made anew as well.
+// isStaleBackend reports whether the other path created the entry of a flow to a local pod:
+// packets by another gateway arrive with the pod's address. A flow straight to a pod (flat
+// clusters) looks the same and is rebuilt as well.
 func (t *linkChange) isStaleBackend(f *Flow) bool {
 	return !t.handedOverOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
 }
 
-// cameFromSibling reports whether the entry of a flow to another node's pod was made by a packet that
-// another gateway had translated. That one got the flow from this gateway while this one had no
-// link, and sent its answers back here. What the pod sends would go untranslated into the link.
+// cameFromSibling reports whether a sibling gateway translated the packet that created this
+// entry of another node's pod. This gateway handed it the flow while it had no link, and the
+// replies came back here. Now the pod's packets would enter the link untranslated.
 func (t *linkChange) cameFromSibling(f *Flow) bool { return t.nowOwn && f.Orig.To == f.Reply.From }
 
-// checkStale reports whether a flow's entry holds the source of the other way.
+// checkStale reports whether a flow's entry has the source address of the other path.
 func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is bool) {
 	w = staleFlow{Flow: *f, local: local, ttl: hops}
 	if t.nowOwn {
@@ -166,13 +166,13 @@ func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is boo
 	if t.nowOwn {
 		return w, f.keepsSource() && !keeps
 	}
-	// A translated flow of another node is that node's business: it goes to the
-	// other gateway itself, or still comes here and leaves by this gateway's link.
+	// A translated flow of another node is handled there. It goes to the other gateway
+	// directly, or still comes here and leaves by this gateway's link.
 	return w, local && !f.keepsSource()
 }
 
-// lookup finds the name that a prefix belongs to. Each length of prefix costs one
-// look, however many prefixes there are.
+// lookup finds the name of a prefix by address. Each prefix length costs one map access,
+// however many prefixes there are.
 type lookup struct {
 	names   map[netip.Prefix]string
 	lengths []int // of IPv4 prefixes; IPv6 from 1000 up; the longest first
@@ -198,7 +198,7 @@ func (l *lookup) add(name string, prefixes []netip.Prefix) {
 	slices.Reverse(l.lengths)
 }
 
-// find gives the name of the longest prefix that holds the address.
+// find returns the name of the longest prefix that contains the address.
 func (l *lookup) find(a netip.Addr) (string, bool) {
 	for _, length := range l.lengths {
 		if a.Is6() != (length >= lengthIPv6) {
