@@ -1,5 +1,5 @@
-// Package allocate gives a topology the blocks, addresses and lanes that its lock lacks, moves
-// what somebody asks to move, and says when a lock is stale. What the lock holds stays.
+// Package allocate assigns the global blocks, addresses and gateway ordinals that the lock of a
+// topology lacks, moves items on request, and detects stale locks. Existing allocations stay.
 package allocate
 
 import (
@@ -13,15 +13,14 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// Allocate gives every cluster, gateway, egress rule, export and host of a valid
-// topology the addresses that it needs and does not have yet, and every gateway
-// its lane. What the lock
-// holds stays where it is. lock itself is not changed; nil is an empty one.
+// Allocate returns the lock with all addresses and gateway ordinals that a valid
+// topology needs. Existing allocations stay. lock itself is not changed; nil is an
+// empty lock.
 //
-// Warnings tell what had to move all the same: after a pin or a pool changed
-// (code moves), or because two branches that both allocated were merged (code
-// lock-conflict). Errors tell what does not fit; the lock that comes with them
-// lacks it.
+// Warnings list the allocations that moved: because a pin or a pool changed (code
+// moves), or because two branches that both allocated were merged (code
+// lock-conflict). Errors list the requests that do not fit; the returned lock lacks
+// their addresses.
 func Allocate(top *schema.ClusterSet, lock *lockfile.Lock) (*lockfile.Lock, diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list
@@ -57,15 +56,15 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 // allocator is the state of one call of Allocate.
 type allocator struct {
 	top         *schema.ClusterSet
-	lock        *lockfile.Lock  // what becomes the result
-	added       []string        // paths of what the lock lacked
+	lock        *lockfile.Lock  // the result
+	added       []string        // paths of new allocations
 	moving      map[string]bool // clusters whose move is reported already
 	list        diag.List
 	members     map[string]*schema.Cluster
 	requests    []lockfile.Request
-	requested   map[lockfile.Claim]bool // those of demands
-	prefixPools map[bool]*prefixPool    // what is left of the global pools, by whether it is IPv4
-	addrPools   map[string][]*addrPool  // by cluster; tunnelArea and vipArea for the pools
+	requested   map[lockfile.Claim]bool // the claims of requests
+	prefixPools map[bool]*prefixPool    // the global pools, by whether they are IPv4
+	addrPools   map[string][]*addrPool  // by cluster, lockfile.TunnelPool or lockfile.VIPPool
 }
 
 // makeAddrPools sets up the address space of the pools and of each cluster's blocks.
@@ -97,9 +96,8 @@ func (a *allocator) makeAddrPools() {
 	}
 }
 
-// retainAddrs lets every slot keep the addresses that it has. Of two slots with the
-// same address one that the topology asks for comes before one that it does
-// not; otherwise the first in order keeps it.
+// retainAddrs retains the addresses of all claims. If two claims have the same
+// address, the requested one keeps it; otherwise the first in order does.
 func (a *allocator) retainAddrs() {
 	slots := a.lock.Sorted()
 	for _, live := range []bool{true, false} {
@@ -116,8 +114,8 @@ func (a *allocator) retainAddrs() {
 	}
 }
 
-// claimAddr reports whether the slot keeps the address. One of a family that
-// has no pool any more is kept for the day when the pool comes back.
+// claimAddr reports whether the claim keeps the address. An address whose family no
+// longer has a pool is kept in case the pool returns.
 func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool {
 	i := slices.IndexFunc(a.addrPools[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
 	if i < 0 {
@@ -144,23 +142,23 @@ func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool
 	}
 	then := "it gets another"
 	if !live {
-		then = "it is no longer reserved for what was removed"
+		then = "it is no longer reserved for the removed item"
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 		Path: s.Path(), Pos: a.lock.Addrs[s].Pos,
 		Related: []diag.Related{{Path: owner.Path(), Pos: a.lock.Addrs[owner].Pos}},
 		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s", addr, owner.Path(), then),
-		Hint:    "both were allocated on different branches; whoever resolved the old address sees the new one after the next commit"})
+		Hint:    "both were allocated on different branches; clients that resolved the old address see the new one after the next commit"})
 	return false
 }
 
-// reportMoves tells how many addresses had to leave each area.
+// reportMoves reports the number of addresses that moved into each pool.
 func (a *allocator) reportMoves() {
 	report := func(name, path, what string) {
 		for _, area := range a.addrPools[name] {
 			if area.moved > 0 {
 				a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: path,
-					Summary: fmt.Sprintf("%s that move to %s, as they are outside of it: %d", what, area.block, area.moved),
+					Summary: fmt.Sprintf("%s that move into %s from outside: %d", what, area.block, area.moved),
 					Hint:    "connections to the old addresses break; put the old value back to keep them"})
 			}
 		}
@@ -174,7 +172,7 @@ func (a *allocator) reportMoves() {
 	}
 }
 
-// assignMissing gives every demand what it lacks.
+// assignMissing assigns the missing addresses of all requests.
 func (a *allocator) assignMissing() {
 	full := map[*addrPool]*shortage{}
 	for _, d := range a.requests {

@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// newTopology gives a topology of clusters and exports by number. Equal numbers give
-// equal things, whatever else is there.
+// newTopology returns a topology of clusters and exports by number. An equal number
+// results in an equal cluster or export, independent of the others.
 func newTopology(clusters, exports []int) *schema.ClusterSet {
 	top := &schema.ClusterSet{APIVersion: schema.APIVersion, Kind: schema.Kind, Metadata: schema.Metadata{Name: "demo"}}
 	for _, n := range clusters {
@@ -60,8 +60,8 @@ func newTopology(clusters, exports []int) *schema.ClusterSet {
 	return top
 }
 
-// setExporters pins which clusters export, so that removing a cluster does not
-// change who else exports.
+// setExporters lists the exporting clusters of each export, so that removing a cluster
+// does not change the exporters.
 func setExporters(top *schema.ClusterSet) {
 	for i := range top.Spec.Exports {
 		e := &top.Spec.Exports[i]
@@ -105,8 +105,8 @@ func noErrors(t testing.TB, list diag.List) {
 	}
 }
 
-// TestNothingMoves walks through random topologies, one after the other on the
-// same lock. Whatever was allocated once stays with its owner until the end.
+// TestNothingMoves allocates for a sequence of random topologies on the same lock. Every
+// allocation stays with its owner until the end.
 func TestNothingMoves(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
@@ -149,13 +149,13 @@ func TestNothingMoves(t *testing.T) {
 				lock = next
 			}
 			if len(addrs) < 100 || len(blocks) < 20 {
-				t.Errorf("only %d slots and %d blocks were seen", len(addrs), len(blocks))
+				t.Errorf("only %d claims and %d blocks were allocated", len(addrs), len(blocks))
 			}
 		})
 	}
 }
 
-// wellFormed checks what holds for every lock.
+// wellFormed checks the invariants of every lock.
 func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()
 	owner := map[netip.Addr]lockfile.Claim{}
@@ -192,8 +192,8 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	}
 }
 
-// inside checks that an address lies in its block, is no first or last address
-// of it, and no address of a mapped pod.
+// inside checks that an address lies in its block, and that it is neither the first or
+// last address of the block nor the address of a mapped pod.
 func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.Claim, a netip.Addr) {
 	t.Helper()
 	var blocks []netip.Prefix
@@ -216,7 +216,7 @@ func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.C
 	}
 }
 
-// TestOrderOfTheFile permutes every list of the topology: no byte changes.
+// TestOrderOfTheFile permutes every list of the topology: the lock does not change.
 func TestOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	all := make([]int, 30)
@@ -247,11 +247,11 @@ func TestOrderOfTheFile(t *testing.T) {
 	}
 }
 
-// TestRoundTrip reads what was written.
+// TestRoundTrip writes a lock and reads it again.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	top := newTopology([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
-	top.Spec.Clusters[1].Name = "no" // a word that some readers take for false
+	top.Spec.Clusters[1].Name = "no" // false in YAML 1.1
 	lock, list := Allocate(top, nil)
 	noErrors(t, list)
 	text := marshal(t, lock)
@@ -268,7 +268,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestGC frees what is gone, and nothing else moves.
+// TestGC frees the addresses of removed items; no other address moves.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	before := newTopology([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
@@ -283,7 +283,7 @@ func TestGC(t *testing.T) {
 		t.Fatalf("check: %v", list)
 	}
 	if text := marshal(t, gc.PruneReleased(full)); !strings.Contains(text, "released:\n") || !strings.Contains(text, "  clusters[c2].blocks:") || text != marshal(t, gc) {
-		t.Errorf("what was published is not released:\n%s", text)
+		t.Errorf("published addresses are not released:\n%s", text)
 	}
 	text := marshal(t, gc.PruneReleased(nil))
 	for _, gone := range []string{"c2", "c4", "e2", "e5"} {
@@ -304,8 +304,8 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// TestOwnership compares each slot with what it had in a lock of its own: what
-// one cluster gets inside its block does not depend on other clusters.
+// TestOwnership compares each claim with a lock for its cluster alone: the addresses
+// inside a cluster's block do not depend on other clusters.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
 	top := newTopology([]int{7, 14}, []int{0, 1, 2})

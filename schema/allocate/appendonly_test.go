@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// appendOnlyTopology is a small topology whose lock the test of Follows begins with.
+// appendOnlyTopology is the topology of the first lock in TestIsAppendOnly.
 const appendOnlyTopology = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
@@ -33,7 +33,7 @@ spec:
   - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
 `
 
-// TestIsAppendOnly: what Allocate returns for a lock follows from it; what somebody wrote does not.
+// TestIsAppendOnly: a lock from Allocate is append-only; an edited lock is not.
 func TestIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *schema.ClusterSet {
@@ -70,7 +70,7 @@ func TestIsAppendOnly(t *testing.T) {
 		"two are swapped":       {strings.NewReplacer(at(web), at(db), at(db), at(web)).Replace(string(raw)), false},
 		"one is gone":           {strings.Replace(string(raw), "  "+db+": "+at(db)+"\n", "", 1), false},
 		"one stands twice":      {string(raw) + "  " + db + ": [243.0.0.99]\n", false},
-		"nobody's is reserved":  {string(raw) + "  exports[a/b].vips: [243.0.0.99]\n", false},
+		"reserved without an owner":  {string(raw) + "  exports[a/b].vips: [243.0.0.99]\n", false},
 	} {
 		lock, list := lockfile.Read("lock", []byte(tt.text))
 		if list.HasErrors() {
@@ -81,6 +81,6 @@ func TestIsAppendOnly(t *testing.T) {
 		}
 	}
 	if !IsAppendOnly(before, before, after) {
-		t.Error("an older lock does not follow from itself")
+		t.Error("an older lock is not append-only to itself")
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// minHostBits is the size of the smallest block that is chosen automatically:
-// room for a thousand exports and egress addresses costs a 16384th of the
-// default pool, and a block never grows.
+// minHostBits is the size of the smallest block that is chosen automatically. It has
+// room for a thousand exports and egress addresses, which a block needs because it
+// never grows, and uses a 16384th of the default pool.
 const minHostBits = 10
 
-// minHostBits6 is the same for IPv6, where space costs nothing.
+// minHostBits6 is minHostBits for IPv6, where space is plentiful.
 const minHostBits6 = 16
 
-// allocateBlocks settles every cluster's block in each family that has a pool.
+// allocateBlocks allocates every cluster's block in each family that has a pool.
 func (a *allocator) allocateBlocks() {
 	needs := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
 	for _, d := range a.requests {
@@ -51,7 +51,7 @@ func (a *allocator) allocateBlocks() {
 	}
 }
 
-// hasClaims reports whether some slot of the lock lies under a cluster.
+// hasClaims reports whether the lock has a claim of the cluster.
 func (a *allocator) hasClaims(cluster string) bool {
 	for s := range a.lock.Addrs {
 		if s.Cluster == cluster {
@@ -61,7 +61,7 @@ func (a *allocator) hasClaims(cluster string) bool {
 	return false
 }
 
-// blockAllocator places the blocks of one family.
+// blockAllocator allocates the blocks of one family.
 type blockAllocator struct {
 	*allocator
 	*prefixPool
@@ -79,7 +79,7 @@ func (b *blockAllocator) sameFamily(p netip.Prefix) bool {
 	return p.Addr().Is4() == b.pool.Addr().Is4()
 }
 
-// current gives a cluster's block of this family as the lock has it.
+// current returns the locked block of a cluster in this family.
 func (b *blockAllocator) current(name string) (lockfile.PrefixAllocation, bool) {
 	if c := b.lock.Clusters[name]; c != nil {
 		for _, block := range c.Blocks {
@@ -105,7 +105,7 @@ func (b *blockAllocator) own(cluster string, block lockfile.PrefixAllocation, li
 	b.owner[block.Prefix] = heldBlock{block, cluster, live}
 }
 
-// clusters gives the topology's clusters by name.
+// clusters returns the topology's clusters, sorted by name.
 func (b *blockAllocator) clusters() []*schema.Cluster {
 	out := make([]*schema.Cluster, 0, len(b.top.Spec.Clusters))
 	for i := range b.top.Spec.Clusters {
@@ -115,7 +115,8 @@ func (b *blockAllocator) clusters() []*schema.Cluster {
 	return out
 }
 
-// retainBlocks leaves the clusters of the topology in their blocks.
+// retainBlocks retains the blocks of the topology's clusters. A block outside the pool or
+// with a conflict is dropped, so that the cluster moves.
 func (b *blockAllocator) retainBlocks() {
 	for _, c := range b.clusters() {
 		have, ok := b.current(c.Name)
@@ -134,7 +135,7 @@ func (b *blockAllocator) retainBlocks() {
 	}
 }
 
-// conflict reports a block that belongs to another cluster too.
+// conflict reports a block that overlaps a block of another cluster.
 func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, owner heldBlock) {
 	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
@@ -144,7 +145,7 @@ func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, 
 		Hint:    "both were allocated on different branches; every address of the cluster changes"})
 }
 
-// reserve keeps the blocks of clusters that left and those that were moved out of.
+// reserve reserves the blocks of removed clusters and the former blocks of moved ones.
 func (b *blockAllocator) reserve() {
 	for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		c := b.lock.Clusters[name]
@@ -155,8 +156,8 @@ func (b *blockAllocator) reserve() {
 	}
 }
 
-// reserved gives the prefixes that are still free to be reserved. What a member
-// has in force by now is no longer reserved for a former owner.
+// reserved returns the prefixes of list that can stay reserved. A block that a member
+// uses now is no longer reserved for a former owner.
 func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation) []lockfile.PrefixAllocation {
 	var out []lockfile.PrefixAllocation
 	for _, h := range list {
@@ -171,9 +172,9 @@ func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation)
 	return out
 }
 
-// create finds a block for every cluster that has none: the largest first, so
-// that they fit without holes, then by name. Where those that the names choose
-// leave somebody without, all take the lowest.
+// create allocates a block for every cluster that lacks one: the largest first, so
+// that they fit without holes, then by name. If choosing by name leaves a cluster
+// without a block, all new blocks are the lowest free ones.
 func (b *blockAllocator) create() {
 	var orders []blockRequest
 	for _, c := range b.clusters() {
@@ -207,13 +208,13 @@ func (b *blockAllocator) create() {
 	}
 }
 
-// blockRequest is a cluster that lacks a block, and the sizes that would do.
+// blockRequest is a cluster that lacks a block, with the acceptable sizes.
 type blockRequest struct {
 	cluster *schema.Cluster
 	sizes   []int // host bits, first choice first
 }
 
-// plan takes a block for each order, and counts the choices that found none.
+// plan picks a block for each order and counts the sizes for which no block was free.
 func (b *blockAllocator) plan(orders []blockRequest, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
 	blocks = make([]netip.Prefix, len(orders))
 	for i, o := range orders {
@@ -229,7 +230,7 @@ func (b *blockAllocator) plan(orders []blockRequest, pick func(*prefixPool, int,
 	return blocks, misses
 }
 
-// sizes gives the host bits of a cluster's block, first choice first.
+// sizes returns the host bits of a cluster's block, first choice first.
 func (b *blockAllocator) sizes(c *schema.Cluster) []int {
 	g := b.top.Spec.Globalnet
 	smallest := minHostBits
@@ -238,7 +239,7 @@ func (b *blockAllocator) sizes(c *schema.Cluster) []int {
 	}
 	need := b.needs[c.Name]
 	if b.top.Spec.DynamicExports != nil {
-		need *= 2 // half of what pods are not mapped to is kept for what clusters export by themselves
+		need *= 2 // half of the part without mappings is reserved for dynamic exports
 	}
 	shared := max(smallest, cidr.Log2Ceil(2*need+2))
 	tight := cidr.Log2Ceil(need + 2)
@@ -280,19 +281,19 @@ func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	hint := "use a larger globalnet.cidr, or smaller blocks (globalnet.clusterPrefix)"
 	switch {
 	case b.top.Spec.Globalnet.Egress == fabric.EgressMapped:
-		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, or globalnet: {egress: auto}", space-sizes[0])
+		hint = fmt.Sprintf("in a /%d each pod has its own address: use a larger globalnet.cidr, or globalnet: {egress: auto}", space-sizes[0])
 	case len(sizes) == 3: // mapped if there is room, which the sizes before the last one are for
-		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, "+
+		hint = fmt.Sprintf("in a /%d each pod has its own address: use a larger globalnet.cidr, "+
 			"or globalnet: {egress: shared}, with which the pool holds %s", space-sizes[0], fits(sizes[1]))
 	}
 	if locked > 0 {
-		hint += "; blocks that the lock holds stay as they are"
+		hint += "; locked blocks do not change"
 	}
 	if gone > 0 {
-		hint += "; hawser allocate --gc frees what was removed"
+		hint += "; hawser allocate --gc frees the blocks of removed clusters"
 	}
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: fieldpath.Key("clusters", c.Name),
-		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for what was removed",
+		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for removed clusters",
 			b.pool, fits(sizes[0]), live, gone),
 		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})
 }

@@ -11,17 +11,16 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// Check reports everything for which hawser allocate has to be run: what the
-// lock lacks (code lock-stale), what it holds twice after a merge
-// (lock-conflict), and what does not fit at all. Nothing to report means that
-// Allocate would neither add nor move an address.
+// Check reports why hawser allocate must run: missing allocations (code lock-stale),
+// duplicates after a merge (lock-conflict), and requests that do not fit. An empty
+// list means that Allocate would neither add nor move an address.
 func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
 	_, _, stale := AllocateAndCheck(top, lock)
 	return stale
 }
 
 // AllocateAndCheck runs Allocate and Check on one lock in one pass.
-func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
+func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (allocated *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list, a.stale()
 }
@@ -31,7 +30,7 @@ func (a *allocator) stale() diag.List {
 	for i := range list {
 		if list[i].Code != "becomes-shared" && list[i].Severity == diag.Warning {
 			list[i].Severity = diag.Error
-			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to settle it", "; ")
+			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to resolve it", "; ")
 		}
 	}
 	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
@@ -41,8 +40,8 @@ func (a *allocator) stale() diag.List {
 	return list
 }
 
-// IsAppendOnly reports whether the lock is what Allocate returns for before for a valid topology,
-// or means the same as before: then nobody moved or took an address by hand.
+// IsAppendOnly reports whether l equals before, or the result of Allocate for before and a valid
+// topology. Otherwise an address was moved or taken by hand.
 func IsAppendOnly(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {
 		return false

@@ -11,8 +11,8 @@ import (
 )
 
 // TestDynamicMovesNothing switches dynamic exports on and off between random
-// topologies on one lock: nothing moves, and what is given out while they are on
-// lies outside the ranges that are kept for them.
+// topologies on one lock: nothing moves, and new allocations lie outside the reserved
+// ranges while dynamic exports are on.
 func TestDynamicMovesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -33,7 +33,7 @@ func TestDynamicMovesNothing(t *testing.T) {
 					t.Fatalf("seed %d round %d: %s moved from %v to %v", seed, round, s.Path(), h.Addrs, got)
 				}
 			}
-			for _, p := range keptRanges(top, next) {
+			for _, p := range reservedRanges(top, next) {
 				for s, h := range next.Addrs {
 					for _, a := range h.Addrs {
 						if p.Contains(a) && !slices.Contains(lock.Addrs[s].Addrs, a) {
@@ -47,8 +47,8 @@ func TestDynamicMovesNothing(t *testing.T) {
 	}
 }
 
-// keptRanges gives every range that is kept for dynamic exports.
-func keptRanges(top *schema.ClusterSet, lock *lockfile.Lock) []netip.Prefix {
+// reservedRanges returns every range that is reserved for dynamic exports.
+func reservedRanges(top *schema.ClusterSet, lock *lockfile.Lock) []netip.Prefix {
 	out := top.DynamicVIPs()
 	for _, c := range top.Spec.Clusters {
 		out = append(out, lock.DynamicRanges(top, c.Name)...)

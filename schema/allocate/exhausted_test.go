@@ -8,9 +8,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestPoolExhausted: with equal CIDRs the default pool holds 128 clusters whose pods all
-// have an address of their own; what is said of the next one names the setting with
-// which more fit, and with that they do.
+// TestPoolExhausted: with equal CIDRs the default pool holds 128 mapped clusters. The
+// finding for the next one names the setting that makes room; with it, all clusters fit.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -27,8 +26,8 @@ func TestPoolExhausted(t *testing.T) {
 	if len(list) != 2 || list[0].Path != "clusters[g128]" || list[1].Path != "clusters[g129]" {
 		t.Fatalf("want a finding for each of the last two clusters, have %v", list)
 	}
-	const summary = "no room for its block in the pool 242.0.0.0/8, which holds 128 of /15: 128 blocks are in use, 0 reserved for what was removed"
-	const hint = "in a /15 each pod has an address of its own: use a larger globalnet.cidr, " +
+	const summary = "no room for its block in the pool 242.0.0.0/8, which holds 128 of /15: 128 blocks are in use, 0 reserved for removed clusters"
+	const hint = "in a /15 each pod has its own address: use a larger globalnet.cidr, " +
 		"or globalnet: {egress: shared}, with which the pool holds 16384 of /22"
 	if list[0].Summary != summary || list[0].Hint != hint {
 		t.Errorf("have\n%s\n%s", list[0].Summary, list[0].Hint)
@@ -38,6 +37,6 @@ func TestPoolExhausted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, list = Allocate(top, nil); len(list) > 0 {
-		t.Errorf("it does not fit with egress: shared: %v", list)
+		t.Errorf("the clusters do not fit with egress: shared: %v", list)
 	}
 }

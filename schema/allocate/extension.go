@@ -14,11 +14,11 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// An annex is a part of the global pool beside a cluster's block: a pod prefix
-// that came later, and found no room in the block, is mapped to it, so that the
-// cluster stays mapped and nothing that it has moves. Each is as large as its prefix.
+// An extension (key annexes in the lock) is a part of the global pool outside the
+// cluster's block. A pod prefix that was added later and does not fit into the block is
+// mapped to an extension of the same size. The cluster stays mapped and no address moves.
 
-// retainExtensions leaves the annexes where they are, those of members first.
+// retainExtensions retains the extensions, first of members, then of removed clusters.
 func (b *blockAllocator) retainExtensions() {
 	for _, live := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
@@ -41,14 +41,14 @@ func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocatio
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 			Path: fieldpath.Key("clusters", name) + ".annexes", Pos: h.Pos,
 			Related: []diag.Related{{Path: fieldpath.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
-			Summary: fmt.Sprintf("has %s beside its block, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
+			Summary: fmt.Sprintf("has the annex %s, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
 			Hint:    "both were allocated on different branches; the pods that are mapped there change their global addresses"})
 	}
 	return false
 }
 
-// extendBlock maps pod prefixes of a cluster that is mapped already, where its block has
-// no room, beside it; nil when the pool has none either.
+// extendBlock maps more pod prefixes of a mapped cluster: to its block if they fit,
+// otherwise to new extensions. It returns nil if the pool is full too.
 func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*prefixPool) (found []netip.Prefix) {
 	var annexes []lockfile.PrefixAllocation
 	for _, p := range missing {
@@ -69,18 +69,18 @@ func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []
 	return found
 }
 
-// reportExtensions tells which pods are mapped outside of the cluster's block.
+// reportExtensions reports the pod prefixes that are mapped outside the cluster's block.
 func (a *allocator) reportExtensions(c *schema.Cluster, missing, found []netip.Prefix) {
 	for i, p := range missing {
 		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Extensions, func(h lockfile.PrefixAllocation) bool { return h.Prefix == found[i] }) {
 			continue
 		}
-		hint := "whoever filters by global addresses must know it, too; nothing moves"
+		hint := "add it to filters on global addresses; nothing moves"
 		if live := a.top.MappablePodCIDRs(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
 			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
 		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
-			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", humanize.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
+			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to the annex %s", humanize.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
 			Hint:    hint})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// lockWithExtensions is a lock whose only cluster has pods mapped beside its block.
+// lockWithExtensions returns a lock whose only cluster has pods mapped outside its block.
 func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	t.Helper()
 	top := newTopology([]int{1}, nil)
@@ -31,7 +31,7 @@ func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	return top, lock
 }
 
-// TestExtensionGC: what is in use stays, and what left is free again.
+// TestExtensionGC: used extensions stay, unused ones are freed.
 func TestExtensionGC(t *testing.T) {
 	t.Parallel()
 	top, lock := lockWithExtensions(t)
@@ -48,8 +48,8 @@ func TestExtensionGC(t *testing.T) {
 	}
 }
 
-// TestExtensionPublished: what was published and not committed is carried on, and
-// nobody else gets it.
+// TestExtensionPublished: an extension that is published but not committed is retained, and
+// no other cluster gets it.
 func TestExtensionPublished(t *testing.T) {
 	t.Parallel()
 	top, lock := lockWithExtensions(t)
@@ -61,7 +61,7 @@ func TestExtensionPublished(t *testing.T) {
 	}
 	have, list := lockmerge.OntoPublished(committed, top, lock)
 	if len(list) > 0 || marshal(t, have) != marshal(t, lock) {
-		t.Errorf("carried on: %v\n%s", list, marshal(t, have))
+		t.Errorf("retained: %v\n%s", list, marshal(t, have))
 	}
 	other := committed.Clone()
 	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Extensions

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// TestNamesChoose: branches that add something at the same time seldom choose the
-// same block or address, and what a branch adds does not depend on what is free next.
+// TestNamesChoose: branches that allocate at the same time seldom choose the same block
+// or address, and the choice of a branch does not depend on the next free one.
 func TestNamesChoose(t *testing.T) {
 	t.Parallel()
 	base := newTopology([]int{1, 2, 3}, []int{1, 2, 3})
@@ -41,9 +41,9 @@ func TestNamesChoose(t *testing.T) {
 	}
 }
 
-// TestChoosingLeavesRoom: what a pool could hold when the lowest free part was
-// always taken it holds still. All at once that is so without exception; one after
-// the other it is so as long as sizes are equal, or a quarter of the pool is asked for.
+// TestChoosingLeavesRoom: choosing by name wastes no room compared with choosing the
+// lowest free part. This always holds for one allocation of all blocks. For blocks that
+// are added one by one it holds if their sizes are equal, or up to a quarter of the pool.
 func TestChoosingLeavesRoom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
@@ -73,14 +73,14 @@ func TestChoosingLeavesRoom(t *testing.T) {
 				t.Fatalf("seed %d: no room for a /%d in %s, number %d, which is %d of %d", seed, 32-host, pool, i, used, room)
 			}
 			if _, clash := chosen.overlap(p); clash || !cidr.Contains(pool, p) {
-				t.Fatalf("seed %d: %s was given", seed, p)
+				t.Fatalf("seed %d: %s overlaps an allocated part or lies outside %s", seed, p, pool)
 			}
 			chosen.markUsed(p)
 		}
 	}
 }
 
-// TestAllAtOnceFits: a tight pool that the lowest free blocks fill is filled.
+// TestAllAtOnceFits: a set of blocks that fills the pool exactly is allocated.
 func TestAllAtOnceFits(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite goldens")
 
-// TestLockGoldens runs testdata/lock/*.txtar: a topology and the lock beside it
-// (none at first), and the results of Check, Allocate and GC.
+// TestLockGoldens runs testdata/lock/*.txtar: a topology, its lock (absent in some), and
+// the results of Check, Allocate and GC.
 func TestLockGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/lock/*.txtar")
@@ -79,7 +79,7 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	}
 	add("lock", strings.TrimPrefix(text, lockfile.Header))
 	if !list.HasErrors() {
-		checkSettled(t, top, next)
+		checkComplete(t, top, next)
 		if gc := marshal(t, next.GC(top)); gc != marshal(t, next) {
 			add("gc", strings.TrimPrefix(gc, lockfile.Header))
 		}
@@ -87,14 +87,14 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// checkSettled checks that the result of Allocate needs nothing more, also after it was
-// written and read.
-func checkSettled(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
+// checkComplete checks that the result of Allocate is complete, also after writing and
+// reading it.
+func checkComplete(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()
 	again, list := lockfile.Read("again", []byte(marshal(t, l)))
 	noErrors(t, list)
 	if list := Check(top, again); list.HasErrors() {
-		t.Errorf("not settled: %s", describe(list))
+		t.Errorf("not complete: %s", describe(list))
 	}
 }
 
@@ -113,7 +113,7 @@ func describe(list diag.List) string {
 }
 
 // TestMergedBranches lets git merge two branches that both allocated, in both
-// directions: the result is caught, and mended to the same addresses.
+// directions: Check finds the conflicts, and Allocate resolves them to the same addresses.
 func TestMergedBranches(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -122,7 +122,7 @@ func TestMergedBranches(t *testing.T) {
 	small := func(clusters, exports []int) *schema.ClusterSet {
 		top := newTopology(clusters, exports)
 		setExporters(top)
-		// In so few addresses names do not choose: the lowest free one is taken.
+		// The pool is too small for choices by name: the lowest free address is used.
 		top.Spec.Services.CIDR = netip.MustParsePrefix("243.0.0.0/26")
 		return top
 	}
@@ -148,7 +148,7 @@ func TestMergedBranches(t *testing.T) {
 		}
 		next, list := Allocate(top, lock)
 		noErrors(t, list)
-		checkSettled(t, top, next)
+		checkComplete(t, top, next)
 		wellFormed(t, top, next)
 		for s, h := range base.Addrs {
 			if diff := cmp.Diff(fmt.Sprint(h.Addrs), fmt.Sprint(next.Addrs[s].Addrs)); diff != "" {
@@ -171,7 +171,7 @@ func hasCode(list diag.List, code string) bool {
 	return false
 }
 
-// union merges as git does when both sides of every conflict are kept.
+// union merges like git merge-file --union.
 func union(t *testing.T, base, ours, theirs string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -210,10 +210,10 @@ func FuzzReadLock(f *testing.F) {
 		}
 		again, list := lockfile.Read("lock", []byte(marshal(t, next)))
 		if list.HasErrors() {
-			t.Fatalf("cannot read what was written: %s", describe(list))
+			t.Fatalf("cannot read the written lock: %s", describe(list))
 		}
 		if list := Check(top, again); list.HasErrors() {
-			t.Fatalf("not settled: %s\n%s", describe(list), marshal(t, next))
+			t.Fatalf("not complete: %s\n%s", describe(list), marshal(t, next))
 		}
 	})
 }

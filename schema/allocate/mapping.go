@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// allocateMappings gives each pod prefix its part of the upper half of the
-// cluster's block, when all of them fit.
+// allocateMappings maps each pod prefix to a part of the upper half of the cluster's
+// block, if all prefixes of the cluster fit.
 func (a *allocator) allocateMappings() {
 	for name, c := range a.lock.Clusters {
 		a.retainMappings(name, c)
@@ -24,7 +24,7 @@ func (a *allocator) allocateMappings() {
 	if a.top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return
 	}
-	used := map[string][]netip.Addr{} // of the slots in each cluster's block
+	used := map[string][]netip.Addr{} // addresses of claims in each cluster's block
 	for s, h := range a.lock.Addrs {
 		if s.Kind != lockfile.ClaimGateway && s.Kind != lockfile.ClaimClusterSetIP {
 			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
@@ -36,9 +36,9 @@ func (a *allocator) allocateMappings() {
 	}
 }
 
-// retainMappings drops what lies outside the cluster's blocks and annexes, and of two
-// mappings to the same place (a merge of two branches) the later one; pod
-// prefixes that the topology still has come first.
+// retainMappings drops mappings outside the cluster's blocks and extensions. Of two
+// overlapping mappings (after a merge of two branches) it drops the later one; pod
+// prefixes of the topology come before removed ones.
 func (a *allocator) retainMappings(name string, c *lockfile.Cluster) {
 	var live []netip.Prefix
 	if member := a.members[name]; member != nil {
@@ -67,9 +67,9 @@ func (a *allocator) retainMappings(name string, c *lockfile.Cluster) {
 	}
 }
 
-// mapCluster maps all pod prefixes that are not mapped yet, or none of them. What
-// is still reserved for prefixes that the cluster no longer has stays reserved:
-// where it leaves no room in the block, the new ones are mapped beside it.
+// mapCluster maps all pod prefixes that are not mapped yet, or none of them. The
+// mappings of removed prefixes stay reserved; if they leave no room in the block, new
+// prefixes are mapped to extensions.
 func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	entry, live := a.lock.Cluster(c.Name), a.top.MappablePodCIDRs(c)
 	missing := filter(live, func(p netip.Prefix) bool { return !entry.Mapped(p) })
@@ -93,7 +93,8 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	entry.SortExtensions()
 }
 
-// place finds room for each prefix, as large as it is; nil when one does not fit.
+// place allocates a part of the same size for each prefix. It returns nil if one does
+// not fit.
 func place(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -111,8 +112,8 @@ func place(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix 
 	return out
 }
 
-// upperHalves gives the upper half of the cluster's block of each family, less
-// the mappings there and what single addresses occupy.
+// upperHalves returns the upper half of the cluster's block of each family, with its
+// mappings and single addresses marked as used.
 func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 	out := map[bool]*prefixPool{}
 	for _, b := range c.Blocks {
@@ -139,8 +140,8 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 	return out
 }
 
-// reportUnmappable reports a cluster that does not fit: an error when it must be
-// mapped, a warning when it was. With egress auto it is shared instead.
+// reportUnmappable reports a cluster whose pod prefixes do not fit: an error with egress
+// mapped, a warning if the cluster was mapped before. With egress auto it is shared.
 func (a *allocator) reportUnmappable(c *schema.Cluster) {
 	must := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
 	pods := a.top.MappablePodCIDRs(c)
@@ -158,12 +159,12 @@ func (a *allocator) reportUnmappable(c *schema.Cluster) {
 	} else {
 		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
 	}
-	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
+	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it needs a /%d",
 		humanize.Join(a.lock.Blocks(c.Name), ", "), humanize.Join(pods, ", "), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
 	a.list = append(a.list, d)
 }
 
-// shortage is what does not fit into one area.
+// shortage counts the addresses that do not fit into one pool.
 type shortage struct {
 	count int
 	first lockfile.Request
@@ -176,7 +177,7 @@ func addShortage(full map[*addrPool]*shortage, a *addrPool, d lockfile.Request) 
 	full[a].count++
 }
 
-// reportShortages tells for each full area how much is missing, and who uses it.
+// reportShortages reports for each full pool the missing, used and reserved addresses.
 func (a *allocator) reportShortages(full map[*addrPool]*shortage) {
 	for area, s := range full {
 		reserved := 0
@@ -186,19 +187,19 @@ func (a *allocator) reportShortages(full map[*addrPool]*shortage) {
 			}
 		}
 		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.Cluster+"]",
-			"pin a larger globalCIDR that contains it, or free what was removed with hawser allocate --gc"
+			"pin a larger globalCIDR that contains it, or free the addresses of removed items with hawser allocate --gc"
 		switch s.first.Pool() {
 		case lockfile.TunnelPool:
 			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
 		case lockfile.VIPPool:
 			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
-				"make the pool larger, or free what was removed with hawser allocate --gc"
+				"make the pool larger, or free the addresses of removed items with hawser allocate --gc"
 		}
 		if area.spare.IsValid() {
-			what += fmt.Sprintf(" (without %s, which is for dynamic exports)", area.spare)
+			what += fmt.Sprintf(" (without %s for dynamic exports)", area.spare)
 		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.Path,
-			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for what was removed",
+			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for removed items",
 				what, s.count, len(area.used)-reserved, reserved), Hint: hint})
 	}
 }

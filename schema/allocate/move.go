@@ -12,12 +12,12 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// Move gives the lock in which one thing of the topology has other addresses than
-// before. item is its line in the lock: a cluster's blocks, or what ends in vips,
-// ips or egressIPs, a gateway, an egress rule or a host. What it had stays reserved
-// for it until GC, a block under former, an address behind the new one, and stands
-// under released, by which lockmerge.OntoPublished knows that the move is meant. Errors tell an item that is not there or
-// pinned, and what has no room.
+// Move returns a lock with new addresses for one item. item is its line in the lock: a
+// cluster's blocks, a gateway, an egress rule, a host, or a path that ends in vips, ips
+// or egressIPs. The old addresses stay reserved for the item until GC: a block under
+// former, an address after the new one. They are also listed under released, so that
+// lockmerge.OntoPublished accepts the move. Errors report an unknown or pinned item, and
+// pools without room.
 func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
 	for i := range top.Spec.Clusters {
 		if c := &top.Spec.Clusters[i]; item == fieldpath.Key("clusters", c.Name)+".blocks" {
@@ -28,7 +28,7 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 	i := slices.IndexFunc(a.requests, func(d lockfile.Request) bool { return d.Claim.Path() == item })
 	if i < 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item,
-			Summary: "is nothing of the topology that has addresses",
+			Summary: "is not an item with addresses in this topology",
 			Hint:    "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
 	}
 	d, full := a.requests[i], map[*addrPool]*shortage{}
@@ -50,7 +50,7 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 	return a.lock.WithReleased(moved), a.list
 }
 
-// moveBlocks gives a cluster other blocks, and all that is in them other addresses.
+// moveBlocks allocates new blocks for a cluster, and new addresses in them.
 func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, item string) (*lockfile.Lock, diag.List) {
 	if pins := c.Pins(); len(pins) > 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item,
@@ -63,7 +63,7 @@ func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, ite
 	entry.Former, entry.Blocks = append(entry.Former, entry.Blocks...), nil
 	lock, found := Allocate(top, out)
 	for i := range found {
-		if found[i].Code == "moves" { // which is what was asked for
+		if found[i].Code == "moves" { // the requested move
 			found[i].Hint = "connections to the old addresses break once"
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// ordinalSet is which lanes of a cluster are taken, and by whom.
+// ordinalSet maps the used gateway ordinals of a cluster to their owners.
 type ordinalSet map[int]lockfile.Claim
 
-// allocateOrdinals gives every gateway the smallest lane that is free within its
-// cluster. A gateway that left keeps its own, as its addresses, until GC.
+// allocateOrdinals assigns the smallest free ordinal of its cluster to every gateway
+// without one. A removed gateway keeps its ordinal and addresses until GC.
 func (a *allocator) allocateOrdinals() {
 	taken := map[string]ordinalSet{}
 	for _, live := range []bool{true, false} {
@@ -29,8 +29,8 @@ func (a *allocator) allocateOrdinals() {
 	}
 }
 
-// retainOrdinal lets a gateway keep its lane unless another one of the cluster has
-// it, which a merge of two branches can bring about.
+// retainOrdinal retains the ordinal of a gateway unless another gateway of the cluster
+// has it too, as after a merge of two branches.
 func (a *allocator) retainOrdinal(taken map[string]ordinalSet, s lockfile.Claim, live bool) {
 	if taken[s.Cluster] == nil {
 		taken[s.Cluster] = ordinalSet{}
@@ -44,12 +44,12 @@ func (a *allocator) retainOrdinal(taken map[string]ordinalSet, s lockfile.Claim,
 	delete(a.lock.Ordinals, s)
 	then := "it gets another"
 	if !live {
-		then = "it is no longer reserved for what was removed"
+		then = "it is no longer reserved for the removed gateway"
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.OrdinalPath(), Pos: h.Pos,
 		Related: []diag.Related{{Path: owner.OrdinalPath(), Pos: a.lock.Ordinals[owner].Pos}},
 		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Ordinal, owner.Path(), then),
-		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves are built anew"})
+		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves restart"})
 }
 
 func (a *allocator) assignOrdinal(taken map[string]ordinalSet, d lockfile.Request) {
@@ -69,6 +69,6 @@ func (a *allocator) assignOrdinal(taken map[string]ordinalSet, d lockfile.Reques
 		return
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-lane", Path: d.Path,
-		Summary: fmt.Sprintf("all %d lanes of the cluster are taken, some by gateways that were removed", fabric.MaxGateways),
-		Hint:    "hawser allocate --gc frees those of removed gateways"})
+		Summary: fmt.Sprintf("all %d lanes of the cluster are in use or reserved for removed gateways", fabric.MaxGateways),
+		Hint:    "hawser allocate --gc frees the lanes of removed gateways"})
 }

@@ -21,7 +21,7 @@ func (b *blockAllocator) pinPath(name string) string {
 	return fieldpath.Key("clusters", name) + ".globalIPv6CIDR"
 }
 
-// pins puts every pinned block where the topology says.
+// pins allocates every pinned block.
 func (b *blockAllocator) pins() {
 	for _, c := range b.clusters() {
 		pin := c.PinInFamily(b.pool)
@@ -50,8 +50,8 @@ func (b *blockAllocator) pins() {
 	}
 }
 
-// rejectPin reports a new pin that overlaps a block of somebody else, which
-// would otherwise have to move without having changed.
+// rejectPin reports whether a new pin overlaps a block of another cluster, and adds the
+// finding. Otherwise the other cluster would have to move.
 func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 	for _, other := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		if other == c.Name {
@@ -65,7 +65,7 @@ func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 			}
 			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
 			if member == nil || !inForce {
-				hint = "pin another block, or free it with hawser allocate --gc when nobody uses it any more"
+				hint = "pin another block, or free it with hawser allocate --gc when it is no longer used"
 			}
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
 				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.Prefix, other), Hint: hint,
@@ -76,8 +76,8 @@ func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 	return false
 }
 
-// vacate notes that a pin takes a cluster out of its block; inside a pin that
-// contains the block nothing moves.
+// vacate reports that a pin moves a cluster out of its block, or that the block grows
+// if the pin contains it; then no address moves.
 func (b *blockAllocator) vacate(name string, from lockfile.PrefixAllocation, pin netip.Prefix) {
 	if !cidr.Contains(pin, from.Prefix) {
 		b.move(name, from, "to its pin "+pin.String())
@@ -87,7 +87,7 @@ func (b *blockAllocator) vacate(name string, from lockfile.PrefixAllocation, pin
 		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.Prefix, pin)})
 }
 
-// move notes that a cluster leaves a block; it stays reserved for it.
+// move reports that a cluster leaves a block, and reserves the block for the cluster.
 func (b *blockAllocator) move(name string, from lockfile.PrefixAllocation, why string) {
 	c := b.lock.Cluster(name)
 	c.Former = append(c.Former, from)

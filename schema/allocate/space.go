@@ -9,14 +9,14 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// prefixPool hands out aligned parts of one prefix, and remembers what is taken.
+// prefixPool allocates aligned parts of one prefix.
 type prefixPool struct {
 	pool netip.Prefix
 	used []netip.Prefix // disjoint, sorted
-	// from is where the search for a part of each size goes on: as parts are only
-	// ever taken, nothing below it becomes free.
+	// from is the start of the next search, by host bits. Parts are never freed, so
+	// no part below it is free.
 	from map[int]netip.Prefix
-	// region is where the choice of a part of each size goes on, for the same reason.
+	// region is the first region that choose tries next, by host bits.
 	region map[int]netip.Prefix
 }
 
@@ -24,7 +24,7 @@ func newPrefixPool(pool netip.Prefix) *prefixPool {
 	return &prefixPool{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
 }
 
-// overlap gives a taken part that overlaps p.
+// overlap returns a used part that overlaps p.
 func (s *prefixPool) overlap(p netip.Prefix) (netip.Prefix, bool) {
 	i, _ := slices.BinarySearchFunc(s.used, p, func(t, p netip.Prefix) int { return t.Addr().Compare(p.Addr()) })
 	for _, j := range []int{i - 1, i} {
@@ -35,13 +35,13 @@ func (s *prefixPool) overlap(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// markUsed notes that p is in use; p must not overlap what is taken.
+// markUsed marks p as used; p must not overlap a used part.
 func (s *prefixPool) markUsed(p netip.Prefix) {
 	i, _ := slices.BinarySearchFunc(s.used, p, netip.Prefix.Compare)
 	s.used = slices.Insert(s.used, i, p)
 }
 
-// find gives the lowest free part with the given number of host bits.
+// find returns the lowest free part with the given number of host bits.
 func (s *prefixPool) find(host int) (netip.Prefix, bool) {
 	length := s.pool.Addr().BitLen() - host
 	if length < s.pool.Bits() {
@@ -67,12 +67,11 @@ func (s *prefixPool) find(host int) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// choose gives a free part that depends on the key rather than on what is free
-// next, so that branches which allocate at the same time seldom take the same one.
-// Parts of a size stand together in regions of their own, of which the lowest that
-// is not nearly full is filled: small parts leave room for large ones. The highest
-// half of the space is left alone as long as the other one has such a region.
-// Where there is none it is the lowest free part.
+// choose returns a free part that depends on the key, so that branches which allocate
+// at the same time seldom choose the same part. Parts of one size share a region; the
+// lowest region that is not nearly full is used, so that small parts leave room for
+// large ones. The upper half of the space is used only if the lower half has no such
+// region. If no region has room, choose returns the lowest free part.
 func (s *prefixPool) choose(host int, key string) (netip.Prefix, bool) {
 	bits := min(regionBits, cidr.HostBits(s.pool)-1-host)
 	if bits < 2 {
@@ -98,8 +97,8 @@ func (s *prefixPool) choose(host int, key string) (netip.Prefix, bool) {
 // choose the same part once in 256 times.
 const regionBits = 8
 
-// chooseIn gives the first free part of a region from the one numbered start on;
-// false when as much as three quarters of the region are taken.
+// chooseIn returns the first free part of a region from part number start on. It returns
+// false if three quarters of the region are used.
 func (s *prefixPool) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Prefix, bool) {
 	search := func(a netip.Addr) int {
 		i, _ := slices.BinarySearchFunc(s.used, a, func(t netip.Prefix, a netip.Addr) int { return t.Addr().Compare(a) })
@@ -117,8 +116,8 @@ func (s *prefixPool) chooseIn(region netip.Prefix, bits int, start uint64) (neti
 	return netip.Prefix{}, false
 }
 
-// nthAddr gives the nth address from one on whose last 16 bits, or as many as n
-// needs, are zero.
+// nthAddr returns the nth address after from. The last 16 bits of from, or as many as n
+// needs, must be zero.
 func nthAddr(from netip.Addr, n uint16) netip.Addr {
 	if from.Is4() {
 		raw := from.As4()
@@ -130,24 +129,24 @@ func nthAddr(from netip.Addr, n uint16) netip.Addr {
 	return netip.AddrFrom16(raw)
 }
 
-// addrPool hands out single addresses of one block or pool: those that the slot's name
-// asks for where they are free, otherwise the lowest.
+// addrPool allocates single addresses of one block or pool: the address derived from the
+// name of the claim if it is free, otherwise the lowest free one.
 type addrPool struct {
 	block  netip.Prefix
 	last   netip.Addr
-	avoid  []netip.Prefix // parts for something else
-	spare  netip.Prefix   // nothing new is given out in here; invalid = nowhere
+	avoid  []netip.Prefix // mappings inside the block
+	spare  netip.Prefix   // range without new allocations; invalid if absent
 	used   map[netip.Addr]lockfile.Claim
 	cursor netip.Addr
-	moved  int // addresses of live slots that are no longer inside
+	moved  int // addresses of requested claims that are outside the block now
 }
 
 func newAddrPool(block netip.Prefix) *addrPool {
 	return &addrPool{block: block, last: cidr.Last(block), used: map[netip.Addr]lockfile.Claim{}, cursor: block.Addr()}
 }
 
-// usable reports whether an address may be given to a slot: inside the block,
-// but neither its first (network) nor its last (broadcast) address.
+// usable reports whether a claim may have the address: inside the block and outside
+// mappings, but neither the first (network) nor the last (broadcast) address.
 func (a *addrPool) usable(addr netip.Addr) bool {
 	return a.block.Contains(addr) && addr != a.block.Addr() && addr != a.last && !a.avoided(addr).IsValid()
 }
@@ -161,10 +160,10 @@ func (a *addrPool) avoided(addr netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// maxProbes bounds the search for the address that a name asks for.
+// maxProbes bounds the search for a free address that depends on the name.
 const maxProbes = 64
 
-// next gives a free address to s; false when the area is full.
+// next allocates a free address for s. It returns false if the pool is full.
 func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 	if key, offset, spreads := s.HashKey(); spreads {
 		bits := cidr.HostBits(a.block) - 2 // pods are mapped to the upper half, and dynamic exports have the second quarter
@@ -185,7 +184,7 @@ func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 	return a.lowest(s)
 }
 
-// lowest gives the lowest free address to s.
+// lowest allocates the lowest free address for s.
 func (a *addrPool) lowest(s lockfile.Claim) (netip.Addr, bool) {
 	for a.cursor.IsValid() && a.block.Contains(a.cursor) {
 		addr := a.cursor
@@ -206,6 +205,6 @@ func (a *addrPool) lowest(s lockfile.Claim) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// minSpreadBits is the size of the smallest part of a block or pool in which names
-// choose addresses: in less they would meet anyway.
+// minSpreadBits is the size of the smallest part of a block or pool in which addresses
+// depend on names. In smaller parts the names would collide anyway.
 const minSpreadBits = 6

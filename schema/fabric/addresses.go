@@ -13,8 +13,8 @@ func Family(a netip.Addr) int {
 	return 6
 }
 
-// IsGlobalnet reports whether the cluster's own addresses of a family are hidden behind
-// its global block.
+// IsGlobalnet reports whether the global block hides the cluster's own addresses of a
+// family.
 func (c *Cluster) IsGlobalnet(family int) bool {
 	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
 }
@@ -33,8 +33,7 @@ func (c *Cluster) SeenFrom(other *Cluster) []netip.Prefix {
 }
 
 // Has reports whether pods or services of the cluster have addresses of a family.
-// Of a cluster that names no prefixes, such as one of plain hosts, nothing is
-// known, so it may have both.
+// A cluster without prefixes, such as one of plain hosts, may have both.
 func (c *Cluster) Has(family int) bool {
 	named := false
 	for _, list := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
@@ -48,7 +47,7 @@ func (c *Cluster) Has(family int) bool {
 	return !named
 }
 
-// Ranges writes addresses in their order; those that follow each other become one
+// Ranges formats addresses in their order. Consecutive addresses become one
 // text, as first-last.
 func Ranges(addrs []netip.Addr) []string {
 	var out []string
@@ -67,10 +66,10 @@ func Ranges(addrs []netip.Addr) []string {
 	return out
 }
 
-// AlternateAddr is a second address of a gateway inside the tunnels: as far from the end of
-// its pool as the first is from the beginning. Connections of IPsec with keys of an
-// even epoch are between these, so that those of neighbouring epochs can stand beside
-// each other. An address outside the pools has none, and is given back.
+// AlternateAddr returns the gateway's second tunnel address: as far from the end of its
+// pool as a is from the beginning. IPsec connections of even key epochs use these
+// addresses, so that connections of neighbouring epochs can exist together. If no pool
+// contains a, it returns a.
 func AlternateAddr(pools []netip.Prefix, a netip.Addr) netip.Addr {
 	for _, pool := range pools {
 		if !pool.Contains(a) {
@@ -81,8 +80,8 @@ func AlternateAddr(pools []netip.Prefix, a netip.Addr) netip.Addr {
 			host := min(max(8*(i+1)-pool.Bits(), 0), 8)
 			raw[i] ^= byte(1<<host - 1)
 		}
-		twin, _ := netip.AddrFromSlice(raw)
-		return twin
+		alternate, _ := netip.AddrFromSlice(raw)
+		return alternate
 	}
 	return a
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // Bounds of documents. A fabric of 1000 clusters with two gateways each and 10000
-// exports has 3 MiB of JSON and 7 MiB decoded, and where every link differs from
-// Tunnel 45 MiB and 60 MiB; keys grow with the gateways of one cluster, of which
-// there are MaxLanes at most.
+// exports has 3 MiB of JSON and 7 MiB decoded. If every link differs from Tunnel, it
+// has 45 MiB and 60 MiB. Keys grow with the gateways of one cluster, at most
+// MaxGateways.
 const (
 	MaxFabric = 64 << 20 // bytes of JSON
 	MaxKeys   = 1 << 20  // bytes of JSON
 
-	maxFabricDecoded = 128 << 20 // bytes as weigh counts them
+	maxFabricDecoded = 128 << 20 // bytes as counted by weigh
 	maxKeysDecoded   = 4 << 20
-	maxDepth         = 64 // lists and objects inside each other; a fabric has 7
+	maxDepth         = 64 // nesting of lists and objects; a fabric has 7
 )
 
 // ErrTooLarge is returned for a document beyond its bounds.
@@ -31,15 +31,15 @@ var (
 	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// weigh counts the bytes of memory that raw, JSON for a value of type t, would take
-// when decoded, before it takes any, and fails with ErrTooLarge beyond limit: "{},"
-// is three bytes of JSON and can be hundreds in memory. Counted are texts and the
-// elements of lists and maps, without the room that Go keeps for more. What is not
-// JSON is left to its decoder.
+// weigh counts the bytes of memory that raw, JSON for a value of type t, needs when
+// decoded, without decoding it: "{}," is three bytes of JSON and can be hundreds in
+// memory. It fails with ErrTooLarge beyond limit. It counts texts and the elements of
+// lists and maps, without the spare capacity that Go allocates. Invalid JSON is left to
+// the decoder.
 func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
 	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}, own: map[reflect.Type]bool{}}
 	var stack []container
-	next := s.begin(t) // the type of the next value; nil: nothing is kept of it
+	next := s.pointed(t) // the type of the next value; nil if the decoder ignores it
 	for i := 0; i < len(raw) && s.left >= 0; i++ {
 		var in *container
 		if len(stack) > 0 {
@@ -82,7 +82,7 @@ func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
 }
 
 type container struct {
-	of     reflect.Type // nil: nothing is kept of it
+	of     reflect.Type // nil if the decoder ignores it
 	object bool
 	key    bool // a key comes next
 }
@@ -90,11 +90,11 @@ type container struct {
 type scale struct {
 	left   int
 	fields map[reflect.Type]map[string]reflect.Type
-	own    map[reflect.Type]bool // types that read their JSON themselves
+	own    map[reflect.Type]bool // types with an unmarshaler
 }
 
-// begin counts what a pointer of type t points to, and gives the type of that.
-func (s *scale) begin(t reflect.Type) reflect.Type {
+// pointed counts the value that a pointer of type t points to, and returns its type.
+func (s *scale) pointed(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		s.left -= int(t.Size())
@@ -102,7 +102,7 @@ func (s *scale) begin(t reflect.Type) reflect.Type {
 	return t
 }
 
-// inside gives t, or nil where t reads its JSON itself: such types are small.
+// inside returns t, or nil if t has an unmarshaler: such types are small.
 func (s *scale) inside(t reflect.Type) reflect.Type {
 	if t == nil {
 		return nil
@@ -118,28 +118,28 @@ func (s *scale) inside(t reflect.Type) reflect.Type {
 	return t
 }
 
-// element counts an element of a list of type t, and gives its type.
+// element counts an element of a list of type t, and returns its type.
 func (s *scale) element(t reflect.Type) reflect.Type {
 	switch t = s.inside(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Slice:
 		s.left -= int(t.Elem().Size())
-		return s.begin(t.Elem())
-	case t.Kind() == reflect.Array: // was counted as a part of what it is in
-		return s.begin(t.Elem())
+		return s.pointed(t.Elem())
+	case t.Kind() == reflect.Array: // counted as a part of its container
+		return s.pointed(t.Elem())
 	}
 	return nil
 }
 
-// member counts an entry of an object of type t, and gives the type of its value.
+// member counts an entry of an object of type t, and returns the type of its value.
 func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 	switch t = s.inside(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Map:
 		s.left -= 2*int(t.Key().Size()+t.Elem().Size()) + textSize(key)
-		return s.begin(t.Elem())
+		return s.pointed(t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil
 	}
@@ -156,21 +156,21 @@ func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 		s.fields[t] = names
 	}
 	if found, ok := names[string(key[1:max(len(key)-1, 1)])]; ok {
-		return s.begin(found)
+		return s.pointed(found)
 	}
 	var plain string
 	if json.Unmarshal(key, &plain) != nil {
 		return nil
 	}
-	for name, found := range names { // encoding/json takes names in any case
+	for name, found := range names { // encoding/json ignores the case of names
 		if strings.EqualFold(name, plain) {
-			return s.begin(found)
+			return s.pointed(found)
 		}
 	}
 	return nil
 }
 
-// quoted gives the text at the beginning of raw, with its quotes.
+// quoted returns the text at the beginning of raw, with its quotes.
 func quoted(raw []byte) []byte {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {
@@ -183,7 +183,7 @@ func quoted(raw []byte) []byte {
 	return raw
 }
 
-// textSize bounds the size of a text when decoded: a byte that is no UTF-8 becomes
+// textSize bounds the size of a text when decoded: a byte of invalid UTF-8 becomes
 // three.
 func textSize(text []byte) int {
 	size := len(text)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// bomb packs a document whose list or object holds one thing n times.
+// bomb compresses a document that repeats one element n times.
 func bomb(tb testing.TB, before, each, after string, n int) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -27,8 +27,8 @@ func bomb(tb testing.TB, before, each, after string, n int) []byte {
 	return out.Bytes()
 }
 
-// TestBombs: what is small packed and large in memory is refused before it takes
-// much of that. Not parallel, as it counts what is allocated.
+// TestBombs: Decode refuses a document that is small compressed and large in memory
+// before allocating much. Not parallel, because it counts allocations.
 func TestBombs(t *testing.T) {
 	const head = `{"apiVersion":"` + APIVersion + `",`
 	for _, tt := range []struct {
@@ -59,7 +59,7 @@ func TestBombs(t *testing.T) {
 			if !errors.Is(err, ErrTooLarge) {
 				t.Errorf("%d bytes: %v", len(packed), err)
 			}
-			// io.ReadAll takes some times what it gives.
+			// io.ReadAll allocates a multiple of its result.
 			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*MaxFabric>>20 {
 				t.Errorf("%d bytes took %d MiB", len(packed), took)
 			}
@@ -67,8 +67,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestBoundsSuffice: a clusterset of 1000 clusters with 10000 exports has an eighth
-// of the bounds at most, and what Encode gives is what Decode takes.
+// TestBoundsSuffice: a clusterset of 1000 clusters with 10000 exports uses at most an
+// eighth of the bounds, and Decode accepts it.
 func TestBoundsSuffice(t *testing.T) {
 	t.Parallel()
 	f := &Fabric{APIVersion: APIVersion}
@@ -105,7 +105,7 @@ func TestBoundsSuffice(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Every link differs from what most have: there are half a million.
+	// Every one of half a million links differs from the defaults.
 	for i := range f.Clusters {
 		for j := range i {
 			f.Links = append(f.Links, LinkSettings{Between: [2]string{f.Clusters[j].Name, f.Clusters[i].Name}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25e9)})
@@ -131,7 +131,7 @@ func TestBoundsSuffice(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what agents would refuse is not encoded, and keys have bounds too.
+// TestTooLarge: Encode refuses a document that agents would refuse; keys have bounds too.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	if _, err := Encode(&Fabric{APIVersion: APIVersion, Name: strings.Repeat("a", MaxFabric)}); !errors.Is(err, ErrTooLarge) {
@@ -147,8 +147,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a document says, reading it ends, and what it takes decoded
-// was counted before.
+// FuzzDecode: Decode terminates for every document, and weigh counts at least the memory
+// of the decoded document.
 func FuzzDecode(f *testing.F) {
 	full, err := Encode(&Fabric{APIVersion: APIVersion, Name: "demo", Epochs: []int{1}, DynamicExports: &DynamicExports{Namespaces: []string{"a-*"}},
 		Links: []LinkSettings{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "b"}}},
@@ -179,7 +179,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDecodeKeys: the same for keys, and what is refused is not quoted.
+// FuzzDecodeKeys does the same for keys. Errors never quote a key.
 func FuzzDecodeKeys(f *testing.F) {
 	full, err := json.Marshal(Keys{APIVersion: KeysAPIVersion, Cluster: "a", Epochs: []EpochKeys{{Epoch: 1, Gateways: map[string]Secret{"g": {1}}, Ed25519: map[string]Secret{"g": {2}}}}})
 	if err != nil {
@@ -212,7 +212,7 @@ func (e *EpochKeys) psk() (Secret, error) {
 	return e.PSK("a/g", "b/g")
 }
 
-// size gives the bytes of memory behind a value, without the room for more.
+// size returns the bytes of memory behind a value, without spare capacity.
 func size(v reflect.Value) int {
 	total := 0
 	switch v.Kind() {

@@ -1,8 +1,8 @@
 package fabric
 
-// TransitPairs counts, for each cluster that passes something on, the pairs of other clusters
-// whose way leads through it when all links are alive. Its cost grows with the square of
-// the number of clusters where it is no mesh.
+// TransitPairs returns, for each cluster with transit traffic, the number of pairs of other
+// clusters whose path leads through it while all links are up. Except for a mesh, the cost
+// grows with the square of the number of clusters.
 func (g *Graph) TransitPairs() map[string]int {
 	switch g.shape.Mode {
 	case ModeHub:
@@ -13,9 +13,9 @@ func (g *Graph) TransitPairs() map[string]int {
 	}
 	out := map[string]int{}
 	for _, from := range g.names {
-		for to, way := range g.Paths(from, nil) {
+		for to, path := range g.Paths(from, nil) {
 			if from < to {
-				for _, via := range way[:len(way)-1] {
+				for _, via := range path[:len(path)-1] {
 					out[via]++
 				}
 			}
@@ -24,7 +24,7 @@ func (g *Graph) TransitPairs() map[string]int {
 	return out
 }
 
-// transitByHub finds for each pair of spokes the hub of its way, as Ways does.
+// transitByHub selects the hub of each pair of spokes, like Paths.
 func (g *Graph) transitByHub() map[string]int {
 	out := map[string]int{}
 	var hubs, spokes []int

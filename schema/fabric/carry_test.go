@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPassed: what each cluster passes on is what the ways of all pairs say.
-func TestPassed(t *testing.T) {
+// TestTransitPairs compares the counts with the paths of all pairs.
+func TestTransitPairs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -31,8 +31,8 @@ func TestPassed(t *testing.T) {
 		g := NewGraph(shape, names)
 		want := map[string]int{}
 		for _, a := range names {
-			for b, way := range g.Paths(a, nil) {
-				for _, via := range way[:len(way)-1] {
+			for b, path := range g.Paths(a, nil) {
+				for _, via := range path[:len(path)-1] {
 					if a < b {
 						want[via]++
 					}

@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// ErrEmpty is returned for a document without clusters that does not say
+// ErrEmpty is returned for a document without clusters and without
 // decommission: true.
-var ErrEmpty = errors.New("fabric holds no clusters and does not say decommission: true")
+var ErrEmpty = errors.New("fabric has no clusters and no decommission: true")
 
-// Encode gives the canonical bytes: JSON with a final newline. It fails with
-// ErrTooLarge where Decode would.
+// Encode returns the canonical bytes: JSON with a final newline. It fails with
+// ErrTooLarge if Decode would.
 func Encode(f *Fabric) ([]byte, error) {
 	raw, err := json.Marshal(f)
 	if err != nil {
@@ -40,15 +40,15 @@ func fits(plain []byte) error {
 	return err
 }
 
-// Digest names the content: the first 16 hex digits of the SHA-256 of raw,
-// which are the bytes that Encode gave.
+// Digest returns the first 16 hex digits of the SHA-256 of raw, the bytes
+// returned by Encode.
 func Digest(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Compress packs raw with gzip. Equal input gives equal output: the header
-// holds neither time nor name.
+// Compress compresses raw with gzip. Equal input results in equal output: the
+// header has neither time nor name.
 func Compress(raw []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -64,9 +64,9 @@ func Compress(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads a document, packed with gzip or not, and checks what an agent
-// relies on. It returns the document and the digest of its bytes. What is beyond
-// the bounds fails with ErrTooLarge before it takes memory.
+// Decode reads a document, compressed or not, and checks its apiVersion and that it
+// is not empty. It returns the document and the digest of its bytes. It fails with
+// ErrTooLarge beyond the bounds, before it allocates memory.
 func Decode(raw []byte) (*Fabric, string, error) {
 	plain, err := Decompress(raw)
 	if err != nil {
@@ -88,8 +88,8 @@ func Decode(raw []byte) (*Fabric, string, error) {
 	return &f, Digest(plain), nil
 }
 
-// Decompress unpacks what Compress packed, and gives anything else as it is. It
-// fails with ErrTooLarge beyond MaxFabric bytes.
+// Decompress decompresses the output of Compress, and returns other input unchanged.
+// It fails with ErrTooLarge beyond MaxFabric bytes.
 func Decompress(raw []byte) ([]byte, error) {
 	if !bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
 		return raw, nil
@@ -108,7 +108,7 @@ func Decompress(raw []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Cluster finds a cluster by name; nil when there is none.
+// Cluster returns a cluster by name; nil if absent.
 func (f *Fabric) Cluster(name string) *Cluster {
 	i := slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == name })
 	if i < 0 {
@@ -117,7 +117,7 @@ func (f *Fabric) Cluster(name string) *Cluster {
 	return &f.Clusters[i]
 }
 
-// GatewayOn finds the gateway that runs on a node; nil when there is none.
+// GatewayOn returns the gateway that runs on a node; nil if absent.
 func (c *Cluster) GatewayOn(node string) *Gateway {
 	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Node != "" && g.Node == node })
 	if i < 0 {
@@ -126,7 +126,7 @@ func (c *Cluster) GatewayOn(node string) *Gateway {
 	return &c.Gateways[i]
 }
 
-// Gateway gives the gateway of that name, or nil; no cluster has none.
+// Gateway returns a gateway by name; nil if absent or if c is nil.
 func (c *Cluster) Gateway(name string) *Gateway {
 	if c == nil {
 		return nil
@@ -138,10 +138,10 @@ func (c *Cluster) Gateway(name string) *Gateway {
 	return &c.Gateways[i]
 }
 
-// HasNodeSelector reports whether labels pick the gateway's node.
+// HasNodeSelector reports whether labels select the gateway's node.
 func (g *Gateway) HasNodeSelector() bool { return len(g.NodeSelector) > 0 }
 
-// NodeText names the gateway's node, or says which labels pick it: "with role=edge".
+// NodeText returns the gateway's node, or the labels that select it: "with role=edge".
 func (g *Gateway) NodeText() string {
 	if g.Node != "" {
 		return g.Node
@@ -158,7 +158,7 @@ func (e *Export) Allows(cluster string) bool {
 	return e.Allow == nil || slices.Contains(e.Allow, cluster)
 }
 
-// ClusterPart gives what a cluster has of the export; nil when it exports nothing of it.
+// ClusterPart returns a cluster's part of the export; nil if the cluster does not export it.
 func (e *Export) ClusterPart(cluster string) *ExportCluster {
 	i := slices.IndexFunc(e.Clusters, func(c ExportCluster) bool { return c.Name == cluster })
 	if i < 0 {
@@ -167,16 +167,16 @@ func (e *Export) ClusterPart(cluster string) *ExportCluster {
 	return &e.Clusters[i]
 }
 
-// ID is namespace/name, as people write it.
+// ID returns namespace/name.
 func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
 
-// Matches reports whether a ServiceExport counts that is made in a namespace.
+// Matches reports whether a pattern matches the namespace of a ServiceExport.
 func (d *DynamicExports) Matches(namespace string) bool {
 	return d != nil && matchesAny(d.Namespaces, namespace)
 }
 
-// Allows reports whether a ServiceExport counts that is made in a namespace of a
-// cluster.
+// Allows reports whether a cluster may export from a namespace with a
+// ServiceExport.
 func (d *DynamicExports) Allows(namespace, cluster string) bool {
 	if !d.Matches(namespace) {
 		return false
@@ -185,8 +185,8 @@ func (d *DynamicExports) Allows(namespace, cluster string) bool {
 	return !restricted || slices.Contains(only, cluster)
 }
 
-// AllowedClusters gives the clusters that alone may export from a namespace, sorted. It is
-// false where any may.
+// AllowedClusters returns the clusters that may export from a namespace, sorted. restricted
+// is false if every cluster may.
 func (d *DynamicExports) AllowedClusters(namespace string) (clusters []string, restricted bool) {
 	for i := range d.Restrictions {
 		if matchesAny(d.Restrictions[i].Namespaces, namespace) {
@@ -201,9 +201,9 @@ func matchesAny(patterns []string, namespace string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return MatchesPattern(p, namespace) })
 }
 
-// MatchesPattern compares a text with a pattern in which * stands for any characters, as
-// namespaces and owners are given. A pattern as text matches another one only if that one
-// matches all that it does.
+// MatchesPattern reports whether text matches a pattern in which * stands for any
+// characters, such as a namespace or an owner. If text is itself a pattern, it matches only
+// if pattern matches every text that it matches.
 func MatchesPattern(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
@@ -215,7 +215,7 @@ func MatchesPattern(pattern, text string) bool {
 		if piece, rest, wild = strings.Cut(rest, "*"); !wild {
 			return strings.HasSuffix(text, piece)
 		}
-		// The first place serves: what it leaves holds all that a later one leaves.
+		// The first match suffices: a later match would leave a suffix of the same rest.
 		_, text, ok = strings.Cut(text, piece)
 	}
 	return false

@@ -57,7 +57,7 @@ func DomainConflict(domain string, others []string, clusterDomains ...string) st
 	return ""
 }
 
-// isBelow reports whether a domain is another one or below it.
+// isBelow reports whether a domain equals parent or is below it.
 func isBelow(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }

@@ -14,7 +14,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
-// UnmarshalJSON reads what time.ParseDuration reads.
+// UnmarshalJSON reads the format of time.ParseDuration.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -28,5 +28,5 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Std gives the duration as the standard library has it.
+// Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }

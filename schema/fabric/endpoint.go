@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// dnsPrefix begins an endpoint that is looked up by name.
+// dnsPrefix is the prefix of an endpoint that is a DNS name.
 const dnsPrefix = "dns:"
 
-// ErrEndpoint is returned for text that is no endpoint.
-var ErrEndpoint = errors.New("not an endpoint: want an address or dns:<name>, either with :<port> behind it or without")
+// ErrEndpoint is returned for an invalid endpoint.
+var ErrEndpoint = errors.New("not an endpoint: want an address or dns:<name>, with or without :<port>")
 
-// Endpoint is where a gateway is reached: an address or a name.
+// Endpoint is an address or name at which a gateway may be reached.
 type Endpoint struct {
 	Addr netip.Addr // not valid for a name
 	Name string     // in lower case; empty for an address
-	// Port stands in place of the gateway's Port, where a router forwards from
-	// other ports; 0: the gateway's own.
+	// Port replaces the gateway's Port if a router forwards from other ports; 0 is
+	// the gateway's own.
 	Port int
 }
 
@@ -56,7 +56,7 @@ func (e *Endpoint) setPort(text string) bool {
 	return err == nil && n > 0 && strconv.FormatUint(n, 10) == text
 }
 
-// Host is the address or the name, without the port.
+// Host returns the address or the name, without the port.
 func (e Endpoint) Host() string {
 	if e.Name != "" {
 		return dnsPrefix + e.Name
@@ -64,7 +64,7 @@ func (e Endpoint) Host() string {
 	return e.Addr.String()
 }
 
-// String writes the endpoint in its one canonical form.
+// String returns the canonical form of the endpoint.
 func (e Endpoint) String() string {
 	host := e.Host()
 	if e.Port == 0 {
@@ -76,25 +76,25 @@ func (e Endpoint) String() string {
 	return host + ":" + strconv.Itoa(e.Port)
 }
 
-// Sources of endpoints, as a topology names them in place of an address: where a gateway's
-// own cluster, or the far ends of its tunnels, say that it is reached.
+// Sources of discovered endpoints. A topology has them in place of an address; the gateway's
+// own cluster or its peers find the address.
 const (
 	SourceExternalIP = "node:ExternalIP" // addresses of that type of the gateway's Node
-	SourceInternalIP = "node:InternalIP" // the same
-	// SourceLoadBalancer is the address that a cloud gives to the gateway's Service, and
-	// SourceNodePort that of any node of the cluster, whose port leads to the gateway.
+	SourceInternalIP = "node:InternalIP" // likewise
+	// SourceLoadBalancer is the address that a cloud assigns to the gateway's Service.
+	// SourceNodePort is the address of any node of the cluster, with the Service's node port.
 	SourceLoadBalancer = "service:LoadBalancer"
 	SourceNodePort     = "service:NodePort"
-	SourceObserved     = "seen" // where gateways of other clusters receive from
+	SourceObserved     = "seen" // the address from which the gateway's packets arrive at peers
 )
 
-// Sources gives all sources of endpoints.
+// Sources returns all sources of discovered endpoints.
 func Sources() []string {
 	return []string{SourceExternalIP, SourceInternalIP, SourceLoadBalancer, SourceNodePort, SourceObserved}
 }
 
-// IsEndpointSource reports whether an entry of a gateway's endpoints is a source: what it stands for
-// is found, and not written.
+// IsEndpointSource reports whether an entry of a gateway's endpoints is a source of discovered
+// endpoints.
 func IsEndpointSource(text string) bool { return slices.Contains(Sources(), text) }
 
 // HasStaticEndpoint reports whether the gateway has an endpoint that is written, and not found: one

@@ -1,6 +1,6 @@
-// Package fabric is the compiled clusterset: the one document that every agent
-// reads. It is a wire contract: an agent accepts unknown fields (they come from
-// a newer reconciler) and refuses an unknown apiVersion.
+// Package fabric defines the compiled clusterset, the document that every agent
+// reads. It is a wire contract: an agent accepts unknown fields (from a newer
+// reconciler) and refuses an unknown apiVersion.
 package fabric
 
 import (
@@ -16,23 +16,23 @@ type Fabric struct {
 	APIVersion   string         `json:"apiVersion"`
 	Name         string         `json:"name"`                   // of the clusterset
 	Domain       string         `json:"domain"`                 // DNS domain, such as clusterset.local
-	ExtraDomains []string       `json:"extraDomains,omitempty"` // answered exactly like Domain
-	GlobalPools  []netip.Prefix `json:"globalPools"`            // the pools that clusters' blocks come from, at most one a family
-	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one a family
+	ExtraDomains []string       `json:"extraDomains,omitempty"` // with the same answers as Domain
+	GlobalPools  []netip.Prefix `json:"globalPools"`            // the pools of clusters' blocks, at most one per family
+	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one per family
 	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // the pools of gateway addresses inside the tunnels
 	Tunnel       TunnelDefaults `json:"tunnel"`
-	Links        []LinkSettings `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
+	Links        []LinkSettings `json:"links,omitempty"` // links that differ from Tunnel, sorted; see Link
 	Shape        Shape          `json:"shape,omitzero"`
 	Health       Health         `json:"health"`
 	Limits       Limits         `json:"limits,omitzero"`
 	DNS          DNS            `json:"dns"`
-	Epochs       []int          `json:"epochs"` // key epochs in force, ascending
-	// Decommission allows agents to take down everything; without it a fabric
-	// that removes all of a node's state is refused.
+	Epochs       []int          `json:"epochs"` // key epochs in use, ascending
+	// Decommission allows agents to remove all of their state. Without it, agents
+	// refuse a fabric that would do so.
 	Decommission bool      `json:"decommission,omitempty"`
 	Clusters     []Cluster `json:"clusters"`
-	// DynamicExports says which ServiceExports count that are made in a cluster and
-	// not in the topology; nil = none.
+	// DynamicExports selects the ServiceExports of clusters that count without an export
+	// in the topology; nil if none.
 	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	Exports        []Export        `json:"exports,omitempty"`
 }
@@ -45,19 +45,19 @@ type TunnelDefaults struct {
 	IPsec     IPsec    `json:"ipsec,omitzero"`
 }
 
-// Health says how links are probed: one probe every Interval, dead after Misses.
+// Health configures the probes of links: one per Interval; a link is down after Misses.
 type Health struct {
 	Interval Duration `json:"interval"`
 	Misses   int      `json:"misses"`
 }
 
-// Limits say what one pod may take of what others need too.
+// Limits bounds the shared resources that one pod may use.
 type Limits struct {
-	// Connections is how many one pod may have at a time through one gateway; 0 = any number.
+	// Connections is the maximum number of a pod through one gateway; 0 is unlimited.
 	Connections int `json:"connections,omitempty"`
 }
 
-// DNS is how the agents' name servers answer.
+// DNS configures the agents' name servers.
 type DNS struct {
 	ClusterNames bool       `json:"clusterNames"` // <cluster>.<svc>.<ns>.svc names exist
 	TTL          Duration   `json:"ttl"`
@@ -65,7 +65,7 @@ type DNS struct {
 	IPv6Address  netip.Addr `json:"ipv6Address,omitzero"`
 }
 
-// Addresses gives the addresses where agents answer, IPv4 first.
+// Addresses returns the addresses of the agents' name servers, IPv4 first.
 func (d DNS) Addresses() []netip.Addr {
 	var out []netip.Addr
 	for _, a := range []netip.Addr{d.Address, d.IPv6Address} {
@@ -79,7 +79,7 @@ func (d DNS) Addresses() []netip.Addr {
 // Egress modes of a cluster.
 const (
 	EgressMapped = "mapped" // every pod has its own global address (same host part)
-	EgressShared = "shared" // a fixed function of the pod picks one of EgressIPs
+	EgressShared = "shared" // a fixed function of the pod selects one of EgressIPs
 )
 
 // Cluster is one member of the clusterset.
@@ -87,33 +87,33 @@ type Cluster struct {
 	Name         string         `json:"name"`
 	PodCIDRs     []netip.Prefix `json:"podCIDRs"`
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
-	// Globalnet hides the cluster's own prefixes: others see only its global
-	// block, and its pods go out with egress addresses.
+	// Globalnet hides the cluster's own prefixes: other clusters see only its global
+	// block, and the packets of its pods have egress addresses.
 	Globalnet bool `json:"globalnet"`
-	// FlatFamilies are those (4, 6) in which a cluster with globalnet hides nothing,
-	// as its own prefixes are unique there.
+	// FlatFamilies are the families (4, 6) in which a cluster with globalnet hides no
+	// prefixes, because they are unique.
 	FlatFamilies []int `json:"flatFamilies,omitempty"`
-	// GlobalCIDRs are the cluster's block of each of GlobalPools and, behind the one
-	// of their family, what pods are mapped to beside it.
+	// GlobalCIDRs are the cluster's block of each of GlobalPools. Extensions of a
+	// block, to which more pods are mapped, follow it.
 	GlobalCIDRs []netip.Prefix `json:"globalCIDRs"`
 	EgressMode  string         `json:"egressMode"`
 	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
 	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
 	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
-	// Dynamic are the prefixes of GlobalCIDRs from which the cluster gives addresses
-	// to its dynamic exports, at most one a family. No other address is in there,
-	// apart from those that were given before there was such a prefix.
+	// Dynamic are the prefixes of GlobalCIDRs from which the cluster allocates addresses
+	// of its dynamic exports, at most one per family. They have no other addresses,
+	// except for addresses allocated before the prefix was reserved.
 	Dynamic []netip.Prefix `json:"dynamic,omitempty"`
-	// ClusterDNS is how the cluster's pods come to resolve the domain: one of DNSNone,
-	// DNSCoreDNS, DNSNodeLocal, DNSImport, DNSStubZone; empty = DNSNone.
+	// ClusterDNS selects how the cluster's DNS forwards the domain: DNSNone, DNSCoreDNS,
+	// DNSNodeLocal, DNSImport or DNSStubZone; empty is DNSNone.
 	ClusterDNS string `json:"clusterDNS,omitempty"`
-	// PreferCustomDNS has gateways do as with DNSImport instead of DNSCoreDNS where the
-	// cluster's Corefile imports what stands in that ConfigMap.
+	// PreferCustomDNS makes gateways use DNSImport instead of DNSCoreDNS if the cluster's
+	// Corefile imports that ConfigMap.
 	PreferCustomDNS bool      `json:"preferCustomDNS,omitempty"`
 	Gateways        []Gateway `json:"gateways"`
 }
 
-// Mapping maps addresses of Pods 1:1 to those of Global, same host part.
+// Mapping maps the addresses of Pods 1:1 to Global, with the same host part.
 type Mapping struct {
 	Pods   netip.Prefix `json:"pods"`
 	Global netip.Prefix `json:"global"` // as long as Pods
@@ -127,50 +127,50 @@ type EgressRule struct {
 	IPs         []netip.Addr      `json:"ips"`
 }
 
-// MaxGateways is how many gateways one cluster can have.
+// MaxGateways is the maximum number of gateways per cluster.
 const MaxGateways = 32
 
-// Gateway is a node that holds tunnels.
+// Gateway is a node with tunnels.
 type Gateway struct {
 	Name string `json:"name"`
-	// Node is the one that it runs on. For a gateway with NodeSelector it is empty in the
-	// document: an agent puts in which node of its own cluster holds the gateway now.
+	// Node is the name of the gateway's node. For a gateway with NodeSelector it is empty
+	// in the document; agents fill in the current holder for gateways of their own cluster.
 	Node string `json:"node"`
-	// NodeSelector picks the nodes that may hold the gateway by their labels; empty for one
-	// that is always on Node.
+	// NodeSelector selects the nodes that may become the gateway by their labels; empty if
+	// the gateway is always on Node.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	Endpoints    []string          `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
-	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the one behind
-	// Ordinal numbers the gateways of a cluster from 0, below MaxLanes, each once. A
-	// gateway has one tunnel device for each lane of other clusters' gateways.
+	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the next one
+	// Ordinal numbers the gateways of a cluster, unique, from 0 to MaxGateways-1. A gateway
+	// has one tunnel device for each ordinal of other clusters' gateways.
 	Ordinal   int          `json:"lane,omitempty"`
-	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one a family
-	Keys      []Key        `json:"keys"`      // one an epoch, ascending
+	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one per family
+	Keys      []Key        `json:"keys"`      // one per epoch, ascending
 }
 
 // Key is the public half of a gateway's tunnel key.
 type Key struct {
 	Epoch  int    `json:"epoch"`
 	Public string `json:"public"` // X25519, base64
-	// Ed25519 is the public key that the gateway proves itself with in IKE, 32
-	// bytes in base64; empty when it brought its own key and none for IKE.
+	// Ed25519 is the public key that authenticates the gateway in IKE, 32 bytes in
+	// base64; empty if the user supplied Public but no IKE key.
 	Ed25519 string `json:"ed25519,omitempty"`
 }
 
-// DynamicExports is what a ServiceExport that is made in a cluster needs.
+// DynamicExports configures exports by ServiceExports without an export in the topology.
 type DynamicExports struct {
-	// Namespaces are patterns in which * stands for any characters; a ServiceExport
-	// counts where one of them matches its namespace.
+	// Namespaces are patterns in which * stands for any characters. A ServiceExport
+	// counts if one of them matches its namespace.
 	Namespaces []string `json:"namespaces"`
-	// Restrictions restricts some of these namespaces to some clusters. What agents that do
-	// not know of it let in is what Namespaces says.
+	// Restrictions restricts some of these namespaces to some clusters. Agents that do not
+	// know the field apply Namespaces alone.
 	Restrictions []DynamicRestriction `json:"only,omitempty"`
-	// VIPs are the prefixes of ServicePools from which each cluster gives its own
-	// clusterset IPs to them, at most one a family. No declared export has its in there.
+	// VIPs are the prefixes of ServicePools from which each cluster allocates the
+	// clusterset IPs of dynamic exports, at most one per family. Declared exports have none.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
 }
 
-// DynamicRestriction says which clusters alone may export from some namespaces.
+// DynamicRestriction lists the only clusters that may export from some namespaces.
 type DynamicRestriction struct {
 	Namespaces []string `json:"namespaces"` // patterns, as in DynamicExports
 	Clusters   []string `json:"clusters"`   // by name
@@ -179,10 +179,10 @@ type DynamicRestriction struct {
 // Integrations of the clusterset domain with a cluster's own DNS.
 const (
 	DNSAuto      = "auto"           // in the topology alone: DNSCoreDNS with PreferCustomDNS
-	DNSNone      = "none"           // somebody else forwards the domain
+	DNSNone      = "none"           // the administrator configures forwarding
 	DNSCoreDNS   = "coredns"        // a marked block in ConfigMap kube-system/coredns
-	DNSImport    = "coredns-custom" // a key of its own in ConfigMap kube-system/coredns-custom
-	DNSNodeLocal = "node-local"     // as DNSCoreDNS, and the same block in ConfigMap kube-system/node-local-dns
+	DNSImport    = "coredns-custom" // a key in ConfigMap kube-system/coredns-custom
+	DNSNodeLocal = "node-local"     // like DNSCoreDNS, with the same block in ConfigMap kube-system/node-local-dns
 	DNSStubZone  = "kube-dns"       // stubDomains of ConfigMap kube-system/kube-dns
 )
 
@@ -205,8 +205,7 @@ type Export struct {
 	Allow    []string        `json:"allow,omitempty"`
 	Balance  Balance         `json:"balance"`
 	Clusters []ExportCluster `json:"clusters"`
-	// Dynamic says that the export was made in clusters. It is in no document: agents
-	// add such exports.
+	// Dynamic is set for dynamic exports, which agents add. No document has it.
 	Dynamic bool `json:"dynamic,omitempty"`
 }
 
@@ -220,13 +219,13 @@ type Port struct {
 
 // Balance policies.
 const (
-	LocalFirst = "local-first" // the caller's own cluster while it is ready, then all others alike
-	Spread     = "spread"      // every ready cluster alike
+	LocalFirst = "local-first" // the caller's own cluster while it is ready, then all others equally
+	Spread     = "spread"      // every ready cluster equally
 	Weighted   = "weighted"    // ready clusters in proportion to Weights
 	Failover   = "failover"    // the first ready cluster of Order
 )
 
-// Balance says which clusters' backends a caller of the VIP reaches.
+// Balance selects the clusters whose backends serve callers of the VIP.
 type Balance struct {
 	Policy  string         `json:"policy"`
 	Weights map[string]int `json:"weights,omitempty"` // Weighted: by cluster, 1 or more
@@ -238,8 +237,8 @@ type ExportCluster struct {
 	Name  string       `json:"name"`
 	IPs   []netip.Addr `json:"ips,omitempty"`   // ClusterSetIP: the export's global address(es) there
 	Hosts []Host       `json:"hosts,omitempty"` // Headless: fixed global addresses
-	// Ports are those of the export that this cluster serves; nil = all. Only exports
-	// that were made in clusters differ in it.
+	// Ports are the ports of the export that this cluster serves; nil is all. Only
+	// dynamic exports have it.
 	Ports []Port `json:"ports,omitempty"`
 }
 

@@ -14,9 +14,9 @@ import (
 // KeysAPIVersion is the only version of the keys document that this package reads.
 const KeysAPIVersion = "keys.hawser.dev/v1alpha1"
 
-// Secret is a 32-byte key that never prints: every formatting verb and slog
-// give "(sensitive)"; only its JSON form, which is always encrypted before it
-// leaves the process, holds the bytes (base64).
+// Secret is a 32-byte key that is never printed: every formatting verb and slog
+// write "(sensitive)". Only its JSON form has the bytes (base64); it is always
+// encrypted before it leaves the process.
 type Secret [32]byte
 
 // String hides the key.
@@ -50,7 +50,7 @@ func (s *Secret) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Keys is one cluster's private half: the document inside the age file of its
+// Keys holds one cluster's private keys: the document inside the age file of its
 // Secret. It grows with the cluster's own gateways only.
 type Keys struct {
 	APIVersion string      `json:"apiVersion"`
@@ -59,9 +59,9 @@ type Keys struct {
 	Epochs     []EpochKeys `json:"epochs"`
 }
 
-// Format hides the keys from every verb. Secret alone does not suffice: a verb
-// that does not fit a pointer makes fmt print what it points to without asking
-// the parts how they want to be printed.
+// Format hides the keys from every verb. Secret alone does not suffice: for a pointer
+// with an unsuitable verb, fmt prints the value without calling the Format methods of
+// its fields.
 func (k Keys) Format(s fmt.State, _ rune) {
 	_, _ = s.Write([]byte("keys of " + k.Cluster + " (sensitive)"))
 }
@@ -73,19 +73,19 @@ type EpochKeys struct {
 	// gateways is derived from it (see PSK).
 	PSKSeed Secret `json:"pskSeed"`
 	// Gateways maps the names of this cluster's gateways to their X25519 private
-	// keys. A gateway that brought its own public key is missing here.
+	// keys. Gateways with a user-supplied public key are absent.
 	Gateways map[string]Secret `json:"gateways"`
 	// Ed25519 maps them to the seeds of their Ed25519 keys (RFC 8032), in the same way.
 	Ed25519 map[string]Secret `json:"ed25519,omitempty"`
 }
 
-// Format hides the keys from every verb, for the reason that Keys has.
+// Format hides the keys from every verb; see Keys.Format.
 func (e EpochKeys) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "keys of epoch %d (sensitive)", e.Epoch)
 }
 
-// DecodeKeys reads a keys document. Its errors never quote the input. What is
-// beyond the bounds fails with ErrTooLarge before it takes memory.
+// DecodeKeys reads a keys document. Its errors never quote the input. It fails with
+// ErrTooLarge beyond the bounds, before it allocates memory.
 func DecodeKeys(raw []byte) (*Keys, error) {
 	if len(raw) > MaxKeys {
 		return nil, fmt.Errorf("decode keys: %w: more than %d MiB of JSON", ErrTooLarge, MaxKeys>>20)
@@ -104,7 +104,7 @@ func DecodeKeys(raw []byte) (*Keys, error) {
 	return &k, nil
 }
 
-// Epoch finds the keys of an epoch; nil when there are none.
+// Epoch returns the keys of an epoch; nil if absent.
 func (k *Keys) Epoch(epoch int) *EpochKeys {
 	for i := range k.Epochs {
 		if k.Epochs[i].Epoch == epoch {
@@ -114,9 +114,8 @@ func (k *Keys) Epoch(epoch int) *EpochKeys {
 	return nil
 }
 
-// PSK derives the pre-shared key of two gateways, each named cluster/gateway.
-// Both ends compute the same key, whichever way round they ask
-// (HKDF-SHA256, RFC 5869).
+// PSK derives the pre-shared key of two gateways, each named cluster/gateway
+// (HKDF-SHA256, RFC 5869). The order of the arguments does not matter.
 func (e *EpochKeys) PSK(a, b string) (Secret, error) {
 	if a > b {
 		a, b = b, a

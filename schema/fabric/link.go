@@ -12,32 +12,31 @@ const (
 	DriverIPsec     = "ipsec"
 )
 
-// DefaultPort is the Port of a gateway that does not say another.
+// DefaultPort is the default Port of a gateway.
 const DefaultPort = 51820
 
-// Ports of a gateway, counted from its Port. A link with a Port of its own
-// counts from that one.
+// Ports of a gateway, relative to its Port, or to the Port of the link if it has one.
 const (
-	WireguardPorts = 2 * MaxGateways        // WireGuard: one for each lane and each of two key epochs, from the first on
-	VXLANOffset    = WireguardPorts         // VXLAN: the one behind those of WireGuard
-	IPsecOffset    = WireguardPorts + 1     // IPsec: where a router forwards from to IPsec.NATPort; not a port of the gateway itself
-	MaxPort        = 65535 - WireguardPorts // the largest Port of a gateway that has all of them
+	WireguardPorts = 2 * MaxGateways        // WireGuard: the first ports, one for each remote ordinal and each of two key epochs
+	VXLANOffset    = WireguardPorts         // VXLAN: the port after those of WireGuard
+	IPsecOffset    = WireguardPorts + 1     // IPsec: the port that a router forwards to IPsec.NATPort; the gateway itself does not use it
+	MaxPort        = 65535 - WireguardPorts // the largest Port of a gateway
 )
 
-// LinkSettings is what a link between two clusters is made with. All of it is set, but
-// for Port; agents have nothing to resolve.
+// LinkSettings configures the link between two clusters. All fields except Port and MTU
+// are set; agents apply no defaults.
 type LinkSettings struct {
 	Between   [2]string `json:"between"` // sorted
 	Driver    string    `json:"driver"`
-	Port      int       `json:"port,omitempty"` // in place of Gateway.Port at both ends; 0: each gateway's own
+	Port      int       `json:"port,omitempty"` // replaces Gateway.Port at both ends; 0 is each gateway's own
 	MTU       int       `json:"mtu,omitempty"`  // bytes; 0 = underlay MTU less the driver's overhead
 	Keepalive Duration  `json:"keepalive"`
 }
 
 // Encapsulations of ESP.
 const (
-	EncapsulationAuto   = "auto"   // in UDP where an address is translated on the way, otherwise native
-	EncapsulationUDP    = "udp"    // in UDP always (RFC 3948)
+	EncapsulationAuto   = "auto"   // native, or in UDP through NAT
+	EncapsulationUDP    = "udp"    // always in UDP (RFC 3948)
 	EncapsulationNative = "native" // IP protocol 50; a link through NAT fails
 )
 
@@ -47,13 +46,13 @@ const (
 	ProposalChaCha20 = "chacha20" // ChaCha20-Poly1305 (RFC 7634)
 )
 
-// IPsec is how links with DriverIPsec are made, should there be any.
+// IPsec configures links with DriverIPsec.
 type IPsec struct {
 	Encapsulation string   `json:"encapsulation"`
 	IKEPort       int      `json:"ikePort"`   // UDP
 	NATPort       int      `json:"natPort"`   // UDP, for IKE and ESP in UDP
 	Proposals     []string `json:"proposals"` // in order of preference
-	Rekey         Duration `json:"rekey"`     // age at which the keys of ESP are replaced
+	Rekey         Duration `json:"rekey"`     // lifetime of ESP keys
 }
 
 // ComparePairs orders pairs of names.
@@ -61,15 +60,15 @@ func ComparePairs(a, b [2]string) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 }
 
-// SortLinks brings links into the order that Link relies on.
+// SortLinks sorts links in the order required by Link.
 func SortLinks(links []LinkSettings) {
 	slices.SortFunc(links, func(a, b LinkSettings) int { return ComparePairs(a.Between, b.Between) })
 }
 
-// SortedPair gives two names in order.
+// SortedPair returns two names in order.
 func SortedPair(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
-// Link gives what the link between two clusters is made with, whether or not
+// Link returns the settings of the link between two clusters, whether or not
 // they are linked.
 func (f *Fabric) Link(a, b string) LinkSettings {
 	pair := SortedPair(a, b)
@@ -80,7 +79,7 @@ func (f *Fabric) Link(a, b string) LinkSettings {
 	return LinkSettings{Between: pair, Driver: f.Tunnel.Driver, MTU: f.Tunnel.MTU, Keepalive: f.Tunnel.Keepalive}
 }
 
-// Drivers gives the drivers of a cluster's links, sorted.
+// Drivers returns the drivers of a cluster's links, sorted.
 func (f *Fabric) Drivers(cluster string) []string {
 	var out []string
 	near := f.Graph().Neighbors(cluster)
@@ -96,24 +95,24 @@ func (f *Fabric) Drivers(cluster string) []string {
 	return out
 }
 
-// BasePort gives the port from which those of a gateway count on a link. port is the
-// one of the endpoint under which the gateway is reached, 0 when that has none;
-// for the gateway itself it is 0.
+// BasePort returns the base of a gateway's ports on a link. port is the port of the
+// endpoint at which the gateway is reached, or 0 if it has none; for the gateway's own
+// sockets it is 0.
 func (l LinkSettings) BasePort(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
 
-// WireguardPort is where a gateway listens for gateways of a lane in an epoch, as
-// counted from base. Alternate ports, which a second tunnel of the same pair needs, are
-// counted from the other end of the range.
+// WireguardPort returns the port on which a gateway listens for gateways with the ordinal
+// lane in an epoch, relative to base. Alternate ports, for the secondary tunnel of a
+// migration, count down from the end of the range.
 func WireguardPort(base, epoch, lane int, alternate bool) int {
-	offset := 2*lane + (epoch+1)%2 // neighbouring epochs are in force together
+	offset := 2*lane + (epoch+1)%2 // neighbouring epochs are used together
 	if alternate {
 		offset = WireguardPorts - 1 - offset
 	}
 	return base + offset
 }
 
-// VXLANPort is where a gateway takes VXLAN, as counted from base; the alternate one is
-// the next.
+// VXLANPort returns the port on which a gateway receives VXLAN, relative to base. The
+// alternate port is the next one.
 func VXLANPort(base int, alternate bool) int {
 	if alternate {
 		base++

@@ -2,7 +2,7 @@ package fabric
 
 import "strings"
 
-// Longest names, in bytes (RFC 1123, RFC 1035; Kubernetes holds to them).
+// Maximum lengths of names, in bytes (RFC 1123, RFC 1035; also the limits of Kubernetes).
 const (
 	MaxLabel = 63
 	MaxName  = 253
@@ -10,7 +10,7 @@ const (
 
 // Names of Hawser in the API of a cluster.
 const (
-	// SystemNamespace has the agents, their configuration, and the Services of gateways.
+	// SystemNamespace contains the agents, their configuration, and the Services of gateways.
 	SystemNamespace = "hawser-system"
 	// FieldManager is the field manager of all objects that agents write.
 	FieldManager = "hawser"
@@ -19,11 +19,11 @@ const (
 	ManagedByValue = "hawser"
 )
 
-// LeasePrefix is in front of a gateway's name in the name of its Lease.
+// LeasePrefix is the prefix of the name of a gateway's Lease; the gateway's name follows.
 const LeasePrefix = "hawser-gateway-"
 
-// IsLabel reports whether text is a DNS label as Kubernetes has them (RFC 1123,
-// lower case): letters, digits and hyphens, not first or last a hyphen.
+// IsLabel reports whether text is a DNS label of Kubernetes (RFC 1123, lower case):
+// letters, digits and hyphens, without a hyphen at either end.
 func IsLabel(text string) bool {
 	if text == "" || len(text) > MaxLabel || text[0] == '-' || text[len(text)-1] == '-' {
 		return false
@@ -31,10 +31,10 @@ func IsLabel(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return !IsLabelRune(r) }) < 0
 }
 
-// IsLabelRune reports whether a DNS label may have r somewhere.
+// IsLabelRune reports whether a DNS label may contain r.
 func IsLabelRune(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' }
 
-// IsDomain reports whether text is one or more DNS labels with dots between.
+// IsDomain reports whether text is one or more DNS labels, separated by dots.
 func IsDomain(text string) bool {
 	if len(text) > MaxName {
 		return false
@@ -58,7 +58,7 @@ func IsQualified(text string) bool {
 }
 
 // IsLabelText reports whether text may be the name part of a Kubernetes label's key,
-// or its value when not empty.
+// or a non-empty value.
 func IsLabelText(text string) bool {
 	if text == "" || len(text) > MaxLabel || strings.ContainsAny(text[:1]+text[len(text)-1:], "-_.") {
 		return false

@@ -8,32 +8,33 @@ import (
 
 // Modes of a shape.
 const (
-	ModeMesh     = "mesh"  // every cluster is linked to every other; nobody passes on
-	ModeHub      = "hub"   // every cluster is linked to each hub; hubs pass on
-	ModeExplicit = "links" // the listed pairs are linked; every cluster passes on
+	ModeMesh     = "mesh"  // every cluster is linked to every other; no transit
+	ModeHub      = "hub"   // every cluster is linked to each hub; hubs forward transit traffic
+	ModeExplicit = "links" // the listed pairs are linked; every cluster forwards transit traffic
 )
 
-// Shape says which clusters have a link, and which pass on what others send to
-// each other. The zero value is a mesh.
+// Shape defines which clusters are linked, and which forward transit traffic. The
+// zero value is a mesh.
 type Shape struct {
-	Mode  string      `json:"mode,omitempty"`  // empty: mesh
+	Mode  string      `json:"mode,omitempty"`  // empty is mesh
 	Hubs  []string    `json:"hubs,omitempty"`  // ModeHub: sorted
-	Edges [][2]string `json:"edges,omitempty"` // ModeLinks: each sorted, and the list sorted
-	// Partial says that clusters without a path to each other are meant so.
+	Edges [][2]string `json:"edges,omitempty"` // ModeExplicit: each sorted, and the list sorted
+	// Partial is set if clusters without a path to each other are intended.
 	Partial bool `json:"partial,omitempty"`
 }
 
-// Graph is the clusters of a shape and the links between them. It is safe for
+// Graph holds the clusters of a shape and the links between them. It is safe for
 // concurrent use.
 type Graph struct {
 	shape    Shape
 	names    []string // sorted
 	hubs     []bool   // by index in names; ModeHub only
 	hubCount int
-	edges    [][]int // by index in names, sorted; ModeLinks only
+	edges    [][]int // by index in names, sorted; ModeExplicit only
 }
 
-// NewGraph joins clusters as a shape says. What the shape names besides is left out.
+// NewGraph returns the graph of a shape and clusters. It ignores other clusters that the
+// shape names.
 func NewGraph(shape Shape, clusters []string) *Graph {
 	g := &Graph{shape: shape, names: slices.Clone(clusters)}
 	slices.Sort(g.names)
@@ -64,10 +65,10 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 	return g
 }
 
-// Graph gives the clusters of the fabric in its shape.
+// Graph returns the graph of the fabric's clusters and links.
 func (f *Fabric) Graph() *Graph { return NewGraph(f.Shape, f.ClusterNames()) }
 
-// ClusterNames gives the names of the clusters, in the order of the fabric.
+// ClusterNames returns the names of the clusters, in the order of the fabric.
 func (f *Fabric) ClusterNames() []string {
 	names := make([]string, len(f.Clusters))
 	for i := range names {
@@ -76,7 +77,7 @@ func (f *Fabric) ClusterNames() []string {
 	return names
 }
 
-// at gives the index of a cluster, or -1.
+// at returns the index of a cluster, or -1.
 func (g *Graph) at(name string) int {
 	i, ok := slices.BinarySearch(g.names, name)
 	if !ok {
@@ -85,10 +86,10 @@ func (g *Graph) at(name string) int {
 	return i
 }
 
-// Len is the number of clusters.
+// Len returns the number of clusters.
 func (g *Graph) Len() int { return len(g.names) }
 
-// Linked reports whether two clusters have a link of their own.
+// Linked reports whether two clusters have a direct link.
 func (g *Graph) Linked(a, b string) bool {
 	i, j := g.at(a), g.at(b)
 	return i >= 0 && j >= 0 && g.linked(i, j)
@@ -107,17 +108,17 @@ func (g *Graph) linked(i, j int) bool {
 	return true
 }
 
-// ForwardsTransit reports whether a cluster passes on what others send to each other.
+// ForwardsTransit reports whether a cluster forwards transit traffic.
 func (g *Graph) ForwardsTransit(cluster string) bool {
 	i := g.at(cluster)
-	return i >= 0 && g.passes(i)
+	return i >= 0 && g.forwardsTransit(i)
 }
 
-func (g *Graph) passes(i int) bool {
+func (g *Graph) forwardsTransit(i int) bool {
 	return g.shape.Mode == ModeExplicit || g.shape.Mode == ModeHub && g.hubs[i]
 }
 
-// Neighbors gives the clusters to which one has a link, sorted.
+// Neighbors returns the clusters with a link to cluster, sorted.
 func (g *Graph) Neighbors(cluster string) []string {
 	i := g.at(cluster)
 	if i < 0 {
@@ -131,7 +132,7 @@ func (g *Graph) Neighbors(cluster string) []string {
 	return out
 }
 
-// Degree is how many links a cluster has.
+// Degree returns the number of a cluster's links.
 func (g *Graph) Degree(cluster string) int {
 	i := g.at(cluster)
 	switch {
@@ -158,25 +159,24 @@ func (g *Graph) near(i int) []int {
 	return out
 }
 
-// way is the best known way to a cluster.
-type way struct {
+// pathState is the best path to a cluster so far.
+type pathState struct {
 	hops int
 	sum  uint64 // of the hashes of its links
-	last int    // the cluster before it
+	last int    // the cluster before the last hop
 }
 
-// Paths gives for every cluster that can be reached the clusters on the way
-// there, the next one first and the cluster itself last: over links that are
-// alive (nil: all are), through clusters that pass on, with as few links as can
-// be. Of ways with equally many links it is the one with the least sum of the
-// links' hashes, so that the way back is the same one. alive must not depend on
-// the order of its arguments.
+// Paths returns the shortest path to every reachable cluster, as the list of its
+// clusters from the next hop to the destination. A path uses links that are alive (all
+// if alive is nil) and clusters that forward transit traffic. Of paths with equally many
+// links, the one with the smallest sum of LinkHash wins, so that the reverse path is the
+// same. alive must not depend on the order of its arguments.
 func (g *Graph) Paths(from string, alive func(a, b string) bool) map[string][]string {
 	start := g.at(from)
 	if start < 0 {
 		return nil
 	}
-	best := map[int]way{start: {}}
+	best := map[int]pathState{start: {}}
 	for layer := []int{start}; len(layer) > 0; {
 		layer = g.widen(best, layer, start, alive)
 	}
@@ -195,18 +195,18 @@ func (g *Graph) Paths(from string, alive func(a, b string) bool) map[string][]st
 	return out
 }
 
-// widen finds the clusters one link behind a layer.
-func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b string) bool) []int {
+// widen returns the clusters one link beyond a layer, and adds their paths to best.
+func (g *Graph) widen(best map[int]pathState, layer []int, start int, alive func(a, b string) bool) []int {
 	var next []int
 	for _, i := range layer {
-		if i != start && !g.passes(i) {
+		if i != start && !g.forwardsTransit(i) {
 			continue
 		}
 		for _, j := range g.near(i) {
 			if alive != nil && !alive(g.names[i], g.names[j]) {
 				continue
 			}
-			w := way{hops: best[i].hops + 1, sum: best[i].sum + LinkHash(g.names[i], g.names[j]), last: i}
+			w := pathState{hops: best[i].hops + 1, sum: best[i].sum + LinkHash(g.names[i], g.names[j]), last: i}
 			have, found := best[j]
 			if !found {
 				next = append(next, j)
@@ -220,14 +220,14 @@ func (g *Graph) widen(best map[int]way, layer []int, start int, alive func(a, b 
 	return next
 }
 
-// LinkHash is the hash of the link between two clusters, below 2^48 so that
-// those of a way can be added up.
+// LinkHash returns the hash of the link between two clusters. It is below 2^48, so that
+// the hashes of a path can be added.
 func LinkHash(a, b string) uint64 {
 	return stablehash.Mix64(stablehash.Sum64(min(a, b)+" "+max(a, b))) >> 16
 }
 
-// Components parts the clusters into those that have a way to each other when all
-// links are alive; in order, and the groups in the order of their first.
+// Components groups the clusters that have a path to each other while all links are up.
+// Each group is sorted, and the groups are sorted by their first cluster.
 func (g *Graph) Components() [][]string {
 	var out [][]string
 	grouped := map[string]bool{}

@@ -17,7 +17,7 @@ func TestShapes(t *testing.T) {
 		name   string
 		shape  Shape
 		near   string // of b
-		way    string // from a to d
+		path   string // from a to d
 		groups string
 	}{
 		{"zero value", Shape{}, "[a c d e]", "[d]", "[[a b c d e]]"},
@@ -25,7 +25,7 @@ func TestShapes(t *testing.T) {
 		{"hub", Shape{Mode: ModeHub, Hubs: []string{"b"}}, "[a c d e]", "[b d]", "[[a b c d e]]"},
 		{"hub at the end", Shape{Mode: ModeHub, Hubs: []string{"d"}}, "[d]", "[d]", "[[a b c d e]]"},
 		{"two hubs", Shape{Mode: ModeHub, Hubs: []string{"b", "e"}}, "[a c d e]", "[b d]", "[[a b c d e]]"},
-		{"hub that is not there", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
+		{"unknown hub", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
 		{"chain", Shape{Mode: ModeExplicit, Edges: chain}, "[a c]", "[b c d]", "[[a b c d] [e]]"},
 		{"ring", Shape{Mode: ModeExplicit, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", "[[a b c d e]]"},
 		{"unknown, doubled and own ends", Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", "[[a b] [c] [d] [e]]"},
@@ -43,8 +43,8 @@ func TestShapes(t *testing.T) {
 					t.Errorf("degree of %s: have %d, neighbours %v", name, g.Degree(name), near)
 				}
 			}
-			if have := fmt.Sprint(g.Paths("a", nil)["d"]); have != tt.way {
-				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
+			if have := fmt.Sprint(g.Paths("a", nil)["d"]); have != tt.path {
+				t.Errorf("path from a to d: want %s, have %s", tt.path, have)
 			}
 			if have := fmt.Sprint(g.Components()); have != tt.groups {
 				t.Errorf("groups: want %s, have %s", tt.groups, have)
@@ -53,15 +53,15 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestSpokesDoNotPass: what a hub's dead link cuts off does not go round through a spoke.
-func TestSpokesDoNotPass(t *testing.T) {
+// TestSpokesForwardNoTransit: if the link of a hub is down, no path leads through a spoke.
+func TestSpokesForwardNoTransit(t *testing.T) {
 	t.Parallel()
 	g := NewGraph(Shape{Mode: ModeHub, Hubs: []string{"h1", "h2"}}, []string{"a", "b", "h1", "h2"})
 	dead := func(x, y string) func(a, b string) bool {
 		return func(a, b string) bool { return SortedPair(a, b) != SortedPair(x, y) }
 	}
-	if way := g.Paths("h1", dead("h1", "h2"))["h2"]; way != nil {
-		t.Errorf("between hubs: have %v", way)
+	if path := g.Paths("h1", dead("h1", "h2"))["h2"]; path != nil {
+		t.Errorf("between hubs: have %v", path)
 	}
 	only := func(a, b string) bool {
 		p := SortedPair(a, b)
@@ -72,7 +72,7 @@ func TestSpokesDoNotPass(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"a": false, "h1": true, "x": false} {
 		if g.ForwardsTransit(name) != want {
-			t.Errorf("%s passes: want %v", name, want)
+			t.Errorf("%s forwards transit: want %v", name, want)
 		}
 	}
 	if g.Paths("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbors("x") != nil {
@@ -80,10 +80,10 @@ func TestSpokesDoNotPass(t *testing.T) {
 	}
 }
 
-// TestWaysHold checks on random graphs with dead links that ways are as short as
-// can be, use links that live and clusters that pass, are the same back, and do
-// not depend on the order in which anything is written.
-func TestWaysHold(t *testing.T) {
+// TestPathInvariants checks paths on random graphs with dead links. They are shortest,
+// use only live links and clusters that forward transit, are the same in reverse, and do
+// not depend on the order of clusters and links.
+func TestPathInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -96,17 +96,17 @@ func TestWaysHold(t *testing.T) {
 		g := NewGraph(shape, clusters)
 		mixed := shuffled(r, shape, clusters)
 		for _, from := range clusters {
-			ways := g.Paths(from, alive)
-			if d := cmp.Diff(ways, mixed.Paths(from, alive)); d != "" {
+			paths := g.Paths(from, alive)
+			if d := cmp.Diff(paths, mixed.Paths(from, alive)); d != "" {
 				t.Fatalf("seed %d: order matters\n%s", seed, d)
 			}
 			hops := distances(g, from, alive)
 			for _, to := range clusters {
-				checkWay(t, g, alive, from, to, ways[to], hops)
+				checkPath(t, g, alive, from, to, paths[to], hops)
 				back := slices.Clone(g.Paths(to, alive)[from])
 				slices.Reverse(back)
-				if len(back) > 0 && !slices.Equal(append(back[1:], to), ways[to]) {
-					t.Fatalf("seed %d: %s to %s over %v, back over %v reversed", seed, from, to, ways[to], back)
+				if len(back) > 0 && !slices.Equal(append(back[1:], to), paths[to]) {
+					t.Fatalf("seed %d: %s to %s over %v, back over %v reversed", seed, from, to, paths[to], back)
 				}
 			}
 		}
@@ -132,7 +132,7 @@ func randomShape(r *rand.Rand) ([]string, Shape) {
 	return clusters, s
 }
 
-// shuffled is the same shape, written in another order.
+// shuffled returns the graph of the same shape in another order.
 func shuffled(r *rand.Rand, s Shape, clusters []string) *Graph {
 	s.Hubs, s.Edges, clusters = slices.Clone(s.Hubs), slices.Clone(s.Edges), slices.Clone(clusters)
 	r.Shuffle(len(s.Hubs), func(i, j int) { s.Hubs[i], s.Hubs[j] = s.Hubs[j], s.Hubs[i] })
@@ -144,7 +144,7 @@ func shuffled(r *rand.Rand, s Shape, clusters []string) *Graph {
 	return NewGraph(s, clusters)
 }
 
-// distances relaxes every link until nothing gets nearer.
+// distances relaxes every link until no distance changes.
 func distances(g *Graph, from string, alive func(a, b string) bool) map[string]int {
 	out := map[string]int{from: 0}
 	for changed := true; changed; {
@@ -163,22 +163,22 @@ func distances(g *Graph, from string, alive func(a, b string) bool) map[string]i
 	return out
 }
 
-func checkWay(t *testing.T, g *Graph, alive func(a, b string) bool, from, to string, way []string, hops map[string]int) {
+func checkPath(t *testing.T, g *Graph, alive func(a, b string) bool, from, to string, path []string, hops map[string]int) {
 	t.Helper()
 	want, reached := hops[to]
 	if from == to || !reached {
-		if way != nil {
-			t.Fatalf("%s to %s: want no way, have %v", from, to, way)
+		if path != nil {
+			t.Fatalf("%s to %s: want no path, have %v", from, to, path)
 		}
 		return
 	}
-	if len(way) != want || way[len(way)-1] != to {
-		t.Fatalf("%s to %s: want %d links, have %v", from, to, want, way)
+	if len(path) != want || path[len(path)-1] != to {
+		t.Fatalf("%s to %s: want %d links, have %v", from, to, want, path)
 	}
 	at := from
-	for i, next := range way {
+	for i, next := range path {
 		if !g.Linked(at, next) || !g.Linked(next, at) || !alive(at, next) || i > 0 && !g.ForwardsTransit(at) {
-			t.Fatalf("%s to %s over %v: %s to %s cannot be", from, to, way, at, next)
+			t.Fatalf("%s to %s over %v: no usable link from %s to %s", from, to, path, at, next)
 		}
 		at = next
 	}

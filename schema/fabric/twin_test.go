@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTwin(t *testing.T) {
+func TestAlternateAddr(t *testing.T) {
 	t.Parallel()
 	pools := []netip.Prefix{netip.MustParsePrefix("241.0.0.0/16"), netip.MustParsePrefix("10.9.8.64/27"), netip.MustParsePrefix("fd00:41::/64")}
 	tests := map[string]string{
