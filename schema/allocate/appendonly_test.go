@@ -64,13 +64,13 @@ func TestIsAppendOnly(t *testing.T) {
 		text string
 		want bool
 	}{
-		"allocated":             {string(raw), true},
-		"with other comments":   {strings.ReplaceAll(string(raw), "# ", "# and "), true},
-		"an address is another": {strings.Replace(string(raw), at(web), "[243.0.0.99]", 1), false},
-		"two are swapped":       {strings.NewReplacer(at(web), at(db), at(db), at(web)).Replace(string(raw)), false},
-		"one is gone":           {strings.Replace(string(raw), "  "+db+": "+at(db)+"\n", "", 1), false},
-		"one stands twice":      {string(raw) + "  " + db + ": [243.0.0.99]\n", false},
-		"reserved without an owner":  {string(raw) + "  exports[a/b].vips: [243.0.0.99]\n", false},
+		"allocated":                 {string(raw), true},
+		"with other comments":       {strings.ReplaceAll(string(raw), "# ", "# and "), true},
+		"an address is another":     {strings.Replace(string(raw), at(web), "[243.0.0.99]", 1), false},
+		"two are swapped":           {strings.NewReplacer(at(web), at(db), at(db), at(web)).Replace(string(raw)), false},
+		"one is gone":               {strings.Replace(string(raw), "  "+db+": "+at(db)+"\n", "", 1), false},
+		"one stands twice":          {string(raw) + "  " + db + ": [243.0.0.99]\n", false},
+		"reserved without an owner": {string(raw) + "  exports[a/b].vips: [243.0.0.99]\n", false},
 	} {
 		lock, list := lockfile.Read("lock", []byte(tt.text))
 		if list.HasErrors() {

@@ -39,7 +39,7 @@ var (
 func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
 	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}, own: map[reflect.Type]bool{}}
 	var stack []container
-	next := s.pointed(t) // the type of the next value; nil if the decoder ignores it
+	next := s.deref(t) // the type of the next value; nil if the decoder ignores it
 	for i := 0; i < len(raw) && s.left >= 0; i++ {
 		var in *container
 		if len(stack) > 0 {
@@ -93,8 +93,8 @@ type scale struct {
 	own    map[reflect.Type]bool // types with an unmarshaler
 }
 
-// pointed counts the value that a pointer of type t points to, and returns its type.
-func (s *scale) pointed(t reflect.Type) reflect.Type {
+// deref counts the value that a pointer of type t points to, and returns its type.
+func (s *scale) deref(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		s.left -= int(t.Size())
@@ -125,9 +125,9 @@ func (s *scale) element(t reflect.Type) reflect.Type {
 		return nil
 	case t.Kind() == reflect.Slice:
 		s.left -= int(t.Elem().Size())
-		return s.pointed(t.Elem())
+		return s.deref(t.Elem())
 	case t.Kind() == reflect.Array: // counted as a part of its container
-		return s.pointed(t.Elem())
+		return s.deref(t.Elem())
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 		return nil
 	case t.Kind() == reflect.Map:
 		s.left -= 2*int(t.Key().Size()+t.Elem().Size()) + textSize(key)
-		return s.pointed(t.Elem())
+		return s.deref(t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 		s.fields[t] = names
 	}
 	if found, ok := names[string(key[1:max(len(key)-1, 1)])]; ok {
-		return s.pointed(found)
+		return s.deref(found)
 	}
 	var plain string
 	if json.Unmarshal(key, &plain) != nil {
@@ -164,7 +164,7 @@ func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 	}
 	for name, found := range names { // encoding/json ignores the case of names
 		if strings.EqualFold(name, plain) {
-			return s.pointed(found)
+			return s.deref(found)
 		}
 	}
 	return nil

@@ -215,7 +215,7 @@ func MatchesPattern(pattern, text string) bool {
 		if piece, rest, wild = strings.Cut(rest, "*"); !wild {
 			return strings.HasSuffix(text, piece)
 		}
-		// The first match suffices: a later match would leave a suffix of the same rest.
+		// The first match suffices: its rest contains the rest of every later match.
 		_, text, ok = strings.Cut(text, piece)
 	}
 	return false
