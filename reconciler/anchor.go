@@ -38,9 +38,9 @@ func (a anchor) equal(b anchor) bool {
 	return a.Clusterset == b.Clusterset && a.commit() == b.commit() && slices.Equal(a.Accepted, b.Accepted)
 }
 
-// restoreAnchor reads the state file, or writes it if it is missing or older than what this
-// process knows. Without a state file the anchor is in memory alone.
-func (r *Reconciler) restoreAnchor(write bool) error {
+// restoreAnchor reads the state file, which another reconciler may share. Without a state file the
+// anchor is in memory only.
+func (r *Reconciler) restoreAnchor() error {
 	if r.cfg.StateFile == "" {
 		return nil
 	}
@@ -48,14 +48,34 @@ func (r *Reconciler) restoreAnchor(write bool) error {
 	if err != nil {
 		return err
 	}
-	// The file of several reconcilers may be newer.
-	if exists && (r.anchor.Published == "" || saved.Revision > r.anchor.Revision) {
+	if exists && saved.newer(r.anchor) {
 		r.anchor = saved
 	}
-	if !write || exists && saved.equal(r.anchor) {
+	return nil
+}
+
+// storeAnchor writes the state file if it is missing or older than the anchor in memory. It fails
+// with errMoved if the file is newer: another reconciler published after this one read the
+// branches, which do not contain that commit yet.
+func (r *Reconciler) storeAnchor() error {
+	if r.cfg.StateFile == "" {
 		return nil
 	}
-	return r.saveAnchor(r.anchor)
+	saved, exists, err := r.readState()
+	switch {
+	case err != nil:
+		return err
+	case !exists || !saved.equal(r.anchor) && !saved.newer(r.anchor):
+		return r.saveAnchor(r.anchor)
+	case saved.newer(r.anchor):
+		return fmt.Errorf("state %s is newer than the branches that were read: %w", r.cfg.StateFile, errMoved)
+	}
+	return nil
+}
+
+// newer reports whether a follows b.
+func (a anchor) newer(b anchor) bool {
+	return a.Published != "" && (b.Published == "" || a.Revision > b.Revision)
 }
 
 // readState reads the state file.

@@ -3,6 +3,7 @@
 package reconciler
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -491,7 +492,7 @@ func TestStateIsMonotone(t *testing.T) {
 	other.Reconciler = other.another()
 	revision := func(r *Reconciler) int64 {
 		t.Helper()
-		if err := r.restoreAnchor(false); err != nil {
+		if err := r.restoreAnchor(); err != nil {
 			t.Fatal(err)
 		}
 		return r.anchor.Revision
@@ -545,6 +546,32 @@ func TestSharedStateFile(t *testing.T) {
 	}
 	if saved, _, err := g.readState(); err != nil || !saved.equal(newest) || !other.anchor.equal(newest) || newest.Revision <= old.Revision {
 		t.Errorf("saved %+v (%v), in memory %+v, want %+v", saved, err, other.anchor, newest)
+	}
+	if onlyOutcome(t, other).Changed {
+		t.Error("the other reconciler published again")
+	}
+}
+
+// TestPublishedMeanwhile checks that a publication of another reconciler, after this one read the
+// branches, is no publish branch that was put back: the pass starts again.
+func TestPublishedMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	g.pull()
+	other := g.another()
+	if err := other.restoreAnchor(); err != nil {
+		t.Fatal(err)
+	}
+	if _, failure := other.readInputs(t.Context()); failure != nil {
+		t.Fatal(failure)
+	}
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	g.good()
+	before := other.anchor
+	if err := other.storeAnchor(); !errors.Is(err, errMoved) || !other.anchor.equal(before) {
+		t.Errorf("got %v and anchor %+v, want the pass to start again", err, other.anchor)
 	}
 	if onlyOutcome(t, other).Changed {
 		t.Error("the other reconciler published again")

@@ -34,8 +34,8 @@ type ownerWalk struct {
 	texts map[string][]byte // of the topologies, for printing findings
 }
 
-// newRights begins at a commit whose topology is taken as it is.
-func newRights(source *gitrepo.Store, folder, signers string, at gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerWalk, error) {
+// newOwnerWalk starts at a commit whose topology is not checked.
+func newOwnerWalk(source *gitrepo.Store, folder, signers string, at gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerWalk, error) {
 	out := &ownerWalk{source: source, folder: folder, signers: signers, published: published, tip: tip,
 		texts: map[string][]byte{}}
 	v, list, err := out.version(at)

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// maxMoves is how often a pass begins anew because a branch moved under it.
+// maxMoves limits how often a pass restarts because a branch moved.
 const maxMoves = 8
 
 // Outcome is what a good pass did.
@@ -44,13 +44,13 @@ type lastResult struct {
 	outcome *Outcome
 }
 
-// inputs is all that decides a pass, besides the configuration.
+// inputs is the input of a pass, in addition to the configuration.
 type inputs struct {
 	source, published gitrepo.Hash
 	keys, openPGP     [32]byte // digests of the key files
 }
 
-// errMoved begins a pass anew.
+// errMoved restarts a pass.
 var errMoved = gitrepo.ErrRefChanged
 
 // reconcile makes the source commit and the publish branch agree.
@@ -60,14 +60,14 @@ func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
 		if failure == nil || !errors.Is(failure, errMoved) {
 			return out, failure
 		}
-		r.cfg.Log.Info("a branch moved meanwhile, beginning anew", "commit", failure.Revision)
+		r.cfg.Log.Info("a branch moved meanwhile, starting again", "commit", failure.Revision)
 	}
 	return nil, fail(ReasonPublish, "", fmt.Errorf("the branches moved %d times while publishing", maxMoves))
 }
 
 func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	began := r.cfg.Now()
-	if err := r.restoreAnchor(false); err != nil {
+	if err := r.restoreAnchor(); err != nil {
 		return nil, fail(ReasonState, "", err)
 	}
 	if a := r.anchor; a.Published != "" && !r.board.load().Ready {
@@ -78,7 +78,7 @@ func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
-	if err := r.restoreAnchor(true); err != nil {
+	if err := r.storeAnchor(); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
 	if r.last.outcome != nil && r.last.inputs == in {
@@ -114,7 +114,7 @@ func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 	if err != nil {
 		return in, fail(ReasonFetch, "", err)
 	}
-	r.see(in.source)
+	r.recordLatest(in.source)
 	in.published, err = r.publish.Head(r.cfg.PublishBranch)
 	if err != nil && !errors.Is(err, gitrepo.ErrNoBranch) {
 		return in, fail(ReasonPublish, in.source.String(), err)
@@ -155,23 +155,23 @@ func (r *Reconciler) notSynced(reason Reason, err error) *Failure {
 		return fail(reason, "", err)
 	}
 	if reason == ReasonFetch && bad.Branch == r.cfg.SourceBranch {
-		r.see(bad.Commit)
+		r.recordLatest(bad.Commit)
 		return fail(ReasonFetch, bad.Commit.String(), err)
 	}
-	return fail(ReasonPublish, "", r.putBack(err))
+	return fail(ReasonPublish, "", r.withRecovery(err))
 }
 
-// putBack adds the way out to the error of a publish branch that cannot be read.
-func (r *Reconciler) putBack(err error) error {
+// withRecovery adds the next step to the error of an unreadable publish branch.
+func (r *Reconciler) withRecovery(err error) error {
 	if r.anchor.Published == "" {
 		return fmt.Errorf("%w: delete branch %s of %s, or name another branch", err, r.cfg.PublishBranch, r.publish.Name())
 	}
 	return fmt.Errorf("%w: have branch %s of %s put back to %s", err, r.cfg.PublishBranch, r.publish.Name(), r.anchor.Published)
 }
 
-// see notes the newest source commit, and says so when it does not follow from
-// the one before.
-func (r *Reconciler) see(commit gitrepo.Hash) {
+// recordLatest records the newest source commit. It warns if that commit does not follow from the
+// previous one.
+func (r *Reconciler) recordLatest(commit gitrepo.Hash) {
 	before := r.board.load().Latest
 	if before != nil && before.Commit == commit.String() {
 		return
@@ -209,7 +209,7 @@ type Preview struct {
 
 // Preview builds the newest commit and writes nothing.
 func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
-	if err := r.restoreAnchor(false); err != nil {
+	if err := r.restoreAnchor(); err != nil {
 		return nil, fail(ReasonState, "", err)
 	}
 	in, failure := r.readInputs(ctx)
@@ -373,7 +373,7 @@ func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, cl
 		}
 	}
 	if errors.Is(err, gitrepo.ErrUnusable) {
-		err = r.putBack(err)
+		err = r.withRecovery(err)
 	}
 	if err != nil {
 		return fail(ReasonPublish, revision, err)

@@ -31,7 +31,7 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 			return nil, failure
 		}
 		in.source, out.LockNotCommitted = source, pending
-		r.see(source)
+		r.recordLatest(source)
 	}
 	out.Source = r.revision(in.source)
 	// A published commit names the source commit from which on commits have to be signed.

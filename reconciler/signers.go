@@ -65,7 +65,7 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	if len(commits) == 0 {
 		return nil
 	}
-	rights, err := newRights(r.source, r.cfg.Path, file, hash(text), w.have[LockFile], in.source)
+	rights, err := newOwnerWalk(r.source, r.cfg.Path, file, hash(text), w.have[LockFile], in.source)
 	if err != nil {
 		return refuse("%v", err)
 	}
