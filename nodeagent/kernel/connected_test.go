@@ -69,9 +69,9 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestNetworksOfAdvertisements: a host beside the node advertises the addresses of another
-// cluster as on its own network, and the node configures itself. That is no network of the
-// node, or that host would get the packets for the cluster in the clear.
+// TestNetworksOfAdvertisements: a host in the node's network advertises the addresses of
+// another cluster as on-link, and the node configures itself. That is no network of the node.
+// Otherwise that host would get the packets for the cluster in the clear.
 func TestNetworksOfAdvertisements(t *testing.T) {
 	t.Parallel()
 	node, attacker := nftNewNS(t), nftNewNS(t)
@@ -97,7 +97,7 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 	advertise := func(prefix string, flags byte) error {
 		message := []byte{134, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // RFC 4861, 4.2
 		option := append([]byte{3, 4, 64, flags}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)
-		option = append(option, netip.MustParseAddr(prefix).AsSlice()...) // RFC 4861, 4.6.2: for ever
+		option = append(option, netip.MustParseAddr(prefix).AsSlice()...) // RFC 4861, 4.6.2: infinite lifetime
 		zone := strconv.Itoa(attacker.link("eth0").Attrs().Index)
 		_, err := conn.WriteTo(append(message, option...), &net.IPAddr{IP: net.ParseIP("ff02::1"), Zone: zone})
 		return err
@@ -134,9 +134,9 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 	}
 }
 
-// TestNftConnected: the node has a second card in a network that has addresses of another
-// cluster. The hosts there are reached, past no rule for other clusters; and nobody else
-// gets packets that way.
+// TestNftConnected: the node has a second card in a network with addresses of another cluster.
+// It reaches the hosts there, except with packets for the cluster. No other sender's packets
+// leave by that card.
 func TestNftConnected(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -155,7 +155,7 @@ func TestNftConnected(t *testing.T) {
 	worker.address("hw-vx0", "10.7.9.2/24")
 	worker.route("242.2.0.0/16", "10.7.9.1")
 	l.remote.address("lo", "242.2.5.77/32", "fd00:42:2:5::77/128")
-	// A CNI that gives pods the node's address.
+	// A CNI that translates pods to the node's address.
 	l.node.nft(`table inet cni { chain post { type nat hook postrouting priority 100; oifname { "eth1", "hw-wg1" } masquerade; }; }`)
 	elements := func(link string) []string {
 		return []string{
@@ -189,7 +189,7 @@ func TestNftConnected(t *testing.T) {
 		l.sees(l.pod, "udp", "", at(c.remote, "9000")) // the rest goes through the tunnel
 		// From there to a pod, as to a node port: the answer goes back.
 		l.sees(lan, "udp", at(c.lan, "0"), at(c.pod, "8080"))
-		// What was meant for another cluster does not go there.
+		// Packets for another cluster do not go there.
 		l.dropped(l.pod, "udp", "", at(c.vip, "80"))
 		if said, err := l.node.ask("udp", "", at(c.vip, "80"), nftNoWait); err == nil {
 			t.Errorf("a process of the node reached %+v", said)
@@ -198,7 +198,7 @@ func TestNftConnected(t *testing.T) {
 		l.sees(l.remote, "udp", at(c.outside, "0"), at(c.export, "80"))
 		l.dropped(l.remote, "udp", at(c.inside, "0"), at(c.export, "80"))
 	}
-	// Another node hands over what is for the other cluster.
+	// Another node hands over packets for the other cluster.
 	l.dropped(worker, "udp", "10.7.9.2:0", "242.2.5.9:9000")
 	ns, err := Open("")
 	if err != nil {
@@ -218,7 +218,7 @@ func TestNftConnected(t *testing.T) {
 	for _, to := range []string{"242.2.5.9:9000", "[fd00:42:2:5::9]:9000"} {
 		for _, from := range []*nftNS{l.pod, l.node} {
 			if said, err := from.ask("udp", "", to, nftNoWait); err == nil {
-				t.Errorf("%s got out by a link that is not that of the network: %+v", to, said)
+				t.Errorf("%s left by a link other than the network's: %+v", to, said)
 			}
 		}
 	}

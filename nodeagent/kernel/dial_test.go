@@ -29,7 +29,7 @@ func TestDial(t *testing.T) {
 		}
 		configs := k.resetForRedial(changes[0], config)
 		if anew := len(configs) == 2 && configs[0].Remove && !configs[1].UpdateOnly; anew == answering {
-			t.Errorf("answering %t: made anew: %t", answering, anew)
+			t.Errorf("answering %t: recreated: %t", answering, anew)
 		}
 		k.recordDial(changes[0])
 		roamed := have

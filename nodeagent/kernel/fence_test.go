@@ -12,10 +12,9 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestFence: what is sent to a gateway's port, and from there, passes while the fence is
-// open, and is dropped when its time is over, although nobody closes it. What is none of the
-// gateway's passes always. A time that is past opens nothing, as an agent may stand still
-// before it writes.
+// TestFence: packets to and from a gateway's port pass while the fence is open. They are
+// dropped after its deadline, even if the agent does not close it. Other packets always pass. A
+// deadline in the past opens nothing, as an agent may hang before it writes.
 func TestFence(t *testing.T) {
 	ns := newWorld(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
@@ -56,7 +55,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("%s: to the gateway's port passes %t, from there %t, want %t", when, in, out, want)
 		}
 		if !passes(own, other) {
-			t.Errorf("%s: what is none of the gateway's is dropped", when)
+			t.Errorf("%s: a packet of another program is dropped", when)
 		}
 	}
 	do := func(what string, err error) {

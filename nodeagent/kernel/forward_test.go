@@ -80,7 +80,7 @@ func TestForwardLaws(t *testing.T) {
 				"stranger":      fdb("fdb add " + other + " dev hw-vt4-51884 dst 192.0.2.88"),
 				"flooding":      fdb("fdb append 00:00:00:00:00:00 dev hw-vt6-51884 dst 2001:db8::3"),
 				"flooding more": fdb("fdb append 00:00:00:00:00:00 dev hw-vt4-51884 dst 192.0.2.2", "fdb append 00:00:00:00:00:00 dev hw-vt4-51884 dst 192.0.2.3"),
-				"not for ever":  fdb("fdb del "+mac+" dev hw-vt4-51884", "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2 dynamic"),
+				"not permanent": fdb("fdb del "+mac+" dev hw-vt4-51884", "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2 dynamic"),
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.hand("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up")(t)

@@ -21,12 +21,12 @@ func TestHandshakes(t *testing.T) {
 		steps []step
 	}{
 		{"none", []step{{0, time.Time{}, false}, {time.Hour, time.Time{}, false}}},
-		{"one that ages", []step{{0, wall(0), true}, {179 * time.Second, wall(0), true}, {181 * time.Second, wall(0), false}}},
+		{"old handshake", []step{{0, wall(0), true}, {179 * time.Second, wall(0), true}, {181 * time.Second, wall(0), false}}},
 		{"from before the start", []step{{0, wall(-100 * time.Second), true}, {81 * time.Second, wall(-100 * time.Second), false}}},
 		{"old from before the start", []step{{0, wall(-time.Hour), false}, {time.Second, wall(time.Second), true}}},
 		{"clock an hour back", []step{{0, wall(time.Hour), true}, {181 * time.Second, wall(time.Hour), false}}},
 		{"clock an hour on, new handshakes", []step{{0, wall(0), true}, {200 * time.Second, wall(-time.Hour), true}}},
-		{"peer made anew", []step{{0, wall(0), true}, {time.Second, time.Time{}, false}, {2 * time.Second, wall(2 * time.Second), true}}},
+		{"peer recreated", []step{{0, wall(0), true}, {time.Second, time.Time{}, false}, {2 * time.Second, wall(2 * time.Second), true}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestHungTunnel(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if len(seen) != 2 { // one that is replaced is not seen again
+	if len(seen) != 2 { // a replaced process is not reported again
 		t.Errorf("%d processes were seen", len(seen))
 	}
 	if again := pidOf(t, hung.Name); again == 0 || again == pid {

@@ -87,7 +87,7 @@ func peerWithKeys(t *testing.T, w *world, link string) (keys pair) {
 	return keys
 }
 
-// lookFor fails the test if a key that is not public is told in any form.
+// lookFor fails the test if k contains a private key in any form.
 func (p pair) lookFor(t *testing.T, k inventory.Kernel) {
 	t.Helper()
 	var text bytes.Buffer
@@ -95,7 +95,7 @@ func (p pair) lookFor(t *testing.T, k inventory.Kernel) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), p.public) {
-		t.Error("lacks the public key: what is looked for would not be found")
+		t.Error("lacks the public key: the search does not work")
 	}
 	for name, key := range map[string]fabric.Secret{"private": p.private, "preshared": p.psk} {
 		for _, form := range []string{base64.StdEncoding.EncodeToString(key[:]), hex.EncodeToString(key[:])} {
@@ -310,7 +310,7 @@ func TestInventoryAsIP(t *testing.T) {
 	}
 }
 
-// within reports whether all of a JSON value is in another one.
+// within reports whether b contains all of the JSON value a.
 func within(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
-// newCharon gives a charon of a test, which does ESP itself where the kernel cannot.
+// newCharon returns a charon for a test. It does ESP itself if the kernel cannot.
 func newCharon(t *testing.T, w *world) *ipsec.Charon {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
@@ -67,7 +67,7 @@ func TestIPsecLinkLaws(t *testing.T) {
 		})
 }
 
-// TestHostsCharon uses a charon that somebody else runs, and leaves it as it was.
+// TestHostsCharon uses a charon that another program runs, and leaves it unchanged.
 func TestHostsCharon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,7 +60,7 @@ func (w *world) open(t testing.TB) *Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With the race detector, beside other tests, a process takes its time.
+	// With the race detector and other tests running, a process is slow.
 	ns.wg.TimeoutFactor = 60
 	t.Cleanup(func() { ns.Close() })
 	return ns
@@ -77,7 +77,7 @@ func (w *world) bridge(t testing.TB, command string) string {
 	return run(t, "bridge", append([]string{"-n", w.name}, strings.Fields(command)...)...)
 }
 
-// hand gives a function that runs ip(8) commands, as somebody else might.
+// hand returns a function that runs ip(8) commands, as another program might.
 func (w *world) hand(commands ...string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
@@ -87,7 +87,7 @@ func (w *world) hand(commands ...string) func(*testing.T) {
 	}
 }
 
-// shows gives a function that reports whether ip(8) still prints a text.
+// shows returns a function that reports whether ip(8) still prints a text.
 func (w *world) shows(command, text string) func() error { return w.prints("ip", command, text) }
 
 // bridgeShows does so for bridge(8).

@@ -106,8 +106,8 @@ func TestNftTunnelAddressIsKept(t *testing.T) {
 	}
 }
 
-// A masquerade of others, which stands behind ours, leaves alone what is to
-// keep its source, in both directions.
+// TestNftForeignMasquerade: a later masquerade rule of another program does not change a kept
+// source, in both directions.
 func TestNftForeignMasquerade(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

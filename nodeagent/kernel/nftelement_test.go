@@ -32,8 +32,8 @@ func nftObserve(t testing.TB, ns *nftNS) []desired.Element {
 	return nftByKey(have)
 }
 
-// nftConverge makes one step towards want, creates and updates first, as the
-// engine does, and gives the number of changes.
+// nftConverge makes one step towards want, creates and updates first, as the engine does. It
+// returns the number of changes.
 func nftConverge(t testing.TB, ns *nftNS, want []desired.Element) (int, error) {
 	t.Helper()
 	changes, err := diff.Compute(want, nftObserve(t, ns))
@@ -151,7 +151,7 @@ func TestNftElementTexts(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ set, id, value, want string }{
 		{"services", "243.0.0.1 . tcp", "pick_one4", "has 2 parts, not 3"},
-		{"services", "243.0.0.1 . tpc . 80", "pick_one4", `protocol "tpc" is not known`},
+		{"services", "243.0.0.1 . tpc . 80", "pick_one4", `unknown protocol "tpc"`},
 		{"services", "243.0.0.1 . tcp . 65536", "pick_one4", `port "65536" is no number`},
 		{"services", "243.0.0.1 . tcp . 080", "pick_one4", `must be written "243.0.0.1 . tcp . 80"`},
 		{"services", "243.0.0.1 . 6 . 80", "pick_one4", `must be written "243.0.0.1 . tcp . 80"`},
@@ -247,7 +247,7 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 	}
 	var blocked converge.ErrBlocked
 	if err := kind.Apply(t.Context(), creates); !errors.As(err, &blocked) || blocked.On != "table inet hawser" {
-		t.Errorf("error %v, want one that waits for table inet hawser", err)
+		t.Errorf("error %v, want ErrBlocked on table inet hawser", err)
 	}
 	removes, err := diff.Compute(nil, want)
 	if err != nil {
@@ -258,8 +258,8 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 	}
 }
 
-// TestElementPieces: what is no slot is written at once, and no service asks slots that are not
-// there, or the first one while that leads elsewhere.
+// TestElementPieces: elements other than slots are written at once. No service uses missing
+// slots, or the first slot while that leads elsewhere.
 func TestElementPieces(t *testing.T) {
 	t.Parallel()
 	change := func(op diff.Op, set, id, value string) diff.Change[desired.Element] {

@@ -53,8 +53,8 @@ func TestNftServerFirst(t *testing.T) {
 	}
 }
 
-// A pod on a gateway's own node hears nothing of a connection that conntrack does
-// not know from an address that it never asked.
+// TestNftUnasked: a pod on a gateway's own node receives no packets of an unknown connection
+// from an address that it never called.
 func TestNftUnasked(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -130,8 +130,8 @@ func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	}
 }
 
-// A connection that comes back to a gateway after another one carried it has
-// moved on: its sequence numbers lie outside of the window that this one saw.
+// TestNftWindowThatMovedOn: a connection comes back to a gateway after another one carried it.
+// Its sequence numbers are outside the window that this gateway saw.
 func TestNftWindowThatMovedOn(t *testing.T) {
 	t.Parallel()
 	for _, liberal := range []string{"0", "1"} {
@@ -164,7 +164,7 @@ func TestNftWindowThatMovedOn(t *testing.T) {
 	}
 }
 
-// The MTU of a route counts where it is below that of the tunnel.
+// TestNftSegmentsFitTheRoute: the MTU of a route counts if it is below the tunnel's MTU.
 func TestNftSegmentsFitTheRoute(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -209,8 +209,8 @@ type nftSegmentOf struct {
 	flags    byte
 }
 
-// carry sends a segment from one namespace and gives where it came from in
-// another one, by the destination port; zero when it did not come.
+// carry sends a segment from src and returns its source as received in dst, by the destination
+// port; zero if it did not arrive.
 func (l *nftLab) carry(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
 	l.t.Helper()
 	var out, in net.PacketConn
@@ -238,7 +238,7 @@ func (l *nftLab) carry(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
 	}
 }
 
-// bytes gives the segment with a right checksum.
+// bytes returns the segment with a correct checksum.
 func (s nftSegmentOf) bytes() []byte {
 	segment := make([]byte, 20, 24)
 	binary.BigEndian.PutUint16(segment, s.from.Port())

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// A gateway of another cluster that sends probes as fast as it can takes neither the
-// socket nor its reader from the others: what is beyond its rate does not come there.
-// TCP has a flow control of its own, and is not counted.
+// TestNftFlood: a gateway of another cluster that sends probes as fast as it can does not block
+// the socket or its reader for others. Packets beyond its rate are dropped earlier. TCP has its
+// own flow control, and is not limited.
 func TestNftFlood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, own, honest, hostile string }{
@@ -84,8 +84,8 @@ func TestNftFlood(t *testing.T) {
 	}
 }
 
-// flood sends to a gateway's probe port without a pause, and gives the number of packets
-// when ctx has ended.
+// flood sends to a gateway's probe port without a pause. It returns the number of packets when
+// ctx is done.
 func (l *nftLab) flood(ctx context.Context, from, to string) <-chan uint64 {
 	l.t.Helper()
 	conn := ipv4.NewPacketConn(l.remote.dial(from, to, "4804"))
@@ -105,8 +105,7 @@ func (l *nftLab) flood(ctx context.Context, from, to string) <-chan uint64 {
 	return out
 }
 
-// probe asks once, and reports whether an answer came at all: nothing of what was lost
-// comes late.
+// probe sends one request, and reports whether a reply arrived: lost packets never arrive late.
 func (l *nftLab) probe(conn net.Conn, text string) bool {
 	l.t.Helper()
 	l.remote.must(conn.SetDeadline(time.Now().Add(time.Second)), "set a deadline")

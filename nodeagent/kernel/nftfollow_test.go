@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftElementsFollow: the stamp stays as it was when nobody else changed our table
-// since it was seen, and differs in every other case.
+// TestNftElementsFollow: the stamp does not change while no other program changes our table. It
+// differs in every other case.
 func TestNftElementsFollow(t *testing.T) {
 	t.Parallel()
 	backend := func(id, value string) desired.Element {
@@ -24,7 +24,7 @@ func TestNftElementsFollow(t *testing.T) {
 	}
 	tests := []struct {
 		name            string
-		before, between string // what somebody else does before and after the stamp
+		before, between string // commands of another program before and after the stamp
 		after           string // and after the write
 		changes         []diff.Change[desired.Element]
 		follows         bool
@@ -78,7 +78,7 @@ func TestNftElementsFollow(t *testing.T) {
 			hand(tt.before)
 			before := stamp()
 			hand(tt.between)
-			for range 2 { // what was written follows from what was written before
+			for range 2 { // each write follows from the previous ones
 				if err := kind.Apply(t.Context(), tt.changes); err != nil {
 					t.Fatal(err)
 				}
@@ -113,7 +113,7 @@ func TestNftTrackOverrun(t *testing.T) {
 	nftMustConverge(t, ns, nftManySlots(5000))
 	after := stamp()
 	if after == before {
-		t.Error("the stamp is that of before thousands of elements")
+		t.Error("the stamp did not change after thousands of elements")
 	}
 	ns.nft("add table ip other")
 	if later := stamp(); later == before {
@@ -126,7 +126,7 @@ func TestNftTrackOverrun(t *testing.T) {
 	}
 }
 
-// opposite gives the changes that undo others.
+// opposite returns the changes that undo the given ones.
 func opposite(changes []diff.Change[desired.Element]) []diff.Change[desired.Element] {
 	var out []diff.Change[desired.Element]
 	for _, c := range changes {

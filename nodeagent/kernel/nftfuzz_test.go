@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Whatever text is taken comes back from the kernel's form unchanged.
+// FuzzNftElement: every accepted text survives a round trip through the kernel's form.
 func FuzzNftElement(f *testing.F) {
 	for i, e := range nftSampleElements() {
 		f.Add(uint8(i), e.ID, e.Value)

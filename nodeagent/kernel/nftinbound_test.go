@@ -33,8 +33,8 @@ func TestNftPrefixBothWays(t *testing.T) {
 			t.Errorf("%s: seen as %q, want 242.4.1.2", network, said.client)
 		}
 	}
-	// From the address and port of an export a datagram may be an answer, but not to a
-	// pod that serves an export itself there; a connection that begins there is none.
+	// A datagram from the address and port of an export may be a reply, but not to a pod that
+	// serves an export on that port. A connection from there is no reply.
 	if said := l.sees(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); said.server != nftPod+":9000" {
 		t.Errorf("reached %q, want the pod", said.server)
 	}
@@ -93,9 +93,9 @@ func TestNftAllowLists(t *testing.T) {
 	}
 }
 
-// Who is taken from an allow list hears nothing more in the connections that it has: a
-// server that only sends would go on for as long as it sends. A backend in a pod, and
-// one on the gateway itself.
+// TestNftAllowListsEnd: a client that is removed from an allow list receives nothing more in
+// its connections. Otherwise a server that only sends would never stop. The backend is in a
+// pod, or on the gateway itself.
 func TestNftAllowListsEnd(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -125,8 +125,8 @@ func TestNftAllowListsEnd(t *testing.T) {
 		l.remote.must(err, "ask")
 		_, from, err := server.ReadFrom(packet)
 		l.node.must(err, "hear the client at "+backend.at)
-		// What is sent while the list does not name the client must not come before what
-		// is sent when it does again.
+		// Packets sent while the list lacks the client must not arrive before those sent after
+		// it is listed again.
 		for _, step := range []struct {
 			text  string
 			lines []string
@@ -145,8 +145,8 @@ func TestNftAllowListsEnd(t *testing.T) {
 	}
 }
 
-// Only what is declared comes in: the cluster's own prefixes when it is flat,
-// not the node, and not what merely has a route.
+// TestNftInbound: only declared destinations are reachable: the cluster's own prefixes if it is
+// flat, but not the node, and not other routed addresses.
 func TestNftInbound(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -230,7 +230,8 @@ func (l *nftLab) ping(from *nftNS, to string, want bool) {
 	}
 }
 
-// Clusters are no way for others: what comes out of a tunnel enters none.
+// TestNftTransitIsDropped: other clusters cannot use this cluster for transit: no packet from a
+// tunnel enters a tunnel.
 func TestNftTransitIsDropped(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -311,8 +312,9 @@ func TestNftVXLANUntracked(t *testing.T) {
 	}
 }
 
-// What was translated to the nodes' VXLAN came from somebody who had another address
-// to send to; and nobody's packets are forwarded to nodes and gateways that take VXLAN.
+// TestNftVXLANOfOthers: a packet that was translated to the nodes' VXLAN port was sent to
+// another address. Packets of other hosts to nodes and gateways that accept VXLAN are never
+// forwarded.
 func TestNftVXLANOfOthers(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -429,7 +431,7 @@ func TestNftResolver(t *testing.T) {
 	l.drops("resolver", 6)
 }
 
-// drops demands that so many packets, or more, were dropped for a reason.
+// drops demands that at least some packets were dropped for a reason.
 func (l *nftLab) drops(reason string, least uint64) {
 	l.t.Helper()
 	counts := map[string]uint64{}

@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftLab is three network namespaces in a row. A pod behind a node, and behind
-// the node's "tunnel" hw-wg1 (a veth) another cluster, whose addresses stand on
-// one loopback.
+// nftLab is three network namespaces in a row: a pod, its node, and another cluster behind the
+// node's "tunnel" hw-wg1 (a veth). The other cluster's addresses are on one loopback.
 type nftLab struct {
 	t                 *testing.T
 	pod, node, remote *nftNS
@@ -41,7 +40,7 @@ const (
 
 const (
 	nftQuick  = 3 * time.Second        // what works is much faster
-	nftNoWait = 250 * time.Millisecond // what is dropped shows nothing, however long one waits
+	nftNoWait = 250 * time.Millisecond // a dropped packet has no visible effect, however long the test waits
 )
 
 func nftNewLab(t *testing.T) *nftLab {
@@ -75,8 +74,8 @@ func nftNewLab(t *testing.T) *nftLab {
 	return l
 }
 
-// elements makes the lines (set key | value) all that the node's sets hold, and lets
-// every connection begin anew.
+// elements sets the lines (set key | value) as all elements of the node's sets, and deletes all
+// conntrack entries.
 func (l *nftLab) elements(lines ...string) {
 	l.t.Helper()
 	l.change(lines...)
@@ -93,7 +92,7 @@ func (l *nftLab) change(lines ...string) {
 	// All services of the tests are in the node's own blocks, 243.0.0.1 too.
 	lines = append(slices.Clone(lines), "blocks4 242.0.0.0/7", "blocks6 fd00:42::/31",
 		"pods4 10.7.0.0/16", "pods6 fd00:7::/32", "peers4 "+nftPeer, "peers6 "+nftPeer6)
-	// A prefix that takes the place of one that it overlaps needs a second pass.
+	// A prefix that replaces an overlapping one needs a second pass.
 	for range 2 {
 		if _, err := nftConverge(l.t, l.node, nftParse(lines...)); err == nil {
 			break
@@ -145,7 +144,7 @@ func (n *nftNS) address(link string, addresses ...string) {
 	}
 }
 
-// neighbour is for good, as those of tunnels are: they take no neighbour discovery.
+// neighbour adds a permanent neighbour, as tunnels have: they use no neighbour discovery.
 func (n *nftNS) neighbour(link, address string, far netlink.Link) {
 	n.t.Helper()
 	n.must(n.links.NeighSet(&netlink.Neigh{
@@ -227,7 +226,7 @@ func nftSegment(conn net.Conn) int {
 	return size
 }
 
-// dial opens a UDP socket from an address to another one and a port.
+// dial opens a UDP socket from one address to another and a port.
 func (n *nftNS) dial(from, to, port string) *net.UDPConn {
 	n.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
@@ -245,7 +244,7 @@ type nftSaid struct {
 	segment        int
 }
 
-// ask calls from an address (with port, or "" for any) to another one.
+// ask calls from an address (with port, or "" for any) to another.
 func (n *nftNS) ask(network, from, to string, patience time.Duration) (said nftSaid, err error) {
 	n.t.Helper()
 	n.inside(func() { said, err = nftAsk(network, from, to, patience) })
@@ -284,7 +283,7 @@ func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err
 	return said, err
 }
 
-// sees demands that a call arrives and gives what the server saw.
+// sees demands that a call arrives, and returns the addresses that the server saw.
 func (l *nftLab) sees(from *nftNS, network, source, to string) nftSaid {
 	l.t.Helper()
 	said, err := from.ask(network, source, to, nftQuick)

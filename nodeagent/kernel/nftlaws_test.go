@@ -26,8 +26,8 @@ table ip hawser {
 }
 `
 
-// nftMakeForeign makes tables much like ours and tells whether they still are
-// what they were.
+// nftMakeForeign creates tables similar to ours. The returned function reports whether they are
+// unchanged.
 func nftMakeForeign(ns *nftNS) func() error {
 	ns.nft(nftForeign)
 	list := func() string {

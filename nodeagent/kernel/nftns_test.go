@@ -86,7 +86,7 @@ func (n *nftNS) inside(f func()) {
 	f()
 }
 
-// nft runs nft(8) in the namespace with a script and gives its output.
+// nft runs nft(8) in the namespace with a script and returns its output.
 func (n *nftNS) nft(script string) string {
 	n.t.Helper()
 	path, err := exec.LookPath("nft")

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestFormer: a peer that is sent elsewhere stays there, although the other end, which knows
-// nothing of that yet, sends on from where it was.
+// TestFormer: a redialled peer stays at the new endpoint, although the remote end still sends
+// from the old one.
 func TestFormer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, left, right, elsewhere, length string }{
@@ -60,7 +60,7 @@ func TestFormer(t *testing.T) {
 			}
 			await(t, "a session", func() bool { _, answers, _ := look(); return answers })
 			want.Endpoint = there
-			// Where the machine stands still for a second it is forgotten where the peer was.
+			// If the machine stalls for a second, the previous endpoint expires.
 			for want.DialCount = 1; ; want.DialCount++ {
 				_, _, before := look()
 				if r := e.Once(t.Context(), []desired.Peer{want}, ""); !r.Clean() || len(r.Changed) != 1 {
@@ -79,7 +79,7 @@ func TestFormer(t *testing.T) {
 					t.Fatalf("packets from %s call the peer back there", at)
 				}
 			}
-			await(t, "the former place, which is no stranger for good", func() bool { at, _, _ := look(); return at == former })
+			await(t, "the previous endpoint, which is not blocked permanently", func() bool { at, _, _ := look(); return at == former })
 		})
 	}
 }
@@ -107,7 +107,7 @@ func (w *world) talk(t *testing.T, to string) {
 	go func() {
 		defer close(ended)
 		for tick := time.NewTicker(2 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			_, _ = conn.Write([]byte("still here")) // refused, as nobody listens
+			_, _ = conn.Write([]byte("still here")) // refused, as no process listens
 		}
 	}()
 	t.Cleanup(func() { stop(); <-ended; _ = conn.Close() })

@@ -225,8 +225,8 @@ table inet watcher {
 		l.sees(l.remote, "tcp", "", nftVIP+":80")
 		l.sees(l.pod, "udp", "", nftRemote+":9000")
 	}
-	// A slot without a backend, and shared egress without an address: the packet
-	// goes on as it came.
+	// A slot without a backend, and shared egress without an address: the packet passes
+	// untranslated.
 	l.elements(lines[0])
 	l.remote.address("lo", nftVIP+"/32")
 	l.remote.serve("tcp", nftVIP+":80")
@@ -241,7 +241,8 @@ func nftShared(addresses ...string) []string {
 	return lines
 }
 
-// What no backend took is refused at once, and what is no VIP is left alone.
+// TestNftPoolsAreRefused: a VIP without a backend is rejected at once. Other addresses are not
+// affected.
 func TestNftPoolsAreRefused(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -250,14 +251,14 @@ func TestNftPoolsAreRefused(t *testing.T) {
 		l.refused(l.pod, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
 		l.refused(l.pod, "udp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
 		l.refused(l.node, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
-		// Linux tells a local sender by the write itself.
+		// For a local sender, Linux reports it as the error of the write.
 		l.refused(l.node, "udp", net.JoinHostPort(vip, "80"), unix.EPERM)
 	}
 	l.dropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
-// What is meant for the other side of a tunnel never takes another way, such as
-// the default route when the tunnel's device and its routes are gone.
+// TestNftKeepInside: packets for the other side of a tunnel never use another path, such as the
+// default route after the tunnel's device and its routes are gone.
 func TestNftKeepInside(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -275,7 +276,7 @@ func TestNftKeepInside(t *testing.T) {
 	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
 	for _, from := range []*nftNS{l.pod, l.node} {
 		if _, err := from.ask("udp", "", stranger, nftQuick); err != nil {
-			t.Errorf("what is not remote was stopped: %v", err)
+			t.Errorf("a packet to a local address was dropped: %v", err)
 		}
 		for _, to := range []string{remote, remote6} {
 			if said, err := from.ask("udp", "", to, nftNoWait); err == nil {
@@ -285,7 +286,8 @@ func TestNftKeepInside(t *testing.T) {
 	}
 }
 
-// What comes with an egress address was translated by another gateway.
+// TestNftTranslatedTwice: another gateway translated packets that arrive with an egress
+// address.
 func TestNftTranslatedTwice(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

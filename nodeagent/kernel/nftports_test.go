@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The port of a TCP connection is never changed in its middle: when the entry
-// that the packet needs cannot be made, because another one has its addresses and
-// ports, the packet is lost. With another port the pod would answer with a reset.
+// TestNftPortsStay: the port of a TCP connection never changes in its middle. If the packet's
+// entry cannot be created because another one has its addresses and ports, the packet is lost.
+// With another port the pod would reply with a reset.
 func TestNftPortsStay(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -28,8 +28,8 @@ func TestNftPortsStay(t *testing.T) {
 		from     *nftNS
 		heard    <-chan int
 		src, dst func(n int) netip.AddrPort
-		// What an entry for the packet needs, and another one has as its own: left
-		// behind by a flow that was handed on, or by one in the other direction.
+		// The addresses that the packet's entry needs, held by another entry: left behind by a
+		// flow that was handed over, or by one in the other direction.
 		taken func(n int) (from, to, back netip.AddrPort)
 	}{
 		{
@@ -94,7 +94,7 @@ func (l *nftLab) occupy(from, to, back netip.AddrPort) {
 	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "make an entry")
 }
 
-// nftSegments gives the source ports of TCP segments that reach an address.
+// nftSegments returns the source ports of TCP segments that reach an address.
 func nftSegments(ns *nftNS, address string) <-chan int {
 	ns.t.Helper()
 	out := make(chan int, 10)
@@ -137,7 +137,7 @@ func nftSegmentTo(ns *nftNS, from, to netip.AddrPort) {
 	ns.must(err, "send segment")
 }
 
-// nftTCPChecksum is that of TCP over IPv4 (RFC 9293, 3.1).
+// nftTCPChecksum returns the checksum of TCP over IPv4 (RFC 9293, 3.1).
 func nftTCPChecksum(src, dst netip.Addr, segment []byte) uint16 {
 	whole := append(append(src.AsSlice(), dst.AsSlice()...), 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
 	whole = append(whole, segment...)

@@ -160,8 +160,8 @@ func (l *nftLab) takes(from, to, port string, payload []byte) bool {
 // nftFrameIP is the offset of the inner packet in a frame of nftFrameFrom.
 const nftFrameIP = 8 + 14
 
-// nftFrameFrom is what VXLAN carries of a datagram from an address, VXLAN's own header
-// included.
+// nftFrameFrom returns the payload of a VXLAN datagram with a packet from an address, including
+// the VXLAN header.
 func nftFrameFrom(from netip.Addr) []byte {
 	frame := make([]byte, 8+12, 128)
 	frame[0], frame[6] = 0x08, desired.VXLANID

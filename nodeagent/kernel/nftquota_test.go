@@ -31,8 +31,8 @@ func nftQuotaLab(t *testing.T, connections int) *nftLab {
 	return l
 }
 
-// begin sends the first packets of connections from ports of a pod, all at once, and
-// gives how many of them the node took.
+// begin sends the first packets of connections from ports of a pod, all at once. It returns how
+// many of them the node accepted.
 func (l *nftLab) begin(pod string, first, many int, flags byte) int {
 	l.t.Helper()
 	from := netip.MustParseAddr(pod)
@@ -70,7 +70,7 @@ func (l *nftLab) room(pod string, port int) {
 	}
 }
 
-// connections is how many the node's conntrack has from a pod.
+// connections returns the number of conntrack entries of a pod on the node.
 func (l *nftLab) connections(pod netip.Addr) int {
 	l.t.Helper()
 	flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
@@ -84,7 +84,7 @@ func (l *nftLab) connections(pod netip.Addr) int {
 	return count
 }
 
-// quotaDrops is how many packets the quota dropped.
+// quotaDrops returns the number of packets that the quota dropped.
 func (l *nftLab) quotaDrops() int {
 	l.t.Helper()
 	_, rest, _ := strings.Cut(l.node.nft("list chain inet hawser drop_quota"), "packets ")
@@ -94,7 +94,7 @@ func (l *nftLab) quotaDrops() int {
 	return count
 }
 
-// passes demands that packets of connections that exist go on.
+// passes demands that packets of existing connections pass.
 func (l *nftLab) passes(pod string, first, many int) {
 	l.t.Helper()
 	for port := first; port < first+many; port++ {
@@ -107,8 +107,8 @@ func (l *nftLab) passes(pod string, first, many int) {
 	}
 }
 
-// A pod with as many connections as it may have begins no other one, in the middle of a
-// stream neither; those that it has go on, and other pods notice nothing.
+// TestNftQuota: a pod at its quota cannot start a connection, not even in the middle of a
+// stream. Its existing connections work, and other pods are not affected.
 func TestNftQuota(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 6)
@@ -157,8 +157,9 @@ func TestNftQuotaIsGivenBack(t *testing.T) {
 	}
 }
 
-// Of a large quota's connections some are counted, at random. What a pod gets is near
-// the quota; it gets no more by going on, and room for as many as end.
+// TestNftQuotaIsSampled: with a large quota, only a random fraction of the connections is
+// counted. A pod gets about its quota. It gets no more by retrying, and room for as many as
+// end.
 func TestNftQuotaIsSampled(t *testing.T) {
 	t.Parallel()
 	const quota = 4 * nftQuotaSample
@@ -202,7 +203,8 @@ func (p nftPorts) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return p.from <= f.Forward.SrcPort && f.Forward.SrcPort < p.to
 }
 
-// A quota that changes counts anew: elements keep the number with which they were made.
+// TestNftQuotaChanges: a changed quota recounts, because elements keep the limit that they were
+// created with.
 func TestNftQuotaChanges(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 2)

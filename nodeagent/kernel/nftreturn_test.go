@@ -79,18 +79,18 @@ func TestNftHome(t *testing.T) {
 	l.sees(worker, "udp", client+":0", nftRemote+":9000")
 	l.sees(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
 	l.sees(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
-	// A pod with the address and the port of one that was on the worker.
+	// A pod with the address and port of a former pod on the worker.
 	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
 	l.sees(l.pod, "udp", nftPod+":5555", nftRemote+":9000")
 	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
-	// A node that is not known: the tables say.
+	// An unknown node: the tables decide.
 	l.elements(own...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000")
 }
 
-// A gateway whose tunnels are gone hands to another one what a worker handed to it. That one
-// knows the flow by this gateway's frames, so the answers come to this gateway: they go on to
-// the worker, not by the main table to wherever the network between nodes delivers them.
+// TestNftHomeThroughTwo: a gateway whose tunnels are gone hands over to its sibling what a
+// worker handed to it. The sibling knows the flow by this gateway's frames, so the replies come
+// to this gateway. They must go to the worker, and not by the main table to another node.
 func TestNftHomeThroughTwo(t *testing.T) {
 	t.Parallel()
 	const client, client6, server, server6 = "10.7.5.5", "fd00:7:5::5", "242.2.9.9", "fd00:42:2::99"

@@ -55,8 +55,8 @@ func TestNftSkeletonIsListedAsWritten(t *testing.T) {
 	theirs.nft(string(skeleton))
 	nftApplyTable(t, ours, nftSampleTable())
 	want, have := theirs.nft("list ruleset"), ours.nft("list ruleset")
-	// Ours gives the packet its mark back before the slot is looked up, which
-	// nft lists as this (and cannot write itself).
+	// Our rule restores the packet's mark before the slot lookup. nft lists that as this text
+	// (and cannot write it itself).
 	have = strings.ReplaceAll(have, " meta nfproto ipv4 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta nfproto ipv6 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta mark set meta mark ", " ")
@@ -127,11 +127,12 @@ func TestNftTableFixedPoint(t *testing.T) {
 	}
 	gone := []diff.Change[desired.Table]{{Op: diff.Delete, Key: desired.TableName, Have: want}}
 	if err := NewTables(ns.opts()).Apply(t.Context(), gone); err != nil {
-		t.Errorf("delete of what is gone: %v", err)
+		t.Errorf("delete of a missing table: %v", err)
 	}
 }
 
-// Each change by hand is seen and mended; elements stay where it says so.
+// TestNftTableTampered: each manual change is detected and repaired. Elements stay where the
+// case says so.
 func TestNftTableTampered(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -180,8 +181,8 @@ func TestNftTableTampered(t *testing.T) {
 	}
 }
 
-// nftSortedBlocks splits a listing into its chains and sets; those made anew
-// are listed last, and elements have no order.
+// nftSortedBlocks splits a listing into its chains and sets. Recreated ones are listed last,
+// and elements have no order.
 func nftSortedBlocks(listing string) []string {
 	blocks := strings.Split(listing, "\n\n")
 	for i, block := range blocks {

@@ -106,8 +106,8 @@ func TestNode(t *testing.T) {
 			t.Errorf("%s: repaired after %v, want less than 1 s", name, took)
 		}
 	}
-	// A link made anew has its settings under net/*/conf repaired by the next
-	// round, which the link's own events cause.
+	// For a recreated link, the next round repairs the settings under net/*/conf. The link's
+	// own events trigger it.
 	quiet(reports)
 	cancel()
 	<-running
@@ -157,8 +157,8 @@ func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 	}
 }
 
-// TestSysctlThatCannotBeRemembered sets the value all the same, reports it, and
-// keeps the value found for when it can be saved.
+// TestSysctlThatCannotBeRemembered: the value is set and the error reported. The previous value
+// is stored until it can be saved.
 func TestSysctlThatCannotBeRemembered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,7 +166,7 @@ func TestSysctlThatCannotBeRemembered(t *testing.T) {
 	want := desired.Sysctl{Name: "net/ipv4/ip_forward", Value: "1"}
 	for range 2 {
 		if err := kind.Apply(t.Context(), created(want)); !errors.As(err, new(converge.KeyError)) {
-			t.Errorf("error %v, want that of the key", err)
+			t.Errorf("error %v, want the error of the key", err)
 		}
 		if v, _ := kind.read(want.Name); v != "1" {
 			t.Errorf("value %s, want 1", v)

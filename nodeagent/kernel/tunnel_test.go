@@ -98,7 +98,7 @@ func precedes(t *testing.T, pid int) {
 			t.Fatal(err)
 		}
 		value, err := syscall.Getpriority(syscall.PRIO_PROCESS, id)
-		if nice := 20 - value; err == nil && nice != -10 { // the system call gives 20 - nice
+		if nice := 20 - value; err == nil && nice != -10 { // the system call returns 20 - nice
 			t.Errorf("thread %d has nice %d, want -10", id, nice)
 		}
 	}

@@ -226,7 +226,7 @@ func TestRoaming(t *testing.T) {
 	if r := e.Once(t.Context(), []desired.Peer{want}, ""); len(r.Changed) > 0 {
 		t.Errorf("the learned endpoint was overwritten: %v", r.Changed)
 	}
-	// Another field changes: the endpoint stays the learned one all the same.
+	// Another field changes: the endpoint is still the learned one.
 	want.Keepalive = 2
 	r := e.Once(t.Context(), []desired.Peer{want}, "")
 	if endpoint, _ := learned(); len(r.Changed) != 1 || endpoint != "192.0.2.2:51820" {
@@ -234,7 +234,7 @@ func TestRoaming(t *testing.T) {
 	}
 }
 
-// gatewayOf gives a world a tunnel with an address inside and one peer, at UDP port 51820.
+// gatewayOf adds to a world a tunnel with an inner address and one peer, at UDP port 51820.
 func gatewayOf(t *testing.T, w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
 	t.Helper()
 	link := tunnelLink()

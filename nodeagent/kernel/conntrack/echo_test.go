@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo has an answer of the server come to gateway a by the way that its pod's flow
-// does not take: over b while a's own link carries, by that link while b does.
+// echo makes a reply of the server arrive at gateway a by the path that its pod's flow does not
+// use: over b while a's own link is in use, and by that link while b is in use.
 func (r *rig) echo(port uint16, own bool) {
 	r.t.Helper()
 	s, link, to := r.b, "hw-vx0", podIP
@@ -53,7 +53,7 @@ func TestRenewAfterEcho(t *testing.T) {
 	r.moveA(true)
 	s := r.open("udp4")
 	if !s.told("first") {
-		t.Fatal("the rig carries nothing")
+		t.Fatal("the test network does not forward")
 	}
 	k := r.keeper()
 	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
@@ -88,7 +88,7 @@ func TestRenewLostPort(t *testing.T) {
 	r.moveA(true)
 	s := r.open("udp4")
 	if !s.told("first") {
-		t.Fatal("the rig carries nothing")
+		t.Fatal("the test network does not forward")
 	}
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	r.echo(port, true)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForget lets a pod's connection begin at gateway b with a source port that
-// another pod's connection had at gateway a, where it was never seen to end.
-// When the path comes back to a, the living one goes on only if a forgot.
+// TestForget starts a pod's connection at gateway b with a source port that another pod's
+// connection had at gateway a. Gateway a did not see the end of the old one. When the path
+// comes back to a, the new one survives only if a purged its entry.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	for _, forgets := range []bool{true, false} {
@@ -23,9 +23,9 @@ func TestForget(t *testing.T) {
 			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
 			dead := r.openFrom("10.7.1.5:40000")
 			if !dead.asks(quick) {
-				t.Fatal("the rig carries nothing")
+				t.Fatal("the test network does not forward")
 			}
-			r.node.IP("link set pod0 down") // so that nobody sees the end
+			r.node.IP("link set pod0 down") // so that no gateway sees the end
 			r.far.IP("link set srv0 down")
 			dead.end()
 			r.node.IP("link set pod0 up")
@@ -41,21 +41,21 @@ func TestForget(t *testing.T) {
 			if n := k.Stats().Forgotten; n != 0 {
 				t.Fatalf("forgot %d before the time", n)
 			}
-			// A minute passes for the kernel: what is left of the entry's time is less
-			// by so much than what a packet would set now.
+			// Simulate a minute: the entry's remaining time is that much less than the timeout
+			// of a new packet.
 			r.a.sysctl("netfilter/nf_conntrack_tcp_timeout_established", "432060")
 			if forgets {
 				if n := r.a.work(k, begin.Add(16*time.Second)).Forgotten; n != 1 {
-					t.Fatalf("forgot %d flows, want the one that ended", n)
+					t.Fatalf("purged %d flows, want 1: the ended one", n)
 				}
 			}
 			r.move("a")
 			patience := quick
 			if !forgets {
-				patience = time.Second // what is lost does not come later
+				patience = time.Second // lost packets do not arrive later
 			}
 			if goes := living.asks(patience); goes != forgets {
-				t.Errorf("the living connection goes on: %v, want %v", goes, forgets)
+				t.Errorf("the live connection survives: %v, want %v", goes, forgets)
 			}
 		})
 	}

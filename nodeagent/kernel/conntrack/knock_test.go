@@ -15,7 +15,7 @@ func TestKnock(t *testing.T) {
 			r := newRig(t)
 			s := r.open(network)
 			if !s.told("first") {
-				t.Fatal("the rig carries nothing")
+				t.Fatal("the test network does not forward")
 			}
 			r.move("b")
 			r.a.IP("link set hw-wg1 down")
@@ -35,7 +35,7 @@ func TestKnock(t *testing.T) {
 			_, err := s.client.Write([]byte("and now the client"))
 			r.must(err)
 			if !s.told("more") {
-				t.Fatal("the connection does not go on in both directions")
+				t.Fatal("the connection does not work in both directions")
 			}
 			same(t, before, r.node.flows())
 		})

@@ -39,7 +39,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// head checks the IP header and gives what is behind it.
+// head checks the IP header and returns the payload.
 func head(t *testing.T, packet []byte, protocol uint8, tuple Tuple) []byte {
 	t.Helper()
 	if tuple.From.Addr().Is4() {

@@ -8,7 +8,7 @@ import (
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at steps a plan to its next due time and gives it as an offset from begin.
+// at advances a plan to its next due time and returns its offset from begin.
 func at(t *testing.T, p schedule) time.Duration {
 	t.Helper()
 	due, ok := p.next()
@@ -140,11 +140,11 @@ func takeTurn(t *testing.T, p schedule, begin time.Time, own bool) {
 		}
 	}
 	if turns := p.takeTurns(begin.Add(time.Hour)); len(turns) != 0 {
-		t.Errorf("turns %v are looked at for ever", turns)
+		t.Errorf("link changes %v are checked without end", turns)
 	}
 }
 
-// TestTurnAgain begins a turn anew while it is looked at.
+// TestTurnAgain replaces a link change while its flows are checked.
 func TestTurnAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlan()

@@ -63,12 +63,12 @@ func TestRenew(t *testing.T) {
 				r.moveA(first)
 				s := r.open(network)
 				if !s.told("first") {
-					t.Fatal("the rig carries nothing")
+					t.Fatal("the test network does not forward")
 				}
 				r.moveA(!first)
 				s.push("lost?")
 				if s.hears("lost?", 300*time.Millisecond) {
-					t.Fatal("goes on by itself")
+					t.Fatal("the connection survives without the syncer")
 				}
 				k := r.keeper()
 				k.SetOwn(own)
@@ -94,8 +94,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// backend makes the gateway's pod the backend of an export that the other
-// cluster asks for, and gives a connection to it.
+// backend makes the gateway's pod the backend of an export that the other cluster uses. It
+// returns a connection to it.
 func (r *rig) backend() *talk {
 	r.t.Helper()
 	rules := `table inet backend {
@@ -145,7 +145,7 @@ func TestRenewBackend(t *testing.T) {
 					r.moveA(first)
 					k := r.backend()
 					if !k.asks(quick) {
-						t.Fatal("the rig carries nothing")
+						t.Fatal("the test network does not forward")
 					}
 					r.moveA(!first)
 					if renews {
@@ -168,7 +168,7 @@ func TestRenewBackend(t *testing.T) {
 						k.client, k.server = k.server, k.client
 					}
 					if goes := k.asks(patience); goes != renews {
-						t.Errorf("the connection goes on: %v, want %v", goes, renews)
+						t.Errorf("the connection survives: %v, want %v", goes, renews)
 					}
 				})
 			}
@@ -176,7 +176,7 @@ func TestRenewBackend(t *testing.T) {
 	}
 }
 
-// holds gives the rules that hold packets back.
+// holds returns the rules that block packets.
 func (s *space) holds() (out string) {
 	s.t.Helper()
 	for _, family := range []string{"-4", "-6"} {
@@ -256,8 +256,8 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// TestTransits makes the flow of another node's pod go on that this gateway
-// handed to the other one while it had no link of its own.
+// TestTransits: a flow of another node's pod survives. This gateway handed it to its sibling
+// while it had no link of its own.
 func TestTransits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -270,11 +270,11 @@ func TestTransits(t *testing.T) {
 	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
 	k := r.openFrom("10.7.1.5:41000")
 	if !k.asks(quick) {
-		t.Fatal("the rig carries nothing")
+		t.Fatal("the test network does not forward")
 	}
 	r.moveA(true)
 	if k.asks(time.Second) {
-		t.Fatal("goes on by itself")
+		t.Fatal("the connection survives without the syncer")
 	}
 	keeper := r.keeper()
 	keeper.SetOwn(LocalPods{})
@@ -283,12 +283,12 @@ func TestTransits(t *testing.T) {
 		t.Fatalf("stats %+v, want one flow renewed", stats)
 	}
 	if !k.hears() {
-		t.Error("the connection does not go on")
+		t.Error("the connection does not survive")
 	}
 }
 
-// TestTransitsAnswers makes a flow go on whose answers came here from the gateway that this one
-// handed it to, and had the pod's own address already: they made an entry without a translation.
+// TestTransitsAnswers: a flow survives whose replies came here from the sibling gateway, with
+// the pod's own address. They created an entry without a translation.
 func TestTransitsAnswers(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]func(*Syncer){
@@ -301,7 +301,7 @@ func TestTransitsAnswers(t *testing.T) {
 			r.move("b")
 			k := r.openFrom("10.7.1.5:41000")
 			if !k.asks(quick) {
-				t.Fatal("the rig carries nothing")
+				t.Fatal("the test network does not forward")
 			}
 			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
 			_ = k.client.SetReadDeadline(time.Now().Add(quick))
@@ -314,7 +314,7 @@ func TestTransitsAnswers(t *testing.T) {
 			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.1")
 			r.move("a")
 			if k.asks(time.Second) {
-				t.Fatal("goes on by itself")
+				t.Fatal("the connection survives without the syncer")
 			}
 			keeper := r.keeper()
 			keeper.SetOwn(LocalPods{})
@@ -323,21 +323,21 @@ func TestTransitsAnswers(t *testing.T) {
 				t.Fatalf("stats %+v, want one flow renewed", stats)
 			}
 			if !k.hears() {
-				t.Error("the connection does not go on")
+				t.Error("the connection does not survive")
 			}
 		})
 	}
 }
 
-// hears reports whether what was asked before gets through after all.
+// hears reports whether an earlier request is delivered after all.
 func (k *talk) hears() bool {
 	_ = k.server.SetDeadline(time.Now().Add(quick))
 	n, err := k.server.Read(make([]byte, 8))
 	return err == nil && n == 1
 }
 
-// TestHalfOpen makes a connection whose first SYN went by gateway a, unanswered,
-// and the second by b. When the path comes back to a it goes on.
+// TestHalfOpen opens a connection whose first SYN went by gateway a, unanswered, and the second
+// by b. When the path comes back to a, the connection survives.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -361,16 +361,16 @@ func TestHalfOpen(t *testing.T) {
 	r.must(err)
 	defer k.server.Close()
 	if !k.asks(quick) {
-		t.Fatal("the rig carries nothing")
+		t.Fatal("the test network does not forward")
 	}
 	r.move("a")
 	if k.asks(time.Second) {
-		t.Fatal("goes on by itself")
+		t.Fatal("the connection survives without the syncer")
 	}
 	keeper := r.keeper()
 	keeper.LinkTakenOver("g2", remote)
 	r.a.work(keeper, time.Now())
 	if !k.hears() {
-		t.Error("the connection does not go on")
+		t.Error("the connection does not survive")
 	}
 }

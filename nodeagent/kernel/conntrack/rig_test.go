@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// rig is a cluster with shared egress, two gateways a and b, and another
-// cluster behind them:
+// rig is a cluster with shared egress, two gateways a and b, and another cluster behind them:
 //
 //	pod - node -(hw-vx0)- a, b -(hw-wg1)- far - server
 //
-// The pod asks for a service address that the node translates to the export,
+// The pod connects to a service address, which the node translates to the export. The gateway
+// translates the source to the shared address, and far forwards to the server.
 // the gateway gives it the shared source, far brings it to the server.
 type rig struct {
 	t                            testing.TB
@@ -87,7 +87,7 @@ func (r *rig) link() {
 	}
 }
 
-// rules are in short those of nodeagent/kernel.
+// rules writes a short version of the rules of nodeagent/kernel.
 func (r *rig) rules() {
 	services := func(from, to, from6, to6 string, port int) string {
 		return fmt.Sprintf(`table inet t {
@@ -162,9 +162,9 @@ func (r *rig) open(network string) *session {
 	return s
 }
 
-// heard says hello until the server hears it, and gives whom it hears. A first
-// datagram may be lost: neighbours are looked for with link-local addresses, which
-// are checked for a second or more at first.
+// heard sends hello until the server receives it, and returns the sender's address. A first
+// datagram may be lost: neighbours are resolved with link-local addresses, whose duplicate
+// detection takes a second or more at first.
 func (s *session) heard(listener net.PacketConn) net.Addr {
 	s.t.Helper()
 	buffer := make([]byte, 64)
@@ -254,7 +254,8 @@ func (s *session) hears(text string, patience time.Duration) bool {
 	}
 }
 
-// arrives is told for what the server has said before: TCP still repeats it.
+// arrives reports whether the client receives a text that the server sent before: TCP
+// retransmits it.
 func (s *session) arrives(text string) bool {
 	s.t.Helper()
 	if s.datagrams {
@@ -263,8 +264,8 @@ func (s *session) arrives(text string) bool {
 	return s.hears(text, quick)
 }
 
-// told reports whether the client gets what the server says, once over TCP, which
-// repeats it by itself, and again and again over UDP.
+// told reports whether the client receives the server's text. It is sent once over TCP, which
+// retransmits it, and repeatedly over UDP.
 func (s *session) told(text string) bool {
 	s.t.Helper()
 	if !s.datagrams {
@@ -279,7 +280,7 @@ func (s *session) told(text string) bool {
 	return false
 }
 
-// keeper gives one that works in a namespace.
+// keeper returns a Syncer in the namespace of r.
 func (r *rig) keeper() *Syncer {
 	return New(Config{Device: "hw-vx0", Log: slog.New(slog.DiscardHandler)})
 }

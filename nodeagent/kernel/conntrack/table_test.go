@@ -39,7 +39,7 @@ func (s *space) insert(flows int, to func(i int) netip.AddrPort) {
 	})
 }
 
-// encode gives the attributes of a new entry.
+// encode returns the attributes of a new entry.
 func (f *Flow) encode() []byte {
 	name := f.name()
 	orig := name[:len(name)-8] // without the identifier
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 	k.PathMoved("g2", remote)
 	s.push("through b")
 	if !s.hears("through b", quick) {
-		t.Error("nobody knocked")
+		t.Error("no refresh packet was sent")
 	}
 }
 

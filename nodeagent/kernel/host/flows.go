@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// flowSyncer is what mover asks of flows.Keeper.
+// flowSyncer is the part of conntrack.Syncer that pathTracker uses.
 type flowSyncer interface {
 	SetOwn(conntrack.LocalPods)
 	ClusterRemoved(cluster string)
@@ -20,23 +20,23 @@ type flowSyncer interface {
 	LinkAvailable(cluster string, prefixes []netip.Prefix)
 }
 
-// RoutesWritten follows routes that were written, of that input: the flows of this node go where
-// they lead now.
+// RoutesWritten must be called after the routes of an input were written. It updates the flows
+// of this node whose path moved.
 func (h *Host) RoutesWritten(in projection.Input) {
 	if in.Fabric != nil {
 		h.moves.follow(in)
 	}
 }
 
-// pathTracker tells the keeper of flows what moved, once the routes are written. Only
+// pathTracker reports moved paths to the conntrack syncer, after the routes were written. Only
 // the engine's goroutine uses it.
 type pathTracker struct {
 	keeper   flowSyncer
-	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil = nothing yet
+	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil before the first update
 	own      map[string]bool   // remote clusters to which this gateway has a link
 }
 
-// follow takes over the links that the routes lead through now.
+// follow updates the tracker to the links that the routes use now.
 func (m *pathTracker) follow(in projection.Input) {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {
@@ -70,8 +70,8 @@ func (m *pathTracker) follow(in projection.Input) {
 		}
 	}
 	m.carriers = told
-	// Links of this gateway that appeared: what other nodes handed to it meanwhile went on to
-	// another gateway.
+	// Links of this gateway that appeared. Meanwhile this gateway handed traffic from other
+	// nodes to another gateway.
 	have := make(map[string]bool, len(in.GatewayPaths))
 	for remote := range in.GatewayPaths {
 		have[remote] = true
@@ -100,7 +100,7 @@ func (m *pathTracker) tell(remote *fabric.Cluster, self, carrier string, gateway
 	}
 }
 
-// reachedBy gives the prefixes by which others reach a cluster.
+// reachedBy returns the prefixes by which other clusters reach a cluster.
 func reachedBy(c *fabric.Cluster) []netip.Prefix {
 	return slices.Concat(c.GlobalCIDRs, round.Visible(c, c.PodCIDRs), round.Visible(c, c.ServiceCIDRs))
 }

@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// told is a keeper that writes down what it is told.
+// told is a flowSyncer that records its calls.
 type told struct{ calls []string }
 
 func (t *told) SetOwn(conntrack.LocalPods)    {}
@@ -30,8 +30,8 @@ func (t *told) LinkAvailable(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "transits "+cluster)
 }
 
-// The keeper hears of each change of the node that carries, also of a gateway that keeps its
-// name on another node, and of no other change.
+// TestMover: the syncer is notified of each change of the node that carries the traffic, also
+// of a gateway that keeps its name on another node, and of no other change.
 func TestMover(t *testing.T) {
 	t.Parallel()
 	at := func(gateways ...fabric.Gateway) []fabric.Gateway { return gateways }
@@ -67,7 +67,7 @@ func TestMover(t *testing.T) {
 			after: at(on("z", "n1")), pathAfter: "z", first: []string{"carries g2"},
 		},
 		{
-			name: "a gateway that starts and does not carry", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "b",
+			name: "a new gateway that carries no traffic", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "b",
 			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", first: []string{"left g2"},
 		},
 	}
@@ -84,7 +84,7 @@ func TestMover(t *testing.T) {
 					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
 				})
 				if diff := cmp.Diff(want, heard.calls); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
+					t.Errorf("calls (-want +got):\n%s", diff)
 				}
 			}
 			look(tt.before, tt.pathBefore, tt.first)

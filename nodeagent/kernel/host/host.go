@@ -1,7 +1,6 @@
-// Package host is the machine that an agent runs on: its kernel, the processes that the
-// agent starts for tunnels and IPsec, and the connections that it keeps alive when a path
-// moves. It gives the stages that bring a desired state to the kernel, and reads what the
-// kernel has.
+// Package host represents the machine of the agent: its kernel, the tunnel and IPsec processes
+// that the agent starts, and the connections that it preserves when a path moves. It provides
+// the stages that write a desired state to the kernel, and reads the kernel's state.
 package host
 
 import (
@@ -31,22 +30,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Config is what a Host needs for its whole life. No function of it may block.
+// Config configures a Host. Its functions must not block.
 type Config struct {
 	Cluster, Node    string
 	StateDir         string
-	VICI             string // socket of a charon that the host runs; empty = our own is started when IPsec is used
-	ProcSys          string // where the kernel's settings can be written [/proc/sys]
+	VICI             string // socket of a charon that the host runs; empty = the agent starts its own when IPsec is used
+	ProcSys          string // folder with the writable sysctls [/proc/sys]
 	Log              *slog.Logger
-	TriggerRound     func()                    // asks for a round
-	Drift            trigger.Trigger           // is rung when the kernel's state changed
-	Wanted           func() *round.DesiredNode // what the last round brought; nil = there was none
-	OnTunnelProcess  func(link string)         // a tunnel device has a process of its own
+	TriggerRound     func()                    // requests a round
+	Drift            trigger.Trigger           // fired when the kernel's state changed
+	Wanted           func() *round.DesiredNode // result of the last round; nil = none yet
+	OnTunnelProcess  func(link string)         // a tunnel device runs in a process of its own
 	OnTunnelReplaced func(link string)         // a tunnel process ended or hung, and was replaced
 }
 
-// Host is the machine. Its methods may be called from any goroutine, but for those of
-// Stages, Observe and Routed, which are the engine's.
+// Host is the machine. It is safe for concurrent use, except Stages, Observe and RoutesWritten:
+// only the engine's goroutine may call these.
 type Host struct {
 	config    Config
 	namespace *kernel.Namespace
@@ -56,10 +55,10 @@ type Host struct {
 	keeper    *conntrack.Syncer
 
 	moves              pathTracker
-	connLimitSupported *bool // the kernel can count connections; nil = not found out
+	connLimitSupported *bool // the kernel can count connections; nil = unknown
 }
 
-// Open opens the kernel of this network namespace. It changes nothing.
+// Open opens the kernel of this network namespace. It changes nothing in it.
 func Open(config Config) (*Host, error) {
 	namespace, err := kernel.Open("")
 	if err != nil {
@@ -96,10 +95,10 @@ func (h *Host) Fence(ports func() [][2]int) *kernel.Fence {
 	})
 }
 
-// Close releases what Open opened; the node keeps its state.
+// Close releases what Open opened. The kernel state stays.
 func (h *Host) Close() error { return h.namespace.Close() }
 
-// Run watches the kernel, and looks after processes and connections, until ctx ends.
+// Run watches the kernel, processes and connections until ctx is done.
 func (h *Host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
@@ -111,7 +110,7 @@ func (h *Host) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// tunnels looks after the processes of this node's tunnel devices.
+// tunnels returns the supervisor of this node's tunnel processes.
 func (h *Host) tunnels() *userspacewg.Supervisor {
 	return &userspacewg.Supervisor{
 		Log: h.config.Log,
@@ -135,14 +134,14 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 	}
 }
 
-// Observe looks at this host. What cannot be seen is left out; the projection says what
-// is missing. gateway says whether this node is one, and holds whether it has tunnels of a
-// driver, also of one that the fabric says nothing of any more. found is false where the
-// node's own address is on no interface.
+// Observe reads the state of this host. It leaves out parts that it cannot read; the projection
+// reports them. gateway means that this node is one. holds reports whether the node has tunnels
+// of a driver, even if the fabric no longer uses that driver. found is false if no interface
+// has the node's address.
 func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds func(driver string) bool) (local model.HostState, found bool) {
 	local = model.HostState{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
 	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || holds(fabric.DriverIPsec) {
-		// Where there is no IPsec, and none is on its way out, nobody asks it.
+		// Without IPsec, and without IPsec tunnels to remove, the result is not needed.
 		local.KernelESP = h.charon.InKernel()
 	}
 	mtu, err := kernel.Underlay(round.NodeAddrs(nodes, h.config.Node))
@@ -165,7 +164,7 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 		if local.Networks, err = kernel.Networks(slices.Concat(remote, f.ServicePools, f.TunnelPools, own.GlobalCIDRs)); err != nil {
 			h.config.Log.Warn("networks of the node not read", "err", err)
 		}
-		// They are sorted, so that these are the lowest of each family.
+		// They are sorted, so this keeps the lowest of each family.
 		local.HostSource = slices.CompactFunc(held, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
 	}
 	return local, found
@@ -182,9 +181,9 @@ func remotePrefixes(f *fabric.Fabric, own *fabric.Cluster) []netip.Prefix {
 	return out
 }
 
-// podRoutes returns routes on links inside a node's Node.spec.podCIDRs, as far as the
-// cluster's podCIDRs do not hold these. Such a route proves that the CNI uses
-// Node.spec.podCIDRs, which not every one does.
+// podRoutes returns routes on links inside a node's Node.spec.podCIDRs, unless the cluster's
+// podCIDRs contain these. Such a route proves that the CNI uses Node.spec.podCIDRs, which some
+// CNIs ignore.
 func podRoutes(podCIDRs []netip.Prefix, nodes []model.Node, node string) ([]netip.Prefix, error) {
 	i := slices.IndexFunc(nodes, func(n model.Node) bool { return n.Name == node })
 	if i < 0 {
@@ -202,8 +201,8 @@ func podRoutes(podCIDRs []netip.Prefix, nodes []model.Node, node string) ([]neti
 	return kernel.OnLink(outside)
 }
 
-// noConnLimit reports whether the kernel lacks what the topology's quota of connections
-// needs. It is found out once, and where there is a quota alone.
+// noConnLimit reports whether the kernel lacks support for the topology's connection quota. It
+// checks once, and only if there is a quota.
 func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 	if f.Limits.Connections == 0 {
 		return false
@@ -219,7 +218,7 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 	return !*h.connLimitSupported
 }
 
-// Addresses gives all addresses of this host.
+// Addresses returns all addresses of this host.
 func (h *Host) Addresses() ([]netip.Addr, error) {
 	return kernel.AddressesIn([]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)})
 }
@@ -242,10 +241,10 @@ func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.T
 	return h.namespace.TunnelCounters(ctx, tunnels)
 }
 
-// IPsecStates gives the state of the IPsec connections.
+// IPsecStates returns the state of the IPsec connections.
 func (h *Host) IPsecStates() map[string]ipsec.State { return h.secured.States() }
 
-// Dropped gives what the node's rules dropped, of each reason.
+// Dropped returns the packets that the node's rules dropped, by reason.
 func (h *Host) Dropped() []status.Dropped {
 	counts, err := h.namespace.Dropped(context.Background())
 	if err != nil {
@@ -260,7 +259,7 @@ func (h *Host) Dropped() []status.Dropped {
 	return out
 }
 
-// Conntrack gives how full the connection table is; nil = not known.
+// Conntrack returns the usage of the conntrack table; nil if unknown.
 func (h *Host) Conntrack() *status.Conntrack {
 	entries, limit, err := h.namespace.Conntrack()
 	if err != nil {
@@ -270,9 +269,8 @@ func (h *Host) Conntrack() *status.Conntrack {
 	return &status.Conntrack{Entries: entries, Limit: limit}
 }
 
-// TunnelsExist reports whether an agent before this one left tunnels, over which
-// the traffic goes on: then this gateway is as ready as it was, and a restart
-// moves nothing.
+// TunnelsExist reports whether the previous agent left tunnels in the kernel. They still carry
+// traffic, so the gateway reports ready at once and a restart moves no path.
 func TunnelsExist() bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
@@ -280,22 +278,22 @@ func TunnelsExist() bool {
 	})
 }
 
-// AcceptsTransit reports whether a node has what takes packets that clusters passed on.
+// AcceptsTransit reports whether a node has the link that receives transit traffic.
 func AcceptsTransit(n *round.DesiredNode) bool {
 	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Device) bool {
 		return strings.HasPrefix(l.Name, desired.TransitPrefix)
 	})
 }
 
-// Release takes away what the agent held in the kernel besides the stages, and names it.
+// Release removes the agent's kernel state outside the stages, and returns its description.
 func Release() ([]string, error) { return conntrack.RemoveStaleRules() }
 
-// StateFiles names what the host leaves in the state folder, as patterns.
+// StateFiles returns patterns of the host's files in the state folder.
 func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }
 
-// Inventory reports what the kernel of this node has, of everybody.
+// Inventory returns the kernel state of this node, including foreign objects.
 func (h *Host) Inventory(ctx context.Context) (k inventory.Kernel, err error) {
-	// The engine's own handle is for its goroutine alone.
+	// The engine's own handle is not safe for concurrent use.
 	namespace, err := kernel.Open("")
 	if err != nil {
 		return k, err

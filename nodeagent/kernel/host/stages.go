@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// Stages gives the kinds of the kernel in the order of creation: policy before path.
+// Stages returns the kinds of the kernel in the order of creation: policy before path.
 func (h *Host) Stages() []converge.Stage[*round.DesiredNode] {
 	userspace := userspacewg.Launcher{LogDir: h.config.StateDir}
 	ns := h.namespace
@@ -24,7 +24,7 @@ func (h *Host) Stages() []converge.Stage[*round.DesiredNode] {
 			func(n *round.DesiredNode) []desired.Element { return n.Elements }, func(e desired.Element) string { return e.Origin }),
 		converge.NewStage(kernel.NewLinks(ns, userspace).WithESP(h.charon),
 			func(n *round.DesiredNode) []desired.Device { return n.Links }, func(l desired.Device) string { return l.Origin }),
-		// After the links, as some settings are those of a link.
+		// After the links, because some settings belong to a link.
 		converge.NewStage(kernel.NewSysctls(ns, filepath.Join(h.config.StateDir, "sysctls.json")).WithRoot(h.config.ProcSys),
 			func(n *round.DesiredNode) []desired.Sysctl { return n.Sysctls }, func(s desired.Sysctl) string { return s.Origin }),
 		converge.NewStage(kernel.NewWireguards(ns),
@@ -41,13 +41,14 @@ func (h *Host) Stages() []converge.Stage[*round.DesiredNode] {
 			func(n *round.DesiredNode) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
 		converge.NewStage(ipsec.NewConnections(h.charon),
 			func(n *round.DesiredNode) []desired.IPsec { return n.IPsecs }, func(c desired.IPsec) string { return c.Origin }),
-		// Last, as nothing comes in before: what does finds its way over our own link.
+		// Last: no packet arrives before its peer exists, and then the replies already leave by
+		// our own link.
 		converge.NewStage(kernel.NewPeers(ns),
 			func(n *round.DesiredNode) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
 	}
 }
 
-// NameStages are the DNS data, which only the running agent holds.
+// NameStages returns the stages of the DNS data, which only the running agent holds.
 func NameStages(records *dns.Store) []converge.Stage[*round.DesiredNode] {
 	return []converge.Stage[*round.DesiredNode]{
 		converge.NewStage(records.Zones(),

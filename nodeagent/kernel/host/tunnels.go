@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TunnelStatus is what status reports about the tunnels to one remote gateway.
+// TunnelStatus is the status of the tunnels to one remote gateway.
 type TunnelStatus struct {
 	Driver   string
 	Epoch    int
@@ -21,8 +21,8 @@ type TunnelStatus struct {
 	Security *status.Security
 }
 
-// Tunnels reads the tunnels to each remote gateway. The one that is used says what
-// it is; all of them add to the bytes.
+// Tunnels returns the status of the tunnels to each remote gateway. The text fields describe
+// the tunnel in use. The byte counters are sums over all tunnels.
 func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
 	if n == nil {
 		return nil
@@ -61,7 +61,7 @@ func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
 	return out
 }
 
-// driverText names a driver, with what a person should know of it.
+// driverText returns the name of a driver with its relevant details.
 func driverText(c desired.Tunnel, m kernel.TunnelCounters) string {
 	switch {
 	case c.Clear:

@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
 )
 
-// TestAsked: charon answers the question of package scout, and keeps nothing of it.
+// TestAsked: charon answers the probe of package endpointprobe, and stores no state for it.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)

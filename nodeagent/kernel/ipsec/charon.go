@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec/vici"
 )
 
-// ErrNoCharon says that no charon answers.
+// ErrNoCharon means that no charon responds.
 var ErrNoCharon = errors.New("no charon answers")
 
 const (
@@ -31,10 +31,10 @@ const (
 	logFile    = "charon.log"
 )
 
-// Program finds charon.
+// Program returns the path of charon.
 func Program() (string, error) {
-	// That of systemd's unit needs no systemd; other than /usr/lib/ipsec/charon it has no process
-	// id file that is one for all network namespaces.
+	// charon-systemd works without systemd. Unlike /usr/lib/ipsec/charon, it has no process ID
+	// file shared by all network namespaces.
 	for _, path := range []string{
 		"/usr/sbin/charon-systemd", "/usr/lib/ipsec/charon-systemd",
 		"/usr/libexec/ipsec/charon-systemd", "/usr/libexec/strongswan/charon-systemd",
@@ -47,14 +47,14 @@ func Program() (string, error) {
 		"libstrongswan-standard-plugins and, for kernels without ESP, libcharon-extra-plugins)")
 }
 
-// Charon is the daemon that this node's IPsec runs in.
+// Charon is the IPsec daemon of this node.
 type Charon struct {
 	// Dir is the folder of our own charon's settings, socket and log.
 	Dir string
-	// ExternalSocket is the vici socket of a charon that the host runs; empty: our own.
+	// ExternalSocket is the vici socket of a charon that the host runs; empty = our own charon.
 	ExternalSocket string
-	// Kernel finds out whether the kernel has ESP; otherwise, or when nil, charon
-	// does it itself. It is asked when the answer is needed.
+	// Kernel reports whether the kernel has ESP. If not, or if Kernel is nil, charon encrypts.
+	// It is called when the result is needed.
 	Kernel func() bool
 	Log    *slog.Logger // may be nil
 }
@@ -62,7 +62,7 @@ type Charon struct {
 // Managed reports whether the agent starts and stops the charon.
 func (c *Charon) Managed() bool { return c.ExternalSocket == "" }
 
-// Socket is where it listens.
+// Socket returns the path of its vici socket.
 func (c *Charon) Socket() string {
 	if c.Managed() {
 		return filepath.Join(c.Dir, "charon.vici")
@@ -70,8 +70,8 @@ func (c *Charon) Socket() string {
 	return c.ExternalSocket
 }
 
-// Dial connects to it; ErrNoCharon when nobody answers. While the queue of its
-// socket is full it waits.
+// Dial connects to charon. It returns ErrNoCharon if charon does not accept. While the queue of
+// its socket is full, it waits.
 func (c *Charon) Dial(ctx context.Context) (*vici.Client, error) {
 	for {
 		client, err := vici.Dial(ctx, c.Socket())
@@ -95,8 +95,8 @@ func (c *Charon) present() bool {
 	return err == nil
 }
 
-// Alive reports whether there is a charon, also if it is busy or hangs: the Supervisor finds out
-// which.
+// Alive reports whether there is a charon, even if it is busy or hangs: the Supervisor
+// distinguishes these.
 func (c *Charon) Alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*pollInterval)
 	defer cancel()
@@ -111,8 +111,8 @@ func (c *Charon) Alive() bool {
 // InKernel reports whether the kernel encrypts.
 func (c *Charon) InKernel() bool { return c.Kernel != nil && c.Kernel() }
 
-// Ports returns the UDP ports of IKE and of IKE behind NAT; not ok if charon does not answer. The
-// ports of the host's charon are unknown and 0.
+// Ports returns the UDP ports of IKE and of IKE behind NAT. ok is false if charon does not
+// respond. The ports of the host's charon are unknown and 0.
 func (c *Charon) Ports() (ike, nat int, ok bool) {
 	if !c.Alive() {
 		return 0, 0, false
@@ -145,7 +145,7 @@ func (c *Charon) Start(ctx context.Context, ike, nat int) error {
 		return err
 	}
 	cmd := exec.Command(program)
-	// The socket is given relative to the folder, as its whole path may be too long.
+	// The socket's path is relative to the folder, as an absolute path may be too long.
 	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), "STRONGSWAN_CONF="+c.file(settingsFile))
 	if err := os.Remove(c.file(logFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("start charon: %w", err)
@@ -162,8 +162,7 @@ func (c *Charon) Start(ctx context.Context, ike, nat int) error {
 	return nil
 }
 
-// awaitReply waits until charon replies to a request: its socket accepts connections before it
-// does.
+// awaitReply waits until charon replies to a request: its socket accepts connections earlier.
 func (c *Charon) awaitReply(ctx context.Context) error {
 	for {
 		client, err := c.Dial(ctx)
@@ -184,9 +183,10 @@ func (c *Charon) awaitReply(ctx context.Context) error {
 
 func (c *Charon) file(name string) string { return filepath.Join(c.Dir, name) }
 
-// receiveBuffer is the size of the receive buffers of charon's UDP sockets, bytes, as in WireGuard's
-// processes. The kernel counts some 800 bytes for a small packet, and its default is 208 KiB: a
-// quarter of a second at 1000 packets a second. A process may wait as long on a busy machine.
+// receiveBuffer is the size of the receive buffers of charon's UDP sockets, bytes, as in
+// userspace WireGuard processes. The kernel counts about 800 bytes for a small packet, and its
+// default is 208 KiB: a quarter of a second at 1000 packets a second. A process may wait that
+// long on a busy machine.
 const receiveBuffer = 7 << 20
 
 // enlargeBuffers enlarges the receive buffers of charon's UDP sockets. Charon has no setting for

@@ -1,7 +1,6 @@
-// Package ipsec carries tunnels over IPsec with strongSwan's charon: it starts one
-// and looks after it, or uses the host's, and keeps the connections in it as they
-// should be. Keys and connections go to charon over its vici socket only; nothing
-// secret is ever in a file.
+// Package ipsec manages strongSwan's charon for IPsec tunnels: it starts and supervises a
+// charon, or uses the host's, and converges its connections. Keys and connections go to charon
+// over its vici socket only. No secret is ever written to a file.
 package ipsec
 
 import (
@@ -29,15 +28,15 @@ import (
 )
 
 const (
-	// ikeRekey is when IKE's own keys are replaced, as a multiple of ESP's.
+	// ikeRekey is the interval of IKE rekeying, as a multiple of ESP's.
 	ikeRekey = 4
-	// dpdDelay is how long a peer may be silent before it is asked whether it lives
-	// (RFC 3706); the answer has the time that retransmission gives it.
+	// dpdDelay is how long a peer may be silent before a liveness check (RFC 3706). The
+	// retransmission timeouts apply to its reply.
 	dpdDelay = 5 * time.Second
 )
 
-// section is the connection as charon takes it (swanctl.conf(5)). child names the
-// ESP tunnel in it.
+// section returns the connection in charon's format (swanctl.conf(5)). child is the name of its
+// ESP tunnel.
 func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) {
 	own, err := x509.MarshalPKIXPublicKey(public(c.PrivateKey))
 	if err != nil {
@@ -51,9 +50,10 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode public key of %s: %w", c.RemoteID, err)
 	}
-	// Only the end that begins replaces keys: when both do at once, one exchange loses, and
-	// packets under its keys with it.
-	// A group in the proposal gives each rekeying a key exchange of its own (PFS).
+	// Only the initiator rekeys. If both ends rekey at once, one exchange loses, and packets
+	// under its keys are lost.
+	//
+	// A group in the proposal gives each rekeying its own key exchange (PFS).
 	proposals, err := ciphers(c.Proposals, "-x25519")
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	case c.Initiator:
 		s["rekey_time"] = seconds(ikeRekey * c.Rekey)
 	case c.Remote.IsValid():
-		// The other end may begin from any of its addresses; its key says who it is.
+		// The peer may initiate from any of its addresses. Its key authenticates it.
 		s["remote_addrs"] = []string{c.Remote.Addr().String(), "%any"}
 	}
 	if s["proposals"], err = ciphers(c.Proposals, "-prfsha256-x25519"); err != nil {
@@ -102,17 +102,17 @@ func ciphers(proposals []string, rest string) ([]string, error) {
 	for i, p := range proposals {
 		name, known := names[p]
 		if !known {
-			return nil, fmt.Errorf("proposal %q is not known", p)
+			return nil, fmt.Errorf("unknown proposal %q", p)
 		}
 		out[i] = name + rest
 	}
 	return out, nil
 }
 
-// childName holds what charon does not tell of a connection: the identifier of
-// the own key and a digest of all that was configured.
+// childName encodes what charon does not report about a connection: the identifier of the own
+// key and a digest of the configuration.
 func childName(c *desired.IPsec, kernel bool) string {
-	// With the private key as key of the digest, it tells nothing of that.
+	// The digest is keyed with the private key, so it reveals nothing about it.
 	sum := hmac.New(sha256.New, c.PrivateKey[:])
 	for _, f := range c.Fields() {
 		if !f.Secret {
@@ -123,7 +123,8 @@ func childName(c *desired.IPsec, kernel bool) string {
 	return "v1-" + hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + keyID(public(c.PrivateKey))
 }
 
-// childKey gives the identifier of the own key back; empty when the name is not ours.
+// childKey returns the identifier of the own key in a child name; empty if the name is not
+// ours.
 func childKey(child string) string {
 	parts := strings.Split(child, "-")
 	if len(parts) != 3 || parts[0] != "v1" {
@@ -136,14 +137,14 @@ func public(seed fabric.Secret) ed25519.PublicKey {
 	return ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
 }
 
-// pkcs8 is a private key as charon takes it (RFC 8410, section 7): the seed behind
-// a fixed header.
+// pkcs8 returns a private key in charon's format (RFC 8410, section 7): the seed after a fixed
+// header.
 func pkcs8(seed fabric.Secret) []byte {
 	header := []byte{0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20}
 	return append(header, seed[:]...)
 }
 
-// keyID is how charon names a key: the SHA-1 of its public half, without the
+// keyID returns charon's identifier of a key: the SHA-1 of its public half, without the
 // algorithm (RFC 5280, section 4.2.1.2).
 func keyID(key ed25519.PublicKey) string {
 	sum := sha1.Sum(key)
@@ -161,9 +162,9 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-// KernelESP finds out by trying whether the kernel does ESP with AES-GCM in the
-// current network namespace: it installs a key between two addresses that nothing
-// has (RFC 5737), and removes it again.
+// KernelESP reports whether the kernel supports ESP with AES-GCM in the current network
+// namespace. It installs a key between two documentation addresses (RFC 5737), and removes it
+// again.
 func KernelESP() bool {
 	h, err := netlink.NewHandle(unix.NETLINK_XFRM)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestSectionWrong(t *testing.T) {
 		change func(*desired.IPsec)
 		want   string
 	}{
-		{"proposal", func(c *desired.IPsec) { c.Proposals = []string{"des"} }, `proposal "des" is not known`},
+		{"proposal", func(c *desired.IPsec) { c.Proposals = []string{"des"} }, `unknown proposal "des"`},
 		{"no base64", func(c *desired.IPsec) { c.PublicKey = "?" }, "public key of b is not 32 bytes of base64"},
 		{"short key", func(c *desired.IPsec) { c.PublicKey = "AAAA" }, "public key of b is not 32 bytes of base64"},
 		{"no key", func(c *desired.IPsec) { c.PublicKey = "" }, "public key of b is not 32 bytes of base64"},

@@ -15,31 +15,31 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec/vici"
 )
 
-// callTimeout bounds all that one pass asks of charon.
+// callTimeout bounds all requests to charon in one pass.
 const callTimeout = 10 * time.Second
 
-// Connections is the kind of charon's connections: those named hawser-* are ours,
-// and their keys.
+// Connections is the kind of charon's connections. Connections named hawser-* are ours, with
+// their keys.
 type Connections struct {
 	charon *Charon
-	// children names the ESP tunnel of each connection, as of the last Observe;
-	// wanted are those that Adopt took fields from.
+	// children has the ESP tunnel name of each connection, as of the last Observe. wanted has
+	// the desired connections that Normalize matched.
 	children map[string]string
 	wanted   map[string]desired.IPsec
-	// loaded are connections as charon has them, as far as this process knows.
+	// loaded has the connections that this process loaded into charon.
 	loaded map[string]desired.IPsec
 }
 
-// NewConnections makes the kind.
+// NewConnections returns the kind.
 func NewConnections(charon *Charon) *Connections {
 	return &Connections{charon: charon, loaded: map[string]desired.IPsec{}}
 }
 
-// Name is "ipsec".
+// Name returns "ipsec".
 func (*Connections) Name() string { return "ipsec" }
 
-// Observe gives our connections; none while no charon answers. What charon does
-// not tell is left empty; see Adopt.
+// Observe returns our connections; none if no charon responds. Fields that charon does not
+// report are empty; see Normalize.
 func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	k.children, k.wanted = map[string]string{}, map[string]desired.IPsec{}
 	if !k.charon.present() {
@@ -75,7 +75,7 @@ func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	return out, err
 }
 
-// read takes from a connection what charon reports about it.
+// read decodes charon's report about a connection.
 func read(name string, s vici.Section) (c desired.IPsec, child string) {
 	c.Name = name
 	if addrs := s.List("remote_addrs"); len(addrs) > 0 {
@@ -113,8 +113,8 @@ func onlyAddr(selectors []string) netip.Addr {
 	return p.Addr()
 }
 
-// Normalize takes as they are the fields that charon does not tell, when what it was
-// given last had the same ones.
+// Normalize accepts the fields that charon does not report, if charon's last configuration had
+// the same digest.
 func (k *Connections) Normalize(want, have desired.IPsec) desired.IPsec {
 	if k.children[want.Name] != childName(&want, k.charon.InKernel()) {
 		return want
@@ -129,7 +129,7 @@ func (k *Connections) Normalize(want, have desired.IPsec) desired.IPsec {
 	return want
 }
 
-// Apply loads and unloads connections. None other than those that changed is touched.
+// Apply loads and unloads connections. Unchanged connections are not touched.
 func (k *Connections) Apply(ctx context.Context, changes []diff.Change[desired.IPsec]) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -175,16 +175,15 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	k.loaded[c.Key] = c.Want
 	switch {
 	case c.Op == diff.Create || c.Want.Initiator:
-		return nil // charon itself begins anew with what changed
+		return nil // charon restarts changed connections itself
 	case known && onlyMoved(before, c.Want):
-		return nil // the other end begins, wherever that is; what there is may live
+		return nil // the peer initiates, wherever it is; existing associations may live
 	}
-	// What was agreed upon with the old configuration goes; the other end begins.
+	// Associations of the old configuration are terminated; the peer initiates.
 	return terminate(ctx, client, c.Key)
 }
 
-// onlyMoved reports whether two connections differ in where the other gateway listens
-// and in nothing else.
+// onlyMoved reports whether two connections differ only in the endpoint of the other gateway.
 func onlyMoved(a, b desired.IPsec) bool {
 	moved := a.Remote != b.Remote
 	a.Remote = b.Remote
@@ -215,11 +214,11 @@ func (k *Connections) unload(ctx context.Context, client *vici.Client, name stri
 	return nil
 }
 
-// terminate ends what is established under a name, without waiting for the other end.
+// terminate terminates the associations of a name, without waiting for the peer.
 func terminate(ctx context.Context, client *vici.Client, name string) error {
 	_, err := client.Call(ctx, "terminate", vici.Section{"ike": name, "timeout": "-1"})
 	if err != nil && !errors.Is(err, vici.ErrRefused) {
-		return fmt.Errorf("end connection %s: %w", name, err)
+		return fmt.Errorf("terminate connection %s: %w", name, err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestHangs(t *testing.T) {
 	<-looks
 }
 
-// linked makes a pair that has its connection.
+// linked returns a pair with an established connection.
 func linked(t *testing.T) (a, b *end) {
 	t.Helper()
 	a, b = pair(t, false)
@@ -143,7 +143,7 @@ func TestPinned(t *testing.T) {
 	other.PrivateKey = fabric.Secret{1}
 	b.converge(t, other)
 	a.converge(t, a.to(b))
-	// The stranger takes itself for accepted until it is told.
+	// The stranger believes that it is accepted until it receives the refusal.
 	eventually(t, "refusal", func() bool {
 		log, _ := os.ReadFile(b.charon.file("charon.log"))
 		return strings.Contains(string(log), "IKE_SA deleted")
@@ -177,7 +177,7 @@ func TestOneTouched(t *testing.T) {
 		return s["hawser-c"].Up && s["hawser-c"].SPIIn != before["hawser-c"].SPIIn
 	})
 	if s := a.states(t); s["hawser-b"].SPIIn != before["hawser-b"].SPIIn || s["hawser-b"].SPIOut != before["hawser-b"].SPIOut {
-		t.Errorf("the other one changed from %+v to %+v", before["hawser-b"], s["hawser-b"])
+		t.Errorf("the other connection changed from %+v to %+v", before["hawser-b"], s["hawser-b"])
 	}
 	a.converge(t, there)
 	eventually(t, "the removed one is gone at both ends", func() bool { return !b.states(t)["hawser-c"].Up })
@@ -193,8 +193,8 @@ func TestOneTouched(t *testing.T) {
 	}
 }
 
-// TestOnlyMoved: where the other gateway listens may change at the end that does not
-// begin, and what there is lives on. All else makes it anew.
+// TestOnlyMoved: the peer's endpoint may change at the responder, and the associations survive.
+// Any other change recreates them.
 func TestOnlyMoved(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)

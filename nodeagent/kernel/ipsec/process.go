@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/childprocess"
 )
 
-// Stop ends our own charon, which tells all peers, and waits until it is gone. The
-// host's goes on.
+// Stop stops our own charon, which notifies all peers, and waits until it has ended. The host's
+// charon continues.
 func (c *Charon) Stop(context.Context) error {
 	if !c.Managed() {
 		return nil
@@ -27,7 +27,7 @@ func (c *Charon) Stop(context.Context) error {
 		return err
 	}
 	if process < 0 {
-		_ = os.Remove(c.Socket()) // of one that was killed
+		_ = os.Remove(c.Socket()) // of a killed charon
 		return nil
 	}
 	defer unix.Close(process)
@@ -40,10 +40,10 @@ func (c *Charon) Stop(context.Context) error {
 			return nil
 		}
 	}
-	return errors.New("end charon: it goes on")
+	return errors.New("stop charon: it is still running")
 }
 
-// pid returns the id of our own charon's process; 0 if there is none.
+// pid returns the ID of our own charon's process; 0 if absent.
 func (c *Charon) pid() (int, error) {
 	fd, pid, err := c.find()
 	if err != nil || fd < 0 {
@@ -52,12 +52,13 @@ func (c *Charon) pid() (int, error) {
 	return pid, unix.Close(fd)
 }
 
-// killHung kills our own charon; what it has in the kernel is gone with it.
+// killHung kills our own charon. Its kernel state disappears with it.
 func (c *Charon) killHung(pid int) error {
 	return childprocess.Kill(pid, c.isOurs)
 }
 
-// isOurs returns nil if a folder in /proc is that of our own charon: it runs in charon's folder.
+// isOurs returns nil if a folder in /proc belongs to our own charon: its working folder is
+// charon's folder.
 func (c *Charon) isOurs(proc string) error {
 	dir, err := os.Stat(c.Dir)
 	if err != nil {
@@ -79,19 +80,19 @@ func (c *Charon) isOurs(proc string) error {
 
 func send(process int, signal unix.Signal) error {
 	if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("end charon: %w", err)
+		return fmt.Errorf("stop charon: %w", err)
 	}
 	return nil
 }
 
-// process opens our own charon's process; -1 when there is none.
+// process opens our own charon's process; -1 if absent.
 func (c *Charon) process() (fd int, err error) {
 	fd, _, err = c.find()
 	return fd, err
 }
 
-// find opens our own charon's process and returns its id; fd is -1 if there is none. It does not
-// use the socket: a process that hangs does not reply.
+// find opens our own charon's process and returns its ID. fd is -1 if it is absent. It does not
+// use the socket: a hung process does not reply.
 func (c *Charon) find() (fd, pid int, err error) {
 	if _, err := os.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) {
 		return -1, 0, nil

@@ -33,7 +33,7 @@ type end struct {
 	kind   *Connections
 }
 
-// pair gives two hosts with an underlay between them, each with a running charon.
+// pair returns two hosts with an underlay between them, each with a running charon.
 func pair(t *testing.T, six bool) (a, b *end) {
 	t.Helper()
 	needCharon(t)

@@ -11,19 +11,18 @@ import (
 
 const settingsFile = "strongswan.conf"
 
-// ports are where charon listens, UDP.
+// ports are charon's UDP ports.
 type ports struct {
 	ike int
 	nat int // IKE, and ESP in UDP
 }
 
-// header is the first line of the settings, from which they are read again.
+// header is the first line of the settings. settingsPorts parses the ports from it.
 const header = "# charon of hawser, ports "
 
-// settings is strongswan.conf(5). It holds nothing secret, and leaves out all that
-// the host's own strongSwan is configured with. Charon's routes go to the main
-// table, where they lead to the device that is theirs alone and go with it; those
-// that are used are in a table of ours.
+// settings is strongswan.conf(5). It contains no secret, and ignores the configuration of the
+// host's strongSwan. Charon's routes go to the main table. They lead to charon's own device and
+// disappear with it. Traffic uses the routes in our own table.
 const settings = `charon {
   load = %s
   port = %d
@@ -62,7 +61,7 @@ charon-systemd {
 }
 `
 
-// plugins that charon loads. Without kernel-libipsec ESP is the kernel's.
+// plugins returns the plugins that charon loads. Without kernel-libipsec, the kernel does ESP.
 func plugins(kernel bool) string {
 	all := []string{"random", "nonce", "openssl", "kdf", "pkcs8", "pkcs1", "pubkey", "pem"}
 	if !kernel {
@@ -71,8 +70,8 @@ func plugins(kernel bool) string {
 	return strings.Join(append(all, "kernel-netlink", "socket-default", "vici"), " ")
 }
 
-// Files gives the paths of charon and of the plugins that ours loads on this host,
-// without the libraries that they need: what an image with it has to hold.
+// Files returns the paths of charon and of its plugins on this host, without their libraries:
+// the files that an image needs.
 func Files() ([]string, error) {
 	program, err := Program()
 	if err != nil {
@@ -89,7 +88,7 @@ func Files() ([]string, error) {
 	return files, nil
 }
 
-// pluginFile finds a plugin where Debian, then where Fedora and SUSE have them.
+// pluginFile returns the path of a plugin on Debian, or on Fedora and SUSE.
 func pluginFile(name string) (string, error) {
 	for _, dir := range []string{"/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins", "/usr/lib64/ipsec/plugins"} {
 		path := filepath.Join(dir, "libstrongswan-"+name+".so")

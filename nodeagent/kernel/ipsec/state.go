@@ -13,18 +13,18 @@ import (
 
 // State is what charon reports about one connection.
 type State struct {
-	Up         bool           // packets pass
-	Connecting bool           // an exchange is under way
+	Up         bool           // the connection can carry packets
+	Connecting bool           // an exchange is in progress
 	Since      time.Time      // of Up
 	Endpoint   netip.AddrPort // of the other gateway
 	Cipher     string         // AES_GCM_16-256
 	UDPEncap   bool           // ESP is in UDP
 	SPIIn      string         // hexadecimal
 	SPIOut     string
-	Rekeys     int // replacements of the keys of ESP that the agent saw, since it is up
+	Rekeys     int // ESP rekeyings that the agent observed, since Up
 }
 
-// states reads all our connections that have something going on.
+// states reads all our connections with an association.
 func states(ctx context.Context, client *vici.Client) (map[string]State, error) {
 	out := map[string]State{}
 	err := client.Stream(ctx, "list-sas", "list-sa", vici.Section{"noblock": "yes"}, func(s vici.Section) error {
@@ -38,7 +38,7 @@ func states(ctx context.Context, client *vici.Client) (map[string]State, error) 
 	return out, err
 }
 
-// with joins what two IKE associations of one connection say.
+// with merges the states of two IKE associations of one connection.
 func (s State) with(other State) State {
 	if s.Up {
 		return s
@@ -54,7 +54,7 @@ func stateOf(ike vici.Section) State {
 		s.Connecting = true
 	case "ESTABLISHED", "REKEYING":
 	default:
-		return s // on its way out
+		return s // about to be deleted
 	}
 	if host, err := netip.ParseAddr(ike.Text("remote-host")); err == nil {
 		port, _ := strconv.ParseUint(ike.Text("remote-port"), 10, 16)

@@ -20,7 +20,7 @@ const (
 	// then starts a new one.
 	hangTimeout   = 5 * time.Second
 	hangMinMisses = 3
-	// hangTimeoutBusy is the timeout of a charon that uses a processor meanwhile: it may encrypt
+	// hangTimeoutBusy is the timeout of a charon that uses CPU meanwhile: it may encrypt
 	// packets, and reply late.
 	hangTimeoutBusy = 30 * time.Second
 	// responderInitiateAfter is the time after which the end that does not initiate does so: the

@@ -90,7 +90,7 @@ func testSet(name string, flags uint32) Set {
 // address returns the n-th IPv4 address from 10.0.0.0.
 func address(n int) []byte { return binary.BigEndian.AppendUint32(nil, 10<<24+uint32(n)) }
 
-// TestObjects: all kinds of objects are read as they were written.
+// TestObjects: all kinds of objects are read back unchanged.
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, newNetNS(t))
@@ -166,7 +166,7 @@ func TestObjects(t *testing.T) {
 	if err != nil || rules != 1 {
 		t.Errorf("%d rules, %v", rules, err)
 	}
-	// What was added can be deleted, the referenced objects last.
+	// Added objects can be deleted, the referenced objects last.
 	commit(t, conn, func(b *Batch) {
 		b.DeleteRules(testTable())
 		b.DeleteAllElements(verdicts.SetName)
@@ -179,8 +179,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestRefused: the error of a transaction names each refused element by its position, in
-// sets with several messages too, and nothing of it was applied.
+// TestRefused: the error of a transaction names each refused element by its position, also in
+// sets with several messages. No part of the transaction is applied.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, newNetNS(t))
@@ -320,7 +320,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing that the kernel sends, for whoever wrote it, makes the decoders panic.
+// FuzzDecode: no message makes the decoders panic.
 func FuzzDecode(f *testing.F) {
 	b := NewBatch(7)
 	b.AddElements(SetName{testTable(), "set"}, 1, []Element{

@@ -11,16 +11,16 @@ import (
 
 // bind sends to IPv4 and to IPv6 through binds of their own on the same sockets.
 //
-// StdNetBind keeps the destinations of packets in a pool. One that held an IPv4
-// address is four bytes long when an IPv6 address is copied into it, so that twelve
-// bytes of that are lost: of a gateway with peers of both families handshakes over
-// IPv6 go to 2001:db8:: in place of 2001:db8::21 until chance finds another entry
-// of the pool (golang.zx2c4.com/wireguard, conn/bind_std.go, Send).
+// StdNetBind reuses the destinations of packets from a pool. A destination that held an IPv4
+// address is four bytes long. If an IPv6 address is copied into it, twelve bytes are lost. On a
+// gateway with peers of both families, IPv6 handshakes then go to 2001:db8:: instead of
+// 2001:db8::21, until another entry of the pool is used (golang.zx2c4.com/wireguard,
+// conn/bind_std.go, Send).
 type bind struct {
 	conn.Bind // receives, and sends to IPv4
 
 	mu  sync.RWMutex
-	six *conn.StdNetBind // sends to IPv6; nil = the library is not as it was, so Bind does all
+	six *conn.StdNetBind // sends to IPv6; nil if the library has changed, so Bind sends to both
 }
 
 func newBind() conn.Bind {
@@ -51,16 +51,16 @@ func (b *bind) Close() error {
 	return b.Bind.Close()
 }
 
-// Send sends packets to one destination, from the address to which it sent last.
-// When that is refused, as the address or its link is gone, the kernel chooses:
-// for any but its own bind the library does not watch routes for that.
+// Send sends packets to one destination, from the last source address. If that fails because
+// the address or its link is gone, the kernel chooses the source: the library watches routes
+// for that only with its own bind.
 func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	err := b.send(packets, to)
 	std, ok := to.(*conn.StdNetEndpoint)
 	if err == nil || !ok || errors.As(err, new(conn.ErrUDPGSODisabled)) {
 		return err
 	}
-	again := *std // others may send to it at the same time
+	again := *std // other goroutines may send to it at the same time
 	again.ClearSrc()
 	return b.send(packets, &again)
 }
@@ -75,8 +75,8 @@ func (b *bind) send(packets [][]byte, to conn.Endpoint) error {
 	return six.Send(packets, to)
 }
 
-// sendOnlyBind returns a bind with the sockets of another one and a pool of its own. It only
-// sends, and is never closed.
+// sendOnlyBind returns a bind with the sockets of std and a pool of its own. It only sends, and
+// is never closed.
 func sendOnlyBind(std *conn.StdNetBind) *conn.StdNetBind {
 	out := conn.NewStdNetBind().(*conn.StdNetBind)
 	from, to := reflect.ValueOf(std).Elem(), reflect.ValueOf(out).Elem()
@@ -85,7 +85,7 @@ func sendOnlyBind(std *conn.StdNetBind) *conn.StdNetBind {
 		if !source.IsValid() || !target.IsValid() {
 			return nil
 		}
-		// The fields are not exported, and there is no other way to the sockets.
+		// The fields are not exported, and nothing else gives access to the sockets.
 		reflect.NewAt(target.Type(), unsafe.Pointer(target.UnsafeAddr())).Elem().
 			Set(reflect.NewAt(source.Type(), unsafe.Pointer(source.UnsafeAddr())).Elem())
 	}

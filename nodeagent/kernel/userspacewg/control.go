@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// readTimeout bounds one reading. A device with 1 000 peers takes 4 ms.
+	// readTimeout bounds one read. A device with 1 000 peers takes 4 ms.
 	readTimeout = 500 * time.Millisecond
 	// writeTimeout bounds one configuration, together with peerTimeout for each
 	// peer in it. 1 000 new peers take 200 ms.
@@ -23,11 +23,11 @@ const (
 	peerTimeout  = 20 * time.Millisecond
 )
 
-// ErrNoAnswer says that the process of a device is gone, or there and silent.
+// ErrNoAnswer means that the process of a device is gone or does not respond.
 var ErrNoAnswer = errors.New("no answer")
 
-// Control reads and configures WireGuard devices, the kernel's and those of
-// processes, and never waits for long. It is safe for concurrent use.
+// Control reads and configures WireGuard devices, in the kernel or in userspace processes. Its
+// calls have short timeouts. It is safe for concurrent use.
 type Control struct {
 	// TimeoutFactor multiplies all timeouts, for slow machines; values below 1 count as 1. It must
 	// be set before the first use.
@@ -49,16 +49,16 @@ func OpenControl() (*Control, error) {
 	return &Control{client: client, open: map[string]map[int]time.Time{}}, nil
 }
 
-// Close releases the control; no device changes.
+// Close releases the control. It changes no device.
 func (c *Control) Close() error { return c.client.Close() }
 
-// Device reads a device with its peers. ErrNoAnswer when nobody serves it.
+// Device reads a device with its peers. It returns ErrNoAnswer if no process serves the device.
 func (c *Control) Device(ctx context.Context, name string) (*wgtypes.Device, error) {
 	return exchange(ctx, c, name, readTimeout, func() (*wgtypes.Device, error) { return c.client.Device(name) })
 }
 
-// Configure changes a device. ErrNoAnswer when nobody serves it; what was asked
-// for may be done later then.
+// Configure changes a device. It returns ErrNoAnswer if no process serves the device; the
+// change may then still happen later.
 func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Config) error {
 	limit := writeTimeout + time.Duration(len(config.Peers))*peerTimeout
 	_, err := exchange(ctx, c, name, limit, func() (struct{}, error) {
@@ -67,9 +67,9 @@ func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Con
 	return err
 }
 
-// exchange runs one call for a bounded time. The library's calls cannot be
-// cancelled: one that is given up ends when the process answers or ends, and
-// until then nothing more is asked of the device.
+// exchange runs one call with a timeout. The library's calls cannot be cancelled: after a
+// timeout, the call ends when the process responds or ends. Until then, the device gets no
+// other request.
 func exchange[T any](ctx context.Context, c *Control, name string, limit time.Duration, call func() (T, error)) (T, error) {
 	var none T
 	if c.isHung(name) {
@@ -102,7 +102,7 @@ func (c *Control) scaled(limit time.Duration) time.Duration {
 	return limit * time.Duration(max(c.TimeoutFactor, 1))
 }
 
-// isHung reports whether an exchange with the device has waited for longer than any may.
+// isHung reports whether an exchange with the device has exceeded the maximum timeout.
 func (c *Control) isHung(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Control) isHung(name string) bool {
 	return false
 }
 
-// begin notes an exchange with the device until the function that it gives is called.
+// begin records an exchange with the device, until the returned function is called.
 func (c *Control) begin(name string) (ended func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,9 +133,9 @@ func (c *Control) begin(name string) (ended func()) {
 	}
 }
 
-// unserved reports whether an error says that nobody serves the device. A killed
-// process leaves its socket behind, which then refuses; one that ends meanwhile
-// cuts the answer short.
+// unserved reports whether an error means that no process serves the device. A killed process
+// leaves its socket behind, which refuses connections. A process that ends during a call
+// truncates the answer.
 func unserved(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EAGAIN) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)

@@ -24,8 +24,8 @@ import (
 // DefaultMTU is the MTU of a new device, bytes, until the agent sets its own.
 const DefaultMTU = device.DefaultMTU
 
-// Serve makes the TUN device and serves it until ctx ends or the device is
-// deleted. The device and its socket are gone when it returns.
+// Serve creates the TUN device and serves it until ctx is done or the device is deleted. The
+// device and its socket are removed when it returns.
 func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	if err := raisePriority(); err != nil {
 		log.Debug("priority of the tunnel process not raised", "err", err)
@@ -64,12 +64,12 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	return errors.Join(err, closed, file.Close())
 }
 
-// socketLook is how often the control socket is looked for: without it nobody
-// can configure the device, and the process had better begin again.
+// socketLook is the interval of checks of the control socket. Without the socket, the device
+// cannot be configured, and the process must restart.
 const socketLook = time.Second
 
-// listen accepts on the control socket. The library's own way takes an instance
-// of inotify for each device, of which a machine has 128 (inotify(7)).
+// listen accepts on the control socket. The library's function uses an inotify instance for
+// each device, of which a machine has 128 (inotify(7)).
 func listen(file *os.File) (net.Listener, error) {
 	l, err := net.FileListener(file)
 	if err != nil {
@@ -81,8 +81,8 @@ func listen(file *os.File) (net.Listener, error) {
 	return l, nil
 }
 
-// wait returns when the device is to end: with ctx, with its TUN device, or, with
-// an error, when nobody can reach its control socket any more.
+// wait returns when ctx is done or the TUN device is gone. It returns an error if the control
+// socket is unreachable.
 func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan error) error {
 	tick := time.NewTicker(socketLook)
 	defer tick.Stop()
@@ -102,7 +102,7 @@ func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan er
 	}
 }
 
-// mark gives the device the alias by which the agent finds it again.
+// mark sets the alias by which the agent recognizes the device.
 func mark(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/childprocess"
 )
 
-// socketDir is where wgctrl looks for the sockets of userspace devices; neither
-// it nor wireguard-go can be told another place.
+// socketDir is the folder of the sockets of userspace devices. It is fixed in wgctrl and in
+// wireguard-go.
 const socketDir = "/var/run/wireguard"
 
-// startTimeout bounds the start of a process, and the wait for the end of an earlier one.
+// startTimeout bounds the start of a process, and the wait for a previous process to end.
 const startTimeout = 10 * time.Second
 
-// Launcher starts the processes: this executable with the arguments
-// "wireguard NAME", whose main must call Serve.
+// Launcher starts the processes: this executable with the arguments "wireguard NAME". Its main
+// function must call Serve.
 type Launcher struct {
-	// LogDir gets NAME.log with the errors of the process; they are discarded if it is empty or
-	// cannot be written.
+	// LogDir is the folder of NAME.log with the errors of the process. They are discarded if it
+	// is empty or not writable.
 	LogDir string
 }
 
-// Start starts the process of a device in the current network namespace and
-// returns when its control socket answers. The process outlives the caller.
+// Start starts the process of a device in the current network namespace. It returns when the
+// control socket responds. The process outlives the caller.
 func (l Launcher) Start(ctx context.Context, name string) error {
 	if err := l.awaitFree(ctx, name); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 	return err
 }
 
-// awaitFree waits for the end of an earlier process, whose link is gone already.
+// awaitFree waits for the end of a previous process, whose link is gone already.
 func (l Launcher) awaitFree(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

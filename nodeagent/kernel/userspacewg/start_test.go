@@ -49,7 +49,7 @@ func TestStartOfAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// TestStartBesideAnother has a socket that somebody else serves all along.
+// TestStartBesideAnother: another process serves a socket during the whole test.
 func TestStartBesideAnother(t *testing.T) {
 	t.Parallel()
 	name := randomName()

@@ -35,12 +35,13 @@ const (
 type Supervisor struct {
 	// Devices returns the names of the desired devices.
 	Devices func() []string
-	// LogDir is that of the Launcher.
+	// LogDir is the LogDir of the Launcher.
 	LogDir string
 	Log    *slog.Logger
-	// Seen is called with each device that has its first process; may be nil.
+	// Seen is called with each device when its first process appears; may be nil.
 	Seen func(name string)
-	// Replaced is called with each device that has a new process; may be nil.
+	// Replaced is called with each device when a new process replaces the previous one; may be
+	// nil.
 	Replaced func(name string)
 
 	watchdog childprocess.Watchdog
@@ -98,8 +99,8 @@ func (s *Supervisor) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// record compares the answer of a device with the last known process. A device without a process
-// is one of the kernel, or the agent is about to create it.
+// record compares the answer of a device with the last known process. A device without a
+// process is a kernel device, or the agent is about to create it.
 func (s *Supervisor) record(name string, a answer, now time.Time) {
 	if a.pid == 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// Sockets gives all own addresses; nil when they are as before, unless all are asked for.
+// Sockets returns all own addresses. It returns nil if they have not changed, unless all is
+// true.
 func (f *Finder) Sockets(all bool) map[socket.Bind]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,7 +28,7 @@ func (f *Finder) Sockets(all bool) map[socket.Bind]bool {
 	return out
 }
 
-// Sent notes what became of probes. One that the kernel refused counts as one that vanished.
+// Sent counts probes. A probe that the kernel refused counts as a lost one.
 func (f *Finder) Sent(sent, failed uint64) {
 	if sent+failed > 0 {
 		f.count(func(s *Stats) {
@@ -37,7 +38,7 @@ func (f *Finder) Sent(sent, failed uint64) {
 	}
 }
 
-// Receive takes a message, and gives the answer to a probe.
+// Receive handles a message, and returns the reply to a probe.
 func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	addr := in.From.Addr()
 	switch {
@@ -75,15 +76,15 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	return nil
 }
 
-// id names this gateway.
+// id returns the ID of this gateway in messages.
 func (f *Finder) id() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.self
 }
 
-// admits reports whether a probe is answered: to gateways of the clusterset
-// only, and so many a second.
+// admits reports whether to reply to a probe: only to gateways of the clusterset, and within
+// the rate limit.
 func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,10 +108,10 @@ func overhead(a netip.Addr) int {
 	return 40 + udp
 }
 
-// smallest is the size of a probe without padding.
+// smallest returns the size of a probe without padding.
 func smallest(a netip.Addr) int { return overhead(a) + wire.MinSizeProbe }
 
-// probe gives the datagram to an address whose IP packet has a size.
+// probe returns a datagram whose IP packet has the size of s.
 func probe(from, to uint64, addr netip.Addr, s sent) []byte {
 	m := wire.Message{
 		From: from, To: to, Length: max(s.size-overhead(addr), wire.MinSizeProbe),
@@ -119,8 +120,8 @@ func probe(from, to uint64, addr netip.Addr, s sent) []byte {
 	return m.Encode()
 }
 
-// whole reports whether a probe that came from an address has the size that it says: only
-// what arrived whole counts.
+// whole reports whether a received probe has the size that it states: a truncated probe proves
+// nothing.
 func whole(m *wire.Message, from netip.Addr) bool {
 	return int(m.Size.Bytes) == m.Length+overhead(from)
 }

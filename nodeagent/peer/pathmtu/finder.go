@@ -15,42 +15,42 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// Bounds of the work.
+// Limits of the work.
 const (
-	standbyRate = 50                    // looks a second at all links together that do not carry
-	idle        = time.Second           // while nothing is due
-	lump        = 20 * time.Millisecond // so many looks are at once
-	replyRate   = 5000                  // answers a second, and in one burst
+	standbyRate = 50                    // tries per second of all links together that carry no traffic
+	idle        = time.Second           // wait if no try is due
+	lump        = 20 * time.Millisecond // tries within this time run together
+	replyRate   = 5000                  // replies per second, and in one burst
 )
 
-// linkKey is what makes two links the same.
+// linkKey identifies a link.
 type linkKey struct{ source, addr netip.Addr }
 
-// Finder watches a set of links, as a machine of a transport.Transport. Its methods may be
-// called from any goroutine.
+// Finder watches a set of links, as a protocol of a transport.Transport. It is safe for
+// concurrent use.
 type Finder struct {
 	config Config
 
 	mu     sync.Mutex
-	self   uint64 // this gateway, as messages name it
+	self   uint64 // ID of this gateway in messages
 	listen map[netip.Addr]bool
 	paths  map[linkKey]*linkState
 	queue  timerqueue.Queue[*linkState]
-	until  time.Time             // of the queue, as of the last tick
-	moved  bool                  // links or addresses changed, so sockets may have to
-	known  map[netip.Addr]uint64 // who is answered, and how messages name it
+	until  time.Time             // due time of the queue, as of the last tick
+	moved  bool                  // links or addresses changed, so sockets may have to change
+	known  map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
 	stats  Stats
 	bucket transport.RateLimiter
 }
 
-// New makes a Finder without links.
+// New returns a Finder without links.
 func New(config Config) *Finder {
 	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, known: map[netip.Addr]uint64{}}
 }
 
-// Set gives the name of this gateway, cluster/gateway, its tunnel addresses, on which
-// probes are answered, and the links. What is known of a link stays unless its addresses
-// or its MTU changed.
+// Set sets the name of this gateway (cluster/gateway), its tunnel addresses, on which it
+// replies to probes, and the links. The state of a link stays, unless its addresses or its MTU
+// changed.
 func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
@@ -59,7 +59,7 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	for _, a := range listen {
 		f.listen[a] = true
 	}
-	// The time between looks at a link that does not carry.
+	// The interval of tries of a link that carries no traffic.
 	n := 0
 	for _, l := range links {
 		if !l.InUse {
@@ -100,7 +100,7 @@ func pick(l Link, interval time.Duration) time.Duration {
 	return interval
 }
 
-// offset spreads the first looks; a link that carries is looked at once.
+// offset spreads the first tries. A link in use is tried at once.
 func offset(l Link, interval time.Duration) time.Duration {
 	if l.InUse {
 		return 0
@@ -111,7 +111,7 @@ func offset(l Link, interval time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(interval))
 }
 
-// Snapshot gives all paths, sorted by peer, source and address.
+// Snapshot returns all paths, sorted by peer, source and address.
 func (f *Finder) Snapshot() []LinkMTU {
 	f.mu.Lock()
 	out := make([]LinkMTU, 0, len(f.paths))
@@ -125,7 +125,7 @@ func (f *Finder) Snapshot() []LinkMTU {
 	return out
 }
 
-// Stats gives the counters.
+// Stats returns the counters.
 func (f *Finder) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *Finder) count(add func(*Stats)) {
 	add(&f.stats)
 }
 
-// Tick makes the probes that are due, and says how long until the next ones.
+// Tick returns the probes that are due, and the time until the next ones.
 func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration) {
 	f.mu.Lock()
 	changed := false
@@ -160,7 +160,7 @@ func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration)
 	return out, wait
 }
 
-// report writes what changed to the log.
+// report logs a changed path.
 func (f *Finder) report(p *linkState, changed bool) {
 	switch {
 	case !changed:

@@ -24,7 +24,7 @@ func links(n, carrying int) []Link {
 	return out
 }
 
-// TestBudget counts the probes for three thousand links of which few carry.
+// TestBudget counts the probes for three thousand links, of which few carry traffic.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -75,7 +75,7 @@ func TestSetKeeps(t *testing.T) {
 	}
 	out, _ := f.Tick(time.Now())
 	if len(out) == 0 || out[0].To.Addr() != set[1].Addr {
-		t.Error("the link that begins to carry is not looked at")
+		t.Error("the link that starts to carry traffic is not probed")
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAdmits(t *testing.T) {
 		t.Error("a stranger is answered")
 	}
 	if f.admits(now, set[0].Addr, wire.HashID("1")) {
-		t.Error("another one at the address of a gateway is answered")
+		t.Error("a foreign sender at a gateway's address gets a reply")
 	}
 	n := 0
 	for range 2 * replyRate {

@@ -32,8 +32,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// FuzzReceive: whatever comes from a gateway at its address, an answer is no larger than
-// the question, and only to what arrived whole.
+// FuzzReceive: for any message from a gateway's address, a reply is at most as large as the
+// probe. Truncated probes get no reply.
 func FuzzReceive(f *testing.F) {
 	finders := map[netip.Addr]*Finder{}
 	for _, a := range []netip.Addr{v4, v6} {

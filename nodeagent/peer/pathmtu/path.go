@@ -9,28 +9,28 @@ import (
 
 // Times and counts of the search.
 const (
-	activeInterval    = 5 * time.Second        // between looks at a link that carries
-	standby           = 60 * time.Second       // at one that does not, at least
-	recoveryInterval  = 20 * time.Second       // between looks for full size in a black hole
-	recoveryPerSearch = 10                     // every so many of them, search anew what passes
-	silentRetry       = 2 * time.Second        // before the next try while nothing passes at all; doubles up to the interval
-	patience          = 500 * time.Millisecond // for an answer, while the round trip is not known
-	quickest          = 150 * time.Millisecond // bounds of four round trips
+	activeInterval    = 5 * time.Second        // between tries of a link that carries traffic
+	standby           = 60 * time.Second       // minimum of the other links
+	recoveryInterval  = 20 * time.Second       // between tries of full size in a black hole
+	recoveryPerSearch = 10                     // after this many of them, search again
+	silentRetry       = 2 * time.Second        // before the next try while there is no reply at all; doubles up to the interval
+	patience          = 500 * time.Millisecond // for a reply, while the round trip time is unknown
+	quickest          = 150 * time.Millisecond // bounds of four round trip times
 	slowest           = time.Second
-	misses            = 3 // tries of one size that fail while small ones pass
+	misses            = 3 // failed tries of one size, while small probes pass
 	confirmMisses     = 6 // the same for the size that began a search, at its end: loss is no black hole
 )
 
 // Phases of a path.
 const (
-	phaseSteady   = iota // looks at the size in force now and then
-	phaseSuspect         // it failed once
-	phaseSearch          // looks for the largest size that passes
-	phaseConfirm         // found one; does the one above really not pass?
+	phaseSteady   = iota // tries the current size now and then
+	phaseSuspect         // the current size failed once
+	phaseSearch          // searches the largest size that passes
+	phaseConfirm         // verifies that the size that failed still fails
 	phaseRecovery        // in a black hole, tries full size
 )
 
-// sent is a probe on its way.
+// sent is a probe in flight.
 type sent struct {
 	nonce    uint64
 	size     int
@@ -38,26 +38,26 @@ type sent struct {
 	answered bool
 }
 
-// linkState is the state of a link. It is pure: its owner brings time and nonces,
-// sends what it says and hands in the answers.
+// linkState is the state of a link. It is pure: its owner passes in time, nonces and replies,
+// and sends its probes.
 type linkState struct {
 	timerqueue.Entry
 	LinkMTU
 	id       uint64        // of the peer
-	interval time.Duration // between looks in the steady phase
-	due      time.Time     // when a try begins, or the one that goes on ends
+	interval time.Duration // between tries in the steady phase
+	due      time.Time     // when a try begins, or the current one ends
 	trying   bool
 	big      sent
 	small    sent
-	rtt      time.Duration // smoothed; 0 = not known
+	rtt      time.Duration // smoothed; 0 = unknown
 
 	phase   int
-	quiet   int // tries in a row of which nothing came back
-	fails   int // tries of the size that failed while small ones passed
+	quiet   int // consecutive tries without a reply
+	fails   int // failed tries of the size while small probes passed
 	low     int // largest size that passed in this search
-	high    int // smallest that did not
+	high    int // smallest size that failed
 	top     int // the size that failed and began the search
-	returns int // times that full size was tried in this black hole
+	returns int // tries of full size in this black hole
 	back    time.Time
 }
 
@@ -67,7 +67,7 @@ func newPath(now time.Time, l Link, interval, first time.Duration) *linkState {
 	}
 }
 
-// size is what the next try is about.
+// size returns the packet size of the next try.
 func (p *linkState) size() int {
 	switch p.phase {
 	case phaseSearch:
@@ -81,9 +81,9 @@ func (p *linkState) size() int {
 	}
 }
 
-// tick does what is due: it ends a try, or begins one and gives its probes. It
-// reports whether state or value changed. A look at what is well is one probe;
-// only in doubt a small one goes with it, which tells a black hole from silence.
+// tick ends the current try or starts the next one and returns its probes. It reports whether
+// state or value changed. In the steady phase, a try is one full-size probe. In the other
+// phases a small probe goes with it, which distinguishes a black hole from a dead link.
 func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sent, changed bool) {
 	if p.due.After(now) {
 		return nil, false
@@ -115,8 +115,8 @@ func (p *linkState) patience() time.Duration {
 	return min(max(4*p.rtt, quickest), slowest)
 }
 
-// answer takes a reply. It reports whether it belongs to a probe on its way, and
-// whether state or value changed.
+// answer handles a reply. It reports whether it belongs to a probe in flight, and whether state
+// or value changed.
 func (p *linkState) answer(now time.Time, m wire.SizeProbe) (known, changed bool) {
 	if !p.trying {
 		return false, false
@@ -138,7 +138,7 @@ func (p *linkState) answer(now time.Time, m wire.SizeProbe) (known, changed bool
 	return known, changed
 }
 
-// conclude ends a try and sets when the next one begins.
+// conclude ends a try and sets the time of the next one.
 func (p *linkState) conclude(now time.Time) bool {
 	p.trying = false
 	passed, failed := p.big.answered, !p.big.answered && p.small.answered
@@ -160,8 +160,8 @@ func (p *linkState) conclude(now time.Time) bool {
 	}
 }
 
-// silence is a try of which nothing came back: the link is down, and there is
-// nothing to learn of sizes. What was begun goes on when it is up.
+// silence handles a try without any reply: the link is down and the try proves nothing about
+// sizes. The current phase continues when the link is up.
 func (p *linkState) silence(now time.Time) bool {
 	p.due = now.Add(min(silentRetry<<min(p.quiet, 16), max(p.interval, silentRetry)))
 	p.quiet++
@@ -171,7 +171,7 @@ func (p *linkState) silence(now time.Time) bool {
 	return false
 }
 
-// rest goes back to the steady phase.
+// rest returns to the steady phase.
 func (p *linkState) rest(now time.Time) {
 	p.phase, p.fails = phaseSteady, 0
 	p.due = now.Add(p.interval)
@@ -205,7 +205,7 @@ func (p *linkState) onSuspectResult(now time.Time, passed bool) bool {
 	return p.set(now, Searching, p.PathMTU)
 }
 
-// search begins one between a size that is taken to pass and one that does not.
+// search starts a search between a size that should pass and a size that does not.
 func (p *linkState) search(low, high int) {
 	p.phase, p.fails = phaseSearch, 0
 	p.low, p.high, p.top = min(low, high-1), high, high
@@ -224,7 +224,8 @@ func (p *linkState) onSearchResult(now time.Time, passed bool) bool {
 	return false
 }
 
-// onConfirmResult ends a search. If the size that began it passes now, it was loss.
+// onConfirmResult ends a search. If the size that began it passes now, the failure was packet
+// loss.
 func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	if passed {
 		p.low = p.top

@@ -40,7 +40,7 @@ func upTo(most int) func(int) bool { return func(size int) bool { return size <=
 
 func nothing(int) bool { return false }
 
-// lossy drops a share of all packets, whatever their size.
+// lossy drops a share of all packets, independent of their size.
 func (s *simulation) lossy(share float64, passes func(int) bool) func(int) bool {
 	return func(size int) bool { return s.random.Float64() >= share && passes(size) }
 }
@@ -51,8 +51,7 @@ func (s *simulation) run(d time.Duration) {
 	s.until(d, func() bool { return false })
 }
 
-// until lets time pass until something is true, and gives how long it took; d is
-// the most.
+// until advances the time until done, for at most d. It returns the elapsed time.
 func (s *simulation) until(d time.Duration, done func() bool) time.Duration {
 	s.t.Helper()
 	start, end := s.now, s.now.Add(d)
@@ -69,7 +68,7 @@ func (s *simulation) until(d time.Duration, done func() bool) time.Duration {
 	return s.now.Sub(start)
 }
 
-// step does what is due, and brings the answers.
+// step runs the due tick and delivers the replies.
 func (s *simulation) step() {
 	s.t.Helper()
 	out, changed := s.path.tick(s.now, s.random.Uint64)
@@ -95,7 +94,7 @@ func (s *simulation) step() {
 		for _, m := range answers {
 			known, changed := s.path.answer(s.now, m)
 			if !known && s.path.trying {
-				s.t.Fatalf("answer %+v is not known", m)
+				s.t.Fatalf("unexpected answer %+v", m)
 			}
 			s.note(changed)
 		}
@@ -169,7 +168,7 @@ func TestBelowFloor(t *testing.T) {
 	s.want(OK, 1420)
 }
 
-// TestFromTheStart meets a path that never carried full size.
+// TestFromTheStart uses a path that never passed full size.
 func TestFromTheStart(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1300))
@@ -199,7 +198,7 @@ func TestSilence(t *testing.T) {
 	s.want(BlackHole, 1300)
 }
 
-// TestSilenceInSearch goes on where it was.
+// TestSilenceInSearch: a search continues at the same size after silence.
 func TestSilenceInSearch(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1300))
@@ -232,7 +231,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestChanges follows a path that shrinks further, and one that grows in part.
+// TestChanges uses a path that shrinks further, and one that grows in part.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1350))
@@ -251,7 +250,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestSlowLine gives answers the time that they need.
+// TestSlowLine delays replies by the transmission time.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1420))

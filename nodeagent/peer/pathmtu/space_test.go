@@ -80,7 +80,7 @@ func TestPackets(t *testing.T) {
 		}
 		return out
 	}
-	// What a route says of the MTU must not hide what passes.
+	// The MTU of a route must not affect the probes.
 	a.IP("route add 241.0.0.2/32 dev hw-wg1 src 241.0.0.1 mtu 1300", "route add fd00:41::2/128 dev hw-wg1 src fd00:41::1 mtu 1300")
 	there, changedThere := find(t, a, "g1/a", addrs[0], paths("g2/a", addrs[0], addrs[1]))
 	back, changedBack := find(t, b, "g2/a", addrs[1], paths("g1/a", addrs[1], addrs[0]))

@@ -27,11 +27,11 @@ const (
 // maxSegment bounds one packet, bytes.
 const maxSegment = 512 << 10
 
-// ErrRefused says that charon understood a command and did not do it.
+// ErrRefused means that charon understood a command and refused it.
 var ErrRefused = errors.New("charon refuses")
 
-// Client is one connection to charon. It is for one goroutine, and after an error
-// other than ErrRefused it is of no use any more.
+// Client is a connection to charon. It is not safe for concurrent use. After any error other
+// than ErrRefused it must be closed.
 type Client struct{ conn net.Conn }
 
 // Dial connects to the socket of a charon.
@@ -46,13 +46,13 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Call sends a command and gives the answer. ErrRefused when that says so.
+// Call sends a command and returns the answer, or ErrRefused if charon refused the command.
 func (c *Client) Call(ctx context.Context, command string, in Section) (Section, error) {
 	return c.call(ctx, command, in, nil)
 }
 
-// Stream is Call for commands that stream events first; each is called with
-// every one of the name.
+// Stream is Call for commands that stream events first. It calls each with every event of the
+// name.
 func (c *Client) Stream(ctx context.Context, command, name string, in Section, each func(Section) error) error {
 	if err := c.register(ctx, eventRegister, name); err != nil {
 		return err
@@ -126,13 +126,13 @@ func (c *Client) register(ctx context.Context, kind byte, name string) error {
 			return fmt.Errorf("register vici event %s: %w", name, errors.Join(ctx.Err(), err))
 		case p.kind == eventConfirm:
 			return nil
-		case p.kind != event: // one that was on its way
+		case p.kind != event: // sent before the registration
 			return fmt.Errorf("register vici event %s: packet of type %d", name, p.kind)
 		}
 	}
 }
 
-// bound ends reads and writes when ctx does, until the function that it gives is called.
+// bound ends reads and writes when ctx is done, until release is called.
 func (c *Client) bound(ctx context.Context) (release func()) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }
@@ -177,7 +177,7 @@ func (c *Client) receive() (packet, error) {
 	return parse(raw)
 }
 
-// parse reads what is inside a segment.
+// parse decodes the content of a segment.
 func parse(raw []byte) (packet, error) {
 	if len(raw) == 0 {
 		return packet{}, fmt.Errorf("%w: empty", ErrFormat)

@@ -1,7 +1,7 @@
-// Package vici speaks with strongSwan's daemon charon: the Versatile IKE Control
-// Interface, as described in the README of strongSwan's vici plugin
-// (src/libcharon/plugins/vici/README.md). A message is a tree of sections; a
-// client sends commands, and charon streams what is long as events.
+// Package vici implements a client of strongSwan's charon: the Versatile IKE Control Interface,
+// as described in the README of strongSwan's vici plugin
+// (src/libcharon/plugins/vici/README.md). A message is a tree of sections. A client sends
+// commands, and charon streams long results as events.
 package vici
 
 import (
@@ -12,23 +12,23 @@ import (
 	"slices"
 )
 
-// Section is a message or a part of one: a string, a list of strings ([]string)
-// or another Section under each key.
+// Section is a message or a part of one: each key has a string, a list of strings ([]string) or
+// another Section.
 type Section map[string]any
 
-// Text gives the string under a key; empty when there is none.
+// Text returns the string under a key; empty if absent.
 func (s Section) Text(key string) string {
 	text, _ := s[key].(string)
 	return text
 }
 
-// List gives the list under a key; nil when there is none.
+// List returns the list under a key; nil if absent.
 func (s Section) List(key string) []string {
 	list, _ := s[key].([]string)
 	return list
 }
 
-// Sub gives the section under a key; nil, which can be asked too, when there is none.
+// Sub returns the section under a key; nil if absent. A nil Section can be read.
 func (s Section) Sub(key string) Section {
 	sub, _ := s[key].(Section)
 	return sub
@@ -50,7 +50,7 @@ const (
 	maxDepth = 32
 )
 
-// ErrFormat says that bytes are not a message.
+// ErrFormat means that bytes are not a message.
 var ErrFormat = errors.New("not a vici message")
 
 // encode appends the elements of a section, sorted by key.
@@ -89,7 +89,7 @@ func appendName(out []byte, kind byte, name string) []byte {
 	return append(append(out, kind, byte(len(name))), name...)
 }
 
-// appendValue never shows the value in an error, as it may be a key.
+// appendValue never includes the value in an error, as it may be a key.
 func appendValue(out []byte, key, value string) ([]byte, error) {
 	if len(value) > maxValue {
 		return nil, fmt.Errorf("encode vici message: value of %s has %d bytes, at most %d fit", key, len(value), maxValue)
@@ -117,8 +117,7 @@ var (
 	errType    = errors.New("an element is of an unknown type")
 )
 
-// section reads elements until the end of the section, which for depth 0 is that
-// of the message.
+// section reads elements until the end of the section. Depth 0 is the message.
 func (r *reader) section(depth int) (Section, error) {
 	if depth > maxDepth {
 		return nil, errDepth
@@ -184,7 +183,7 @@ func (r *reader) list() ([]string, error) {
 	return nil, errBalance
 }
 
-// take reads a text behind its length of that many bytes.
+// take reads a text after its length, which has header bytes.
 func (r *reader) take(header int) (string, error) {
 	if len(r.raw) < header {
 		return "", errShort
