@@ -16,7 +16,6 @@ import (
 //
 // The pod connects to a service address, which the node translates to the export. The gateway
 // translates the source to the shared address, and far forwards to the server.
-// the gateway gives it the shared source, far brings it to the server.
 type rig struct {
 	t                            testing.TB
 	pod, node, a, b, far, server *space
