@@ -152,7 +152,7 @@ func TestNftElementTexts(t *testing.T) {
 	tests := []struct{ set, id, value, want string }{
 		{"services", "243.0.0.1 . tcp", "pick_one4", "has 2 parts, not 3"},
 		{"services", "243.0.0.1 . tpc . 80", "pick_one4", `unknown protocol "tpc"`},
-		{"services", "243.0.0.1 . tcp . 65536", "pick_one4", `port "65536" is no number`},
+		{"services", "243.0.0.1 . tcp . 65536", "pick_one4", `port "65536" is not a number`},
 		{"services", "243.0.0.1 . tcp . 080", "pick_one4", `must be written "243.0.0.1 . tcp . 80"`},
 		{"services", "243.0.0.1 . 6 . 80", "pick_one4", `must be written "243.0.0.1 . tcp . 80"`},
 		{"services", "243.0.0.1 . tcp . 80", "pick_one6", "is not a chain that picks"},
