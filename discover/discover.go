@@ -1,6 +1,6 @@
-// Package discover finds in the objects of a cluster what a topology says of it: the
-// prefixes of pods and Services, how its own DNS is reached, nodes that can be
-// gateways. It is pure; kubeclient reads the objects.
+// Package discover derives a cluster's topology entry from its objects: the prefixes of
+// pods and Services, the cluster's DNS, and the nodes that can be gateways. It does no
+// I/O; kubeclient reads the objects.
 package discover
 
 import (
@@ -16,29 +16,29 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Confidence says how much a value can be relied on.
+// Confidence is the reliability of a discovered value.
 type Confidence string
 
-// From the best to the least; empty = nothing is known.
+// Confidences from the best to the least; empty if the value is unknown.
 const (
-	// Certain is what the part of the cluster that decides says of itself.
+	// Certain values come from the component of the cluster that decides them.
 	Certain Confidence = "certain"
-	// Likely is what the cluster was set up with, or what usually follows from what is there.
+	// Likely values come from the cluster's setup, or usually follow from its objects.
 	Likely Confidence = "likely"
-	// Guess has to be looked at by somebody who knows.
+	// Guess values must be checked by the user.
 	Guess Confidence = "guess"
 )
 
-// Fact is one word that is known of a cluster.
+// Fact is one discovered property of a cluster.
 type Fact struct {
-	Value string     `json:"value,omitempty"` // empty: not known
+	Value string     `json:"value,omitempty"` // empty if unknown
 	Sure  Confidence `json:"sure,omitempty"`
-	From  string     `json:"from,omitempty"` // where it is known from
+	From  string     `json:"from,omitempty"` // the object or flag it was read from
 }
 
-// Prefixes are prefixes that are known of a cluster.
+// Prefixes are the discovered pod or Service prefixes of a cluster.
 type Prefixes struct {
-	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // none: not known
+	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // empty if unknown
 	Sure  Confidence     `json:"sure,omitempty"`
 	From  string         `json:"from,omitempty"`
 }
@@ -46,36 +46,37 @@ type Prefixes struct {
 // Gateway is a node that can hold tunnels.
 type Gateway struct {
 	Node string `json:"node"`
-	// Endpoints are the addresses of the node at which other clusters may reach it.
+	// Endpoints are the addresses at which other clusters may reach the node.
 	Endpoints []netip.Addr `json:"endpoints,omitempty"`
-	// External says that they are those that the cloud gave to the node for outside.
+	// External reports whether the endpoints are external addresses from the cloud.
 	External bool       `json:"-"`
 	Sure     Confidence `json:"sure,omitempty"` // of the endpoints
 	From     string     `json:"from,omitempty"`
 	Zone     string     `json:"zone,omitempty"`
-	// ControlPlane nodes are used when there is nothing else.
+	// ControlPlane nodes become gateways only if no other node can.
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// Selected says that it is one of those that a new topology begins with.
+	// Selected reports whether a new topology starts with this gateway.
 	Selected bool `json:"use,omitempty"`
 }
 
-// Cluster is what was found of one cluster.
+// Cluster is the discovered description of one cluster.
 type Cluster struct {
 	Name         string    `json:"name"` // in the topology
 	Context      string    `json:"context,omitempty"`
 	Version      string    `json:"version,omitempty"` // of the API server
 	CNI          Fact      `json:"cni,omitzero"`
-	KubeProxy    Fact      `json:"kubeProxy,omitzero"` // its mode; none
+	KubeProxy    Fact      `json:"kubeProxy,omitzero"` // its mode, or none
 	PodCIDRs     Prefixes  `json:"podCIDRs,omitzero"`
 	ServiceCIDRs Prefixes  `json:"serviceCIDRs,omitzero"`
 	DNS          Fact      `json:"dns,omitzero"` // a value of clusters[].dns
 	Gateways     []Gateway `json:"gateways,omitempty"`
-	// Findings are what somebody has to decide or to know: an error is a value that is
-	// needed and not known.
+	// Findings list what the user must decide or know. An error is a required value
+	// that is unknown.
 	Findings diag.List `json:"findings,omitempty"`
 }
 
-// Analyze says what a cluster's objects mean. Name is the cluster's in the topology.
+// Analyze returns the description of a cluster that follows from its objects. name is
+// the cluster's name in the topology.
 func Analyze(name, contextName string, o Objects) Cluster {
 	d := &analysis{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
 	d.refused()
@@ -88,11 +89,11 @@ func Analyze(name, contextName string, o Objects) Cluster {
 	return d.Cluster
 }
 
-// analysis is a cluster on the way.
+// analysis is the state of one Analyze or Preflight call.
 type analysis struct {
 	Objects
 	Cluster
-	ownIPAM bool // the network gives pods addresses that Nodes and the controller manager do not know
+	ownIPAM bool // the CNI assigns pod addresses that Nodes and the controller manager do not show
 }
 
 func (d *analysis) warn(code, field, summary, hint string) {
@@ -112,7 +113,7 @@ func (d *analysis) add(severity diag.Severity, code, field, summary, hint string
 		Hint: hint})
 }
 
-// refused names what could not be read, once for each resource.
+// refused adds one warning for each resource that could not be read.
 func (d *analysis) refused() {
 	var resources []string
 	names, why := map[string][]string{}, map[string]string{}
@@ -132,11 +133,11 @@ func (d *analysis) refused() {
 	}
 }
 
-// Incomplete reports whether something that a topology needs is not known.
+// Incomplete reports whether a value that a topology requires is unknown.
 func (c *Cluster) Incomplete() bool { return c.Findings.HasErrors() }
 
-// NameOf makes a cluster's name from that of a context of a kubeconfig; empty when
-// nothing of it can be in a name. It knows what EKS, GKE and kubeadm call contexts.
+// NameOf returns a cluster name for a kubeconfig context. It knows the context names of
+// EKS, GKE and kubeadm. The result is empty if the context has no usable character.
 func NameOf(contextName string) string {
 	name := contextName
 	if strings.HasPrefix(name, "arn:") {
@@ -158,8 +159,8 @@ func NameOf(contextName string) string {
 	return strings.Trim(name, "-")
 }
 
-// plain keeps what a cluster says from being more than text where it is shown, or
-// written into a file as a comment.
+// plain returns text of a cluster as one line of printable characters, at most maxPlain
+// long. The result is safe to print and to write into a file as a comment.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -176,8 +177,7 @@ func plain(text string) string {
 
 const maxPlain = 300 // characters
 
-// prefixes reads what is written as one or several prefixes, with commas or spaces
-// between them; what is none is left out.
+// prefixes parses prefixes separated by commas or spaces. It skips invalid ones.
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range texts {
@@ -191,7 +191,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// supernet gives for each family the smallest prefix that holds all of its prefixes.
+// supernet returns, for each address family, the smallest prefix that contains all its
+// prefixes in list.
 func supernet(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, v4 := range []bool{true, false} {
@@ -215,8 +216,8 @@ func supernet(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// widest leaves out what another prefix of the list holds: a topology has the larger
-// one only.
+// widest returns the prefixes that no larger prefix of list contains, because a topology
+// lists only the larger ones.
 func widest(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for i, p := range list {
@@ -228,7 +229,7 @@ func widest(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// outside gives the prefixes that have no part in any of others.
+// outside returns the prefixes of list that overlap no prefix of others.
 func outside(list, others []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range list {
@@ -274,7 +275,7 @@ func (d *analysis) dns() {
 			"choose dns with the help of docs/kubernetes.md")
 	default:
 		d.DNS = Fact{Value: fabric.DNSNone, Sure: Guess, From: "neither ConfigMap kube-system/coredns nor kube-dns exists"}
-		d.warn("dns-unknown", "dns", "the cluster's DNS is not one that Hawser can configure",
+		d.warn("dns-unknown", "dns", "Hawser cannot configure the cluster's DNS",
 			"forward the domain to the agents yourself: docs/kubernetes.md")
 	}
 	if core != "" && imports && !custom {

@@ -20,10 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected files")
 
-// recipient is the age recipient of an identity that nobody kept.
+// recipient is the age recipient of a discarded identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// read gives the objects of a file. A document of kind Test has what is no object.
+// read returns the objects of a file. A document of kind Test holds the fields of Objects
+// that are not Kubernetes objects.
 func read(t *testing.T, file string) Objects {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -54,10 +55,10 @@ func read(t *testing.T, file string) Objects {
 	return out
 }
 
-// TestDecide has a file with the objects of a cluster of each kind, in the shape of
-// real ones, and beside it what is found there: the entry of a topology, and findings.
-// What is marked in the entry is all that is wrong with it.
-func TestDecide(t *testing.T) {
+// TestAnalyze reads files with the objects of clusters of all kinds, in the shape of real
+// clusters. The golden files hold the topology entry and the findings. Validation of the
+// entry finds errors on its marked lines alone.
+func TestAnalyze(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -91,8 +92,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// checkTopology loads a topology: it holds what was found and nothing else, and what is
-// wrong with it is on marked lines.
+// checkTopology loads a topology. It must hold exactly the clusters that were found, and
+// errors only on marked lines.
 func checkTopology(t *testing.T, text string, c Cluster) {
 	t.Helper()
 	set, _, list := load.Topology("clusterset.yaml", []byte(text))
@@ -111,11 +112,11 @@ func checkTopology(t *testing.T, text string, c Cluster) {
 	if len(set.Spec.Clusters) != 1 || set.Spec.Clusters[0].Recipient != recipient ||
 		fmt.Sprint(set.Spec.Clusters[0].PodCIDRs) != fmt.Sprint(c.PodCIDRs.CIDRs) ||
 		fmt.Sprint(set.Spec.Clusters[0].ServiceCIDRs) != fmt.Sprint(c.ServiceCIDRs.CIDRs) {
-		t.Errorf("the topology has other clusters than what was found: %+v", set.Spec.Clusters)
+		t.Errorf("the topology's clusters differ from the discovered clusters: %+v", set.Spec.Clusters)
 	}
 }
 
-// TestHostile: what a cluster says of itself stays a value or a comment, whatever it is.
+// TestHostile checks that texts from a cluster cannot leave their value or comment.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	c := Analyze("hostile", "c", read(t, "testdata/hostile.yaml"))
@@ -157,7 +158,7 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// TestNames: names that YAML could take for something else stay names.
+// TestNames checks that names which YAML could parse as another type stay names.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"no", "1", "1e3", "0x10", "null", "2001-01-01", "a", strings.Repeat("x", 63)} {
@@ -274,7 +275,7 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-// FuzzInsert: whatever a file is, it stays as it was around what is inserted.
+// FuzzInsert checks that Insert does not change the text around the new entry.
 func FuzzInsert(f *testing.F) {
 	f.Add("spec:\n  clusters:\n  - name: a\n  exports: []\n")
 	f.Add("spec: {clusters: [{name: a}]}")

@@ -10,12 +10,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// firstGateways is how many gateways a new topology begins with: all of them carry
-// traffic, and one may be away.
+// firstGateways is the number of gateways of a new topology. All of them forward
+// traffic, and one may fail.
 const firstGateways = 2
 
-// gateways finds the nodes that can be gateways, the best ones first: not of the
-// control plane, with an address outside, by name. It chooses those of different zones.
+// gateways finds the nodes that can be gateways and selects firstGateways of them.
+// Worker nodes come before nodes of the control plane, then nodes with an external
+// address, then the order of names. Selected nodes are in different zones if possible.
 func (d *analysis) gateways() {
 	for _, n := range d.all("Node") {
 		if fit(&n) {
@@ -47,7 +48,7 @@ func (d *analysis) gateways() {
 	}
 }
 
-// choose takes the first of the best nodes, and then those of other zones.
+// choose selects the first of the best nodes, then the best nodes of other zones.
 func (d *analysis) choose() {
 	best := d.Gateways[0]
 	zones, used := map[string]bool{}, 0
@@ -118,13 +119,13 @@ func addresses(n *unstructured.Unstructured, kind string) []netip.Addr {
 	return out
 }
 
-// public reports whether the Internet may have a way to an address.
+// public reports whether an address may be reachable from the Internet.
 func public(a netip.Addr) bool {
 	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) // RFC 6598: behind a provider's NAT
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 
-// order puts what is false first.
+// order compares booleans: false comes before true.
 func order(a, b bool) int {
 	switch {
 	case a == b:

@@ -8,11 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// See docs/compatibility.md for all that is said of networks here.
+// compatibility is the page that explains the findings about CNIs.
 const compatibility = "docs/compatibility.md"
 
-// network says which network the pods have, and what Hawser needs of it that it may
-// not give.
+// network finds the cluster's CNI and warns of settings that Hawser depends on.
 func (d *analysis) network() {
 	from := func(kind, name string) string { return kind + " " + plain(name) }
 	openshift := d.one("Network.config.openshift.io", "", "cluster")
@@ -27,10 +26,10 @@ func (d *analysis) network() {
 	case d.daemon("aws-node") != nil:
 		d.CNI, d.ownIPAM = Fact{Value: "AWS VPC CNI", Sure: Certain, From: "DaemonSet aws-node"}, true
 		d.warn("aws-vpc-cni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
-			"read \"AWS VPC CNI\" in "+compatibility+" before going on")
+			"read \"AWS VPC CNI\" in "+compatibility+" before you continue")
 	case d.daemon("anetd") != nil:
 		d.CNI = Fact{Value: "GKE Dataplane V2 (Cilium)", Sure: Certain, From: "DaemonSet anetd"}
-		d.warn("gke-dataplane-v2", "", "whether packets of pods pass the host's netfilter is not known for Dataplane V2",
+		d.warn("gke-dataplane-v2", "", "it is unknown whether pod packets pass the host's netfilter with Dataplane V2",
 			"read \"GKE\" in "+compatibility+", and test with one pod first")
 	case d.setting(kubeSystem, "cilium-config", "ipam") != "" || d.daemon("cilium") != nil:
 		d.cilium()
@@ -103,7 +102,7 @@ func (d *analysis) cilium() {
 	replaced := is("kube-proxy-replacement") || word(config, "data", "kube-proxy-replacement") == "strict"
 	if ipam == "eni" {
 		d.warn("cilium-eni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
-			"read \"Cilium\" in "+compatibility+" before going on")
+			"read \"Cilium\" in "+compatibility+" before you continue")
 		return
 	}
 	if !replaced || !is("enable-bpf-masquerade") {
@@ -121,8 +120,8 @@ func (d *analysis) cilium() {
 
 const defaultVPC = "ovn-cluster"
 
-// kubeOVNSubnet gives the VPC of a Subnet, empty for the default one, and whether it is
-// an underlay.
+// kubeOVNSubnet returns the VPC of a Subnet, empty for the default VPC, and whether the
+// Subnet is an underlay.
 func kubeOVNSubnet(s *unstructured.Unstructured) (vpc string, underlay bool) {
 	if vpc = word(s, "spec", "vpc"); vpc == defaultVPC {
 		vpc = ""

@@ -10,16 +10,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects are what was read of one cluster.
+// Objects are the objects read from one cluster.
 type Objects struct {
-	Version string // what the API server says that it is
+	Version string // as the API server reports it
 	Items   []unstructured.Unstructured
 	Refused []Unreadable
-	// ServiceRanges are what the API server named when it refused a Service's address.
+	// ServiceRanges are the prefixes that the API server named when it refused a
+	// Service's address.
 	ServiceRanges []netip.Prefix
 }
 
-// Unreadable is what could not be read, for lack of rights as a rule.
+// Unreadable is a resource or object that could not be read, usually for lack of rights.
 type Unreadable struct {
 	What string // such as "nodes" and "configmaps kube-system/coredns"
 	Why  string
@@ -28,12 +29,12 @@ type Unreadable struct {
 // Query is one request for objects.
 type Query struct {
 	Resource  schema.GroupVersionResource
-	Namespace string // empty: of the cluster, or in all namespaces
-	Name      string // empty: all
-	Selector  string // by labels
+	Namespace string // empty for cluster-scoped objects and for all namespaces
+	Name      string // empty for all objects
+	Selector  string // label selector
 }
 
-// String names what is asked for.
+// String returns the resource and, if set, the object's namespace and name.
 func (q Query) String() string {
 	out := q.Resource.GroupResource().String()
 	switch {
@@ -47,7 +48,8 @@ func (q Query) String() string {
 	return out
 }
 
-// Queries are all that Decide looks at. What a cluster does not have is no error.
+// Queries returns the queries for the objects that Analyze reads. It is no error if a
+// cluster lacks a resource or object.
 func Queries() []Query {
 	of := func(group, version, resource string) Query {
 		return Query{Resource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}}
@@ -88,7 +90,7 @@ func Queries() []Query {
 
 const kubeSystem = "kube-system"
 
-// all gives the objects of a kind ("Node", "IPPool.crd.projectcalico.org").
+// all returns the objects of a kind, such as "Node" or "IPPool.crd.projectcalico.org".
 func (o Objects) all(kind string) []unstructured.Unstructured {
 	var out []unstructured.Unstructured
 	want := schema.ParseGroupKind(kind)
@@ -100,7 +102,7 @@ func (o Objects) all(kind string) []unstructured.Unstructured {
 	return out
 }
 
-// one gives an object by its name; nil = there is none.
+// one returns the object with a name, nil if absent.
 func (o Objects) one(kind, namespace, name string) *unstructured.Unstructured {
 	for _, item := range o.all(kind) {
 		if item.GetNamespace() == namespace && item.GetName() == name {
@@ -110,7 +112,7 @@ func (o Objects) one(kind, namespace, name string) *unstructured.Unstructured {
 	return nil
 }
 
-// daemon gives the DaemonSet of a name in any namespace; nil = there is none.
+// daemon returns the first DaemonSet with one of the names in any namespace, nil if absent.
 func (o Objects) daemon(names ...string) *unstructured.Unstructured {
 	for _, item := range o.all("DaemonSet.apps") {
 		for _, name := range names {
@@ -122,7 +124,7 @@ func (o Objects) daemon(names ...string) *unstructured.Unstructured {
 	return nil
 }
 
-// setting gives a key of a ConfigMap; empty = there is none.
+// setting returns the value of a ConfigMap's key, empty if absent.
 func (o Objects) setting(namespace, name, key string) string {
 	config := o.one("ConfigMap", namespace, name)
 	if config == nil {
@@ -131,8 +133,8 @@ func (o Objects) setting(namespace, name, key string) string {
 	return word(config, "data", key)
 }
 
-// flag gives a flag of a control plane's static pods, such as --cluster-cidr of
-// kube-controller-manager, and the pod's name.
+// flag returns the value of a flag in the control plane's static pods, such as
+// --cluster-cidr of kube-controller-manager, and the pod's name.
 func (o Objects) flag(component, flag string) (value, pod string) {
 	for _, p := range o.all("Pod") {
 		if p.GetLabels()["component"] != component {
@@ -151,7 +153,8 @@ func (o Objects) flag(component, flag string) (value, pod string) {
 	return "", ""
 }
 
-// argument gives the value of a flag in a command line, written in either way.
+// argument returns the value of a flag in a command line, written as "--flag=value" or
+// as two arguments.
 func argument(args []string, flag string) string {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, flag+"="); ok {
@@ -164,7 +167,8 @@ func argument(args []string, flag string) string {
 	return ""
 }
 
-// nodeArgument gives a flag of the k3s or RKE2 server that runs on a node.
+// nodeArgument returns the value of a flag of the k3s or RKE2 server that runs on a node,
+// and its source.
 func (o Objects) nodeArgument(flag string) (value, from string) {
 	for _, n := range o.all("Node") {
 		for _, annotation := range []string{"k3s.io/node-args", "rke2.io/node-args"} {
@@ -180,8 +184,8 @@ func (o Objects) nodeArgument(flag string) (value, from string) {
 	return "", ""
 }
 
-// parsed reads the text of a file of YAML or JSON that is kept in a ConfigMap; one that
-// cannot be read has nothing in it.
+// parsed decodes a YAML or JSON file that a ConfigMap contains. The result is empty if
+// the text is invalid.
 func parsed(text string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	if yaml.Unmarshal([]byte(text), &out.Object) != nil {

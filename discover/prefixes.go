@@ -11,16 +11,16 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// evidence is what one source says of prefixes.
+// evidence are the prefixes that one source names.
 type evidence struct {
 	from  string
 	sure  Confidence
 	cidrs []netip.Prefix
-	parts bool // cidrs are parts of what is looked for, such as those of nodes
+	parts bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
 }
 
-// decided gives what the first claim with prefixes says, and a finding for each other
-// one that has a prefix outside of them.
+// decided returns the prefixes of the first claim that has any. It adds a finding for
+// each later claim that has a prefix outside them.
 func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 	claims = slices.DeleteFunc(claims, func(c evidence) bool { return len(c.cidrs) == 0 })
 	if len(claims) == 0 {
@@ -49,8 +49,8 @@ func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 	return Prefixes{CIDRs: best.cidrs, Sure: best.sure, From: best.from}
 }
 
-// pods finds the prefixes of pods: first what the network itself says, then what the
-// cluster was set up with, then what nodes have.
+// pods finds the pod prefixes. The CNI's own objects come first, then the flags of the
+// cluster's setup, then the Nodes.
 func (d *analysis) pods() {
 	set := Likely // of what the cluster was set up with
 	if d.ownIPAM {
@@ -89,7 +89,7 @@ func (d *analysis) pods() {
 	}
 }
 
-// networkPods gives what the network of the pods says of their prefixes.
+// networkPods returns the pod prefixes that the CNI's own objects name.
 func (d *analysis) networkPods() []evidence {
 	var out []evidence
 	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
@@ -148,7 +148,7 @@ func (d *analysis) networkPods() []evidence {
 		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
 }
 
-// services finds the prefixes of Services: first what the API server itself says.
+// services finds the Service prefixes. The API server's own answer comes first.
 func (d *analysis) services() {
 	var claims []evidence
 	var names, objects []string
@@ -196,9 +196,8 @@ func (d *analysis) services() {
 	}
 }
 
-// AskServices reports whether nothing that was read says for certain which prefixes
-// Services have, so that the API server has to be asked with an address that it
-// refuses.
+// AskServices reports whether no object names the Service prefixes for certain. The
+// caller then asks the API server with an address that it refuses.
 func (o Objects) AskServices() bool {
 	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.one("Network.config.openshift.io", "", "cluster") != nil {
 		return false
@@ -207,8 +206,8 @@ func (o Objects) AskServices() bool {
 	return value == ""
 }
 
-// ServiceRange reads the prefixes of Services from what an API server says of an
-// address that is in none of them.
+// ServiceRange parses the Service prefixes from an API server's refusal of an address
+// outside them.
 func ServiceRange(refusal string) []netip.Prefix {
 	_, text, _ := strings.Cut(refusal, "range of valid IPs is ")
 	word, _, _ := strings.Cut(text, " ")
@@ -221,7 +220,7 @@ func (o Objects) kubeadm() *unstructured.Unstructured {
 	return parsed(o.setting(kubeSystem, "kubeadm-config", "ClusterConfiguration"))
 }
 
-// entries gives the prefixes of a list of objects with a field cidr.
+// entries returns the prefixes in the field cidr of a list of objects.
 func entries(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
 	var out []netip.Prefix
 	list, _, _ := unstructured.NestedSlice(o.Object, fields...)
@@ -233,7 +232,7 @@ func entries(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
 	return out
 }
 
-// ovnNet reads prefixes that each have the size of a node's part behind them, such as
+// ovnNet parses prefixes that end with the prefix length of a node's part, such as
 // 10.244.0.0/16/24.
 func ovnNet(text string) []netip.Prefix {
 	var out []string

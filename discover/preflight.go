@@ -20,17 +20,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Expected is what a topology says of one cluster.
+// Expected is a topology's description of one cluster.
 type Expected struct {
 	Cluster *schema.Cluster
 	Pools   []netip.Prefix // of the clusterset: global addresses, clusterset IPs, tunnels
 	Domains []string       // that agents answer
 }
 
-// The oldest Kubernetes that Hawser runs on (docs/requirements.md).
+// oldestMinor is the minor version of the oldest supported Kubernetes
+// (docs/requirements.md).
 const oldestMinor = 30
 
-// PreflightQueries are all that Preflight looks at.
+// PreflightQueries returns the queries for the objects that Preflight reads.
 func PreflightQueries() []Query {
 	out := Queries()
 	add := func(group, version, resource, name string) {
@@ -54,9 +55,8 @@ const (
 	ownServer  = "hawser.server" // what gateways write into coredns-custom (nodeagent/cluster/apiobjects)
 )
 
-// Preflight says what keeps Hawser from working in a cluster as the topology has it,
-// before anything is applied there. An error has to be corrected first; a warning is
-// something to know.
+// Preflight checks a cluster against its topology entry before anything is applied there.
+// An error must be fixed first; the user decides about a warning.
 func Preflight(contextName string, o Objects, w Expected) diag.List {
 	d := &analysis{Objects: o, Cluster: Analyze(w.Cluster.Name, contextName, o)}
 	d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool {
@@ -94,7 +94,7 @@ func (d *analysis) oldVersion() {
 	}
 }
 
-// differs compares prefixes that the cluster has with those that the topology has.
+// differs adds a finding if the cluster has prefixes that the topology lacks.
 func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefix) {
 	var missing []netip.Prefix
 	for _, p := range have.CIDRs {
@@ -121,7 +121,7 @@ func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefi
 func (d *analysis) gatewayNodes(c *schema.Cluster) {
 	nodes := d.all("Node")
 	if len(nodes) == 0 {
-		return // none can be read, which is told, or there is none yet
+		return // unreadable, which is a finding already, or the cluster has no nodes yet
 	}
 	var names []string
 	for _, n := range nodes {
@@ -142,12 +142,12 @@ func (d *analysis) gatewayNodes(c *schema.Cluster) {
 		case !fit(node):
 			d.warn("gateway-node-not-ready", field, fmt.Sprintf("node %s is not ready, not schedulable, or does not run Linux",
 				g.Node),
-				"repair the node, or choose another one")
+				"repair the node, or choose another node")
 		}
 	}
 }
 
-// pickedNodes checks that enough nodes have the labels of gateways with nodeSelector.
+// pickedNodes checks that enough nodes match a gateway's nodeSelector.
 func (d *analysis) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
 	field := "gateways[" + g.Name + "].nodeSelector"
 	there, ready := 0, 0
@@ -172,7 +172,7 @@ func (d *analysis) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructu
 	}
 }
 
-// inPools finds addresses of the cluster that the clusterset uses for itself.
+// inPools finds addresses of the cluster inside the clusterset's pools.
 func (d *analysis) inPools(pools []netip.Prefix) {
 	for _, n := range d.all("Node") {
 		for _, a := range slices.Concat(addresses(&n, "InternalIP"), addresses(&n, "ExternalIP")) {
@@ -219,7 +219,7 @@ func (d *analysis) dnsDiffers(w Expected) {
 	}
 }
 
-// namespace looks at the namespace that agents run in.
+// namespace checks that the agents' namespace admits their pods.
 func (d *analysis) namespace() {
 	if d.one("Network.config.openshift.io", "", "cluster") != nil {
 		d.warn("openshift-scc", "", "OpenShift admits the agents' pods only with a SecurityContextConstraint",
@@ -236,11 +236,11 @@ func (d *analysis) namespace() {
 	if level := n.GetLabels()["pod-security.kubernetes.io/enforce"]; level != "" && level != "privileged" {
 		d.warn("pod-security", "", fmt.Sprintf("namespace %s enforces the Pod Security level %s, which refuses the "+
 			"agents' pods", render.Namespace, plain(level)),
-			"let the manifests set it to privileged, and make sure that nobody sets it back")
+			"let the manifests set it to privileged, and make sure that no other tool resets it")
 	}
 }
 
-// detectConflicting finds what else connects clusters there by the same names.
+// detectConflicting finds other multi-cluster software that uses the same names.
 func (d *analysis) detectConflicting(c *schema.Cluster) {
 	definition := func(name string) bool { return d.one("CustomResourceDefinition.apiextensions.k8s.io", "", name) != nil }
 	if definition("submariners.submariner.io") || definition("clusters.submariner.io") {

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestPreflight: what is found about clusters beside topologies that fit them and
-// topologies that do not. An error has a star.
+// TestPreflight compares clusters with topologies that fit them and topologies that do
+// not. A star marks an error in the goldens.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	cidrs := func(text string) []netip.Prefix { return prefixes(text) }
@@ -109,7 +109,7 @@ func TestPreflight(t *testing.T) {
 				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 					t.Fatal(err)
 				}
-				o.Items = slices.Insert(o.Items, 0, unstructured.Unstructured{Object: object}) // before those of the file
+				o.Items = slices.Insert(o.Items, 0, unstructured.Unstructured{Object: object}) // before the objects of the file
 			}
 			c := fits()
 			if test.change != nil {

@@ -8,12 +8,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Remove takes a cluster out of a topology's text, with what only stands there for it: its
-// entry, the links that it is an end of, and its name in lists of clusters. An export that
-// nobody else offers goes too. Comments right above what goes, and in it, go with it; nothing
-// else of the text changes. gone names what went by its path, the entry itself last.
+// Remove removes a cluster from a topology's text: its entry, its links, its name in lists
+// of clusters, and the exports that no other cluster offers. Comments inside and directly
+// above the removed lines are removed as well. The rest of the text does not change. gone
+// lists the paths of the removed items, the cluster's entry last.
 //
-// A list that says who may do something is never emptied, as that could let everybody.
+// A list of permitted clusters is never emptied, because an empty list could permit all.
 func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
@@ -68,7 +68,7 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 	return []byte(strings.Join(r.lines, "")), r.gone, nil
 }
 
-// removal collects the parts of lines that go.
+// removal collects the parts of the text to remove.
 type removal struct {
 	lines   []string
 	cluster string
@@ -77,8 +77,8 @@ type removal struct {
 	err     error
 }
 
-// span is a part of a text, from one place to before another; both are of one line or the
-// beginnings of lines. Lines and columns count from 0.
+// span is a part of the text; the end is exclusive. Start and end are on one line, or both
+// are at the start of a line. Lines and columns count from 0.
 type span struct{ line, column, toLine, toColumn int }
 
 func (r *removal) fail(at *yaml.Node, format string, args ...any) {
@@ -87,7 +87,7 @@ func (r *removal) fail(at *yaml.Node, format string, args ...any) {
 	}
 }
 
-// index finds the cluster in a list of names.
+// index returns the cluster's index in a list of names.
 func (r *removal) index(list *yaml.Node) int {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return -1
@@ -127,7 +127,7 @@ func (r *removal) exports(list *yaml.Node) {
 	r.items(list, "exports", func(_ int, e *yaml.Node) bool { return only(e) })
 }
 
-// names takes the cluster out of a list of names.
+// names removes the cluster from a list of names.
 func (r *removal) names(list *yaml.Node, path string, permits bool) {
 	i := r.index(list)
 	switch {
@@ -164,7 +164,7 @@ func (r *removal) weight(of *yaml.Node, path string) {
 	}
 }
 
-// items takes out those of a list that match.
+// items removes the matching items of a list.
 func (r *removal) items(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
 	if list.Kind != yaml.SequenceNode {
 		return
@@ -194,7 +194,7 @@ func (r *removal) items(list *yaml.Node, path string, matches func(int, *yaml.No
 	}
 }
 
-// named is the path of an item as messages have it.
+// named returns the path of an item as messages show it.
 func named(path string, item *yaml.Node) string {
 	switch {
 	case item.Kind == yaml.ScalarNode:
@@ -213,7 +213,7 @@ func named(path string, item *yaml.Node) string {
 	return path + "[" + text(item, "name") + "]"
 }
 
-// entry takes out an item that begins with a hyphen, all of its lines.
+// entry removes all lines of an item that starts with a hyphen.
 func (r *removal) entry(item *yaml.Node) {
 	first := item.Line - 1
 	if strings.TrimSpace(r.lines[first][:item.Column-1]) == "" { // the hyphen has a line of its own
@@ -238,7 +238,7 @@ func (r *removal) entry(item *yaml.Node) {
 	for first > 0 && indent(r.lines[first-1]) == dash && strings.HasPrefix(r.lines[first-1][dash:], "#") {
 		first--
 	}
-	// An empty line before goes with it where there is one behind, too.
+	// Do not leave two empty lines in a row.
 	if first > 0 && strings.TrimSpace(r.lines[first-1]) == "" && (end >= len(r.lines) || strings.TrimSpace(r.lines[end]) == "") {
 		first--
 	}
@@ -247,8 +247,8 @@ func (r *removal) entry(item *yaml.Node) {
 
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// cut takes out from one node to another of a list in brackets; before and after are those
-// that stay beside them, nil = there is none.
+// cut removes the nodes from one to another of a list in brackets. before and after are
+// the remaining neighbours, nil if absent.
 func (r *removal) cut(from, to, before, after *yaml.Node) {
 	for _, n := range []*yaml.Node{from, to, before, after} {
 		if n != nil && n.Line != from.Line {
@@ -271,7 +271,7 @@ func (r *removal) cut(from, to, before, after *yaml.Node) {
 	}
 }
 
-// end is the column behind a node that is on one line.
+// end returns the column after a node that is on one line.
 func (r *removal) end(n *yaml.Node) int {
 	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
 	for at := n.Column - 1; at < len(line); at++ {

@@ -12,12 +12,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Todo marks what somebody has to write into a topology. Where a value is needed it
-// stands behind one that hawser validate refuses.
+// Todo marks what the user must write into a topology. If the value is required, Todo
+// follows a value that hawser validate refuses.
 const Todo = "TODO(hawser)"
 
-// ClusterYAML gives the item of spec.clusters for what was found, without indentation. Each
-// value has a comment from where it is known.
+// ClusterYAML returns the cluster's item of spec.clusters, without indentation. A comment
+// behind each value names its source.
 func (c *Cluster) ClusterYAML(recipient string) string {
 	var out strings.Builder
 	line := func(text, comment string) { _, _ = fmt.Fprintf(&out, "%s # %s\n", text, comment) }
@@ -64,7 +64,7 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 			texts = append(texts, endpoint(a))
 		}
 		if g.External {
-			texts = append(texts, fabric.SourceExternalIP) // the cloud may give it another one
+			texts = append(texts, fabric.SourceExternalIP) // the cloud may assign another address
 		}
 		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Sure, g.From))
 	}
@@ -74,7 +74,7 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 	}
 }
 
-// gatewayName gives the name of the n-th gateway.
+// gatewayName returns the name of the n-th gateway.
 func (c *Cluster) gatewayName(n int) string {
 	letter := string(rune('a' + n))
 	if len(c.Name)+2 > fabric.MaxLabel {
@@ -83,7 +83,7 @@ func (c *Cluster) gatewayName(n int) string {
 	return c.Name + "-" + letter
 }
 
-// endpoint gives an address as a list in brackets may have it.
+// endpoint returns an address as an item of a YAML list in brackets.
 func endpoint(a netip.Addr) string {
 	if a.Is4() {
 		return a.String()
@@ -91,8 +91,8 @@ func endpoint(a netip.Addr) string {
 	return `"` + a.String() + `"`
 }
 
-// scalar gives a name as YAML has it: one that some readers take for a number, a boolean
-// or null in quotes.
+// scalar returns a name as a YAML scalar. It quotes names that some parsers read as a
+// number, a boolean or null.
 func scalar(name string) string {
 	if name[0] < 'a' || slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, name) {
 		return `"` + name + `"`
@@ -102,7 +102,7 @@ func scalar(name string) string {
 
 func sureFrom(sure Confidence, from string) string { return string(sure) + ": " + from }
 
-// Topology gives a new topology with these clusters; recipients go by cluster.
+// Topology returns a new topology with the clusters. recipients are keyed by cluster.
 func Topology(name string, clusters []Cluster, recipients map[string]string) string {
 	var out strings.Builder
 	_, _ = fmt.Fprintf(&out, `# The whole clusterset: every cluster, every gateway, every exported service.
@@ -133,8 +133,8 @@ func indented(text, by string) string {
 	return out.String()
 }
 
-// Insert puts an Entry behind the last cluster of a topology's text. Nothing else of
-// the text changes. It needs clusters written as a list of lines.
+// Insert adds a ClusterYAML entry after the last cluster of a topology's text. The rest
+// of the text does not change. The clusters must be a YAML block list.
 func Insert(raw []byte, entry string) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
@@ -199,8 +199,8 @@ func child(of *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// ExportHint is the end of a new topology: an export of a cluster as a comment. The name
-// is as YAML has it.
+// ExportHint returns the end of a new topology: an export of the cluster as a comment.
+// cluster is a YAML scalar.
 func ExportHint(cluster string) string {
 	return `  # Services that clusters offer to each other. This one answers in all clusters
   # as web.default.svc.clusterset.local.
