@@ -55,7 +55,7 @@ func (c *checker) image(path, text string) {
 	if summary, hint := syntax.CheckImage(text); summary != "" {
 		c.Fail("bad-image", path, summary, hint)
 	} else if strings.HasSuffix(text, ":latest") {
-		c.Warn("moving-tag", path, "the tag latest moves: nodes run what was newest when each pulled it",
+		c.Warn("moving-tag", path, "the tag latest moves: each node runs the version that was latest when it pulled the image",
 			"name a version or a digest")
 	}
 }
@@ -83,7 +83,7 @@ func (c *checker) quantity(path, text string, form *regexp.Regexp, like string) 
 	}
 }
 
-// limitAtLeastRequest refuses a limit that is less than what is requested, as Kubernetes does.
+// limitAtLeastRequest refuses a limit below the request, like Kubernetes.
 func (c *checker) limitAtLeastRequest(limitPath, limit, requestPath, request string) {
 	if have, want := syntax.Amount(limit), syntax.Amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
 		c.Fail("limit-below-request", limitPath,

@@ -22,7 +22,7 @@ func (c *checker) dynamicExports() {
 		c.patterns(path+".namespaces", rule.Namespaces)
 		c.clusterNames(path+".clusters", rule.Clusters)
 		if rule.Clusters != nil && len(rule.Clusters) == 0 {
-			c.Fail("required", path+".clusters", "is empty, so that nobody may export from there",
+			c.Fail("required", path+".clusters", "is empty, so no cluster may export from these namespaces",
 				"name the clusters that may, or remove the field: then any may")
 		}
 	}
@@ -55,7 +55,7 @@ func (c *checker) pattern(path, text string) bool {
 	case text[0] == '-' || text[len(text)-1] == '-':
 		hint = "no namespace begins or ends with a hyphen"
 	case len(fixed) > fabric.MaxLabel:
-		summary = fmt.Sprintf("the pattern has %d characters beside *, a namespace at most %d", len(fixed), fabric.MaxLabel)
+		summary = fmt.Sprintf("the pattern has %d characters without *, a namespace at most %d", len(fixed), fabric.MaxLabel)
 	default:
 		return true
 	}

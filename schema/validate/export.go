@@ -84,7 +84,7 @@ func (c *checker) allow(e *schema.Export, path string) {
 	c.clusterNames(path, e.Allow.Clusters)
 	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
 	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
-		c.Warn("nobody-allowed", path, "no cluster but those that export it may reach it",
+		c.Warn("nobody-allowed", path, "only the exporting clusters may reach it",
 			"without allow every cluster may")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// families says where both ends of something lack a common address family, so
-// that nobody waits for packets that cannot come.
+// families reports clusters without a common address family, between which no packets
+// can flow.
 func (c *checker) families() {
 	var prefixes, endpoints split
 	for i := range c.set.Spec.Clusters {
@@ -21,13 +21,13 @@ func (c *checker) families() {
 		prefixes.add(i, familiesOf(cluster.CIDRs()))
 		endpoints.add(i, endpointFamilies(cluster))
 	}
-	c.reportSplit(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
+	c.reportSplit(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they cannot reach each other",
 		"a cluster with both families reaches both")
 	c.endpointsApart(endpoints)
 	c.allowFamilies()
 }
 
-// split holds the clusters that have one family alone, by index.
+// split holds the clusters with a single family, by index.
 type split struct{ four, six []int }
 
 func (s *split) add(cluster int, h overlap.Families) {
@@ -48,8 +48,8 @@ func familiesOf(prefixes []netip.Prefix) (h overlap.Families) {
 	return h
 }
 
-// endpointFamilies gives nothing for a cluster with a name or a source among its
-// endpoints, which may have addresses of both.
+// endpointFamilies returns the families of a cluster's endpoints. It returns none if an
+// endpoint is a name or a source, which may have addresses of both.
 func endpointFamilies(cluster *schema.Cluster) (h overlap.Families) {
 	for i := range cluster.Gateways {
 		for _, text := range cluster.Gateways[i].Endpoints {
@@ -63,7 +63,7 @@ func endpointFamilies(cluster *schema.Cluster) (h overlap.Families) {
 	return h
 }
 
-// reportSplit reports each cluster of IPv6 once.
+// reportSplit reports each IPv6-only cluster once.
 func (c *checker) reportSplit(report func(code, path, summary, hint string, others ...string), s split, field, code, summary, hint string) {
 	if len(s.four) == 0 {
 		return
@@ -81,7 +81,7 @@ func (c *checker) reportSplit(report func(code, path, summary, hint string, othe
 }
 
 // endpointsApart finds linked clusters that are reached over different families.
-// VXLAN must send both ways, the others may dial out from an address that is no endpoint.
+// VXLAN must send both ways; the other drivers may dial out from any address.
 func (c *checker) endpointsApart(s split) {
 	for _, i := range s.six {
 		name := c.set.Spec.Clusters[i].Name
@@ -102,8 +102,8 @@ func (c *checker) endpointsApart(s split) {
 	}
 }
 
-// allowFamilies finds clusters that an export names as its callers and that have
-// no family in common with any cluster that exports it.
+// allowFamilies finds allowed clusters of an export without a common family with any
+// exporting cluster.
 func (c *checker) allowFamilies() {
 	of := func(name string) overlap.Families {
 		i, known := c.clusters[name]

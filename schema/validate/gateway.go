@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// endpoints checks where gateways are reached.
+// endpoints checks the endpoints of gateways.
 func (c *checker) endpoints() {
 	taken, pools := listeners{}, overlap.Pools(c.set)
 	var silent []int
@@ -46,13 +46,13 @@ func (c *checker) endpoints() {
 		}
 	}
 	if !heard && len(silent) > 1 {
-		summary := "no gateway of any cluster has an endpoint: nobody can dial anybody"
+		summary := "no gateway of any cluster has an endpoint, so no gateway can dial another"
 		hint := "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]"
 		if finds {
-			summary = "no gateway of any cluster has an endpoint that is written: nobody hears where the others are"
-			hint = "write the address of at least one gateway, as what is found is announced over links that stand: endpoints: [203.0.113.11]"
+			summary = "no gateway of any cluster has a static endpoint, so no gateway can learn a discovered one"
+			hint = "write the address of at least one gateway, because discovered endpoints are announced over established links: endpoints: [203.0.113.11]"
 		}
-		// At the place for one, which may be there, and unreadable.
+		// The field may exist with an invalid value.
 		first := c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0]
 		c.Fail("no-endpoint", first+".endpoints", summary, hint)
 		return
@@ -62,13 +62,13 @@ func (c *checker) endpoints() {
 	}
 }
 
-// hasStaticEndpoint reports whether a cluster has a gateway with an endpoint that is written.
+// hasStaticEndpoint reports whether a cluster has a gateway with a static endpoint.
 func hasStaticEndpoint(c *schema.Cluster) bool {
 	return slices.ContainsFunc(c.Gateways, func(g schema.Gateway) bool { return g.HasStaticEndpoint() })
 }
 
-// warnUnreachablePair warns of a link between two clusters neither of which can be called. What one
-// of them finds the other hears through others alone.
+// warnUnreachablePair warns of a link between two clusters without static endpoints. They learn
+// each other's discovered endpoints only through other clusters.
 func (c *checker) warnUnreachablePair(silent []int, i int) {
 	own := &c.set.Spec.Clusters[i]
 	finds := func(k *schema.Cluster) bool {
@@ -81,7 +81,7 @@ func (c *checker) warnUnreachablePair(silent []int, i int) {
 			continue
 		}
 		summary := "no gateway has an endpoint, nor has any of another cluster: the two cannot connect"
-		hint := "give at least one of the two clusters an endpoint, or link them to a third one that has" +
+		hint := "give at least one of the two clusters an endpoint, or link both to a cluster that has one" +
 			" (connectivity: {mode: hub, hubs: [...]})"
 		if finds(own) || finds(other) {
 			if around == nil {
@@ -92,17 +92,17 @@ func (c *checker) warnUnreachablePair(silent []int, i int) {
 			if around[other.Name] != nil {
 				continue
 			}
-			summary = "no gateway has an endpoint that is written, nor has any of another cluster, and no third one" +
-				" passes on what they find: the two cannot connect"
-			hint = "write the address of a gateway of one of the two, or link both to a third one that passes on" +
-				" (connectivity: {mode: links, links: [...]}) and has one written"
+			summary = "no gateway of the two clusters has a static endpoint, and no other cluster" +
+				" forwards their discovered endpoints: the two cannot connect"
+			hint = "write the address of a gateway of one of the two, or link both to a cluster with a static endpoint that forwards transit" +
+				" (connectivity: {mode: links, links: [...]})"
 		}
 		c.Warn("no-endpoint", c.clusterPaths[i]+".gateways", summary, hint, c.clusterPaths[j]+".gateways")
 		return
 	}
 }
 
-// dialOutOnly says what a gateway cannot have that nobody can call before he heard of it.
+// dialOutOnly reports settings that do not work for a gateway without a static endpoint.
 func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	if g.HasStaticEndpoint() {
 		return
@@ -112,7 +112,7 @@ func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path s
 	if uses(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
 		if g.HasDiscoveredEndpoint() {
-			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
+			summary = "the gateway has no static endpoint, and vxlan cannot authenticate a discovered one"
 		}
 		c.Fail("no-endpoint", path, summary,
 			"give it an endpoint, or use wireguard or ipsec for the links of "+cluster.Name)
@@ -131,7 +131,7 @@ func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path s
 	}
 }
 
-// sources checks which endpoints of a gateway are found.
+// sources checks the discovered endpoints of a gateway.
 func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	names, first := uniqueness{}, ""
 	for k, text := range g.Endpoints {
@@ -142,8 +142,8 @@ func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path strin
 			c.unique(names, text, at, text+" is there already")
 			c.checkServiceSource(cluster, g, text, at)
 		case first != "":
-			c.Fail("misplaced", at, text+" stands behind an endpoint that is found",
-				"put it before that one: what is written is always preferred to what is found", first)
+			c.Fail("misplaced", at, text+" follows a discovered endpoint",
+				"move it to the front: static endpoints are always preferred", first)
 			return
 		}
 	}
@@ -165,7 +165,7 @@ func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway,
 	const last = fabric.LastNodePort - fabric.WireguardPorts
 	if port := c.set.GatewayPort(cluster, g); port < fabric.FirstNodePort || port > last {
 		c.Fail("bad-port", path,
-			fmt.Sprintf("the ports of nodes are those of the gateway, which begin at %d, and not in the range %d to %d", port, fabric.FirstNodePort, last),
+			fmt.Sprintf("the node ports equal the gateway's ports, which begin at %d, outside the range %d to %d", port, fabric.FirstNodePort, last),
 			"give the gateway a port of that range, as in port: 31820")
 	}
 	for i := range cluster.Gateways {
@@ -177,7 +177,7 @@ func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway,
 		if slices.Contains(other.Endpoints, fabric.SourceNodePort) && max(gap, -gap) <= fabric.WireguardPorts {
 			c.Fail("bad-port", path,
 				"the ports of nodes lead to gateway "+other.Name+" already, whose ports are not apart from these",
-				fmt.Sprintf("give the gateway a port that is %d away from that one, or more", fabric.WireguardPorts+1))
+				fmt.Sprintf("give the gateway a port at least %d away from it", fabric.WireguardPorts+1))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpo
 
 const insideHint = "an endpoint is an address of the network between the clusters; the route to this one would lead into a tunnel"
 
-// endpointHint says what is most likely meant.
+// endpointHint returns the most likely correction.
 func endpointHint(text string) string {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return "write the address alone: " + p.Addr().String()
@@ -265,7 +265,7 @@ func (c *checker) keys() {
 			if c.publicKey(p+".publicKey", g.PublicKey, "`wg pubkey` prints one: 44 characters, the last one is =") {
 				c.unique(public, g.PublicKey, p+".publicKey", "another gateway has the same public key")
 			}
-			if c.publicKey(p+".ikePublicKey", g.IKEPublicKey, "`openssl pkey -pubout -outform DER | tail -c 32 | base64` prints that of an Ed25519 key") {
+			if c.publicKey(p+".ikePublicKey", g.IKEPublicKey, "`openssl pkey -pubout -outform DER | tail -c 32 | base64` prints the key of an Ed25519 key file") {
 				c.unique(ike, g.IKEPublicKey, p+".ikePublicKey", "another gateway has the same public key")
 			}
 		}

@@ -101,7 +101,7 @@ func (c *checker) linkSettings() {
 // linkHint says where settings belong that are written for a link that does not exist.
 func (c *checker) linkHint(a, b string) string {
 	if c.set.Spec.Connectivity.Mode == schema.ModeHub {
-		return "they reach each other through " + strings.Join(c.set.Spec.Connectivity.Hubs, " or ") + ": set what is between each of them and a hub"
+		return "they reach each other through " + strings.Join(c.set.Spec.Connectivity.Hubs, " or ") + ": set the links between each of them and a hub"
 	}
 	return fmt.Sprintf("add [%s, %s] to connectivity.links", a, b)
 }
@@ -149,22 +149,22 @@ func (c *checker) tunnels() {
 	c.ipsec()
 }
 
-// minMTU is what every link with IPv6 must carry in one piece (RFC 8200, section 5).
+// minMTU is the minimum MTU of a link with IPv6 (RFC 8200, section 5).
 const minMTU = 1280
 
 func (c *checker) tunnel(path, driver string, mtu int) {
 	if driver == fabric.DriverVXLAN {
 		c.Warn("not-encrypted", path+".driver",
-			"vxlan does not encrypt: whoever is on the way reads and forges packets",
-			"use wireguard or ipsec where the network between the gateways is not your own")
+			"vxlan does not encrypt: the network between the gateways can read and forge packets",
+			"use wireguard or ipsec unless you control that network")
 	}
 	if mtu > 0 && mtu < minMTU && c.set.HasFamily(true) {
 		c.Fail("bad-mtu", path+".mtu", fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, minMTU), "")
 	}
 }
 
-// checkDriverConflict finds a cluster that wants another driver for a link than the
-// cluster at the other end, where nothing decides.
+// checkDriverConflict finds two linked clusters with different drivers and no link
+// setting that decides.
 func (c *checker) checkDriverConflict(i int) {
 	own := &c.set.Spec.Clusters[i]
 	if own.Tunnel.Driver == "" {
@@ -175,7 +175,7 @@ func (c *checker) checkDriverConflict(i int) {
 		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver || !c.links.Graph.Linked(own.Name, other.Name) {
 			continue
 		}
-		if settled := c.links.Pairs[fabric.SortedPair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
+		if pair := c.links.Pairs[fabric.SortedPair(own.Name, other.Name)]; pair != nil && pair.Driver != "" {
 			continue
 		}
 		c.Fail("driver-clash", c.clusterPaths[i]+".tunnel.driver",
@@ -186,7 +186,7 @@ func (c *checker) checkDriverConflict(i int) {
 	}
 }
 
-// ownKeys finds gateways that need a key for IPsec, and brought only one for
+// ownKeys finds gateways on IPsec links whose user-supplied keys are only for
 // WireGuard.
 func (c *checker) ownKeys(i int) {
 	cluster := &c.set.Spec.Clusters[i]
@@ -217,8 +217,8 @@ func (c *checker) ipsec() {
 	}
 }
 
-// allowPaths warns of clusters that an export names as its callers and that have
-// no way to any cluster that exports it.
+// allowPaths warns of allowed clusters of an export without a path to any exporting
+// cluster.
 func (c *checker) allowPaths() {
 	if !c.set.Spec.Connectivity.Partial {
 		return

@@ -10,22 +10,21 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// label checks a name that becomes a DNS label. An empty one is missing, which
-// is found elsewhere.
+// label checks a name that becomes a DNS label. Another check reports an empty one.
 func (c *checker) label(path, text string) {
 	if text == "" || fabric.IsLabel(text) {
 		return
 	}
 	summary := fmt.Sprintf("%q is not a DNS label", text)
 	hint := "use lower-case letters, digits and hyphens, with no hyphen at either end"
-	mended := syntax.SuggestLabel(text)
+	suggested := syntax.SuggestLabel(text)
 	switch {
 	case len(text) > fabric.MaxLabel:
 		summary, hint = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxLabel), ""
-	case strings.ToLower(text) == mended:
-		summary, hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+mended
-	case fabric.IsLabel(mended):
-		hint += ", such as " + mended
+	case strings.ToLower(text) == suggested:
+		summary, hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+suggested
+	case fabric.IsLabel(suggested):
+		hint += ", such as " + suggested
 	}
 	c.Fail("bad-name", path, summary, hint)
 }
@@ -36,11 +35,11 @@ func (c *checker) domain(path, text string) {
 		return
 	}
 	summary, hint := fmt.Sprintf("%q is not a DNS name", text), ""
-	switch mended := strings.ToLower(strings.Trim(text, ".")); {
+	switch suggested := strings.ToLower(strings.Trim(text, ".")); {
 	case len(text) > fabric.MaxName:
 		summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxName)
-	case fabric.IsDomain(mended):
-		hint = "write " + mended
+	case fabric.IsDomain(suggested):
+		hint = "write " + suggested
 	default:
 		hint = "use labels of lower-case letters, digits and hyphens, with dots between them"
 	}
@@ -50,7 +49,7 @@ func (c *checker) domain(path, text string) {
 // uniqueness finds names that occur twice in one scope.
 type uniqueness map[string]string
 
-// add notes the name of the item at path; it gives the path of an earlier item
+// add records the name of the item at path, and returns the path of an earlier item
 // with the same name.
 func (u uniqueness) add(name, path string) (earlier string, dup bool) {
 	if name == "" {
@@ -84,7 +83,7 @@ func (c *checker) knownCluster(path, name string) {
 		return
 	}
 	hint := ""
-	if !c.Tally.Full(diag.Error) { // otherwise nobody reads it
+	if !c.Tally.Full(diag.Error) { // otherwise the finding is only counted
 		names := c.set.ClusterNames()
 		if near := syntax.Nearest(name, names); near != "" {
 			hint = "did you mean " + near + "?"
@@ -95,5 +94,5 @@ func (c *checker) knownCluster(path, name string) {
 	c.Fail("unknown-cluster", path, fmt.Sprintf("there is no cluster %q", name), hint)
 }
 
-// maxListed is how many names a hint lists; more help nobody.
+// maxListed is the maximum number of names in a hint; longer lists do not help.
 const maxListed = 8

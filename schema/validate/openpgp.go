@@ -11,11 +11,11 @@ import (
 // maxOpenPGPKeys bounds trust.openPGPKeys.
 const maxOpenPGPKeys = 16
 
-// fingerprint is that of an OpenPGP key of version 4 (RFC 9580, section 5.5.4.2), the one that gpg
-// makes and Argo CD knows.
+// fingerprint matches the fingerprint of an OpenPGP key of version 4 (RFC 9580, section 5.5.4.2),
+// the version that gpg creates and Argo CD supports.
 var fingerprint = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
 
-// openPGPKeys checks who signs what is published.
+// openPGPKeys checks the keys that sign the publish branch.
 func (c *checker) openPGPKeys() {
 	keys := c.set.Spec.Trust.OpenPGPKeys
 	if len(keys) > maxOpenPGPKeys {

@@ -35,9 +35,9 @@ func (c *checker) owners() {
 	case first == "":
 	case trust.Commits == "":
 		c.Fail("required", first, "needs trust.commits: without it commits need no signature",
-			"set trust: {commits: allowed_signers}, with that file beside this one")
+			"set trust: {commits: allowed_signers}, with that file in the same folder")
 	case len(trust.Owners) == 0:
-		c.Fail("required", first, "needs trust.owners: without it nobody may change anything else",
+		c.Fail("required", first, "needs trust.owners: without it all other changes are refused",
 			"set trust: {owners: [...]} to the principals that may change everything")
 	}
 }
@@ -52,7 +52,7 @@ func (c *checker) principals(path string, patterns []string) {
 			c.Fail("required", at, "is missing", "")
 		case strings.ContainsAny(p, ",?! \t\r\n\"#"):
 			c.Fail("bad-pattern", at, fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
-				"write one, such as ann@example.org, or a pattern in which * stands for any characters; each is an item of its own")
+				"write one, such as ann@example.org, or a pattern in which * matches any characters; use one list item for each")
 		default:
 			c.unique(seen, p, at, p+" is listed twice")
 		}

@@ -13,7 +13,7 @@ import (
 // tags of the types.
 const lastBase = 65535 - fabric.WireguardPorts + 1
 
-// portsPerGateway is how many ports from its first on a gateway may have.
+// portsPerGateway returns the number of consecutive ports that a gateway may use.
 func (c *checker) portsPerGateway() int {
 	for _, k := range c.links.Kinds {
 		if k.Driver != fabric.DriverWireguard {
@@ -23,7 +23,7 @@ func (c *checker) portsPerGateway() int {
 	return fabric.WireguardPorts
 }
 
-// ownPorts are those of the agent on every node, UDP or TCP.
+// Ports of the agent on every node, UDP or TCP.
 const firstOwnPort, lastOwnPort = 4803, 4809
 
 // span is the UDP ports from first to last that something listens on.
@@ -41,7 +41,7 @@ func (s span) String() string {
 
 func (s span) overlaps(o span) bool { return s.first <= o.last && o.first <= s.last }
 
-// spans gives the ports on which a gateway listens, in order.
+// spans returns the ports on which a gateway listens, in order.
 func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
 	tunnels := c.links.Tunnels(cluster.Name)
 	if len(tunnels) == 0 { // it has no link yet
@@ -66,7 +66,7 @@ func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
 	return slices.Compact(out)
 }
 
-// gatewayPorts checks that what a gateway and its agent listen on is apart.
+// gatewayPorts checks that the ports of a gateway and its agent do not overlap.
 func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	spans := append([]span{{"the agent", firstOwnPort, lastOwnPort}}, c.spans(cluster, g)...)
 	for i, s := range spans {
@@ -80,15 +80,15 @@ func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path 
 			}
 			hint := fmt.Sprintf("ports that differ must be %d apart", c.portsPerGateway())
 			if o.what == "the agent" {
-				hint = "set port to another one, such as 51820"
+				hint = "set another port, such as 51820"
 			}
 			c.Fail("bad-port", path, fmt.Sprintf("%s and %s overlap", o, s), hint)
 		}
 	}
 }
 
-// metrics checks that the agents' port for metrics, which is a TCP one, is none that
-// they have already. Tunnels have UDP ports, so that the same number is no clash.
+// metrics checks that the agents' metrics port (TCP) is not another port of the agent.
+// Tunnels use UDP ports, so equal numbers do not conflict.
 func (c *checker) metrics() {
 	port := c.set.Spec.Metrics.Port
 	if port < firstOwnPort || port > lastOwnPort {
@@ -96,7 +96,7 @@ func (c *checker) metrics() {
 	}
 	c.Fail("bad-port", "metrics.port",
 		fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
-		"set port to another one, such as 8474")
+		"set another port, such as 8474")
 }
 
 // listener is a gateway at one endpoint.
@@ -107,7 +107,7 @@ type listener struct {
 	ike     bool   // it is IPsec's one
 }
 
-// bases gives what a gateway's ports count from at an endpoint.
+// bases returns the base ports of a gateway at an endpoint.
 func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.Endpoint) []listener {
 	if e.Port != 0 {
 		return []listener{{port: e.Port}}
@@ -123,11 +123,11 @@ func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.End
 	return out
 }
 
-// listeners are those behind each address, by port: those whose ports are not apart
-// are of one block of as many ports as a gateway has, or of the next one.
+// listeners holds the listeners at each address, by block of portsPerGateway ports. Two
+// listeners with overlapping ports are in the same block or in adjacent blocks.
 type listeners map[string]map[int][]listener
 
-// checkPortsDisjoint checks that gateways behind one address have ports of their own.
+// checkPortsDisjoint checks that gateways behind one address have disjoint ports.
 func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
 	host, width := e.Host(), c.portsPerGateway()
 	blocks := taken[host]
@@ -150,7 +150,7 @@ func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at list
 	}
 }
 
-// sharesPorts reports two gateways at one address whose ports are not apart.
+// sharesPorts reports two gateways at one address whose ports overlap.
 func (c *checker) sharesPorts(l, other listener, host string) bool {
 	gap := max(l.port-other.port, other.port-l.port)
 	if gap >= c.portsPerGateway() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
@@ -163,7 +163,7 @@ func (c *checker) sharesPorts(l, other listener, host string) bool {
 		hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
 	case gap != 0:
 		summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
-		hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.portsPerGateway())
+		hint = fmt.Sprintf("give them ports that are %d apart, because each gateway may use that many", c.portsPerGateway())
 	}
 	c.Fail("duplicate", l.path, summary, hint, other.path)
 	return true

@@ -79,7 +79,7 @@ func (c *checker) prefix(path string, p netip.Prefix, ranges []overlap.Use) bool
 	return true
 }
 
-// reserved gives ranges that cannot be routed between hosts, each with what it
+// reserved returns ranges that cannot be routed between hosts, each with what it
 // is for in place of a path (RFC 6890).
 func reserved() []overlap.Use {
 	return []overlap.Use{
@@ -99,9 +99,9 @@ func (c *checker) family(u overlap.Use) bool {
 	if u.Prefix.Addr().Is6() == u.Six {
 		return true
 	}
-	want, hint := "an IPv4", "IPv6 prefixes go into the field beside it that has ipv6 in its name"
+	want, hint := "an IPv4", "write IPv6 prefixes to the field with ipv6 in its name"
 	if u.Six {
-		want, hint = "an IPv6", "IPv4 prefixes go into the field beside it that has no ipv6 in its name"
+		want, hint = "an IPv6", "write IPv4 prefixes to the field without ipv6 in its name"
 	}
 	c.Fail("wrong-family", u.Path, fmt.Sprintf("%s is not %s prefix", u.Prefix, want), hint)
 	return false
@@ -128,7 +128,7 @@ func (c *checker) pin(u overlap.Use) bool {
 	return true
 }
 
-// pinOverlaps reports blocks that the file gives to two clusters.
+// pinOverlaps reports blocks that are pinned for two clusters.
 func (c *checker) pinOverlaps(pins []overlap.Member) {
 	groups := overlap.GroupMembers(pins)
 	for i := range groups {

@@ -15,14 +15,14 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// plainPath is what the name of a file beside the topology consists of.
+// plainPath matches a relative path of a file in the topology's folder.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
-// settings checks what is said for the whole clusterset.
+// settings checks the settings of the clusterset.
 func (c *checker) settings() {
 	if p := c.set.Spec.Trust.Commits; p != "" && (!plainPath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
 		c.Fail("bad-path", "trust.commits", fmt.Sprintf("%q is no path below the folder of this file", p),
-			"put the file beside this one and write its name: allowed_signers")
+			"put the file into the same folder and write its name: allowed_signers")
 	}
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)
@@ -62,8 +62,8 @@ func (c *checker) domains(list []string) {
 	}
 }
 
-// maxEpochs bounds the key epochs in force: gateways have ports and addresses for
-// two neighbouring ones.
+// maxEpochs bounds the key epochs in use: gateways have ports and addresses for two
+// neighbouring epochs.
 const maxEpochs = 2
 
 func (c *checker) epochs() {
@@ -78,17 +78,17 @@ func (c *checker) epochs() {
 				"list each epoch once, in ascending order", fieldpath.Index("keys.epochs", i-1))
 		case i >= maxEpochs:
 			c.Fail("too-many-epochs", path,
-				fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
+				fmt.Sprintf("epoch %d would be in use with %d others; the maximum is two", e, i),
 				"drop the oldest first, once no link uses it")
 		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
 			c.Fail("epoch-gap", path,
-				fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
+				fmt.Sprintf("epoch %d cannot be in use together with %d; only the next epoch can", e, epochs[i-1]),
 				fmt.Sprintf("write %d", epochs[i-1]+1), fieldpath.Index("keys.epochs", i-1))
 		}
 	}
 }
 
-// onlyWith checks that a list stands there exactly when the setting that it belongs to does.
+// onlyWith checks that a list is present exactly if its setting is.
 func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
 	switch {
 	case present && !wanted:
@@ -251,8 +251,8 @@ func (c *checker) labels(labels map[string]string, path string) {
 	}
 }
 
-// maxAnnotations is how many bytes all annotations of an object may have; an offer
-// of an export travels between clusters, so it is far below what Kubernetes allows.
+// maxAnnotations bounds the annotations of an export, in bytes. They are sent between
+// clusters, so the limit is far below that of Kubernetes.
 const maxAnnotations = 16 << 10
 
 func (c *checker) annotations(annotations map[string]string, path string) {

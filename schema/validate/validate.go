@@ -1,5 +1,5 @@
-// Package validate checks what a topology says that has its defaults. Findings name paths;
-// package load adds the places.
+// Package validate checks a topology after defaulting. Findings have paths; package load adds
+// positions.
 package validate
 
 import (
@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Topology checks a ClusterSet that has its defaults and gives all findings.
-// Each names its path; load.Topology adds the places in the file.
+// Topology checks a ClusterSet after defaulting and returns all findings with paths.
+// load.Topology adds the positions in the file.
 func Topology(s *schema.ClusterSet) diag.List {
 	if n := len(s.Spec.Clusters); n > maxClusters {
 		return diag.List{{Severity: diag.Error, Code: "too-many", Path: "clusters",
@@ -56,7 +56,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	return c.List
 }
 
-// maxClusters bounds what grows with the pairs of clusters.
+// maxClusters bounds work and memory that grow with the pairs of clusters.
 const maxClusters = 5000
 
 // checker collects findings.
@@ -71,7 +71,7 @@ type checker struct {
 	links        *linkconfig.Set
 }
 
-// rules checks what the tags of the types say.
+// rules checks the rules in the struct tags.
 func (c *checker) rules(v reflect.Value, path string) {
 	for _, f := range c.fields.Of(v.Type()) {
 		c.rule(f, v.Field(f.Index), fieldpath.Child(path, f.Name))
@@ -156,7 +156,7 @@ func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
 	}
 }
 
-// Tags checks what the tags of a struct say.
+// Tags checks a struct against its tags.
 func Tags(v reflect.Value, book tags.Cache) diag.List {
 	c := checker{fields: book}
 	c.rules(v, "")
