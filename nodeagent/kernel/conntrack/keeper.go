@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// keeperNice is the nice value of the thread that reads conntrack (sched(7)).
-const keeperNice = 10
+// threadNice is the nice value of the thread that reads conntrack (sched(7)).
+const threadNice = 10
 
 // Config configures a Syncer.
 type Config struct {
@@ -62,13 +62,13 @@ func (k *Syncer) PathMoved(cluster string, prefixes []netip.Prefix) {
 // routes must have changed already. Repeated calls change nothing. After its start, an agent
 // reports the current state of each cluster.
 func (k *Syncer) LinkReleased(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.gone(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.plan.released(now, cluster, prefixes) })
 }
 
 // LinkTakenOver reports that this node's own link now carries a cluster's traffic, which
 // another gateway carried before.
 func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.come(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.plan.takenOver(now, cluster, prefixes) })
 }
 
 // LinkAvailable reports that this gateway has an own link to a cluster (again) for packets that
@@ -115,7 +115,7 @@ func (k *Syncer) Stats() Stats {
 // links must run first.
 func (k *Syncer) Run(ctx context.Context) error {
 	runtime.LockOSThread() // never unlocked: the thread ends with its priority
-	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), keeperNice); err != nil {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), threadNice); err != nil {
 		k.config.Log.Warn("cannot lower thread priority for conntrack work", "err", err)
 	}
 	if _, err := RemoveStaleRules(); err != nil {
@@ -135,8 +135,8 @@ func (k *Syncer) Run(ctx context.Context) error {
 
 func (k *Syncer) work(ctx context.Context, now time.Time) {
 	k.mu.Lock()
-	moves, left := k.plan.take(now)
-	turns, own := k.plan.takeTurns(now), k.own
+	moves, left := k.plan.due(now)
+	turns, own := k.plan.dueChanges(now), k.own
 	k.mu.Unlock()
 	if len(turns) > 0 {
 		k.rebuild(ctx, turns, own)
@@ -187,7 +187,7 @@ func (k *Syncer) purge(ctx context.Context, now time.Time, left []*purgeTask) {
 func (k *Syncer) rebuild(ctx context.Context, turns []*linkChange, own LocalPods) {
 	n, err := rebuildEntries(ctx, turns, own)
 	k.mu.Lock()
-	k.plan.turned(turns, n > 0)
+	k.plan.checked(turns, n > 0)
 	k.stats.Renewed += uint64(n)
 	k.mu.Unlock()
 	switch {

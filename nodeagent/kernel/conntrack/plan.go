@@ -64,16 +64,16 @@ func (p schedule) moved(now time.Time, cluster string, prefixes []netip.Prefix) 
 	p.moves[cluster] = &pathMove{cluster: cluster, prefixes: prefixes, at: now}
 }
 
-// gone records that this gateway no longer carries a cluster's traffic.
-func (p schedule) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
+// released records that this gateway no longer carries a cluster's traffic.
+func (p schedule) released(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if p.left[cluster] == nil {
 		p.left[cluster] = &purgeTask{cluster: cluster, prefixes: prefixes, at: now}
 		p.turns[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, at: now}
 	}
 }
 
-// come records that this gateway now carries a cluster's traffic.
-func (p schedule) come(now time.Time, cluster string, prefixes []netip.Prefix) {
+// takenOver records that this gateway now carries a cluster's traffic.
+func (p schedule) takenOver(now time.Time, cluster string, prefixes []netip.Prefix) {
 	delete(p.left, cluster)
 	p.turns[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, at: now}
 }
@@ -104,8 +104,8 @@ func (p schedule) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// take returns the moves whose round is due, and the due purges.
-func (p schedule) take(now time.Time) (moves []*pathMove, left []*purgeTask) {
+// due returns the moves whose round is due, and the due purges.
+func (p schedule) due(now time.Time) (moves []*pathMove, left []*purgeTask) {
 	for _, m := range p.moves {
 		if !m.due().After(now) {
 			moves = append(moves, m)
@@ -120,8 +120,8 @@ func (p schedule) take(now time.Time) (moves []*pathMove, left []*purgeTask) {
 	return moves, left
 }
 
-// takeTurns returns the link changes whose flows are due for a check.
-func (p schedule) takeTurns(now time.Time) (due []*linkChange) {
+// dueChanges returns the link changes whose flows are due for a check.
+func (p schedule) dueChanges(now time.Time) (due []*linkChange) {
 	for _, t := range p.turns {
 		if !t.due().After(now) {
 			due = append(due, t)
@@ -130,9 +130,9 @@ func (p schedule) takeTurns(now time.Time) (due []*linkChange) {
 	return due
 }
 
-// turned counts a pass over the flows of link changes. If the pass found stale entries, the
+// checked counts a pass over the flows of link changes. If the pass found stale entries, the
 // flows are checked again at once. A change that a newer one replaced is not counted.
-func (p schedule) turned(taken []*linkChange, found bool) {
+func (p schedule) checked(taken []*linkChange, found bool) {
 	for name, t := range p.turns {
 		if !slices.Contains(taken, t) {
 			continue

@@ -31,16 +31,16 @@ func TestRounds(t *testing.T) {
 		}
 		last = due
 		now := begin.Add(due)
-		moves, _ := p.take(now)
+		moves, _ := p.due(now)
 		if len(moves) != 1 {
 			t.Fatalf("%d moves due at %s", len(moves), due)
 		}
 		p.finishMoves(now, moves, map[string]int{"g2": 1}, nil)
 	}
-	moves, _ := p.take(begin.Add(at(t, p)))
+	moves, _ := p.due(begin.Add(at(t, p)))
 	p.finishMoves(begin.Add(last), moves, nil, errors.New("no memory"))
 	at(t, p) // a round that failed is not the last
-	moves, _ = p.take(begin.Add(24 * time.Hour))
+	moves, _ = p.due(begin.Add(24 * time.Hour))
 	p.finishMoves(begin.Add(24*time.Hour), moves, nil, nil)
 	if due, ok := p.next(); ok {
 		t.Errorf("a round at %s though nothing is quiet", due)
@@ -52,7 +52,7 @@ func TestFirstRoundStays(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
 	p.moved(begin, "g2", remote)
-	moves, _ := p.take(begin)
+	moves, _ := p.due(begin)
 	p.finishMoves(begin, moves, nil, nil)
 	if due := at(t, p); due != time.Second {
 		t.Errorf("second round at %s", due)
@@ -63,7 +63,7 @@ func TestMovedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
 	p.moved(begin, "g2", remote)
-	moves, _ := p.take(begin)
+	moves, _ := p.due(begin)
 	p.moved(begin.Add(time.Second), "g2", remote)
 	p.finishMoves(begin.Add(2*time.Second), moves, nil, nil)
 	if due := at(t, p); due != time.Second {
@@ -92,14 +92,14 @@ func TestWants(t *testing.T) {
 func TestDepartures(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
-	p.gone(begin, "g2", remote)
+	p.released(begin, "g2", remote)
 	takeTurn(t, p, begin, false)
-	p.gone(begin.Add(10*time.Second), "g2", remote)
+	p.released(begin.Add(10*time.Second), "g2", remote)
 	var dues []time.Duration
 	for range 4 {
 		due := at(t, p)
 		dues = append(dues, due)
-		if _, left := p.take(begin.Add(due)); len(left) != 1 {
+		if _, left := p.due(begin.Add(due)); len(left) != 1 {
 			t.Fatalf("%d departures due at %s", len(left), due)
 		}
 	}
@@ -117,7 +117,7 @@ func TestDepartures(t *testing.T) {
 	if q := d.quiet(begin.Add(time.Hour)); q != ended {
 		t.Errorf("quiet for %s after an hour, want %s", q, ended)
 	}
-	p.come(begin, "g2", remote)
+	p.takenOver(begin, "g2", remote)
 	takeTurn(t, p, begin, true)
 	if due, ok := p.next(); ok {
 		t.Errorf("something is due at %s after the path came back", due)
@@ -128,18 +128,18 @@ func TestDepartures(t *testing.T) {
 func takeTurn(t *testing.T, p schedule, begin time.Time, own bool) {
 	t.Helper()
 	for look, after := range checkTimes {
-		if turns := p.takeTurns(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
+		if turns := p.dueChanges(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
 			t.Errorf("look %d: %v before the time", look, turns)
 		}
 		for pass := range maxPasses {
-			turns := p.takeTurns(begin.Add(after))
+			turns := p.dueChanges(begin.Add(after))
 			if len(turns) != 1 || turns[0].nowOwn != own || turns[0].look != look || turns[0].isFirst() != (look+pass == 0) {
 				t.Fatalf("look %d, pass %d: turns %v", look, pass, turns)
 			}
-			p.turned(turns, true)
+			p.checked(turns, true)
 		}
 	}
-	if turns := p.takeTurns(begin.Add(time.Hour)); len(turns) != 0 {
+	if turns := p.dueChanges(begin.Add(time.Hour)); len(turns) != 0 {
 		t.Errorf("link changes %v are checked without end", turns)
 	}
 }
@@ -148,23 +148,23 @@ func takeTurn(t *testing.T, p schedule, begin time.Time, own bool) {
 func TestTurnAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
-	p.come(begin, "g2", remote)
-	p.turned(p.takeTurns(begin), false)
+	p.takenOver(begin, "g2", remote)
+	p.checked(p.dueChanges(begin), false)
 	p.transits(begin, "g2", remote)
-	others := p.takeTurns(begin)
+	others := p.dueChanges(begin)
 	if len(others) != 1 || !others[0].handedOverOnly {
 		t.Errorf("what others hand over waits for the next look: %v", others)
 	}
-	p.gone(begin.Add(time.Second/2), "g2", remote)
+	p.released(begin.Add(time.Second/2), "g2", remote)
 	late := begin.Add(time.Second / 2)
-	p.turned(others, true)
-	turns := p.takeTurns(late)
+	p.checked(others, true)
+	turns := p.dueChanges(late)
 	if len(turns) != 1 || turns[0].nowOwn || !turns[0].isFirst() {
 		t.Errorf("turns %v, want the new one", turns)
 	}
-	p.come(late, "g2", remote)
-	p.turned(turns, true)
-	if again := p.takeTurns(late); len(again) != 1 || !again[0].nowOwn || !again[0].isFirst() {
+	p.takenOver(late, "g2", remote)
+	p.checked(turns, true)
+	if again := p.dueChanges(late); len(again) != 1 || !again[0].nowOwn || !again[0].isFirst() {
 		t.Errorf("turns %v, want the newest", again)
 	}
 }

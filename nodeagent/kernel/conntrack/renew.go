@@ -70,7 +70,7 @@ const maxPasses = 3
 // entry, the kernel would treat all packets of the connection as invalid.
 //
 // It makes one pass, and returns the number of rebuilt flows. Changes that newer ones replaced
-// are not continued (schedule.turned).
+// are not continued (schedule.checked).
 func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (int, error) {
 	found, err := findStale(ctx, turns, own)
 	if err != nil {

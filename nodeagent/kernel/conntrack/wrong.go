@@ -89,7 +89,7 @@ func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
 		s.stale = append(s.stale, staleFlow{Flow: *f})
 		return true
 	}
-	if local && turnsPods(turns) {
+	if local && affectsLocalPods(turns) {
 		s.inbound = append(s.inbound, inboundEntry{*f, is})
 	}
 	return is
@@ -111,14 +111,14 @@ func (s *staleFinder) checkOutbound(f *Flow, turns []*linkChange) (is bool) {
 			s.others = append(s.others, w)
 		}
 	}
-	if pod && turnsPods(turns) {
+	if pod && affectsLocalPods(turns) {
 		s.outbound[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] = true
 	}
 	return is
 }
 
-// turnsPods reports whether the changes affect flows of this node's own pods.
-func turnsPods(turns []*linkChange) bool {
+// affectsLocalPods reports whether the changes affect flows of this node's own pods.
+func affectsLocalPods(turns []*linkChange) bool {
 	return slices.ContainsFunc(turns, func(t *linkChange) bool { return !t.handedOverOnly })
 }
 

@@ -24,7 +24,7 @@ type flowSyncer interface {
 // of this node whose path moved.
 func (h *Host) RoutesWritten(in projection.Input) {
 	if in.Fabric != nil {
-		h.moves.follow(in)
+		h.moves.update(in)
 	}
 }
 
@@ -36,8 +36,8 @@ type pathTracker struct {
 	own      map[string]bool   // remote clusters to which this gateway has a link
 }
 
-// follow updates the tracker to the links that the routes use now.
-func (m *pathTracker) follow(in projection.Input) {
+// update reports the changes since the last input, whose routes were written.
+func (m *pathTracker) update(in projection.Input) {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {
 		return
@@ -59,17 +59,17 @@ func (m *pathTracker) follow(in projection.Input) {
 		}
 	}
 	gateway := own.GatewayOn(in.Node) != nil
-	told := make(map[string]string, len(in.Paths))
+	carriers := make(map[string]string, len(in.Paths))
 	for remote, path := range in.Paths {
-		told[remote] = ""
+		carriers[remote] = ""
 		if g := own.Gateway(path.Local); g != nil {
-			told[remote] = g.Node // the gateway may move to another one and keep its name
+			carriers[remote] = g.Node // the gateway may move to another one and keep its name
 		}
 		if c := in.Fabric.Cluster(remote); c != nil {
-			m.tell(c, in.Node, told[remote], gateway)
+			m.report(c, in.Node, carriers[remote], gateway)
 		}
 	}
-	m.carriers = told
+	m.carriers = carriers
 	// Links of this gateway that appeared. Meanwhile this gateway handed traffic from other
 	// nodes to another gateway.
 	have := make(map[string]bool, len(in.GatewayPaths))
@@ -82,7 +82,7 @@ func (m *pathTracker) follow(in projection.Input) {
 	m.own = have
 }
 
-func (m *pathTracker) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {
+func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gateway bool) {
 	before, known := m.carriers[remote.Name]
 	if known && before == carrier {
 		return

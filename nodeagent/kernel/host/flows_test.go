@@ -12,21 +12,21 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// told is a flowSyncer that records its calls.
-type told struct{ calls []string }
+// callRecorder is a flowSyncer that records its calls.
+type callRecorder struct{ calls []string }
 
-func (t *told) SetOwn(conntrack.LocalPods)    {}
-func (t *told) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
-func (t *told) LinkTakenOver(cluster string, _ []netip.Prefix) {
+func (t *callRecorder) SetOwn(conntrack.LocalPods)    {}
+func (t *callRecorder) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
+func (t *callRecorder) LinkTakenOver(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "carries "+cluster)
 }
-func (t *told) LinkReleased(cluster string, _ []netip.Prefix) {
+func (t *callRecorder) LinkReleased(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "left "+cluster)
 }
-func (t *told) PathMoved(cluster string, _ []netip.Prefix) {
+func (t *callRecorder) PathMoved(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "moved "+cluster)
 }
-func (t *told) LinkAvailable(cluster string, _ []netip.Prefix) {
+func (t *callRecorder) LinkAvailable(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "transits "+cluster)
 }
 
@@ -74,12 +74,12 @@ func TestMover(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			heard := &told{}
+			heard := &callRecorder{}
 			m := pathTracker{keeper: heard}
 			look := func(gateways []fabric.Gateway, local string, want []string) {
 				t.Helper()
 				heard.calls = nil
-				m.follow(projection.Input{
+				m.update(projection.Input{
 					Fabric:  &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1", Gateways: gateways}, {Name: "g2"}}},
 					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
 				})

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// explainDrop says what a journey's end means, and what to do.
+// explainDrop explains the end of a trace and suggests a fix.
 func explainDrop(j *flowTrace) status.Finding {
 	f := status.Finding{Place: j.at.String()}
 	switch {
@@ -39,13 +39,13 @@ func explainDrop(j *flowTrace) status.Finding {
 	return f
 }
 
-// policy is what to do about any NetworkPolicy.
+// policy is the advice for a NetworkPolicy.
 const policy = "let the policies of these pods admit the other clusters: as ipBlock their global addresses (242.0.0.0/8 by default; " +
 	"of flat clusters their podCIDRs), in ingress as the source and in egress as the destination"
 
-// owner names who usually makes such a chain, and what to do about it.
+// owner returns the usual owner of such a chain, and the advice.
 func owner(p RuleRef) (who, do string) {
-	// The first match first; the names are those of the projects' own sources.
+	// The first match wins; the names come from the projects' own sources.
 	const proxy = "kube-proxy's rules drop what connection tracking takes for invalid: usually a path that differs there and back; " +
 		"look at hawser-agent status on both ends"
 	const firewall = "have it forward the clusterset's addresses"
@@ -75,5 +75,5 @@ func owner(p RuleRef) (who, do string) {
 	return "somebody else", "a firewall or a NetworkPolicy made that rule: have it let the clusterset's addresses through"
 }
 
-// maker is whose chains and tables begin with these names.
+// maker describes the owner of the chains and tables with these name prefixes.
 type maker struct{ table, chain, who, do string }

@@ -15,18 +15,18 @@ const (
 	nfDrop   = 0
 	nfAccept = 1
 	nfQueue  = 3
-	nfMask   = 0xff // what is above is the queue, or an error number
+	nfMask   = 0xff // higher bits contain the queue or an error number
 )
 
-// Of the header of TCP.
+// TCP header flags.
 const (
-	tcpFlags = 13 // where they are
+	tcpFlags = 13 // offset of the flags
 	tcpSyn   = 0x02
 	tcpReset = 0x04
 	tcpAck   = 0x10
 )
 
-// traceMessage is what the kernel says in one message (NFT_MSG_TRACE).
+// traceMessage is the content of one message (NFT_MSG_TRACE).
 type traceMessage struct {
 	step                  Step
 	network, transport    []byte
@@ -34,7 +34,7 @@ type traceMessage struct {
 	kind, verdict, policy uint32
 }
 
-// decode reads a message of the group of traces. names gives interfaces.
+// decode decodes a message of the trace group. names returns interface names.
 func decode(message []byte, names func(index uint32) string) (Step, error) {
 	const generic = 4 // struct nfgenmsg
 	if len(message) < generic {
@@ -114,8 +114,8 @@ func (t *traceMessage) decided() Verdict {
 	return Continues
 }
 
-// flow reads the headers; nil when there are none, as in all steps of a hook but the
-// first.
+// flow decodes the headers. It returns nil without headers: only the first step of a hook has
+// them.
 func (t *traceMessage) flow(names func(index uint32) string) *Flow {
 	f := &Flow{}
 	var protocol byte

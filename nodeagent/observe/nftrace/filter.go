@@ -17,31 +17,31 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Filter is which packets belong to the clusterset: those that come in over its devices
-// (hw-*), those to one of the prefixes, and those from one that come from elsewhere.
+// Filter selects the packets of the clusterset: packets that arrive over its devices (hw-*),
+// packets to one of the prefixes, and packets from a prefix that arrive from another host.
 type Filter struct {
-	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
-	Exclude  []netip.Prefix // what runs all the time between agents: from or to these
-	Quiet    []Socket       // and what comes in over the devices, to or from one of these here
-	// Include, when there are any, leaves out packets that are neither from nor to one of them.
+	Prefixes []netip.Prefix // of the clusterset: VIPs, global addresses, flat clusters, DNS
+	Exclude  []netip.Prefix // constant traffic between agents: from or to these
+	Quiet    []Socket       // excludes packets over the devices to or from one of these sockets
+	// Include, unless empty, excludes packets that are neither from nor to one of them.
 	Include []netip.Prefix
 }
 
-// Socket is where the node's agent listens, or sends from to others like it.
+// Socket is a socket of the node's agent, for listening or for sending to other agents.
 type Socket struct {
 	Protocol byte // IPPROTO_UDP, ...
 	Addr     netip.AddrPort
 }
 
-// rate is how many packets a second are followed, of those that begin a TCP connection
-// and of all others.
+// rate is the number of packets traced per second: for packets that begin a TCP connection, and
+// for all others.
 const rate = 20
 
-// devices is what the names of Hawser's links begin with.
+// devices is the name prefix of Hawser's links.
 const devices = "hw-"
 
-// priorities of our chains: behind the gathering of fragments (-400) and before all that
-// drops; and behind all others.
+// Priorities of our chains: after defragmentation (-400) and before all chains that drop
+// packets; and after all others.
 const (
 	first = -399
 	last  = 1<<31 - 1
@@ -82,7 +82,7 @@ func (f Filter) batch() *nftables.Batch {
 		for _, p := range f.Prefixes {
 			b.rule(chain, append(in(p, true), jump(next))...)
 			if chain == chainIn {
-				// An answer may come over anybody's network.
+				// A reply may arrive over any network.
 				b.rule(chain, append(append(outside(), in(p, false)...), jump(next))...)
 			}
 		}
@@ -129,7 +129,7 @@ func over() []expr.Any {
 	}
 }
 
-// outside matches packets that come from elsewhere than this node.
+// outside matches packets that other hosts sent.
 func outside() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
@@ -137,8 +137,8 @@ func outside() []expr.Any {
 	}
 }
 
-// match matches what comes in over the devices for the socket's address, to its port or
-// from the same one elsewhere.
+// match matches packets that arrive over the devices for the socket's address, to its port or
+// from the same port of another host.
 func (s Socket) match(to bool) []expr.Any {
 	const source, target = 0, 2 // of the ports, in the headers of UDP and TCP
 	offset := uint32(source)
@@ -178,7 +178,7 @@ func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, 
 
 func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
 
-// mark has the kernel report the packet from here on.
+// mark makes the kernel report the packet from here on.
 func mark() []expr.Any {
 	return append([]expr.Any{
 		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},
@@ -187,8 +187,9 @@ func mark() []expr.Any {
 	}, stop()...)
 }
 
-// ReversePathDrops gives how many packets of any traffic the kernel dropped so far in the
-// thread's network namespace, because their source is reached by another link (rp_filter).
+// ReversePathDrops returns how many packets the kernel has dropped so far in the thread's
+// network namespace because their source is routed over another link (rp_filter). It counts all
+// traffic.
 func ReversePathDrops() (int, error) {
 	const path, counter = "/proc/thread-self/net/netstat", "IPReversePathFilter"
 	raw, err := os.ReadFile(path)

@@ -2,7 +2,7 @@ package nftrace
 
 import "testing"
 
-// TestFiltered: the counter is found where the kernel has it.
+// TestFiltered: the kernel reports the counter.
 func TestFiltered(t *testing.T) {
 	t.Parallel()
 	if n, err := ReversePathDrops(); err != nil || n < 0 {

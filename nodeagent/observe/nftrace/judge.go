@@ -11,30 +11,30 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// settle is how long a packet may be under way: journeys that began later than that
-// before the end are not judged.
+// settle is how long a packet may be in flight: traces that began later than that before the
+// end are ignored.
 const settle = time.Second
 
-// mostFlows are listed of each finding.
+// mostFlows is the maximum number of flows per finding.
 const mostFlows = 3
 
-// flowTrace is one packet on its way.
+// flowTrace is the trace of one packet.
 type flowTrace struct {
 	began time.Duration
 	seen  time.Duration // last
-	flow  *Flow         // as it was first; nil = not told
-	last  *Flow         // as it was where that was told last
-	at    RuleRef       // the last place that it met
+	flow  *Flow         // in the first step; nil = unknown
+	last  *Flow         // in the last step that contained it
+	at    RuleRef       // the last rule that it met
 	end   Verdict
 }
 
-// Judge reports who dropped packets, from the steps in their order and from how long
-// was looked.
+// Judge reports which rules dropped packets, from the ordered steps and the duration of the
+// capture.
 func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
-		if s.Place.own(chainPick) { // the kernel uses numbers of packets again
+		if s.Place.own(chainPick) { // the kernel reuses packet IDs
 			j := &flowTrace{began: s.At}
 			open[s.ID], all = j, append(all, j)
 		}
@@ -52,12 +52,12 @@ func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 	return conclude(all, lasted)
 }
 
-// hop is how long a packet may take from one hook to the next.
+// hop is the maximum time of a packet from one hook to the next.
 const hop = time.Second
 
-// matchTrace finds whose next step this is when the number is not that of a packet under
-// way: the kernel makes the number of the packet's hash too, and translating an address
-// changes that. Translation leaves one end as it was. It gives nil when nobody's is.
+// matchTrace finds the packet that a step belongs to when its trace ID is unknown. The kernel
+// derives the ID from the packet's hash, which NAT changes; NAT leaves one end of the packet
+// unchanged. It returns nil if no packet matches.
 func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
 	if s.Flow == nil || numbered != nil && numbered.end == Continues {
 		return nil
@@ -103,7 +103,7 @@ func (j *flowTrace) step(s Step) {
 	}
 }
 
-// conversation is what packets of one direction of a connection have in common.
+// conversation returns the part that packets of one direction of a connection share.
 func (j *flowTrace) conversation() status.Ends { return ends(*j.flow) }
 
 func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
@@ -115,8 +115,8 @@ func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
 			passed[j.conversation()] = true
 		}
 	}
-	// A packet that is lost from sight is only told where none like it got through: the
-	// kernel may copy one on its way, which then has another number.
+	// A packet whose trace stops is reported only if no similar packet passed: the kernel may
+	// copy a packet, and the copy has another ID.
 	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
 		return j.end != Accepted && j.end != Dropped && passed[j.conversation()]
 	})
@@ -145,8 +145,8 @@ func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
 	return out
 }
 
-// full reports whether so many packets came in a second that the filter may have left
-// some out. Journeys are in the order of their beginnings.
+// full reports whether so many packets arrived in one second that the filter may have skipped
+// some. Traces are in the order of their start.
 func full(all []*flowTrace) bool {
 	for i := rate - 1; i < len(all); i++ {
 		if all[i].began-all[i-rate+1].began <= time.Second {
@@ -156,7 +156,7 @@ func full(all []*flowTrace) bool {
 	return false
 }
 
-// text names the packet as it came, and as it was in the end where that is another.
+// text describes the packet as it arrived and, if different, as it left.
 func (j *flowTrace) text() string {
 	first, last := ends(*j.flow), ends(*j.last)
 	text := first.String()
@@ -172,18 +172,17 @@ func (j *flowTrace) text() string {
 	return text
 }
 
-// maxFlows are listed of a node.
+// maxFlows is the maximum number of flows per node.
 const maxFlows = 500
 
-// firstOwn is the first port that Linux gives to a client which asks for none
-// (net.ipv4.ip_local_port_range).
+// firstOwn is the first ephemeral port of Linux (net.ipv4.ip_local_port_range).
 const firstOwn = 32768
 
-// groupTraces joins the journeys of like packets; middle is half of the time that the node looked.
+// groupTraces groups the traces of similar packets. middle is half of the capture time.
 func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	count := map[status.FlowTrace]*status.FlowTrace{}
 	for _, j := range all {
-		// What the journey has in common with others, without a number of packets.
+		// The common part of similar traces, without a packet count.
 		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
 		if j.end != Accepted {
 			f := explainDrop(j)
@@ -196,7 +195,7 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 		}
 		told := count[like]
 		told.Packets++
-		told.Last = j.began.Seconds() // they are in the order of their beginnings
+		told.Last = j.began.Seconds() // traces are in the order of their start
 		if math.Abs(told.Last-middle.Seconds()) < math.Abs(told.Middle-middle.Seconds()) {
 			told.Middle = told.Last
 		}
@@ -219,8 +218,8 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	return out[:min(len(out), maxFlows)]
 }
 
-// ends leaves out the port of the client: of the end with the higher one, as those that
-// Linux chooses are above those that servers listen at.
+// ends removes the client's port, which is the higher one: ephemeral ports are above those of
+// servers.
 func ends(f Flow) status.Ends {
 	from, to := f.From, f.To
 	if to.Port() >= firstOwn && to.Port() > from.Port() {

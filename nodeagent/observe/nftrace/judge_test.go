@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// walk makes the steps of one packet: each place is one step, the last with a verdict.
+// walk returns the steps of one packet: one step per place, the last one with a verdict.
 func walk(id uint32, at time.Duration, f *Flow, end Verdict, places ...RuleRef) []Step {
 	out := []Step{{At: at, ID: id, Place: RuleRef{"inet", Table, chainPick, 7}, Flow: f}}
 	for i, p := range places {
@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		{"two packets of two connections, one finding", append(walk(1, 0, a, Dropped, forward), walk(2, 0, b, Dropped, forward)...),
 			status.Diagnosis{Packets: 2, Findings: []status.Finding{{Kind: "foreign", Packets: 2,
 				Place: "the policy of chain FORWARD of table ip filter", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
-		{"with what became of it", func() []Step {
+		{"with a verdict", func() []Step {
 			steps := walk(1, 0, a, Dropped, forward, rule)
 			steps[2].Flow = flow("10.7.2.5:4001", "10.7.1.9:8080", "cni0")
 			return steps
@@ -75,7 +75,7 @@ func TestJudge(t *testing.T) {
 		{"not seen again, but others of the same were", append(walk(1, 0, a, Continues, forward), walk(2, 0, b, Continues, through)...),
 			status.Diagnosis{Packets: 2, Passed: 1}},
 		{"under way at the end", walk(1, 9500*time.Millisecond, a, Continues, forward), status.Diagnosis{}},
-		{"of which nothing was told", walk(1, 0, nil, Dropped, forward), status.Diagnosis{}},
+		{"without a flow", walk(1, 0, nil, Dropped, forward), status.Diagnosis{}},
 		{"not one of ours", []Step{{ID: 1, Place: forward, Verdict: Dropped, Flow: a}}, status.Diagnosis{}},
 	}
 	for _, tt := range tests {
@@ -96,8 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJourneys: like packets are told together, by what their connections have in
-// common, with where the node sent them.
+// TestJourneys: similar packets are reported together, with the common part of their
+// connections and their destination.
 func TestJourneys(t *testing.T) {
 	t.Parallel()
 	flow := func(from, to, in, out string) *Flow {
@@ -155,7 +155,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a message holds, reading it ends.
+// FuzzDecode: decoding any message terminates.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0})
 	f.Add([]byte{2, 0, 0, 0, 8, 0, 4, 0, 0, 0, 0, 3, 12, 0, 5, 128, 8, 0, 1, 0, 0, 0, 0, 0})

@@ -1,8 +1,7 @@
-// Package nftrace follows packets of the clusterset through the node's netfilter hooks
-// and reports who dropped them: a NetworkPolicy, a firewall, or Hawser itself. It changes
-// no verdict; it marks a few packets a second so that the kernel reports them
-// (nf_tables' tracing, meta nftrace), and what it puts into the kernel for that
-// vanishes with the process.
+// Package nftrace traces packets of the clusterset through the node's netfilter hooks and
+// reports what dropped them: a NetworkPolicy, a firewall, or Hawser itself. It changes no
+// verdict. It marks a few packets per second for nf_tables tracing (meta nftrace), so the
+// kernel reports them. Its table disappears with the process.
 package nftrace
 
 import (
@@ -11,24 +10,23 @@ import (
 	"time"
 )
 
-// Table is the name of the table of family inet that holds the marking rules while
-// packets are followed.
+// Table is the name of the inet table with the marking rules during a capture.
 const Table = "hawser-trace"
 
-// Chains of Table: where a journey begins, and where one that gets there got through.
+// Chains of Table: where a trace begins, and where a packet has passed.
 const (
-	chainIn     = "in"    // prerouting, before all others
-	chainOutput = "made"  // output, before all others
-	chainOut    = "out"   // postrouting, behind all others
-	chainInput  = "taken" // input, behind all others
-	chainOnly   = "only"  // no hook: packets of the clusterset, when not all are asked for
-	chainPick   = "pick"  // no hook: those that are asked for
+	chainIn     = "in"    // prerouting, before all other chains
+	chainOutput = "made"  // output, before all other chains
+	chainOut    = "out"   // postrouting, after all other chains
+	chainInput  = "taken" // input, after all other chains
+	chainOnly   = "only"  // no hook: packets of the clusterset, if Filter.Include is set
+	chainPick   = "pick"  // no hook: the selected packets
 )
 
-// Verdict is what became of a packet in a step.
+// Verdict is the result of a step.
 type Verdict int
 
-// Verdicts; all that decide nothing yet are Continues.
+// Verdicts. A step without a decision is Continues.
 const (
 	Continues Verdict = iota
 	Accepted
@@ -39,10 +37,10 @@ const (
 // Step is one rule, or the policy of one chain, that a packet met.
 type Step struct {
 	At      time.Duration // since the beginning
-	ID      uint32        // of the packet; the kernel uses them again
+	ID      uint32        // of the packet; the kernel reuses IDs
 	Place   RuleRef
 	Verdict Verdict
-	Flow    *Flow // nil = not told in this step
+	Flow    *Flow // nil = not in this step
 }
 
 // RuleRef is a rule or a policy.
@@ -53,7 +51,7 @@ type RuleRef struct {
 	Rule   uint64 // handle; 0 = the chain's policy
 }
 
-// String is as nft(8) names it.
+// String returns the rule in the notation of nft(8).
 func (p RuleRef) String() string {
 	of := "chain " + p.Chain + " of table " + p.Family + " " + p.Table
 	if p.Rule == 0 {
@@ -62,11 +60,11 @@ func (p RuleRef) String() string {
 	return "rule " + strconv.FormatUint(p.Rule, 10) + " in " + of
 }
 
-// Flow is what a packet says of itself.
+// Flow is the header data of a packet.
 type Flow struct {
 	Protocol string         // tcp | udp | icmp | icmpv6 | a number
-	From, To netip.AddrPort // port 0 where there is none
-	In, Out  string         // interfaces; empty = none (yet)
+	From, To netip.AddrPort // port 0 if absent
+	In, Out  string         // interfaces; empty = none or not known yet
 	Reset    bool           // of TCP
 }
 

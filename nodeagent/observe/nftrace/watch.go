@@ -14,14 +14,14 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// room is how much the kernel may have told before we read it, in bytes.
+// room is the size of the receive buffer for trace messages, bytes.
 const room = 4 << 20
 
-// mostSteps bounds what is kept of a time; a packet has some thirty steps.
+// mostSteps limits the steps of a capture. A packet has about thirty steps.
 const mostSteps = 200_000
 
-// Capture follows packets for a time, in the network namespace of the thread's process,
-// and gives all their steps and how long it looked. It needs CAP_NET_ADMIN and Linux 5.12.
+// Capture traces packets for a time, in the network namespace of the calling thread. It returns
+// all their steps and its duration. It needs CAP_NET_ADMIN and Linux 5.12.
 func Capture(ctx context.Context, filter Filter, long time.Duration) (steps []Step, lasted time.Duration, err error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -50,10 +50,10 @@ func Capture(ctx context.Context, filter Filter, long time.Duration) (steps []St
 	return steps, time.Since(begun), errors.Join(err, ctx.Err())
 }
 
-// install makes the table.
+// install creates the table.
 func install(owner *nftables.Conn, filter Filter) error {
 	err := owner.Commit(filter.batch())
-	// EPERM: the table is another socket's (or CAP_NET_ADMIN is missing).
+	// EPERM: another socket owns the table (or CAP_NET_ADMIN is missing).
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("add table inet %s (does another process trace packets now?): %w", Table, err)
 	}
@@ -83,7 +83,7 @@ func read(events *netlink.Conn, begun time.Time) ([]Step, error) {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return steps, nil
-		case errors.Is(err, unix.ENOBUFS): // some were not told: a busy moment
+		case errors.Is(err, unix.ENOBUFS): // some messages were lost under load
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("follow packets: %w", err)

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// inNamespace runs the test in a network namespace of its own, with the loopback up.
-// The thread ends with the test.
+// inNamespace runs the test in its own network namespace, with the loopback up. The thread ends
+// with the test.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	missing := ""
@@ -46,13 +46,13 @@ func inNamespace(t *testing.T) {
 	}
 }
 
-// TestWatch: a rule of somebody else's drops what is for one address, and what is for
-// another gets there. Nothing stays in the kernel.
+// TestWatch: a foreign rule drops packets to one address, and packets to another one pass.
+// Nothing stays in the kernel.
 func TestWatch(t *testing.T) {
 	inNamespace(t)
 	foreign := "table ip calico {\n chain cali-from {\n  ip daddr 127.9.0.1 udp dport 80 drop\n }\n" +
 		" chain output {\n  type filter hook output priority 0; policy accept;\n  jump cali-from\n }\n" +
-		// A packet that is translated has another number afterwards.
+		// A translated packet has another ID afterwards.
 		" chain translate {\n  type nat hook output priority -100;\n  ip daddr 127.9.0.3 dnat to 127.9.0.1\n }\n}\n"
 	nft(t, foreign, "-f", "-")
 	filter := Filter{Prefixes: []netip.Prefix{netip.MustParsePrefix("127.9.0.0/16"), netip.MustParsePrefix("fd00::/64")},
@@ -104,7 +104,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if told == 0 {
-		t.Error("nothing was followed of what was asked for")
+		t.Error("no selected packet was traced")
 	}
 	d := Judge(steps, lasted)
 	if d.Packets == 0 || d.Passed == 0 || len(d.Findings) != 1 {
