@@ -392,8 +392,8 @@ func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
 	}
 }
 
-// senders are the agents that decide how a cluster sends: all, or its gateways if it
-// passes on what another cluster sends.
+// senders returns the agents that select a cluster's path: all, or its gateways if it
+// forwards transit traffic.
 func (l *liveCheck) senders(cluster string, passes bool) []*status.Status {
 	return slices.DeleteFunc(slices.Clone(l.byCluster[cluster]), func(s *status.Status) bool { return passes && s.Gateway == "" })
 }
@@ -406,8 +406,8 @@ func pathTo(s *status.Status, cluster string) *status.Path {
 	return &s.Paths[i]
 }
 
-// used notes which links carry what a cluster sends to another one, and says what comes
-// of it.
+// used marks the links of h that carry traffic from its cluster to target, and returns
+// whether that traffic arrives.
 func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 	senders := l.senders(h.From, passes)
 	if len(senders) == 0 {
@@ -454,7 +454,7 @@ func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 	return fine
 }
 
-// links gives the links between two clusters, as both ends report them.
+// links returns the links between two clusters, as both ends report them.
 func (l *liveCheck) links(from, to string) []LiveLink {
 	f := l.fabric
 	type ends [2]string
@@ -488,7 +488,8 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointWhy)
 		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
-		// Probes go round: an end that has no answer knows better than one that had one.
+		// Probes are round trips: an end without a recent reply is right, an end with an
+		// older reply is not.
 		if k.State == Unknown || k.State == Alive {
 			k.State = cmp.Or(state, Unknown)
 		}
@@ -583,14 +584,14 @@ func (l *liveCheck) problems(cluster string) []string {
 	return out
 }
 
-// part is what agents of one cluster say of a cluster's part of the export.
+// part is a cluster's part of the export as the agents of one cluster report it.
 type part struct {
-	ready    string // yes | no | unknown; empty: nobody says anything
+	ready    string // yes | no | unknown; empty without a report
 	backends []string
-	lacks    string // why the export does not count there at all
+	lacks    string // why the agents ignore the export
 }
 
-// part asks the agents of a cluster about another one's part, or its own.
+// part returns cluster's part of the export as the agents of asked report it.
 func (l *liveCheck) part(asked, cluster string) part {
 	var out part
 	without, shut, has := 0, 0, 0

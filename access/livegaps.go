@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// clusters says what is missing in the clusters on the way.
+// clusters reports what is missing in the clusters on the path.
 func (l *liveCheck) clusters() {
 	var names []string
 	for t := range l.allowed() {
@@ -93,8 +93,8 @@ func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 	}
 }
 
-// differs says in what the fabric of an agent is not that of the topology, as far as it
-// tells. Public keys are not known without the root key, nor is the digest.
+// differs returns the differences between an agent's fabric, as far as it is reported, and
+// the topology's. It compares no public keys or digests, because they need the root key.
 func (l *liveCheck) differs(s *status.Status) []string {
 	var out []string
 	f := l.fabric
@@ -102,7 +102,7 @@ func (l *liveCheck) differs(s *status.Status) []string {
 		have := &s.Clusters[i]
 		want := f.Cluster(have.Name)
 		if want == nil {
-			continue // one that leaves: others still know it
+			continue // the cluster is being removed: other agents still know it
 		}
 		for _, g := range want.Gateways {
 			if !slices.Contains(have.Gateways, g.Name) {

@@ -25,7 +25,7 @@ func DefaultImage(version string) string {
 	return ImageName + ":" + notTag.ReplaceAllString(cmp.Or(version, "dev"), "-")
 }
 
-// agentImage selects the image of the agents: that of the topology, then in.Image, then the
+// agentImage selects the image of the agents: the topology's image, then in.Image, then the
 // published image, then DefaultImage. Another version of Hawser therefore restarts no agent. It
 // returns an error if the topology and in.Image differ, because one of them would have no effect.
 func agentImage(in Input) (string, diag.List) {

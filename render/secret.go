@@ -56,7 +56,7 @@ func addSecrets(tree Tree, in Input) diag.List {
 	return nil
 }
 
-// copySecrets copies the published Secrets. Only the root key can tell whether they are current.
+// copySecrets copies the published Secrets. Only the root key can verify that they are current.
 func copySecrets(tree Tree, in Input) diag.List {
 	var list diag.List
 	for _, c := range in.Topology.Spec.Clusters {

@@ -34,7 +34,7 @@ func newNotary(in Input) (*documentSigner, error) {
 	return n, nil
 }
 
-// before returns the statement that one of the current signers signed, zero if absent.
+// before returns the statement in signed if a current signer signed it, zero otherwise.
 func (n *documentSigner) before(kind trust.Kind, signed trust.Signed) trust.Statement {
 	said, _ := signed.By(kind, n.lines)
 	return said

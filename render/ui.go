@@ -55,7 +55,7 @@ const (
 	ipsecVariant = "-ipsec"
 )
 
-// uiImage returns the image of the page: that of the topology, or hawser instead of hawser-agent in
+// uiImage returns the image of the page: the topology's image, or hawser instead of hawser-agent in
 // the agents' image, with the same tag. A digest identifies one image, so no other image can be
 // derived from it.
 func uiImage(ui *schema.UI, agent string) (string, diag.List) {

@@ -1,6 +1,6 @@
-// Package keys derives every secret of a clusterset from a root key, or several
-// that serve epochs of keys after each other, and seals each cluster's part to that
-// cluster's age recipient. It is pure apart from the randomness of age encryption.
+// Package keys derives every secret of a clusterset from its root keys and seals each
+// cluster's part to that cluster's age recipient. Each root key serves a range of key
+// epochs. The package does no I/O; only age encryption and new root keys are random.
 package keys
 
 import (
@@ -23,18 +23,19 @@ import (
 // RootSize is the size of a root key in bytes.
 const RootSize = 32
 
-// Root is what all other keys are derived from: one root key or several, each of
-// which serves from an epoch of keys on until the next one does. It never prints:
-// every formatting verb, slog and JSON give "(sensitive)".
+// Root holds the root keys from which all other keys are derived. Each root key serves
+// from its first epoch until the first epoch of the next root key. Root never prints its
+// keys: every formatting verb, slog and JSON write "(sensitive)".
 type Root struct {
-	// A function, as fmt asks unexported fields of other structs nothing: it
-	// prints what they hold, even behind a pointer when the verb does not fit.
+	// A function hides the keys from fmt. fmt does not call the Format method of
+	// unexported fields of other structs: it prints their content, even behind a
+	// pointer if the verb does not fit.
 	list func() []rootKey // at least one, by ascending epoch
 }
 
 // rootKey is one root key.
 type rootKey struct {
-	from int // the first epoch that it serves; 1 is the first of all
+	from int // the first epoch that it serves, from 1
 	key  [RootSize]byte
 }
 
@@ -42,11 +43,11 @@ func rootOf(list []rootKey) *Root {
 	return &Root{list: func() []rootKey { return list }}
 }
 
-// NewRoot makes a root key from the system's randomness, for all epochs.
+// NewRoot returns a random root key for all epochs.
 func NewRoot() (*Root, error) { return rootOf(nil).Add(1) }
 
-// Add gives the root with another, new root key that serves from an epoch on.
-// Those of earlier epochs stay what they are.
+// Add returns the root with a new, random root key that serves from an epoch on. The
+// root keys of earlier epochs do not change.
 func (r *Root) Add(from int) (*Root, error) {
 	list := slices.Clone(r.list())
 	switch {
@@ -63,7 +64,7 @@ func (r *Root) Add(from int) (*Root, error) {
 	return rootOf(append(list, added)), nil
 }
 
-// Drop gives the root without the root keys that serve only epochs before one.
+// Drop returns the root without the root keys that serve only epochs before the given one.
 func (r *Root) Drop(before int) (*Root, error) {
 	list := r.list()
 	i := serving(list, before)
@@ -73,7 +74,7 @@ func (r *Root) Drop(before int) (*Root, error) {
 	return rootOf(slices.Clone(list[i:])), nil
 }
 
-// Epochs gives the first epoch that each root key serves, ascending.
+// Epochs returns the first epoch of each root key, ascending.
 func (r *Root) Epochs() []int {
 	var out []int
 	for _, k := range r.list() {
@@ -82,8 +83,8 @@ func (r *Root) Epochs() []int {
 	return out
 }
 
-// EpochRoot gives the first epoch of the root key that serves an epoch. None does
-// where it was dropped.
+// EpochRoot returns the first epoch of the root key that serves an epoch. It is an error
+// if that root key was dropped.
 func (r *Root) EpochRoot(epoch int) (from int, err error) {
 	k, err := r.of(epoch)
 	if err != nil {
@@ -100,7 +101,7 @@ func (r *Root) of(epoch int) (*rootKey, error) {
 	return nil, fmt.Errorf("no root key serves epoch %d: the oldest one serves %s", epoch, span(list, 0))
 }
 
-// serving finds the root key that serves an epoch; -1 when none does.
+// serving returns the index of the root key that serves an epoch, -1 if absent.
 func serving(list []rootKey, epoch int) int {
 	for i, k := range slices.Backward(list) {
 		if k.from <= epoch {
@@ -110,7 +111,7 @@ func serving(list []rootKey, epoch int) int {
 	return -1
 }
 
-// span names the epochs that one root key serves.
+// span returns the epochs of a root key as text.
 func span(list []rootKey, i int) string {
 	from := list[i].from
 	switch {
@@ -134,7 +135,7 @@ func (Root) LogValue() slog.Value { return slog.StringValue("(sensitive)") }
 // MarshalJSON hides the key.
 func (Root) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
-// derive gives 32 bytes for a purpose, by the root key that serves an epoch
+// derive returns 32 bytes for a purpose, derived from the root key that serves an epoch
 // (HKDF-SHA256, RFC 5869, no salt).
 func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
 	k, err := r.of(epoch)
@@ -148,8 +149,8 @@ func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
 	return fabric.Secret(raw), nil
 }
 
-// private gives a gateway's tunnel key: the derived bytes clamped as RFC 7748
-// section 5 says, so that they equal what wg(8) prints.
+// private returns a gateway's tunnel key. The derived bytes are clamped as in RFC 7748
+// section 5, so that wg(8) prints the same bytes.
 func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	s, err := r.derive(epoch, strings.Join([]string{clusterset, cluster, gateway, strconv.Itoa(epoch)}, "/"))
 	if err != nil {
@@ -160,13 +161,13 @@ func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.S
 	return s, nil
 }
 
-// ed25519 gives the seed of the key with which a gateway proves itself in IKE.
-// No gateway's tunnel key has an empty cluster in its info.
+// ed25519 returns the seed of a gateway's authentication key in IKE. Its info differs from
+// that of every tunnel key, because no tunnel key has an empty cluster there.
 func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	return r.derive(epoch, strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }
 
-// Public gives the public halves of a gateway's keys of an epoch, in base64.
+// Public returns the public halves of a gateway's keys of an epoch, in base64.
 func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (fabric.Key, error) {
 	out := fabric.Key{Epoch: epoch}
 	s, err := r.private(clusterset, cluster, gateway, epoch)
@@ -183,6 +184,6 @@ func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (fabric.Ke
 		return out, err
 	}
 	sign := ed25519.NewKeyFromSeed(seed[:])
-	out.Ed25519 = base64.StdEncoding.EncodeToString(sign[ed25519.SeedSize:]) // RFC 8032: the public half stands behind the seed
+	out.Ed25519 = base64.StdEncoding.EncodeToString(sign[ed25519.SeedSize:]) // RFC 8032: the public half follows the seed
 	return out, nil
 }

@@ -19,7 +19,7 @@ var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, 
 // ErrEncrypted is returned for an age file when no identity was given to open it.
 var ErrEncrypted = errors.New("the root key is encrypted with age, and no identity was given to open it")
 
-// maxRootFile bounds what is read out of an age file, in bytes: a thousand root keys.
+// maxRootFile limits the decrypted content of an age file, in bytes: a thousand root keys.
 const maxRootFile = 64 << 10
 
 // ReadRoot reads the content of a root key file: 32 bytes or their base64 on one
@@ -102,8 +102,8 @@ func readLine(line string) (k rootKey, err error) {
 	return k, nil
 }
 
-// Encode gives the content of a root key file: base64 with a newline for one key
-// that serves all epochs, and else a line for each.
+// Encode returns the content of a root key file. A single key for all epochs is base64
+// with a newline; otherwise each root key has a line.
 func (r *Root) Encode() []byte {
 	list := r.list()
 	if len(list) == 1 && list[0].from == 1 {
@@ -139,7 +139,7 @@ func open(raw []byte, identities []age.Identity) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("open root key: %w", err)
 	}
-	// One byte more than may be: what is cut off could be the newest root key.
+	// Read one byte more than the limit: the cut end could be the newest root key.
 	plain, err := io.ReadAll(io.LimitReader(out, maxRootFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("open root key: %w", err)

@@ -21,21 +21,21 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// Keys gives the private half of one cluster: the seed of the pre-shared keys,
-// and the tunnel key and the key for IKE of each gateway that brought none.
+// Keys returns one cluster's private keys: the seed of the pre-shared keys, and the tunnel
+// key and the IKE key of each gateway that has no own key.
 func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
 	for _, epoch := range top.Spec.Keys.Epochs {
-		// No gateway's info has an empty cluster, so that the seed is nobody's key.
+		// No gateway's info has an empty cluster, so the seed equals no gateway's key.
 		seed, err := r.derive(epoch, set+"///psk-seed/"+strconv.Itoa(epoch))
 		if err != nil {
 			return nil, err
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 		for _, g := range c.AllGateways() {
-			// One that brought its tunnel key wants nothing from elsewhere, so it brings the
-			// one for IKE too or has none.
+			// A gateway with its own tunnel key gets no derived keys. It has its own IKE
+			// key, or none.
 			if g.PublicKey != "" {
 				continue
 			}
@@ -54,22 +54,22 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 	return out, nil
 }
 
-// SealedKeys is one cluster's keys as they are published.
+// SealedKeys are one cluster's keys in published form.
 type SealedKeys struct {
-	Digest     string // keyed digest of plain text and recipient: equal means that the ciphertext needs no change
+	Digest     string // keyed digest of plain text and recipient; if equal, the ciphertext needs no change
 	Ciphertext string // armored age file
 	Proof      string // of Ciphertext, as agents check it; see schema/fabric/trust
 }
 
-// Seal encrypts every cluster's keys to its recipient, on all processors.
-// previous gives what is published for a cluster, and perhaps what waits to be: the
-// first one with an equal digest stays, as age gives other bytes every time. The
-// results have the order of the topology's clusters.
+// Seal encrypts every cluster's keys to its recipient, on all processors. previous returns
+// a cluster's published keys and possibly its unpublished ones. The first with an equal
+// digest is reused, because age encryption is not deterministic. The results are in the
+// order of the topology's clusters.
 func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []SealedKeys) ([]SealedKeys, error) {
 	if len(top.Spec.Keys.Epochs) == 0 {
-		return nil, errors.New("no epoch of keys is in force")
+		return nil, errors.New("no epoch of keys is current")
 	}
-	// That of the newest epoch: it changes when the keys do, and stays when an old
+	// The newest epoch's digest key changes when the keys change, and stays when an old
 	// root key is dropped.
 	digestKey, err := r.derive(slices.Max(top.Spec.Keys.Epochs), top.Metadata.Name+"///keys-digest")
 	if err != nil {
@@ -117,7 +117,7 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 func encrypt(plain []byte, to string) (string, error) {
 	recipient, err := syntax.ParseRecipient(to)
 	if err != nil {
-		// Not quoted, and without the cause, which would: somebody may have put the identity there.
+		// Do not quote the recipient or its parse error: a user may have written the identity.
 		return "", errors.New("its recipient is not an age recipient (age1... or age1pq1...)")
 	}
 	var out bytes.Buffer

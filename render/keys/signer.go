@@ -7,9 +7,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Signers returns the Ed25519 keys that sign what agents read and published commits:
-// today's, one for each root key that serves a current epoch, in their order; and those of
-// all root keys. A root key has another signing key for each clusterset.
+// Signers returns the Ed25519 keys that sign the agents' files and published commits. today
+// has one key for each root key that serves a current epoch, in their order; all has one
+// for each root key. A root key has a different signing key for each clusterset.
 func (r *Root) Signers(clusterset string, epochs []int) (today, all []ssh.Signer, err error) {
 	return r.signers(clusterset, "signer", epochs)
 }

@@ -17,9 +17,9 @@ import (
 // Bounds of one build. kustomize builds a folder again for each entry that names it, and looks
 // at each object for each patch with a target, which takes about a millisecond.
 const (
-	maxVisits   = 256      // folders, each counted as often as it is built
+	maxVisits   = 256      // folders, counted once for each build
 	maxDepth    = 32       // folders that lead to one another
-	maxBytes    = 64 << 20 // files, each counted as often as it is read
+	maxBytes    = 64 << 20 // bytes of files, counted once for each read
 	maxPatches  = 2_000
 	maxMatches  = 20_000 // objects times folders and patches with a target
 	maxExpanded = 10_000 // YAML nodes of a file whose aliases are written out
@@ -60,7 +60,7 @@ func (w work) excess() string {
 type content struct {
 	values  int // at least as many as YAML values
 	objects int
-	aliases bool // they stand for too many values
+	aliases bool // aliases expand to too many values
 	copies  int  // line of the first operation copy, or 0
 }
 
@@ -100,14 +100,14 @@ func inspect(raw []byte) content {
 // checkContent adds findings about a file that a field names, or about the patch at a place.
 func (c *checker) checkContent(at diag.Pos, read content, patch bool) {
 	if read.aliases {
-		c.add(at, CodeBound, fmt.Sprintf("has YAML aliases that stand for more than %d values", maxExpanded), "write the values out")
+		c.add(at, CodeBound, fmt.Sprintf("has YAML aliases that expand to more than %d values", maxExpanded), "write the values out")
 	}
 	if patch && read.copies > 0 {
 		c.add(at, CodeBound, "is a JSON patch with the operation copy, which is not used here", "write the value out with the operation add")
 	}
 }
 
-// written counts the nodes below a node as they are in the text.
+// written counts the nodes below a node without expanding aliases.
 func written(n *yaml.Node) int {
 	total := 1
 	for _, child := range n.Content {
@@ -151,7 +151,7 @@ func copies(n *yaml.Node) int {
 	return 0
 }
 
-// resolved returns the node that an alias stands for, or the node itself.
+// resolved returns the target of an alias, or the node itself.
 func resolved(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias

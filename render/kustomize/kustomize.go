@@ -262,7 +262,7 @@ func (c *checker) add(at diag.Pos, code, summary, hint string) {
 	c.list = append(c.list, diag.Diagnostic{Severity: diag.Error, Code: code, Pos: at, Summary: summary, Hint: hint})
 }
 
-// places gives where a file has a value or a name of a field: the file alone
+// places returns where a file has a value or a name of a field: the file alone
 // where it cannot be found, as kustomize reads some things that YAML does not say.
 func places(name string, raw []byte) func(string) diag.Pos {
 	var root yaml.Node

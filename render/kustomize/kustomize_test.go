@@ -130,7 +130,7 @@ func TestBounds(t *testing.T) {
 		{"doubled 30 times", "c22/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 folders", doubled(30)},
 		{"doubled 3000 times", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", doubled(3000)},
 		{"a chain of 40", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", chain},
-		{"aliases", "cm.yaml:1:1: error: has YAML aliases that stand for more than 10000 values", one("resources: [cm.yaml]\n", laughs)},
+		{"aliases", "cm.yaml:1:1: error: has YAML aliases that expand to more than 10000 values", one("resources: [cm.yaml]\n", laughs)},
 		{"aliases in a patch", "cm.yaml:1:1: error: has YAML aliases", one("patches: [{path: cm.yaml}]\n", laughs)},
 		{"an alias of itself", "cm.yaml:1:1: error: has YAML aliases", one("resources: [cm.yaml]\n", configMap+"x: &x [*x]\n")},
 		{"an alias", "", one("resources: [cm.yaml]\n", configMap+"x: &x [a]\ny: *x\n")},

@@ -15,7 +15,7 @@ func clustersetDisruption(f Field) string {
 		return f.Name + " changes: addresses outside the new pool move"
 	case "tunnel.ipsec":
 		if f.Have != "" && f.Want != "" {
-			return "every link with ipsec is made anew"
+			return "all IPsec links restart"
 		}
 	case "tunnel.mtu":
 		return "the MTU of every tunnel changes: large packets of open connections may be lost once"

@@ -93,7 +93,7 @@ func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
 		}
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
-	// Where what it says is the same, it was packed or signed anew.
+	// If its content is equal, it was packed or signed again.
 	c.told = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
@@ -160,5 +160,5 @@ func (c explainedFiles) explain(name string) bool {
 	return false
 }
 
-// lockFile is the copy of the lock that a publisher may write beside the tree.
+// lockFile is the copy of the lock that a publisher may write next to the tree.
 const lockFile = "clusterset.lock.yaml"

@@ -60,7 +60,7 @@ func likeness(e *Entry) string {
 	if e.Source != "" && e.Op == diff.Update {
 		where = ""
 	}
-	if e.Op == diff.Delete { // its fields are not told
+	if e.Op == diff.Delete { // its fields are not shown
 		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, where, e.Note)
 	}
 	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Note, e.Fields)

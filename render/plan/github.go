@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxAnnotations is how many annotations of each level are written. GitHub shows ten of a
+// maxAnnotations limits the annotations of each level. GitHub shows ten of a
 // step and fifty of a run.
 const maxAnnotations = 50
 

@@ -26,7 +26,7 @@ type Report struct {
 type remark struct {
 	file   string
 	line   int // from 1
-	column int // from 1; 0 = not known
+	column int // from 1; 0 if unknown
 	level  string
 	text   string
 }
