@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// Requirement is how many addresses of its global block a cluster needs, in each family.
+// Requirement counts the addresses of its global block that a cluster needs, per family.
 type Requirement struct {
 	Egress  int // the cluster-wide egress addresses
 	Rules   int // of its egress rules
@@ -26,7 +26,7 @@ type Requirement struct {
 // Total is the sum.
 func (d Requirement) Total() int { return d.Egress + d.Rules + d.Exports + d.Hosts }
 
-// Requirements gives what each cluster needs, by name.
+// Requirements returns the requirement of each cluster, by name.
 func Requirements(s *schema.ClusterSet) map[string]Requirement {
 	out := make(map[string]Requirement, len(s.Spec.Clusters))
 	for i := range s.Spec.Clusters {
@@ -115,7 +115,7 @@ func (c *checker) block(d Requirement, path string, p netip.Prefix) {
 	}
 	c.Fail("too-small", path,
 		fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
-			p, max(declaredCapacity(c.set, p), 0), besides(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
+			p, max(declaredCapacity(c.set, p), 0), reservedText(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
 		fmt.Sprintf("a /%d is large enough", fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
 
@@ -137,7 +137,7 @@ func (c *checker) sizedBlock(d Requirement, path string) {
 	}
 	c.Fail("too-small", path,
 		fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
-			max(declaredCapacity(c.set, p), 0), besides(c.set)),
+			max(declaredCapacity(c.set, p), 0), reservedText(c.set)),
 		fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
 			fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
 }

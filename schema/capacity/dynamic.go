@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// declaredCapacity gives how many of a block's addresses are left for what the topology
-// declares when a quarter of it is kept.
+// declaredCapacity returns the number of a block's addresses for declared items, without
+// the quarter for dynamic exports.
 func declaredCapacity(s *schema.ClusterSet, block netip.Prefix) int {
 	if s.Spec.DynamicExports == nil {
 		return usable(block)
@@ -18,8 +18,8 @@ func declaredCapacity(s *schema.ClusterSet, block netip.Prefix) int {
 	return usable(block) - usable(block)/4 - 1
 }
 
-// requiredUsable gives how many usable addresses a block must have, so that so many are
-// left for what the topology declares; the inverse of forDeclared.
+// requiredUsable returns the usable addresses that a block needs for a number of declared
+// items; the inverse of declaredCapacity.
 func requiredUsable(s *schema.ClusterSet, declared int) int {
 	if s.Spec.DynamicExports == nil {
 		return declared
@@ -27,8 +27,8 @@ func requiredUsable(s *schema.ClusterSet, declared int) int {
 	return max((4*(declared+2)+2)/3, 1<<schema.MinDynamicBits) - 2
 }
 
-// besides says in a finding what a block is for beside what is declared.
-func besides(s *schema.ClusterSet) string {
+// reservedText returns the part of a finding that names the reserved quarter of a block.
+func reservedText(s *schema.ClusterSet) string {
 	if s.Spec.DynamicExports == nil {
 		return ""
 	}

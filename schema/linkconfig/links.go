@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Shape gives the shape as agents have it.
+// Shape returns the shape in the format of the fabric.
 func Shape(s *schema.ClusterSet) fabric.Shape {
 	conn := &s.Spec.Connectivity
 	switch conn.Mode {
@@ -29,7 +29,7 @@ func Shape(s *schema.ClusterSet) fabric.Shape {
 	return fabric.Shape{}
 }
 
-// Graph gives the clusters in their shape.
+// Graph returns the graph of the clusters and their links.
 func Graph(s *schema.ClusterSet) *fabric.Graph {
 	names := make([]string, 0, len(s.Spec.Clusters))
 	for i := range s.Spec.Clusters {
@@ -119,7 +119,7 @@ func once(list []Tunnel, k Tunnel) []Tunnel {
 	return append(list, k)
 }
 
-// usual is a link of which nobody says anything.
+// usual is a link without settings of its own.
 func (l *Set) usual(pair [2]string) fabric.LinkSettings {
 	t := &l.set.Spec.Tunnel
 	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
@@ -171,7 +171,7 @@ type Tunnel struct {
 
 func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
 
-// Tunnels gives what the gateways of a cluster must have, in no order.
+// Tunnels returns the tunnels that the gateways of a cluster need, in no order.
 func (l *Set) Tunnels(cluster string) []Tunnel {
 	out := slices.Clone(l.tunnels[cluster])
 	if l.Graph.Degree(cluster) > l.degree[cluster] {
@@ -180,7 +180,7 @@ func (l *Set) Tunnels(cluster string) []Tunnel {
 	return out
 }
 
-// Drivers gives the drivers of a cluster's links, sorted.
+// Drivers returns the drivers of a cluster's links, sorted.
 func (l *Set) Drivers(cluster string) []string {
 	var out []string
 	for _, k := range l.Tunnels(cluster) {

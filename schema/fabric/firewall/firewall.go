@@ -1,6 +1,5 @@
-// Package firewall says which ports have to be open for the links of a clusterset, where
-// and for whom. What nodes and gateways ask each other inside the tunnels needs none. It
-// is pure.
+// Package firewall computes the ports that must be open for the links of a clusterset, at
+// which addresses and for which sources. Traffic inside the tunnels needs none. It is pure.
 package firewall
 
 import (
@@ -20,16 +19,16 @@ const (
 
 // Purposes of openings.
 const (
-	Links            = "links" // links as they are
-	PurposeMigration = "moves" // a second tunnel of a pair, while it replaces the first one
+	Links            = "links" // active links
+	PurposeMigration = "moves" // the secondary tunnel of a link during a migration
 	Nodes            = "nodes" // between the nodes of one cluster
 )
 
 // NodeVXLANPort is the UDP port of the VXLAN between the nodes of a cluster (docs/datapath.md).
 const NodeVXLANPort = 4803
 
-// Rule is ports of one gateway that have to be open for others to come in. What goes
-// out, and answers, are taken to be free.
+// Rule lists ports of one gateway that must be open for incoming packets. Outgoing packets
+// and replies are assumed to be allowed.
 type Rule struct {
 	Cluster string `json:"cluster"`
 	Gateway string `json:"gateway,omitempty"` // empty: every node of the cluster
@@ -40,12 +39,11 @@ type Rule struct {
 	Protocol string `json:"protocol"`
 	First    int    `json:"first_port,omitempty"`
 	Last     int    `json:"last_port,omitempty"`
-	// Destination is where others come to: the gateway's endpoints, in their order.
+	// Destination lists the gateway's endpoints, in their order.
 	Destination []Destination `json:"at,omitempty"`
-	// From names the clusters whose gateways come, sorted.
+	// From names the clusters whose gateways send, sorted.
 	From []string `json:"from"`
-	// Sources are the addresses that they come from, as far as the topology knows; none
-	// when some may come from anywhere.
+	// Sources are the source addresses; empty if the topology does not know all of them.
 	Sources []netip.Prefix `json:"sources,omitempty"`
 }
 
@@ -75,7 +73,7 @@ type portNeed struct {
 	forward                   int // of an endpoint with a port of its own: its first + forward; negative = not there
 }
 
-// Calculator is a clusterset that can be asked. It is safe for concurrent use.
+// Calculator computes the rules of a clusterset. It is safe for concurrent use.
 type Calculator struct {
 	fabric   *fabric.Fabric
 	graph    *fabric.Graph
@@ -99,10 +97,9 @@ func New(f *fabric.Fabric) *Calculator {
 	return s
 }
 
-// Links gives the openings of a cluster's gateways for links as they are and as they
-// change: one for each port, in the order of the fabric's gateways. A gateway without
-// endpoints only dials out, and has none. Of other clusters only those count that a
-// function says; nil = all.
+// Links returns the rules of a cluster's gateways for active links and migrations: one per
+// port, in the order of the fabric's gateways. A gateway without endpoints only dials out
+// and has no rules. only selects the other clusters; nil is all.
 func (s *Calculator) Links(cluster string, only func(other string) bool) []Rule {
 	c := s.clusters[cluster]
 	if c == nil {
@@ -118,7 +115,7 @@ func (s *Calculator) Links(cluster string, only func(other string) bool) []Rule 
 	return out
 }
 
-// group is neighbours for which the same ports are needed.
+// group holds neighbours that need the same ports.
 type group struct {
 	link  fabric.LinkSettings
 	names []string // sorted
@@ -151,8 +148,8 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 	return out
 }
 
-// RulesFor gives all openings of a cluster: those of Links, ports in a row as one, and those
-// between its nodes; with Sources.
+// RulesFor returns all rules of a cluster: the rules of Links with consecutive ports merged,
+// and the rule between its nodes; with Sources.
 func (s *Calculator) RulesFor(cluster string) []Rule {
 	if s.clusters[cluster] == nil {
 		return nil
@@ -196,7 +193,7 @@ func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*gro
 	return out
 }
 
-// needs gives what a gateway needs for the gateways of one cluster.
+// needs returns the ports that a gateway needs for the gateways of one cluster.
 func (s *Calculator) needs(l fabric.LinkSettings, g *fabric.Gateway, remote *fabric.Cluster) []portNeed {
 	if len(remote.Gateways) == 0 {
 		return nil
@@ -228,8 +225,8 @@ func (s *Calculator) needs(l fabric.LinkSettings, g *fabric.Gateway, remote *fab
 	return out
 }
 
-// endpointsFor gives the endpoints under which a need counts. One with a port leads to a router,
-// which forwards from there.
+// endpointsFor returns the endpoints to which a need applies. An endpoint with a port is a
+// router that forwards to the gateway.
 func endpointsFor(g *fabric.Gateway, n portNeed) []Destination {
 	var out []Destination
 	for _, text := range g.Endpoints {
@@ -237,7 +234,7 @@ func endpointsFor(g *fabric.Gateway, n portNeed) []Destination {
 		switch {
 		case fabric.IsEndpointSource(text):
 			out = append(out, Destination{Host: text})
-		case err != nil: // none that is in force
+		case err != nil: // not used
 		case e.Port == 0:
 			out = append(out, Destination{Host: e.Host()})
 		case n.forward >= 0:
@@ -247,8 +244,8 @@ func endpointsFor(g *fabric.Gateway, n portNeed) []Destination {
 	return out
 }
 
-// sources gives the addresses of all endpoints of some clusters' gateways; none when one
-// of them has a gateway without an address.
+// sources returns the endpoint addresses of all gateways of some clusters. It returns none
+// if a gateway has no address.
 func (s *Calculator) sources(clusters []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, name := range clusters {
@@ -272,7 +269,7 @@ func (s *Calculator) sources(clusters []string) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// joined makes ranges of ports that follow each other and are for the same clusters.
+// joined merges consecutive ports for the same clusters into ranges.
 func joined(list []Rule) []Rule {
 	var out []Rule
 	for _, o := range list {

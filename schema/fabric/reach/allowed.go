@@ -37,7 +37,7 @@ func (m *Model) Allowed(backends Backends, own string, p Packet) Verdict {
 	return dropped()
 }
 
-// toServer: the address of the node's DNS server is for pods and nodes alone.
+// toServer admits packets of pods and nodes to the node's DNS server.
 func (s *gatewayView) toServer(p Packet) Verdict {
 	if p.From == Tunnel || p.From == Neighbor {
 		return dropped()
@@ -48,7 +48,7 @@ func (s *gatewayView) toServer(p Packet) Verdict {
 func (s *gatewayView) fromTunnel(p Packet) Verdict {
 	dst := p.Dst.Addr()
 	if p.Via != "" {
-		// A neighbour vouches for its own addresses and, if it passes on, for those behind it.
+		// A neighbour may send from its own addresses and, if it forwards transit, from those behind it.
 		if p.Cluster = s.sourceCluster(p.Via, p.Src.Addr()); p.Cluster == "" {
 			return dropped()
 		}
@@ -130,7 +130,7 @@ func (s *gatewayView) sourceCluster(neighbor string, a netip.Addr) string {
 	return ""
 }
 
-// owner gives the other cluster that an address leads to; empty when there is none.
+// owner returns the other cluster to which an address is routed, or "".
 func (s *gatewayView) owner(a netip.Addr) string {
 	for i := range s.fabric.Clusters {
 		c := &s.fabric.Clusters[i]
@@ -144,7 +144,7 @@ func (s *gatewayView) owner(a netip.Addr) string {
 	return ""
 }
 
-// hasGateway reports whether an address is that of a cluster's gateway inside the tunnels.
+// hasGateway reports whether a gateway of the cluster has the tunnel address.
 func hasGateway(c *fabric.Cluster, a netip.Addr) bool {
 	return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })
 }
@@ -159,8 +159,8 @@ func (s *gatewayView) transit(p Packet, to string) Verdict {
 	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}
 }
 
-// answersVIP: whoever called that export asked for a clusterset address, and would reset
-// a connection with the export itself.
+// answersVIP reports whether a reply comes from an export of another cluster. Its client
+// connected to the clusterset IP, and would reset a connection with the export itself.
 func (s *gatewayView) answersVIP(a netip.Addr) bool {
 	return slices.ContainsFunc(s.exportsAt[a], func(e *fabric.Export) bool {
 		return slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name != s.own.Name && slices.Contains(c.IPs, a) })
@@ -196,7 +196,7 @@ func (s *gatewayView) leads(from, to, without string) bool {
 	return len(graph.Paths(from, alive)[to]) > 0
 }
 
-// forGateways: messages about links, the feed, and echo requests.
+// forGateways reports whether a packet is a probe, a message of the feed, or an echo request.
 func forGateways(p Packet) bool {
 	switch p.Protocol {
 	case "udp":
@@ -224,7 +224,8 @@ func (s *gatewayView) sends(c *fabric.Cluster, a netip.Addr) bool {
 	return slices.ContainsFunc(c.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) && s.seen(c, p) })
 }
 
-// seen: a flat cluster's prefix is reached as it is, unless it overlaps one of ours.
+// seen reports whether the prefix of a flat cluster is reached untranslated: if it overlaps
+// no prefix of the own cluster.
 func (s *gatewayView) seen(c *fabric.Cluster, p netip.Prefix) bool {
 	return !c.IsGlobalnet(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(s.own.PodCIDRs, s.own.ServiceCIDRs), p.Overlaps)
 }
@@ -263,15 +264,15 @@ func (s *gatewayView) ofHost(e *fabric.Export, pod Backend, p Packet) Verdict {
 	return dropped()
 }
 
-// declared gives the index of the export's port that a packet is for; -1 when there is none.
+// declared returns the index of the export's port that a packet is for, or -1.
 func declared(e *fabric.Export, p Packet) int {
 	return slices.IndexFunc(e.Ports, func(port fabric.Port) bool {
 		return strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port())
 	})
 }
 
-// mapped: pods of a mapped block get answers; those of a headless export that have no
-// other address are open to who may reach it.
+// mapped admits replies to the pods of a mapped block. Pods of a headless export without a
+// fixed address also admit new flows of allowed clusters.
 func (s *gatewayView) mapped(m fabric.Mapping, p Packet) Verdict {
 	pod := moved(p.Dst.Addr(), m.Pods)
 	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
@@ -310,7 +311,7 @@ func (s *gatewayView) offered(src netip.AddrPort) bool {
 	return false
 }
 
-// serves: a pod's own UDP port behind an export, at an address that others know.
+// serves reports whether an export has this UDP port of a pod as a backend.
 func (s *gatewayView) serves(at netip.AddrPort) bool {
 	for _, e := range s.served[s.own.Name] {
 		part := e.ClusterPart(s.own.Name)

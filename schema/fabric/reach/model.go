@@ -36,8 +36,8 @@ const (
 type Packet struct {
 	From    Point
 	Cluster string // of Tunnel: who sent it
-	// Via is, of Tunnel, the neighbour whose gateway passed it on; empty = the gateway of
-	// the cluster itself sent it.
+	// Via is, of Tunnel, the neighbour that forwarded the packet; empty if Cluster itself
+	// sent it.
 	Via      string
 	Protocol string // tcp | udp | icmp
 	Src, Dst netip.AddrPort
@@ -45,11 +45,11 @@ type Packet struct {
 	MidFlow bool
 }
 
-// Verdict is where a packet may come out. Each list has all that it may have there.
+// Verdict is where a packet may leave the gateway, with all possible addresses.
 type Verdict struct {
 	To   Point
-	Dst  []netip.AddrPort // port 0 = as it was
-	Srcs []netip.Addr     // none = as it was
+	Dst  []netip.AddrPort // port 0 is unchanged
+	Srcs []netip.Addr     // empty is unchanged
 }
 
 // Backend is a backend of an export in its cluster.
@@ -115,8 +115,8 @@ func New(f *fabric.Fabric) *Model {
 	return m
 }
 
-// addDynamic makes an export for each cluster that may make some, at an address that
-// those come to last.
+// addDynamic adds an export for each cluster that may have dynamic exports, at the address
+// that is allocated last.
 func (m *Model) addDynamic() {
 	m.dynamic = map[string]*fabric.Export{}
 	for i := range m.fabric.Clusters {
@@ -175,9 +175,8 @@ func (m *Model) Connected(a, b string) bool {
 	return x != nil && y != nil && a != b && len(x.Gateways) > 0 && len(y.Gateways) > 0 && m.group[a] == m.group[b]
 }
 
-// Overlapping gives the clusters with a prefix of pods or services that overlaps with
-// that of another one where one of the two hides nothing: what those reach depends on
-// whose prefix it is.
+// Overlapping returns the clusters with a pod or service prefix that overlaps a prefix of
+// another cluster, if at least one of the two prefixes is not hidden.
 func (m *Model) Overlapping() map[string]bool {
 	out := map[string]bool{}
 	for i := range m.fabric.Clusters {

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// prefixes says whose an address is, in steps that do not grow with their number.
+// prefixes finds the owners of an address in time independent of the number of prefixes.
 type prefixes struct {
 	owners map[netip.Prefix][]string
 	bits   [129]bool // lengths that there are
@@ -27,7 +27,7 @@ func (x *prefixes) add(owner string, list []netip.Prefix) {
 	}
 }
 
-// sort ends the adding.
+// sort must be called once, after the last add.
 func (x *prefixes) sort() {
 	x.sorted = make([]netip.Prefix, 0, len(x.owners))
 	for p := range x.owners {
@@ -36,7 +36,7 @@ func (x *prefixes) sort() {
 	slices.SortFunc(x.sorted, netip.Prefix.Compare)
 }
 
-// around gives the prefixes that hold all of p, with their owners.
+// around yields the prefixes that contain p, with their owners.
 func (x *prefixes) around(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 	return func(yield func(netip.Prefix, []string) bool) {
 		for bits := p.Bits(); bits >= 0; bits-- {
@@ -54,7 +54,7 @@ func (x *prefixes) around(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 	}
 }
 
-// overlapping gives those that hold p or are within it.
+// overlapping yields the prefixes that overlap p.
 func (x *prefixes) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 	return func(yield func(netip.Prefix, []string) bool) {
 		p = p.Masked()
@@ -72,7 +72,7 @@ func (x *prefixes) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string]
 	}
 }
 
-// of gives whose an address is, apart from one owner.
+// of yields the prefixes that contain an address and their owners, except one owner.
 func (x *prefixes) of(a netip.Addr, but string) iter.Seq2[netip.Prefix, string] {
 	return func(yield func(netip.Prefix, string) bool) {
 		for p, owners := range x.around(cidr.Single(a)) {

@@ -14,29 +14,29 @@ type Reason string
 // Reasons.
 const (
 	Unsigned        Reason = "unsigned"         // there is no proof, or it cannot be read
-	UnknownSigner   Reason = "unknown-signer"   // nobody who is trusted signed it
-	DigestMismatch  Reason = "altered"          // the document is not the one that was signed
+	UnknownSigner   Reason = "unknown-signer"   // no trusted signer signed it
+	DigestMismatch  Reason = "altered"          // the document differs from the signed one
 	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
 	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
 	Outdated        Reason = "older"            // the node had a newer one
 )
 
-// Refusal says why a document is not acted on.
+// Refusal is the error of a refused document.
 type Refusal struct {
 	Reason Reason
 	text   string
 }
 
-// Error gives the reason in words.
+// Error returns the reason in words.
 func (r *Refusal) Error() string { return r.text }
 
-// Refuse gives the refusal of a document, with its reason in words.
+// Refuse returns the refusal of a document, with its reason in words.
 func Refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// Remembered is what an agent knows about signers and has to remember: without it, a
-// restart would take an older document, or one of signers who are signers no more.
+// Remembered is the saved state of an agent. Without it, an agent could accept an older
+// document, or one of former signers, after a restart.
 type Remembered struct {
 	Pins       []string `json:"pins"` // from which the rest began
 	Clusterset string   `json:"clusterset"`
@@ -79,10 +79,9 @@ func (s Remembered) Check(kind Kind, cluster string, proofs []string) Remembered
 	return s
 }
 
-// Pinned gives the state for an agent of a cluster with these pins: what is
-// remembered where it began from the same ones, otherwise a new one. So new pins
-// are the way out when a signing key is lost. The floors of the pins hold in both cases.
-// It fails where no pin is for the cluster.
+// Pinned returns the state of an agent of a cluster with these pins: remembered if it has
+// the same pins, otherwise a new state. So new pins recover from a lost signing key. The
+// floors of the pins apply in both cases. It fails if no pin is for the cluster.
 func Pinned(pins []Pin, cluster string, remembered Remembered) (Remembered, error) {
 	var lines []string
 	begin := Remembered{}
@@ -116,8 +115,8 @@ func Pinned(pins []Pin, cluster string, remembered Remembered) (Remembered, erro
 	return begin, nil
 }
 
-// Admit decides whether an agent of a cluster acts on a document, and gives the
-// state from then on. The error is a *Refusal; the state stays as it was then.
+// Admit decides whether an agent of a cluster accepts a document, and returns the next
+// state. If it returns an error, a *Refusal, the state does not change.
 func (s Remembered) Admit(kind Kind, cluster string, document, proof []byte) (Remembered, error) {
 	if len(proof) == 0 {
 		return s, Refuse(Unsigned, "is not signed")

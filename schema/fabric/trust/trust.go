@@ -1,10 +1,10 @@
-// Package trust decides what an agent acts on: documents that a signer of the
-// clusterset signed, for this clusterset and cluster, and none older than what it
-// had. Nothing else that lies between the reconciler and the agent (branch,
-// mirror, Flux, ConfigMaps) can then change what the agent does.
+// Package trust decides whether an agent accepts a document: a signer of the clusterset
+// must have signed it for this clusterset and cluster, and it must not be older than the
+// last one. Then nothing between the reconciler and the agent (branch, mirror, Flux,
+// ConfigMaps) can change what the agent does.
 //
-// Signatures are those of OpenSSH (PROTOCOL.sshsig), so that ssh-keygen -Y verify
-// checks them too, and signers are written as in its allowed_signers files.
+// Signatures have the format of OpenSSH (PROTOCOL.sshsig), so that ssh-keygen -Y verify
+// checks them too. Signers have the format of its allowed_signers files.
 package trust
 
 import (
@@ -19,8 +19,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Kind is what a statement speaks for. It is the namespace of its signatures, so
-// that one can never stand for another.
+// Kind is the kind of document that a statement signs. It is the namespace of its
+// signatures, so that a signature is valid for one kind only.
 type Kind string
 
 // Kinds of statements.
@@ -63,7 +63,7 @@ type Proof struct {
 	Signed
 }
 
-// Hash gives a document's digest as a statement has it.
+// Hash returns a document's digest in the format of Statement.SHA256.
 func Hash(document []byte) string {
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:])
@@ -86,18 +86,18 @@ func Sign(kind Kind, s Statement, with ...ssh.Signer) (Signed, error) {
 	return out, nil
 }
 
-// Line gives a public key as authorized_keys has it, without comment.
+// Line returns a public key in the format of authorized_keys, without comment.
 func Line(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
-// By gives the statement, if one of the signers signed it for this purpose.
+// By returns the statement if one of the signers signed it for this kind.
 func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
 	out, _, ok := s.by(kind, signers)
 	return out, ok
 }
 
-// by is By, and also returns the signature that counts, armored again.
+// by is like By, and also returns the valid signature, armored again.
 func (s Signed) by(kind Kind, signers []string) (Statement, string, bool) {
 	for _, armored := range s.Signatures {
 		signature, err := sshsig.Unarmor([]byte(armored))
@@ -116,9 +116,9 @@ func (s Signed) by(kind Kind, signers []string) (Statement, string, bool) {
 	return Statement{}, "", false
 }
 
-// ResolveSigners gives the signers at the end of a chain, for who trusts the given ones of
-// a clusterset. Changes that none of those signed who are trusted at that point
-// change nothing.
+// ResolveSigners returns the signers at the end of a chain that starts with the trusted
+// signers of a clusterset. It ignores changes without a signature of a signer trusted at
+// that point.
 func ResolveSigners(clusterset string, signers []string, chain []Signed) []string {
 	for _, link := range chain {
 		if s, ok := link.By(Signers, signers); ok && s.Clusterset == clusterset && len(s.Signers) > 0 {
@@ -128,9 +128,9 @@ func ResolveSigners(clusterset string, signers []string, chain []Signed) []strin
 	return signers
 }
 
-// ExtendChain gives the chain that ends with the signers of today, made from the
-// published one. Links that lead to none of them are left out; where the rest does
-// not end with today's signers, a link is added, signed by all that are at hand.
+// ExtendChain returns a chain that ends with the current signers (today), based on the
+// published chain. It drops links that lead to none of them. If the rest does not end
+// with the current signers, it adds a link signed by all signers in atHand.
 func ExtendChain(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Signed, error) {
 	var lines []string
 	for _, signer := range today {
@@ -166,7 +166,7 @@ func ExtendChain(clusterset string, chain []Signed, today, atHand []ssh.Signer) 
 	return append(kept, link), nil
 }
 
-// signerOf gives the key that signed a statement for this purpose, trusted or not, if one did.
+// signerOf returns the key that signed a statement for this kind, trusted or not.
 func signerOf(kind Kind, statement, armored string) (string, bool) {
 	signature, err := sshsig.Unarmor([]byte(armored))
 	if err != nil || Verify([]byte(statement), signature, string(kind)) != nil {

@@ -134,7 +134,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // TestRotation changes signers by two commits, twice, and lets agents of all times
-// read what is published at the end.
+// read the last published document.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	one, two, three, foreign := signer(t, '1'), signer(t, '2'), signer(t, '3'), signer(t, 'f')
@@ -162,7 +162,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("agent %d: %v, signers %v", i, err, after.Signers)
 		}
 	}
-	// Who was replaced signs nothing any more, whatever chain comes along.
+	// Signatures of a replaced signer are refused with every chain.
 	for name, forged := range map[string][]trust.Signed{
 		"the old chain":     chain[:1],
 		"a link of its own": append(chain[:len(chain):len(chain)], sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(one)}}, one)),
@@ -171,20 +171,20 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: the first signer is trusted still", name)
 		}
 	}
-	// Links that somebody put in between keep nobody from the end.
+	// Foreign links in the chain do not break it.
 	littered := []trust.Signed{{Statement: "{"}, sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(three), line(foreign)}}, foreign)}
 	littered = append(littered, chain...)
 	littered = append(littered, sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(foreign)}}, foreign))
-	mended, err := trust.ExtendChain("set", littered, []ssh.Signer{three}, []ssh.Signer{three})
+	repaired, err := trust.ExtendChain("set", littered, []ssh.Signer{three}, []ssh.Signer{three})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pinned(t, trust.Remembered{}, one).Admit(trust.Fabric, "a", document, proof(t, mended, sign(t, trust.Fabric, fabricAt(9), three))); err != nil {
+	if _, err := pinned(t, trust.Remembered{}, one).Admit(trust.Fabric, "a", document, proof(t, repaired, sign(t, trust.Fabric, fabricAt(9), three))); err != nil {
 		t.Errorf("after links of others: %v", err)
 	}
 }
 
-// TestPinned: what is remembered counts as long as the pins are the same.
+// TestPinned: the saved state is used while the pins are the same.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	one, two := signer(t, '1'), signer(t, '2')
@@ -194,7 +194,7 @@ func TestPinned(t *testing.T) {
 		t.Errorf("forgotten: %+v", got)
 	}
 	if got := pinned(t, remembered, two); got.Fabric != 0 || got.Signers[0] != line(two) {
-		t.Errorf("another pin does not begin anew: %+v", got)
+		t.Errorf("another pin does not reset the state: %+v", got)
 	}
 	for text, want := range map[string]string{
 		"set/b " + line(one) + "\nset/c* " + line(two):  "no signer is pinned for cluster a, only for set/b, set/c*",
@@ -231,7 +231,7 @@ func TestParsePins(t *testing.T) {
 	}
 }
 
-// TestOpenSSH: OpenSSH's own program checks what is signed here.
+// TestOpenSSH: ssh-keygen verifies the signatures.
 func TestOpenSSH(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("ssh-keygen")
@@ -255,7 +255,7 @@ func TestOpenSSH(t *testing.T) {
 	}
 }
 
-// FuzzAdmit: whatever lies beside a document, nothing is admitted that own did not sign.
+// FuzzAdmit: with any proof, Admit accepts only documents signed by own.
 func FuzzAdmit(f *testing.F) {
 	own, other := signer(f, 'o'), signer(f, 'x')
 	good := proof(f, nil, sign(f, trust.Fabric, fabricAt(7), own))
