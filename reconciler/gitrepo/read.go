@@ -73,7 +73,7 @@ func (s *Store) Subject(commit Hash) (string, error) {
 	return oneLine(subject, maxSubject), nil
 }
 
-// Author gives the name of who made a commit.
+// Author returns the name of a commit's author.
 func (s *Store) Author(commit Hash) (string, error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Author(commit Hash) (string, error) {
 	return c.Author.Name, nil
 }
 
-// When gives the time at which a commit was made, as its committer says.
+// When returns the committer time of a commit.
 func (s *Store) When(commit Hash) (time.Time, error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Store) When(commit Hash) (time.Time, error) {
 	return c.Committer.When, nil
 }
 
-// Trailer gives the value of a trailer (git-interpret-trailers(1)) of a
-// commit's message, or "" when it has none of that name.
+// Trailer returns the value of a trailer (git-interpret-trailers(1)) of a commit's
+// message, "" if absent.
 func (s *Store) Trailer(commit Hash, name string) (string, error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	return false, nil
 }
 
-// Signature gives the bytes of a commit that its signature is for, the signature (empty
-// without one) and the first parent (zero of the first commit); ErrNoCommit when the
-// commit is not here.
+// Signature returns the signed bytes of a commit, the signature (empty if absent) and the
+// first parent (zero for a root commit). It returns ErrNoCommit if the commit is not in
+// the repository.
 func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Hash, err error) {
 	c, err := s.commit(commit)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/go-git/go-git/v5/storage"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors for errors.Is.
 var (
 	// ErrNoBranch says that the repository has no such branch (an empty
 	// repository has none at all).
@@ -56,11 +56,11 @@ type Config struct {
 	// Cache is the folder of the mirror of a remote repository; empty keeps the
 	// mirror in memory.
 	Cache string
-	// Depth is how many commits of a remote branch are fetched; 0 = all.
+	// Depth is the number of commits to fetch of a remote branch; 0 fetches all.
 	Depth int
 	// Silence is the time without a byte from a server that ends a transfer; 0 = two minutes.
 	Silence time.Duration
-	// MaxFetch is the most bytes that one fetch receives; 0 = 4 GiB.
+	// MaxFetch limits the bytes that one fetch receives; 0 means 4 GiB.
 	MaxFetch int64
 }
 
@@ -70,7 +70,7 @@ type Store struct {
 	backend
 }
 
-// backend is what differs between a repository here and a remote one.
+// backend is the part of a Store that differs between local and remote repositories.
 type backend interface {
 	// sync makes the named branches of the repository readable.
 	sync(ctx context.Context, branches []string) error
@@ -78,16 +78,16 @@ type backend interface {
 	objects() storage.Storer
 	// ref is the local name of a branch of the repository.
 	ref(branch string) plumbing.ReferenceName
-	// seen gives the refs that sync saw.
+	// seen returns the refs as of the last sync.
 	seen() (storer.ReferenceIter, error)
 	// remotes lists where a clone is from.
 	remotes() ([]Remote, error)
-	// ask gives where a branch of the repository is now, zero when there is none; nothing is fetched.
+	// ask returns the current commit of a branch of the repository, zero if absent. It fetches nothing.
 	ask(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
-	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
-	// has to follow from from where a server looks at that.
+	// advance moves a branch, or returns ErrMoved if it is not at from. Unless forced, to
+	// must descend from from if a server checks that.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
@@ -110,8 +110,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, err
 }
 
-// Branch turns what a person writes for a branch (main, refs/heads/main) into
-// its short name, or reports problems with it.
+// Branch returns the short name of a branch that a user wrote (main,
+// refs/heads/main). It is an error if the name is invalid.
 func Branch(text string) (string, error) {
 	short := strings.TrimPrefix(text, "refs/heads/")
 	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
@@ -155,8 +155,8 @@ func Redact(address string) string {
 // Name is the repository's address without credentials.
 func (s *Store) Name() string { return s.name }
 
-// Fetch brings what the repository now holds on the named branches. A branch
-// that does not exist is no error here; Head tells.
+// Fetch reads the current commits of the named branches. A missing branch is no error
+// here; Head then returns ErrNoBranch.
 func (s *Store) Fetch(ctx context.Context, branches ...string) error {
 	if err := s.sync(ctx, branches); err != nil {
 		return fmt.Errorf("read repository %s: %w", s.name, err)
@@ -164,8 +164,7 @@ func (s *Store) Fetch(ctx context.Context, branches ...string) error {
 	return nil
 }
 
-// Head gives the commit that a branch points to as of the last Sync, or
-// ErrNoBranch.
+// Head returns the commit of a branch as of the last Fetch, or ErrNoBranch.
 func (s *Store) Head(branch string) (Hash, error) {
 	if s.objects() == nil {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
@@ -180,16 +179,16 @@ func (s *Store) Head(branch string) (Hash, error) {
 	return ref, nil
 }
 
-// Found is what a name stands for.
+// Found is the commit of a resolved name.
 type Found struct {
 	Commit Hash
 	// Ref is the full name of the ref, such as refs/heads/rendered; empty for a hash.
 	Ref string
 }
 
-// Resolve finds what a person means by name: a branch or, in a clone, a branch of the
-// remote (origin/rendered, or rendered alone), a tag, or the hash of a commit, of which
-// seven digits are enough. ErrNoBranch says that there is none.
+// Resolve resolves a name: a branch or, in a clone, a branch of the remote
+// (origin/rendered, or rendered alone), a tag, or the hash of a commit with at least
+// seven digits. It returns ErrNoBranch if the name matches nothing.
 func (s *Store) Resolve(name string) (Found, error) {
 	if s.objects() != nil {
 		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
@@ -292,8 +291,8 @@ func (s *Store) Remotes() ([]Remote, error) {
 	return remotes, nil
 }
 
-// RemoteHead gives the commit that a branch of the repository points to now, zero when there is
-// no such branch. Nothing is fetched.
+// RemoteHead returns the current commit of a branch of the repository, zero if absent. It
+// fetches nothing.
 func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
 	hash, err := s.ask(ctx, branch)
 	if err != nil {
@@ -332,18 +331,18 @@ func (s *Store) CheckNew(branch string) error {
 // that moving it would make that work tree look changed.
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
 
-// Watch calls changed whenever a branch may have moved, until ctx ends. For a
-// remote repository it only waits for the end. polls is told why the kernel does
-// not say so, and the files are read once a second instead.
+// Watch calls changed whenever a branch may have moved, until ctx is done. For a remote
+// repository it only waits for ctx. If the kernel cannot watch the files, Watch calls
+// polls with the reason and reads them once a second.
 func (s *Store) Watch(ctx context.Context, changed func(), polls func(error)) {
 	s.watch(ctx, changed, polls)
 }
 
-// maxNamed is how many branches a message names.
+// maxNamed is the maximum number of branches in a message.
 const maxNamed = 8
 
-// others says what there is in place of a branch that there is not: nothing, or what
-// ends a message.
+// others returns the end of an error message for a missing branch: the existing branches,
+// or nothing.
 func (s *Store) others(branch string) string {
 	refs, err := s.seen()
 	if err != nil {

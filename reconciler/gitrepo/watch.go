@@ -14,8 +14,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchAgain is how often a repository that was moved away, or was not there
-// yet, is looked for, and how often one is read that the kernel does not watch.
+// watchAgain is the interval of checks for a missing repository, and of reads of a
+// repository that the kernel does not watch.
 const watchAgain = time.Second
 
 // watch reports every write to HEAD, packed-refs and the branches. Events are
@@ -56,12 +56,11 @@ type watcher struct {
 
 	events  *fsnotify.Watcher // nil = the kernel gave none
 	watched int               // folders
-	refused bool              // told to polls
+	refused bool              // polls was called
 	seen    string            // of the refs, while they are not watched
 }
 
-// renew watches what is not watched yet, and reports whether the refs may have
-// changed unseen.
+// renew adds missing watches, and reports whether the refs may have changed unnoticed.
 func (w *watcher) renew() bool {
 	var err error
 	if w.events == nil {
@@ -97,7 +96,7 @@ func (w *watcher) close() {
 	}
 }
 
-// refsFingerprint gives a text that differs when any ref does.
+// refsFingerprint returns a text that differs if any ref differs.
 func refsFingerprint(path string, named bool) string {
 	dirs, err := locate(path, named)
 	if err != nil {
@@ -128,9 +127,9 @@ func refsFingerprint(path string, named bool) string {
 	return out.String()
 }
 
-// watchDirs watches the git folder and the folders of its branches, and gives
-// their number. Watching a folder twice is the same as once. An error means that
-// the kernel watches no more folders.
+// watchDirs watches the git folder and the folders of its branches, and returns their
+// number. Watching a folder twice has no effect. An error means that the kernel has
+// reached its limit of watches.
 func watchDirs(w *fsnotify.Watcher, path string, named bool) (watched int, full error) {
 	dirs, err := locate(path, named)
 	if err != nil {

@@ -27,16 +27,16 @@ type Commit struct {
 	Name, Email string
 	When        time.Time
 	Message     string
-	// SignTrailer gives a line that is put behind Message, for the commit's bytes without it;
-	// nil adds none. It comes before Sign.
+	// SignTrailer returns a line to append to Message, for the commit's bytes without that
+	// line; nil appends nothing. It is called before Sign.
 	SignTrailer func(raw []byte) (string, error)
-	// Sign gives the signature of a commit's bytes, as git keeps it in the header
-	// gpgsig; nil signs nothing.
+	// Sign returns the signature of a commit's bytes for git's header gpgsig; nil does not
+	// sign.
 	Sign func(raw []byte) (string, error)
 }
 
-// Write stores a commit and what belongs to it, and gives its hash. No branch
-// moves: that is Advance.
+// Write stores a commit with its trees and blobs, and returns its hash. It moves no
+// branch: Advance does.
 func (s *Store) Write(c Commit) (Hash, error) {
 	hash, err := s.write(c)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) write(c Commit) (Hash, error) {
 	return s.objects().SetEncodedObject(obj)
 }
 
-// unsigned gives the bytes of a commit that its signature is for.
+// unsigned returns the bytes that a commit's signature covers.
 func unsigned(c *object.Commit) ([]byte, error) {
 	var obj plumbing.MemoryObject
 	if err := c.EncodeWithoutSignature(&obj); err != nil {
@@ -175,7 +175,7 @@ func (s *Store) put(kind plumbing.ObjectType, raw []byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// putObject stores what is not there yet: most of a tree did not change.
+// putObject stores an object if it is absent; most objects of a tree did not change.
 func (s *Store) putObject(obj plumbing.EncodedObject) (Hash, error) {
 	err := s.objects().HasEncodedObject(obj.Hash())
 	if err == nil {

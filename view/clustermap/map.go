@@ -13,26 +13,26 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// What a comparison says of a cluster, gateway or link. Empty: nothing.
+// Changes of a cluster, gateway or link in a comparison; empty if unchanged.
 const (
 	Added   = "added"
 	Changed = "changed"
 	Removed = "removed"
 )
 
-// States of a gateway, link or cluster, as agents report them. Empty: nobody was asked.
+// States of a gateway, link or cluster, as agents report them; empty if no agent was queried.
 const (
 	Up       = "up"
 	Degraded = "partly" // something of it is down, and traffic passes
 	Down     = "down"
-	Unknown  = "unknown" // nobody who would know has answered
+	Unknown  = "unknown" // no agent that observes it has answered
 )
 
-// MaxListed is how many clusters of a mesh have all their links listed. A larger mesh has
-// half a million of them, which say nothing: see Map.Implied.
+// MaxListed is the maximum number of clusters in a mesh whose links are all listed. A mesh
+// of a thousand clusters has half a million links: see Map.Implied.
 const MaxListed = 64
 
-// Map is what there is to draw.
+// Map is the content of a drawing.
 type Map struct {
 	Clusterset string    `json:"clusterset"`
 	Shape      string    `json:"shape"` // mesh, hub or links
@@ -41,7 +41,7 @@ type Map struct {
 	// MeshImplied says that every two clusters are linked, and Links has only those that
 	// differ from the others or have something to report.
 	MeshImplied bool `json:"implied,omitempty"`
-	// Omitted is how many clusters were left out.
+	// Omitted is the number of omitted clusters.
 	Omitted int `json:"more,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type Link struct {
 	Driver  string    `json:"driver"`
 	Change  string    `json:"change,omitempty"`
 	State   string    `json:"state,omitempty"`
-	// Uses are the pairs of gateways that carry the traffic (a-b, in the order of
+	// Uses are the pairs of gateways with the traffic's active links (a-b, in the order of
 	// Between), as agents report them.
 	Uses []string `json:"uses,omitempty"`
 	RTT  int64    `json:"rttMicroseconds,omitempty"` // average of those pairs
@@ -82,8 +82,8 @@ type Link struct {
 // New makes the map of a fabric, by name.
 func New(f *fabric.Fabric) *Map { return build(f, nil) }
 
-// Compare makes the map of after with what changes from before to it. What is removed is
-// on the map, too.
+// Compare returns the map of after with the changes from before. It includes removed
+// clusters, gateways and links.
 func Compare(before, after *fabric.Fabric) *Map { return build(after, before) }
 
 // Subset makes the map of some clusters of a fabric, in the order given. The others are
@@ -103,8 +103,8 @@ func Subset(f *fabric.Fabric, names []string) *Map {
 	return m
 }
 
-// Neighborhood gives the part of a map that is one cluster, and those to which it has a link.
-// The error says that there is no such cluster.
+// Neighborhood returns the part of a fabric with one cluster and its linked clusters. It is
+// an error if the cluster does not exist.
 func Neighborhood(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 	if f.Cluster(name) == nil {
 		return nil, fmt.Errorf("there is no cluster %s in the topology", name)
@@ -209,8 +209,8 @@ func (m *Map) count(f *fabric.Fabric) {
 	}
 }
 
-// compareClusters says which clusters and gateways come, change and go, and puts those
-// that go on the map.
+// compareClusters marks added and changed clusters and gateways, and adds the removed ones
+// to the map.
 func (m *Map) compareClusters(f, before *fabric.Fabric) {
 	for i := range m.Clusters {
 		c := &m.Clusters[i]

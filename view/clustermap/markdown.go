@@ -13,9 +13,9 @@ const (
 	maxMermaidLinks    = 400
 )
 
-// Markdown gives a page with the map, for forges, which draw it, and a table of its
-// clusters. picture is the name of a file beside it with the SVG. Names have the characters
-// of DNS labels, and nothing else of them gets in.
+// Markdown returns a page with the map as Mermaid, which forges draw, and a table of its
+// clusters. picture is the name of the SVG file in the same folder. Names need no quoting,
+// because they are DNS labels.
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))

@@ -20,9 +20,9 @@ const (
 	dotSpacing = 26.0  // between two dots on a ring
 	labelSpace = 150.0 // for the names around a ring of dots
 	legendLine = 20.0
-	// maxCards is how many clusters are drawn as cards; more are dots with names.
+	// maxCards is the maximum number of clusters drawn as cards; more are dots with names.
 	maxCards = 16
-	maxName  = 20 // characters of a name beside a dot
+	maxName  = 20 // characters of a dot's name
 )
 
 // scene is a drawing that is being made.
@@ -57,7 +57,7 @@ func (m *Map) Layout() Layout {
 	}
 	innerX, innerY := ring(len(inner), step)
 	outerX, outerY := ring(len(outer), step)
-	if !cards && len(inner) > 1 { // hubs apart, so that one sees whose links are whose
+	if !cards && len(inner) > 1 { // separate the hubs, so that their links can be told apart
 		innerX, innerY = max(innerX, outerX*0.35), max(innerY, outerY*0.35)
 	}
 	if len(inner) > 0 { // room for the ring inside
@@ -123,7 +123,7 @@ func (m *Map) Drawing() *svg.Drawing {
 	return &s.Drawing
 }
 
-// ring gives the radii of an ellipse on which as many members lie at least step apart.
+// ring returns the radii of an ellipse on which the members are at least step apart.
 func ring(members int, step float64) (rx, ry float64) {
 	switch {
 	case members < 2:
@@ -147,8 +147,8 @@ func (s *scene) link(l *Link, from, to Place, labelled bool) {
 	}
 }
 
-// beside places a label at the part of a line that no card hides, on the side where the line
-// does not go. Not in the middle, where those of opposite clusters would meet.
+// beside places a label next to the visible part of a line. It avoids the middle of the
+// line, where the labels of opposite clusters would overlap.
 func beside(from, to Place, label string) svg.Text {
 	dx, dy := to.X-from.X, to.Y-from.Y
 	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
@@ -186,7 +186,7 @@ func (s *scene) card(c *Cluster, at Place) {
 	}
 }
 
-// spot draws a cluster as a dot with its name beside it, read from the centre outwards.
+// spot draws a cluster as a dot and its name, which reads from the centre outwards.
 func (s *scene) spot(c *Cluster, at Place) {
 	r := 5.0
 	if c.Hub {
@@ -261,7 +261,7 @@ func (g *Gateway) about() string {
 	return strings.Join(appendSome(parts, g.Change, g.State), ", ")
 }
 
-// appendSome adds what is not empty.
+// appendSome appends the non-empty strings.
 func appendSome(to []string, more ...string) []string {
 	for _, m := range more {
 		if m != "" {

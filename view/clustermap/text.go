@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Styles of nodes and edges in Mermaid: green comes, red goes, yellow changes. What is up,
-// down or partly so has the same colours.
+// Styles of nodes and edges in Mermaid: added is green, removed red, changed yellow. The
+// states up, down and partly up have the same colours.
 const (
 	mermaidGreen  = "stroke:#2da44e,stroke-width:3px"
 	mermaidRed    = "stroke:#cf222e,stroke-width:3px,stroke-dasharray:5 5"
@@ -28,8 +28,8 @@ func mermaidStyle(change, state string) string {
 	return ""
 }
 
-// Mermaid gives the map as a flowchart that forges draw. Names have the characters of DNS
-// labels, and nothing else of them gets in.
+// Mermaid returns the map as a flowchart that forges draw. Names need no quoting, because
+// they are DNS labels.
 func (m *Map) Mermaid() string {
 	var out, styles strings.Builder
 	out.WriteString("flowchart LR\n")
@@ -61,8 +61,8 @@ func (m *Map) Mermaid() string {
 	return out.String() + styles.String()
 }
 
-// label is what stands at a link: the driver where it is not WireGuard, and the time of a
-// round trip.
+// label returns the label of a link: its driver unless that is WireGuard, and its round-trip
+// time.
 func (l *Link) label() string {
 	driver := ""
 	if l.Driver != fabric.DriverWireguard {
@@ -71,7 +71,7 @@ func (l *Link) label() string {
 	return strings.Join(appendSome(nil, driver, l.measured()), ", ")
 }
 
-// measured is what probes say of a link.
+// measured returns the probe results of a link.
 func (l *Link) measured() string {
 	var parts []string
 	if l.RTT > 0 {
@@ -83,7 +83,7 @@ func (l *Link) measured() string {
 	return strings.Join(parts, ", ")
 }
 
-// DOT gives the map in the language of Graphviz.
+// DOT returns the map in the language of Graphviz.
 func (m *Map) DOT() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "graph \"%s\" {\n  node [shape=box, style=rounded];\n", Identifier(m.Clusterset))
@@ -124,8 +124,7 @@ func dotAttributes(change, state, label string) string {
 	return " [" + strings.Join(parts, ", ") + "]"
 }
 
-// lines are what is written of a cluster. They have no character that a format would
-// have to quote.
+// lines returns the text of a cluster. It has no character that a format must quote.
 func (c *Cluster) lines() []string {
 	title := Identifier(c.Name)
 	if c.Hub {
@@ -140,7 +139,7 @@ func (c *Cluster) lines() []string {
 	return lines
 }
 
-// several gives the first of a list, and how many more there are.
+// several returns the first item of a list and the number of the others.
 func several(list []string) string {
 	switch len(list) {
 	case 0:
@@ -161,7 +160,7 @@ func Identifier(text string) string {
 	}, text)
 }
 
-// tone gives the colour of what has a change or a state.
+// tone returns the colour of a change or a state.
 func tone(change, state string) svg.Tone {
 	switch {
 	case change == Added || change == "" && state == Up:

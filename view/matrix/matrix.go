@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Limits of a matrix. Nobody reads a larger one, and each cell traces packets.
+// Limits of a matrix. A larger matrix is unreadable, and each cell traces packets.
 const (
 	MaxClusters = 64
 	MaxExports  = 512
@@ -22,11 +22,11 @@ const (
 
 // Input is what a matrix contains, apart from the fabric.
 type Input struct {
-	// PreferredLink returns the gateways of the link that a pair of clusters prefers; nil = not known.
+	// PreferredLink returns the gateways of the link that a pair of clusters prefers; nil if unknown.
 	PreferredLink access.PreferredLink
-	// Position returns file:line of a topology path; nil = not known.
+	// Position returns file:line of a topology path; nil if unknown.
 	Position func(path string) string
-	// Reports are those of agents; nil = no agent was asked.
+	// Reports are the agents' reports; nil if no agent was queried.
 	Reports *access.AgentReports
 	// Clusters and Exports (namespace/name) are the columns and rows; empty = all, up to
 	// MaxClusters and MaxExports.
@@ -46,7 +46,7 @@ type Matrix struct {
 // Export is a row.
 type Export struct {
 	ID       string       `json:"id"`   // namespace/name
-	Name     string       `json:"name"` // as it is asked for
+	Name     string       `json:"name"` // as the user wrote it
 	Type     string       `json:"type"`
 	Dynamic  bool         `json:"dynamic,omitempty"` // made in clusters, as agents report; not in the topology
 	Source   string       `json:"source,omitempty"`  // file:line
@@ -63,8 +63,8 @@ type Export struct {
 type Part struct {
 	Cluster string       `json:"cluster"`
 	IPs     []netip.Addr `json:"ips,omitempty"` // by which other clusters ask for it
-	// Ready is whether it has endpoints that are ready: yes | no | unknown; empty: nobody
-	// was asked.
+	// Ready reports whether it has ready endpoints: yes | no | unknown; empty if no agent
+	// was queried.
 	Ready string `json:"ready,omitempty"`
 	// Endpoints are those that are ready, as the cluster's own agents report, and at most
 	// status.MaxBackends of them.
@@ -154,7 +154,8 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 	return b.out, nil
 }
 
-// chosen gives those that are named, or all, up to a number, and how many are left out.
+// chosen returns the named items, or all, at most as many as most, and the number of
+// omitted items.
 func chosen(named, all []string, most int) ([]string, int) {
 	if len(named) > 0 {
 		return named, len(all) - len(named)
@@ -163,8 +164,8 @@ func chosen(named, all []string, most int) ([]string, int) {
 	return shown, len(all) - len(shown)
 }
 
-// rows gives the exports without their cells: those of the topology, and those that agents
-// report beside them.
+// rows returns the exports without their cells: the topology's exports, and further exports
+// that agents report.
 func (b *builder) rows() []Export {
 	var out []Export
 	for i := range b.fabric.Exports {
@@ -192,7 +193,7 @@ func (b *builder) rows() []Export {
 	return out
 }
 
-// reported adds what agents say of exports.
+// reported adds the agents' reports about exports.
 func (b *builder) reported(rows []Export) []Export {
 	byID := map[string]int{}
 	for i := range rows {
@@ -209,7 +210,7 @@ func (b *builder) reported(rows []Export) []Export {
 			at, known := byID[id]
 			if !known {
 				if !e.Dynamic {
-					continue // of another fabric than the topology gives
+					continue // its fabric differs from the topology's
 				}
 				at = len(rows)
 				byID[id] = at

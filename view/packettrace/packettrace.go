@@ -20,7 +20,7 @@ const (
 	Loop            = "circling"   // a node saw them again
 	WrongReturnPath = "astray"     // the answer went past the node that had translated the question
 	Unanswered      = "unanswered" // got there, over TCP, and nothing came back
-	Unclear         = "unclear"    // sent to another node, of which is not known what it saw
+	Unclear         = "unclear"    // sent to another node, whose observation is unknown
 	Arrived         = "arrived"
 )
 
@@ -36,7 +36,7 @@ type Trace struct {
 	Outcome string `json:"outcome"` // the worst of where its packets got to
 	// Answered says that something came back from the server.
 	Answered bool `json:"answered,omitempty"`
-	// Answer is what came back; nil = nothing did, or it got there.
+	// Answer is the last hop of the reply; nil without a reply, or if it arrived.
 	Answer *Hop `json:"answer,omitempty"`
 	// Resets are the packets by which the client refused an answer that went astray.
 	Resets int `json:"resets,omitempty"`
@@ -49,7 +49,7 @@ type Hop struct {
 	Flow    status.FlowTrace `json:"flow"`
 	// Finding is why they ended here; nil = they did not.
 	Finding *status.Finding `json:"finding,omitempty"`
-	// Outcome is what became of them, on the last node that saw them.
+	// Outcome is the packets' outcome on the last node that observed them.
 	Outcome string `json:"outcome,omitempty"`
 	// Bypassed is the node (cluster/node) that translated the request, and that the reply which
 	// ended here did not come through; empty for other outcomes.
@@ -60,10 +60,10 @@ type Hop struct {
 	later bool // another node saw them before
 }
 
-// longest is how many nodes a way has at most; one that is longer goes round in circles.
+// longest is the maximum number of hops of a trace; a longer trace is a loop.
 const longest = 16
 
-// settle is how long a packet may be under way between nodes.
+// settle is the maximum time that a packet takes between nodes.
 const settle = time.Second
 
 // Correlate returns the traces: failed ones first, then those with the most packets.
@@ -160,8 +160,8 @@ func ours(name string) bool { return strings.HasPrefix(name, desired.DevicePrefi
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// after gives what the next nodes saw of the packets that left one. What is passed on by
-// a cluster comes unchanged to those behind it too: they are not the next.
+// after returns the next nodes' observations of the packets that a hop sent. Transit packets
+// reach the clusters after the next one unchanged as well; those are not next hops.
 func (j *joiner) after(s *Hop) []*Hop {
 	all := j.behind(s)
 	if len(all) < 2 {
@@ -174,7 +174,7 @@ func (j *joiner) after(s *Hop) []*Hop {
 	})
 }
 
-// behind gives what other nodes saw of the packets that left one.
+// behind returns the other nodes' observations of the packets that a hop sent.
 func (j *joiner) behind(s *Hop) []*Hop {
 	if s.Flow.Passed == 0 || s.Flow.Out == "" {
 		return nil
@@ -182,8 +182,8 @@ func (j *joiner) behind(s *Hop) []*Hop {
 	return slices.DeleteFunc(slices.Clone(j.came[s.Flow.Egress]), func(next *Hop) bool { return next.seen == s.seen || !joined(s, next) })
 }
 
-// joined says that what a hop sent may have come to the other one: within a cluster
-// over the same device or over anybody's network, between clusters over a tunnel.
+// joined reports whether packets of hop s may have reached hop next: within a cluster over
+// the same device or any network, between clusters over a tunnel.
 func joined(s, next *Hop) bool {
 	out, in := s.Flow.Out, next.Flow.In
 	inside := strings.HasPrefix(out, desired.NodePrefix)
@@ -201,8 +201,8 @@ func (j *joiner) trace(s *Hop) Trace {
 	return Trace{First: first, Outcome: worst}
 }
 
-// walk follows packets from a hop on, and gives the worst of what became of them. A
-// hop may be in several ways: each has a copy.
+// walk follows packets from a hop and returns their worst outcome. A hop may be in several
+// traces; each trace has a copy.
 func (j *joiner) walk(from *Hop, way []*Hop) (*Hop, string) {
 	j.taken[from] = true
 	way = append(slices.Clone(way), from)
@@ -221,7 +221,7 @@ func (j *joiner) walk(from *Hop, way []*Hop) (*Hop, string) {
 	return &s, worse(worst, s.Outcome)
 }
 
-// end says what became of packets that no other node saw.
+// end returns the outcome of packets that no other node observed.
 func (j *joiner) end(s *Hop) string {
 	switch {
 	case s.Flow.Passed == 0:
@@ -264,7 +264,7 @@ func follows(only []netip.Prefix, ends status.Ends) bool {
 	})
 }
 
-// address gives that of an end; none when it is not one.
+// address returns the address of an end, zero if end is not an address.
 func address(end string) netip.Addr {
 	if both, err := netip.ParseAddrPort(end); err == nil {
 		return both.Addr()

@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// answers joins what came back to what was asked.
+// joinReplies joins the traces of replies to the traces of their requests.
 func (j *joiner) joinReplies(traces []Trace) []Trace {
 	begins := map[status.Ends][]int{}
 	for i, t := range traces {
@@ -19,7 +19,7 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 	for i := range traces {
 		t := &traces[i]
 		if !hasPort(t.First.Flow.Ingress.To) {
-			continue // an answer, or of a protocol where nothing tells which is one
+			continue // a reply, or a protocol that does not distinguish requests and replies
 		}
 		back := j.repliesTo(t, begins)
 		t.Answered = len(back) > 0
@@ -56,13 +56,13 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 	return out
 }
 
-// hasPort says that an end is the server's: the client's port is not told.
+// hasPort reports whether an end is the server: reports omit the client's port.
 func hasPort(end string) bool {
 	_, err := netip.ParseAddrPort(end)
 	return err == nil
 }
 
-// back finds the traces of the answers.
+// repliesTo returns the indexes of the traces of the replies.
 func (j *joiner) repliesTo(t *Trace, begins map[status.Ends][]int) []int {
 	var out []int
 	for _, last := range leaves(t.First) {
@@ -98,8 +98,8 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 	return out
 }
 
-// quiet says that a server of another cluster should have answered, and that somebody
-// looked who would have seen it.
+// noReplySeen reports whether a server of another cluster should have replied, and an
+// observing node would have seen the reply.
 func (j *joiner) noReplySeen(t *Trace) bool {
 	return !j.full && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
 		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Only, last.Flow.Egress) &&

@@ -13,10 +13,10 @@ import (
 
 // Event is one thing that happens to packets on their way.
 type Event struct {
-	Lane  string   // where: a node, or whatever else has a lane of its own
+	Lane  string   // where: a node, or another object with its own lane
 	Texts []string // what, the first line in bold
 	Tone  svg.Tone // svg.Bad where the packets ended
-	Via   string   // how they got here; empty: it follows in the same lane, or is not told
+	Via   string   // how they got here; empty in the same lane, or if unknown
 }
 
 // Path is one path of packets.
@@ -60,7 +60,7 @@ func Draw(title string, paths []Path) *svg.Drawing {
 	return d
 }
 
-// Lanes gives the lanes of a way, in the order in which it comes to them first.
+// Lanes returns the lanes of a path in the order of their first events.
 func (w *Path) Lanes() []string {
 	var out []string
 	for _, s := range w.Events {
@@ -71,7 +71,7 @@ func (w *Path) Lanes() []string {
 	return out
 }
 
-// draw puts a way into a drawing at a height, and gives where it ends.
+// draw adds a path to a drawing at height y and returns the height of its end.
 func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	for _, line := range wrap(w.Title, 110) {
 		d.Texts = append(d.Texts, svg.Text{X: margin, Y: y + 14, Size: 14, Bold: true, Tone: w.Tone, Anchor: "start", Text: line})
@@ -145,7 +145,7 @@ func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.Via, int(room))})
 }
 
-// width is that of the lanes: as wide as the longest text, within bounds.
+// width returns the width of a lane: the width of the longest text, within limits.
 func (w *Path) width() float64 {
 	widest := laneLeast
 	for _, s := range w.Events {
@@ -161,8 +161,8 @@ type line struct {
 	bold bool
 }
 
-// lines are those of a step in a lane of a width; what does not fit is told where the
-// pointer rests.
+// lines returns the lines of an event in a lane of the width. The tooltip shows text that
+// does not fit.
 func (s *Event) lines(width float64) []line {
 	var out []line
 	for i, t := range s.Texts {

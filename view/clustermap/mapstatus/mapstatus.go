@@ -9,11 +9,11 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// Fill gives every cluster, gateway and link of a map its state. A gateway is up when its
-// agent answered, is ready, and all its links are connected; down when none is. A link is up
-// when all pairs of its gateways are connected, as those ends say that answered, and down
-// when none is. A cluster is what its gateways are together. Of what nobody answered for, the
-// state is unknown.
+// Fill sets the state of every cluster, gateway and link of a map. A gateway is up if its
+// agent answered, is ready, and all its links are connected; it is down if no link is. A link
+// is up if all pairs of its gateways are connected, as the answering ends report, and down if
+// no pair is. A cluster combines the states of its gateways. A state without any answer is
+// unknown.
 func Fill(m *clustermap.Map, agents []status.Status) {
 	heard := map[string]*status.Status{} // by cluster/gateway
 	for i := range agents {
@@ -52,8 +52,8 @@ func Lost(m *clustermap.Map, agents []status.Status) {
 	})
 }
 
-// gateways gives each gateway (cluster/gateway) the state that follows from the one before,
-// and each cluster what its gateways are together.
+// gateways sets each gateway's state (cluster/gateway) from its previous state, and each
+// cluster's state from its gateways.
 func gateways(m *clustermap.Map, state func(name, before string) string) {
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
@@ -67,7 +67,7 @@ func gateways(m *clustermap.Map, state func(name, before string) string) {
 	}
 }
 
-// gateway gives the state of one that answered.
+// gateway returns the state of a gateway whose agent answered.
 func gateway(s *status.Status) string {
 	connected, broken := 0, 0
 	for _, c := range s.Connections {
@@ -86,7 +86,7 @@ func gateway(s *status.Status) string {
 	return clustermap.Up
 }
 
-// pair is what agents say of one pair of gateways.
+// pair holds the agents' reports about one pair of gateways.
 type pair struct {
 	connected, broken bool
 	chosen            bool
@@ -94,8 +94,8 @@ type pair struct {
 	loss              float64
 }
 
-// linked gives the links of the map their state. Those of a mesh that is too large to list
-// come onto the map where they are not up.
+// linked sets the states of the map's links. Links of a mesh that is too large to list are
+// added to the map if they are not up.
 func linked(m *clustermap.Map, agents []status.Status) {
 	pairs := map[[2]string]map[string]*pair{}
 	drivers := map[[2]string]string{}
@@ -148,9 +148,9 @@ func linked(m *clustermap.Map, agents []status.Status) {
 	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
 }
 
-// shown are the links that have something to say: those on the map, and in a mesh that is too
-// large to list those that somebody calls broken. The others of such a mesh are up, or nobody
-// knows of them; a thousand clusters have half a million.
+// shown returns the links to evaluate: the links on the map and, in a mesh that is too large
+// to list, the links that an agent reports as broken. The other links of such a mesh are up
+// or unknown; a thousand clusters have half a million links.
 func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	out := map[[2]string]bool{}
 	for i := range m.Links {
@@ -186,7 +186,7 @@ func describe(l *clustermap.Link, of map[string]*pair) {
 	l.State = together(states)
 }
 
-// together gives the state of what has several parts.
+// together returns the combined state of several parts.
 func together(states []string) string {
 	count := map[string]int{}
 	for _, s := range states {
