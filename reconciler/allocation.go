@@ -11,12 +11,12 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// LockInput is what decides which addresses are in force.
+// LockInput is the input that determines the current addresses.
 type LockInput struct {
 	Set       *schema.ClusterSet
 	File      string // name of the committed lock for messages
-	Committed []byte // nil when there is none
-	Published []byte // the lock that is in force; nil when nothing is published
+	Committed []byte // committed lock; nil if absent
+	Published []byte // published lock; nil before the first publication
 	// FixMoves has a committed lock that would move something published set right, with
 	// a warning. Otherwise it is an error.
 	FixMoves bool
@@ -30,18 +30,18 @@ type Allocation struct {
 	Warnings diag.List // what had to move, and what another holder has
 }
 
-// Allocate gives the lock for a topology. What is published stays with its holder.
-// A committed lock that agrees with that and is complete is taken as it is;
-// otherwise what is missing is taken over from the published one, or allocated.
-// The list holds errors when a lock cannot be read, when the committed one would
-// move something published (overlay.CodeWouldMove), or when something does not fit.
+// Allocate returns the lock for a topology. Published allocations stay with their claims.
+// A complete committed lock that agrees with them does not change. Otherwise missing
+// allocations come from the published lock, or are new. The list holds errors if a lock
+// cannot be read, if the committed lock would move a published allocation
+// (lockmerge.CodeWouldMove), or if an allocation does not fit.
 func Allocate(in LockInput) (Allocation, diag.List) {
 	committed, list := lockfile.Read(in.File, in.Committed)
 	if list.HasErrors() {
 		return Allocation{}, list
 	}
 	published, list := lockfile.Read("published "+LockFile, in.Published)
-	if list.HasErrors() { // without it addresses in force might move
+	if list.HasErrors() { // without the lock current addresses might move
 		return Allocation{}, list
 	}
 	base, found := committed, diag.List(nil)

@@ -206,7 +206,7 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 	return keys, nil
 }
 
-// principalsOf gives who a key is that signs a commit, sorted.
+// principalsOf returns the principals of a signing key, sorted.
 func principalsOf(signers []signer, key string) []string {
 	var out []string
 	for _, s := range signers {
@@ -242,8 +242,8 @@ func whoSigned(signers []signer, namespace string, text []byte, armored string, 
 	return trust.Line(signature.PublicKey), nil
 }
 
-// openPGPText gives what a key of OpenPGP signs. git's own text is as it is, and says
-// itself that it is a commit.
+// openPGPText returns the text that an OpenPGP key signs. git signs the commit without a
+// namespace, because its text shows that it is a commit.
 func openPGPText(namespace, text string) string {
 	if namespace == gitNamespace {
 		return text
@@ -297,7 +297,7 @@ func openPGPName(key *openpgp.Entity) string {
 	return fmt.Sprintf("%s:%X", pgpKeyType, key.PrimaryKey.Fingerprint)
 }
 
-// issuer gives the key ID that the first signature names, for messages.
+// issuer returns the key ID that the first signature names, for messages.
 func issuer(raw []byte) string {
 	p, err := packet.NewReader(bytes.NewReader(raw)).Next()
 	if s, ok := p.(*packet.Signature); ok && err == nil && s.IssuerKeyId != nil {

@@ -20,18 +20,18 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// BuildInput is everything that decides what is published for a commit.
+// BuildInput is everything that determines the published tree of a commit.
 type BuildInput struct {
 	File      string // name of the topology file for messages
 	Topology  []byte
 	LockFile  string // name of the lock for messages
-	Lock      []byte // as committed; nil when there is none
+	Lock      []byte // committed lock; nil if absent
 	Patches   render.Tree
-	Published render.Tree // what is published now
+	Published render.Tree // currently published tree
 	Root      *keys.Root
-	// AllowOtherRoot lets Root replace the one that made published keys.
+	// AllowOtherRoot lets Root replace the root key of the published keys.
 	AllowOtherRoot bool
-	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
+	Preview        bool   // without a root key: show new keys as unknown; the result must not be published
 	Image          string // of the agent where the topology names none; empty keeps the published one
 	Version        string // of Hawser, which names the image of a first publication
 	Now            time.Time
@@ -39,7 +39,7 @@ type BuildInput struct {
 	RootFile string // name of the root key for messages
 }
 
-// Built is what is to be published for a commit.
+// Built is the tree to publish for a commit.
 type Built struct {
 	Set    *schema.ClusterSet
 	Source *document.Source
@@ -99,8 +99,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 	return b, nil
 }
 
-// complete adds the lock to the tree and reads the fabric back from it, so that
-// what is published is known to be readable.
+// complete adds the lock to the tree and reads the fabric back from it, which proves
+// that the published tree is readable.
 func (b *Built) complete(lock *lockfile.Lock) error {
 	var err error
 	if b.Lock, err = lock.Marshal(); err != nil {
@@ -114,7 +114,7 @@ func (b *Built) complete(lock *lockfile.Lock) error {
 	return err
 }
 
-// WithPositions gives the findings with their places in the topology, where they have
+// WithPositions returns the findings with their positions in the topology where they have
 // only paths.
 func WithPositions(list diag.List, src *document.Source) diag.List {
 	out := make(diag.List, 0, len(list))

@@ -30,8 +30,8 @@ type openPGP struct {
 	now         func() time.Time
 }
 
-// readOpenPGP reads the private key with which published commits are signed besides; nil
-// without a file. Errors name the file and what to do.
+// readOpenPGP reads the OpenPGP private key that signs published commits in addition; nil
+// without a file. Errors name the file and the next step.
 func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	if file == "" {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// shutdownWait is how long requests in flight may take to end.
+// shutdownWait limits the time until requests in flight complete.
 const shutdownWait = 2 * time.Second
 
 // Handler serves /healthz, /readyz, /metrics, /status and POST /webhook.

@@ -26,7 +26,7 @@ const (
 	ReasonInvalid Reason = "invalid"
 	// ReasonStaleLock: the committed lock lacks something and may not be written.
 	ReasonStaleLock Reason = "stale-lock"
-	// ReasonKeys: the root key could not be read, or is not the one that made what is published.
+	// ReasonKeys: the root key could not be read, or differs from the root key of the published keys.
 	ReasonKeys Reason = "keys"
 	// ReasonRender: the tree could not be rendered.
 	ReasonRender Reason = "render"
@@ -34,7 +34,7 @@ const (
 	ReasonMassDelete Reason = "mass-delete"
 	// ReasonMoves: the commit's lock would move something that is published.
 	ReasonMoves Reason = "moves"
-	// ReasonUntrusted: a commit is not signed by whom the topology before asks for.
+	// ReasonUntrusted: a commit lacks a signature that the previous topology requires.
 	ReasonUntrusted Reason = "untrusted"
 	// ReasonState: the state file cannot be read or written, or is of another clusterset.
 	ReasonState Reason = "state"
@@ -60,10 +60,10 @@ type Failure struct {
 	files       map[string][]byte
 }
 
-// Error gives the failure on one line.
+// Error returns the failure on one line.
 func (f *Failure) Error() string { return f.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.cause }
 
 // Revision is a commit of the source branch.
@@ -77,11 +77,11 @@ type Revision struct {
 const (
 	StateSuccess = "success" // published, or nothing to publish
 	StateFailure = "failure" // refused; nothing changed
-	StateError   = "error"   // could not be carried through, is tried again
+	StateError   = "error"   // failed and is tried again
 )
 
-// CommitStatus says what became of one source commit, as code hosts show it
-// beside a commit.
+// CommitStatus is the result of one source commit, as code hosts show it next to
+// the commit.
 type CommitStatus struct {
 	Commit      string    `json:"commit"`
 	State       string    `json:"state"`
@@ -103,11 +103,11 @@ type Status struct {
 	Source  Place  `json:"source"`
 	Publish Place  `json:"publish"`
 	Ready   bool   `json:"ready"` // has published, or found nothing to publish, once
-	// Latest is the newest source commit, Good the newest that is in force.
+	// Latest is the newest source commit, Good the newest published one.
 	Latest *Revision `json:"seen,omitempty"`
 	Active *Revision `json:"good,omitempty"`
-	// Published is the commit in force on the publish branch, FabricDigest the
-	// digest of the fabric in it.
+	// Published is the current commit of the publish branch, FabricDigest the digest of
+	// its fabric.
 	Published        string         `json:"published,omitempty"`
 	FabricDigest     string         `json:"fabricDigest,omitempty"`
 	LastPass         time.Time      `json:"lastPass,omitzero"`
@@ -134,8 +134,8 @@ func (b *board) change(alter func(*Status)) {
 	b.current.Store(&next)
 }
 
-// sourceRecord puts what became of a commit at the front of the history, in place of
-// what was said of it before.
+// sourceRecord puts the result of a commit at the front of the history and removes the
+// commit's earlier result.
 func (s *Status) sourceRecord(c CommitStatus) {
 	s.Commits = slices.DeleteFunc(s.Commits, func(have CommitStatus) bool { return have.Commit == c.Commit })
 	s.Commits = slices.Insert(s.Commits, 0, c)
@@ -152,7 +152,7 @@ func (f *Failure) Refused() bool {
 	return false
 }
 
-// reasonOf tells a topology that is at fault from a lock and a root key that are.
+// reasonOf returns the reason of findings: the topology, the lock or the root key is at fault.
 func reasonOf(list diag.List) Reason {
 	reason := ReasonKeys
 	for _, d := range list {
@@ -190,5 +190,5 @@ func failFindings(reason Reason, revision string, list diag.List, files map[stri
 	return &Failure{Reason: reason, Revision: revision, Message: text, Diagnostics: list, cause: errs.Err(), files: files}
 }
 
-// Files gives the texts that Diagnostics point into, by name.
+// Files returns the texts that Diagnostics point into, by name.
 func (f *Failure) Files() map[string][]byte { return f.files }

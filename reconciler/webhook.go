@@ -23,7 +23,7 @@ type push struct {
 	Ref string `json:"ref"`
 }
 
-// What became of a request.
+// Results of a request.
 const (
 	webhookAccepted, webhookIgnored, webhookRefused = "accepted", "ignored", "refused"
 )
@@ -86,8 +86,8 @@ func (h *webhook) handle(w http.ResponseWriter, r *http.Request) (int, string) {
 	return http.StatusOK, "a pass was asked for"
 }
 
-// verify checks the secret in the way of the host that sent the request, and
-// gives the kind of event. Gitea goes first: it sends GitHub's headers too.
+// verify checks the secret as the sending host transmits it, and returns the kind of
+// event. Gitea comes first: it sends GitHub's headers too.
 func verify(header http.Header, body, secret []byte) (event string, ok bool) {
 	switch {
 	case header.Get("X-Gitea-Event") != "":
@@ -115,15 +115,15 @@ func signed(signature string, body, secret []byte) bool {
 	return hmac.Equal(have, mac.Sum(nil))
 }
 
-// digest makes two secrets equally long before they are compared, so that the
-// time taken does not tell the length.
+// digest makes two secrets equally long before they are compared, so that the duration
+// does not reveal the length.
 func digest(text []byte) []byte {
 	sum := sha256.Sum256(text)
 	return sum[:]
 }
 
 // readSecret reads the file at every request, so that the secret may be rotated
-// in place. An empty secret is none.
+// in place. An empty secret is an error.
 func readSecret(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

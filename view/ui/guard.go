@@ -20,11 +20,11 @@ const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-a
 // scripts of other origins cannot send it. An ingress keeps Authorization for itself.
 const tokenHeader = "Hawser-Token"
 
-// LeastToken is how many characters a token that is given must have: those of 128 bits in
+// LeastToken is the minimum length of a user's token in characters: 128 bits in
 // hexadecimal.
 const LeastToken = 32
 
-// CheckToken says what keeps text from being a token: it stands in URLs and headers.
+// CheckToken returns an error if text cannot be a token, which appears in URLs and headers.
 func CheckToken(text string) error {
 	switch {
 	case len(text) < LeastToken:
@@ -72,8 +72,7 @@ func (s *Server) requireAuth(next http.Handler) http.Handler {
 	})
 }
 
-// probe tells kubelet, which has no token, whether there is something to show, and nothing
-// else.
+// probe answers kubelet, which has no token: it reports only whether the page has content.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" && s.config.Probe() != nil {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
@@ -100,7 +99,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 // cannot be made to say it for a page elsewhere, and who says it for himself deceives himself.
 func endedTLS(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" }
 
-// nameOf gives the name of a Host header without its port.
+// nameOf returns the name of a Host header without its port.
 func nameOf(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name

@@ -13,9 +13,9 @@ type publisher struct {
 
 	mu       sync.Mutex
 	now      *Snapshot
-	changed  chan struct{} // closed when now is another one
+	changed  chan struct{} // closed when now is replaced
 	watchers int
-	wanted   chan struct{} // somebody came
+	wanted   chan struct{} // a client connected
 	looking  sync.Mutex    // one look at a time
 }
 
@@ -24,7 +24,7 @@ func newPublisher(config Config) *publisher {
 	return &publisher{config: config, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
-// run looks at the source again and again while somebody watches, until ctx ends.
+// run polls the source while a client watches, until ctx is done.
 func (f *publisher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -46,7 +46,7 @@ func (f *publisher) run(ctx context.Context) {
 	}
 }
 
-// watch counts who watches until the function that it gives is called.
+// watch counts a client as watching until the returned function is called.
 func (f *publisher) watch() func() {
 	f.mu.Lock()
 	f.watchers++

@@ -13,11 +13,11 @@ func (s *Server) serveMap(w http.ResponseWriter, r *http.Request) {
 	s.send(w, p.full(), nil)
 }
 
-// beat is how often at least an event comes, so that a page knows that it still hears.
+// beat is the maximum time between events, so that a page notices a lost connection.
 const beat = time.Second
 
-// serveEvents tells a page what changes, as server-sent events: whole first and whenever the
-// clusters are others, then change. One that is slow gets several changes as one.
+// serveEvents sends changes to a page as server-sent events: the event whole first and when
+// the clusters differ, otherwise the event change. A slow page gets several changes as one.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer s.publisher.watch()()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -86,7 +86,7 @@ func (s *Server) serveFindings(w http.ResponseWriter, r *http.Request) {
 	s.send(w, p.findings(), nil)
 }
 
-// serveNode answers GET /api/node?cluster=g1&node=g1-gw: what its agent told last.
+// serveNode answers GET /api/node?cluster=g1&node=g1-gw: its agent's last report.
 func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	q := r.URL.Query()

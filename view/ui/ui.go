@@ -23,19 +23,18 @@ import (
 	"hawser.dev/hawser/view/packettrace"
 )
 
-// Source is where the page has its facts from. Its methods may be called from any goroutine.
-// A result of type any is the JSON form of the command in parentheses.
+// Source provides the page's data. It is safe for concurrent use. A result of type any is
+// the JSON output of the command in parentheses.
 type Source interface {
-	// Clusterset gives the clusterset as its files have it now, or with an error as they had
-	// it before; nil = they never could be read. The pointer is the same as long as they are
-	// the same.
+	// Clusterset returns the clusterset of the current files. With an error it returns the
+	// last readable clusterset, nil if absent. The pointer changes only with the files.
 	Clusterset(ctx context.Context) (*Clusterset, error)
-	// Agents asks the agents how they are. Asked is false where there is nobody to ask.
+	// Agents queries the agents. Asked is false if there is no agent to query.
 	Agents(ctx context.Context) (Reports, error)
-	// History gives what was published, the newest first (hawser history).
+	// History returns the published commits, the newest first (hawser history).
 	History(ctx context.Context) (any, error)
-	// Plan compares two commits of History, or with to empty the topology as it is (hawser
-	// diff). It refuses what History does not have.
+	// Plan compares two commits of History. If to is empty, it compares with the current
+	// topology (hawser diff). It refuses commits that are not in History.
 	Plan(ctx context.Context, from, to string) (any, error)
 	// Explain says whether something is reached, and how (hawser explain, with --live where
 	// there are agents to ask).
@@ -50,7 +49,7 @@ type Clusterset struct {
 	// Place returns file and line of a topology path; empty if it is in no file.
 	Place func(path string) string
 	File  string // of the topology
-	// Sources describe what was read, for users: the file and its commit, the publish branch.
+	// Sources describe the page's sources for users: the file and its commit, the publish branch.
 	Sources []string
 	// Findings are the warnings of validation.
 	Findings []Finding
@@ -67,11 +66,11 @@ type Reports struct {
 // Config is what a server needs.
 type Config struct {
 	Source Source
-	// Every is how long to wait between two questions to the agents; at least 100 ms.
+	// Every is the interval of queries to the agents, at least 100 ms.
 	Every time.Duration
 	Log   *slog.Logger
-	// Hosts are names, besides those of the loopback address, to which the page is served: in
-	// lower case, without a port.
+	// Hosts are the host names that the page is served for, in addition to the names of the
+	// loopback address: in lower case, without a port.
 	Hosts []string
 	// Token is what requests below /api/ must send (CheckToken); empty: New makes one.
 	Token string
@@ -83,7 +82,7 @@ type Config struct {
 	// HiddenViews are the parts that the page does not show, as the Source answers
 	// ErrUnavailable: see Snapshot.
 	HiddenViews []string
-	// Version is that of this program.
+	// Version is the version of this program.
 	Version string
 }
 
@@ -169,7 +168,7 @@ func (s *Server) Handler() http.Handler {
 	return s.requireAuth(mux)
 }
 
-// answer makes a handler of what gives JSON or a reason why not.
+// answer returns a handler that writes the result of ask as JSON, or its error.
 func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
@@ -179,13 +178,12 @@ func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)
 	}
 }
 
-// wrong is an error of who asks.
+// userError is an error in a client's request.
 type userError struct{ text string }
 
 func (e userError) Error() string { return e.text }
 
-// UserError makes an error that is of who asked: a name that there is not, a text that cannot be
-// read.
+// UserError returns an error in a client's request: an unknown name, an invalid text.
 func UserError(text string) error { return userError{text} }
 
 func (s *Server) send(w http.ResponseWriter, value any, err error) {
