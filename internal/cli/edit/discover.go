@@ -25,7 +25,7 @@ func NewDiscoverCommand(env *cli.Env) *cobra.Command {
 	var f discoverFlags
 	cmd := &cobra.Command{
 		Use:   "discover --context CONTEXT,...",
-		Short: "Show what clusters say about themselves: CIDRs, DNS, gateways",
+		Short: "Detect CIDRs, DNS and gateway nodes of clusters",
 		Long: `Read from clusters what a topology needs: pod and Service CIDRs, the cluster's DNS,
 the network of the pods, and nodes that can be gateways. Each value comes with its
 source and how certain it is: certain, likely, or guess. Sources that contradict each

@@ -38,7 +38,7 @@ func NewJoinCommand(env *cli.Env) *cobra.Command {
 	var f joinFlags
 	cmd := &cobra.Command{
 		Use:   "join --context CONTEXT [FILE|DIR]",
-		Short: "Add a cluster to the topology, with what is discovered in it",
+		Short: "Add a cluster to the topology, with discovered values",
 		Long: `Add a cluster to the topology behind the clusters that it has, with what hawser
 discover finds there and the source of each value. Nothing else in the file changes.
 An identity is made for the cluster (in the folder keys beside the topology unless

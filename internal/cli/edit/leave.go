@@ -41,7 +41,7 @@ func NewLeaveCommand(env *cli.Env) *cobra.Command {
 	var f leaveFlags
 	cmd := &cobra.Command{
 		Use:   "leave CLUSTER",
-		Short: "Remove a cluster from the topology, and list what is left to do",
+		Short: "Remove a cluster from the topology",
 		Long: `Take a cluster out of the topology: its entry, the links that it is an end of, its
 name in the clusters of exports, and exports that it alone offers. Comments of what goes go
 with it; nothing else in the file changes. Its addresses stay reserved in the lock, so that

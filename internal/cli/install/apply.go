@@ -16,7 +16,7 @@ func NewApplyCommand(env *cli.Env) *cobra.Command {
 	var f applytree.Flags
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|DIR]",
-		Short: "Apply the topology to the clusters, without Flux or Argo CD",
+		Short: "Apply the topology to clusters without Flux or Argo CD",
 		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
 with the field manager "` + kubeclient.FieldManager + `", kinds in the order in which they need each
 other, and deletion of what was applied before and left the tree.

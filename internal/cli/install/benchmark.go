@@ -48,7 +48,7 @@ func NewBenchmarkCommand(env *cli.Env) *cobra.Command {
 	var f benchmarkFlags
 	cmd := &cobra.Command{
 		Use:   "benchmark FROM TO",
-		Short: "Measure throughput, connections and latency from one cluster to another",
+		Short: "Measure throughput and latency between two clusters",
 		Long: `Run a server in cluster TO and a client in cluster FROM, in pods with the agent's image,
 and measure TCP between them: throughput, connections a second, and round-trip time.
 The server is exported for as long as it takes, in a namespace of its own that

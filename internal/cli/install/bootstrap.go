@@ -65,7 +65,7 @@ func NewBootstrapCommand(env *cli.Env) *cobra.Command {
 	var f bootstrapFlags
 	cmd := &cobra.Command{
 		Use:   "bootstrap [FILE|DIR]",
-		Short: "Bring a committed topology into its clusters for the first time",
+		Short: "Install a committed topology in its clusters",
 		Long: `Do all that clusters of a new topology need, and only what is missing:
 
 - look for what would hinder Hawser there, as hawser preflight does, and stop at errors;

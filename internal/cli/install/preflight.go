@@ -42,7 +42,7 @@ func NewPreflightCommand(env *cli.Env) *cobra.Command {
 	var f preflightFlags
 	cmd := &cobra.Command{
 		Use:   "preflight [FILE|DIR]",
-		Short: "Compare clusters with the topology before the first apply",
+		Short: "Compare clusters with the topology before installing",
 		Long: `Look for what keeps Hawser from working in the clusters of a topology: versions, CIDRs
 and gateways' nodes that differ from the topology, addresses in the clusterset's pools,
 the namespace's Pod Security level, the cluster's DNS, identities that are missing, and

@@ -33,8 +33,8 @@ func NewUninstallCommand(env *cli.Env) *cobra.Command {
 	f := uninstallFlags{topology: reconciler.TopologyFile}
 	cmd := &cobra.Command{
 		Use:   "uninstall CLUSTER...",
-		Short: "Take Hawser out of clusters",
-		Long: `Take Hawser out of clusters, whoever installed it there. The agents are told to
+		Short: "Uninstall Hawser from clusters",
+		Long: `Uninstall Hawser from clusters, whoever installed it there. The agents are told to
 undo what they did (links, routes, rules, nftables, sysctls, the part in the
 cluster's DNS, imports), and are waited for; then everything of Hawser's is
 deleted, the namespace last, and with it the Secret of the age identity. What is

@@ -33,7 +33,7 @@ type keysShowFlags struct{ root, identity, output string }
 func NewKeysCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make keys and show public ones",
+		Short: "Create keys and show public keys",
 		Args:  cli.NoVerb,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("say what to do: hawser keys root FILE, identity FILE, show, epochs or signers")
@@ -69,8 +69,8 @@ func newKeysIdentityCommand(env *cli.Env) *cobra.Command {
 	var hybrid bool
 	cmd := &cobra.Command{
 		Use:   "identity FILE",
-		Short: "Make an age identity for a cluster and print its recipient",
-		Long: `Make an age identity for a cluster and print its recipient, which goes into
+		Short: "Create an age identity for a cluster, print its recipient",
+		Long: `Create an age identity for a cluster, print its recipient, which goes into
 clusters[].recipient. The history of the published branch holds what is encrypted
 to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum
 computers will not open it either. Such a recipient has 2000 characters.`,

@@ -20,7 +20,7 @@ func newKeysRootCommand(env *cli.Env) *cobra.Command {
 	var f keysRootFlags
 	cmd := &cobra.Command{
 		Use:   "root FILE",
-		Short: "Make the root key, from which all tunnel keys are derived, or replace it",
+		Short: "Create or replace the root key",
 		Long: `Make the root key, from which all tunnel keys are derived. It is replaced while keys
 are rotated (hawser keys epochs), without a loss:
 

@@ -27,7 +27,7 @@ func newKeysSignersCommand(env *cli.Env) *cobra.Command {
 	var f keysSignersFlags
 	cmd := &cobra.Command{
 		Use:   "signers [FILE|DIR] --cluster NAME",
-		Short: "Show whose signatures the agents of a cluster are to trust",
+		Short: "Show the signers of a clusterset",
 		Long: `Print the public keys that sign the fabric and the sealed keys, one for each root
 key of an epoch in force, as lines of an OpenSSH allowed_signers file:
 CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secret

@@ -40,7 +40,7 @@ func NewLabCommand() *cobra.Command {
 	f := &labFlags{}
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Run a whole clusterset on this machine, in network namespaces",
+		Short: "Run a clusterset on this machine, in network namespaces",
 		Long: `Run a whole clusterset on this Linux machine from your own topology and
 manifests: every node and pod is a network namespace, the reconciler and the
 agents are the real programs, and only the underlay between nodes is simulated.
@@ -67,7 +67,7 @@ func newLabUpCommand(f *labFlags) *cobra.Command {
 	o := lab.UpOptions{Topology: reconciler.TopologyFile}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Make a lab, or complete one that runs, and wait until every agent is ready",
+		Short: "Start a lab, and wait until every agent is ready",
 		Long: `Make a lab: a node for every gateway of the topology and --workers more a
 cluster, the pods and services of the manifests, a git repository with the
 topology, the reconciler, and an agent on every node. On a lab that runs, start
@@ -154,7 +154,7 @@ func newLabRepoCommand(f *labFlags) *cobra.Command {
 func newLabRecipientCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "recipient CLUSTER",
-		Short:   "Print the age recipient that a cluster of this lab has, for one that joins by a commit",
+		Short:   "Print the age recipient of a cluster of this lab",
 		Example: `  hawser lab recipient g3`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ import (
 func NewLabCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "lab",
-		Short:              "Run a whole clusterset on a Linux machine (not in this build)",
+		Short:              "Run a clusterset on a Linux machine (not in this build)",
 		DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("hawser lab needs Linux, because its nodes are network namespaces, and this is " + runtime.GOOS +

@@ -19,7 +19,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Show the reconciler, nodes, agents, pods and services of the lab",
+		Short:   "Show reconciler, nodes, agents, pods and Services",
 		Example: `  hawser lab status`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -46,7 +46,7 @@ the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
 func newLabUnderlayCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "underlay -- CMD [ARGS...]",
-		Short: "Run a program of this machine between the nodes, such as tcpdump",
+		Short: "Run a program between the nodes, such as tcpdump",
 		Long: `Run a program of this machine with the network between the nodes: bridge wan and
 one bridge lanN a cluster. Every link of a node has its end there; hawser lab
 status -o json names them (links).`,

@@ -26,7 +26,7 @@ func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
 	var f diagnoseFlags
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Trace packets from cluster to cluster, and show where they end",
+		Short: "Trace packets through all clusters",
 		Long: `Follows some packets of the clusterset for a time on all nodes at once, at most forty a
 second on each, joins what the nodes saw into the way of each connection from client
 to server and back, and tells where it ends: at which rule of whom on which node,

@@ -35,7 +35,7 @@ func NewReportCommand(env *cli.Env) *cobra.Command {
 	var f reportFlags
 	cmd := &cobra.Command{
 		Use:   "report [FILE|DIR|-]",
-		Short: "Write one page about the clusterset: map, who reaches what, findings, versions",
+		Short: "Write an HTML report of the clusterset",
 		Long: `Write the page of hawser ui with a snapshot embedded: the map, which cluster reaches which
 export and by which line of the topology, findings, versions, and what was verified. It is
 one file that makes no request and needs no server. Printed, it has all views.

@@ -32,8 +32,8 @@ func NewShowCommand(env *cli.Env) *cobra.Command {
 	var f agentquery.Targets
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show what the agents report",
-		Long: `Show what the agents report. Without flags it asks the agents of the running lab,
+		Short: "Show reports of the agents",
+		Long: `Show reports of the agents. Without flags it asks the agents of the running lab,
 or the agent of this host. With --context or --cluster it asks those of Kubernetes
 clusters, in their pods (this needs the right to exec there).`,
 		Args: cli.NoVerb,
@@ -50,7 +50,7 @@ clusters, in their pods (this needs the right to exec there).`,
   hawser show connections --context fra=admin@fra,sin=admin@sin`,
 		},
 		{
-			Use: showPaths, Short: "Show which link each cluster uses to each other, and why",
+			Use: showPaths, Short: "Show the path to each cluster, and its reason",
 			Example: `  hawser show paths -o json`,
 		},
 		{
@@ -58,7 +58,7 @@ clusters, in their pods (this needs the right to exec there).`,
 			Example: `  hawser show exports --cluster fra`,
 		},
 		{
-			Use: showClusters, Short: "Show the members of the clusterset",
+			Use: showClusters, Short: "Show the clusters of the clusterset",
 			Example: `  hawser show clusters -f clusterset.yaml`,
 		},
 		{

@@ -33,7 +33,7 @@ func NewStatusCommand(env *cli.Env) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [FILE|DIR]",
-		Short: "Show clusterset health, from the APIs of its clusters",
+		Short: "Show the health of the clusterset",
 		Long: `Show what the clusters' APIs tell of Hawser: agents, the fabric that they follow,
 links, and every export with what is wrong with it. The clusters are those of the
 topology, of --cluster, or those that --context names.

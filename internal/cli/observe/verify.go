@@ -34,7 +34,7 @@ func NewVerifyCommand(env *cli.Env) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove from every node that the exports are reached",
+		Short: "Test every export from every node",
 		Long: `Has every agent look up the names of all exports that its cluster may reach, that of
 each service and that of each cluster's part of it, and open a TCP connection to each
 address, as a process of its node would. Nothing is deployed and nothing is sent;

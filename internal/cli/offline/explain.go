@@ -21,7 +21,7 @@ func NewExplainCommand(env *cli.Env) *cobra.Command {
 	var f explainview.Flags
 	cmd := &cobra.Command{
 		Use:   "explain FROM TO",
-		Short: "Say whether a pod of one cluster reaches something in another one, and why",
+		Short: "Explain whether one cluster can reach a service in another",
 		Long: `Say whether a pod of one cluster reaches something in another one: by which lines of
 the topology, over which links, and which addresses each side sees. It reads the
 topology and its lock alone, and takes for granted that links are alive and backends

@@ -35,7 +35,7 @@ func NewFirewallCommand(env *cli.Env) *cobra.Command {
 	var f firewallFlags
 	cmd := &cobra.Command{
 		Use:   "firewall [FILE|DIR|-]",
-		Short: "Print the firewall ports that gateways need",
+		Short: "Print the firewall ports of gateways",
 		Long: `Print which ports firewalls in front of gateways must let in now, from whom and for
 what: links as they are (links), second tunnels while the port of a gateway changes
 (moves), and what nodes of a cluster send each other (nodes). It reads the topology and

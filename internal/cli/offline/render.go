@@ -17,7 +17,7 @@ func NewRenderCommand(env *cli.Env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "render [FILE|DIR] --out DIR",
-		Short: "Write the manifests that the reconciler would publish",
+		Short: "Write the manifests of a topology",
 		Long: `Write the tree that the reconciler would publish for this topology: base/,
 clusters/<name>/, flux/ and argocd/. Files of an earlier rendering that are no
 longer part of it are removed; files that hawser did not write are kept, and

@@ -22,7 +22,7 @@ func NewHistoryCommand(env *cli.Env) *cobra.Command {
 	var f historyFlags
 	cmd := &cobra.Command{
 		Use:   "history [FILE|DIR]",
-		Short: "Show what was published when, by whom, and what it changed",
+		Short: "List publications",
 		Long: `Show the commits of the publish branch, the newest first: when each was published,
 from which commit of the topology and whose, and how much of each kind it changed.
 The repository is the one that holds the topology, or --repo.

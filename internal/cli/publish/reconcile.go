@@ -24,7 +24,7 @@ func NewReconcileCommand(env *cli.Env) *cobra.Command {
 	f := &reconcilerflags.Flags{}
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Publish the topology in git, commit by commit",
+		Short: "Publish the topology, commit by commit",
 		Long: `Watch the topology in a git repository and publish what each commit asks for:
 one commit a change, on a branch of the same or another repository. A commit
 that cannot be carried through changes nothing; the error names the place.

@@ -39,7 +39,7 @@ func NewRollbackCommand(env *cli.Env) *cobra.Command {
 	var f rollbackFlags
 	cmd := &cobra.Command{
 		Use:   "rollback [COMMIT]",
-		Short: "Make a commit that brings back what was published before",
+		Short: "Commit the topology of an earlier publication",
 		Long: `Make a commit that brings back the topology, and the patches beside it, from which an
 earlier commit of the published branch was made: the one before the newest, or COMMIT as
 hawser history shows it. The plan is printed first, and asked about on a terminal; elsewhere

@@ -53,8 +53,7 @@ func newRoot(env *cli.Env) *cobra.Command {
 		Long: `Hawser connects Kubernetes clusters and Linux hosts into one clusterset from
 one topology file in git.
 
-Exit codes: 0 done, 1 the answer is no (findings, changes, a stale lock, a
-refused commit), 2 the command could not do its work.`,
+Exit status: 0 success; 1 the check failed or there are differences; 2 error.`,
 		Example: `  hawser init --clusters fra,sin --with-keys keys/
   hawser validate
   hawser diff`,
@@ -88,13 +87,36 @@ refused commit), 2 the command could not do its work.`,
 		return fmt.Errorf("--color %q: it is auto, always or never", env.Color)
 	}
 	root.SetFlagErrorFunc(suggestFlag)
-	root.AddCommand(
-		edit.NewInitCommand(env), edit.NewDiscoverCommand(env), edit.NewJoinCommand(env), edit.NewLeaveCommand(env), install.NewPreflightCommand(env), install.NewBenchmarkCommand(env),
-		edit.NewValidateCommand(env), edit.NewFmtCommand(env), edit.NewAllocateCommand(env), offline.NewRenderCommand(env), offline.NewDiffCommand(env), offline.NewFirewallCommand(env), offline.NewExplainCommand(env), offline.NewGraphCommand(env),
-		install.NewBootstrapCommand(env), install.NewApplyCommand(env), install.NewUninstallCommand(env),
-		observe.NewStatusCommand(env), observe.NewVerifyCommand(env), observe.NewDiagnoseCommand(env), observe.NewGatherCommand(env), observe.NewReportCommand(env), ui.NewUICommand(env),
-		publish.NewReconcileCommand(env), publish.NewHistoryCommand(env), publish.NewRollbackCommand(env), keys.NewKeysCommand(env), observe.NewShowCommand(env), lab.NewLabCommand(), newVersionCommand(env), manpage.Command(),
-	)
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"start", "Start:", []*cobra.Command{
+			edit.NewInitCommand(env), edit.NewDiscoverCommand(env), edit.NewJoinCommand(env), edit.NewLeaveCommand(env),
+			install.NewPreflightCommand(env), install.NewBootstrapCommand(env),
+		}},
+		{"change", "Change:", []*cobra.Command{
+			edit.NewValidateCommand(env), edit.NewFmtCommand(env), edit.NewAllocateCommand(env), offline.NewDiffCommand(env),
+			offline.NewExplainCommand(env), offline.NewGraphCommand(env), offline.NewFirewallCommand(env),
+			publish.NewHistoryCommand(env), publish.NewRollbackCommand(env),
+		}},
+		{"observe", "Observe:", []*cobra.Command{
+			observe.NewStatusCommand(env), observe.NewShowCommand(env), observe.NewVerifyCommand(env), observe.NewDiagnoseCommand(env),
+			install.NewBenchmarkCommand(env), ui.NewUICommand(env), observe.NewReportCommand(env), observe.NewGatherCommand(env),
+		}},
+		{"deliver", "Deliver:", []*cobra.Command{
+			publish.NewReconcileCommand(env), offline.NewRenderCommand(env), install.NewApplyCommand(env), install.NewUninstallCommand(env),
+		}},
+		{"keys", "Keys:", []*cobra.Command{keys.NewKeysCommand(env)}},
+		{"lab", "Lab:", []*cobra.Command{lab.NewLabCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(newVersionCommand(env), manpage.Command())
 	addCompletions(root)
 	return root
 }
