@@ -1,5 +1,5 @@
 // Package document owns the text of a YAML file: it parses it strictly, knows the line and the
-// column of every value, and says what is wrong where it is no YAML.
+// column of every value, and explains syntax errors.
 package document
 
 import (
@@ -147,7 +147,7 @@ func (x *indexer) add(path string, n *yaml.Node) {
 	}
 }
 
-// NodePos gives the position of a node and how much of its line it covers.
+// NodePos returns the position of a node and how much of its line it covers.
 func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
 	rest := s.line(n.Line)
@@ -163,7 +163,7 @@ func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 	return p
 }
 
-// line gives a line of the file, counted from 1, without its end.
+// line returns a line of the file, counted from 1, without its line end.
 func (s *Source) line(number int) []byte {
 	lines := s.lines()
 	if number < 1 || number > len(lines) {
@@ -197,8 +197,8 @@ func covered(n *yaml.Node, rest []byte) []byte {
 	return bytes.TrimRight(text, " \t")
 }
 
-// QuotedLen gives the length of the quoted scalar at the beginning of text, or
-// all of text when it goes on in the next line.
+// QuotedLen returns the length of the quoted scalar at the beginning of text, or
+// len(text) if the scalar continues on the next line.
 func QuotedLen(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch {
@@ -211,8 +211,8 @@ func QuotedLen(text []byte) int {
 	return len(text)
 }
 
-// flowLen gives the length of the flow collection at the beginning of text, or
-// all of text when it goes on in the next line.
+// flowLen returns the length of the flow collection at the beginning of text, or
+// len(text) if the collection continues on the next line.
 func flowLen(text []byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -230,7 +230,7 @@ func flowLen(text []byte) int {
 	return len(text)
 }
 
-// NodeName gives the name of a list item that is not decoded yet.
+// NodeName returns the name of a list item that is not decoded yet.
 func NodeName(n *yaml.Node, naming []string) string {
 	if len(naming) == 0 || n.Kind != yaml.MappingNode {
 		return ""

@@ -175,7 +175,7 @@ func (s *Source) firstWith(err error) int {
 	})
 }
 
-// yamlError gives the first error of a text of any number of documents.
+// yamlError returns the first error in a text of any number of documents.
 func yamlError(raw []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	for {

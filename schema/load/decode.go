@@ -49,18 +49,18 @@ func (t *breadcrumb) String() string {
 	return fieldpath.Child(t.parent.String(), t.label)
 }
 
-// report notes that a value cannot be read.
+// report adds an error for a value that cannot be read.
 func (d *decoder) report(n *yaml.Node, t *breadcrumb, code, summary, hint string) {
 	path := t.String()
 	d.bad[path] = true
 	if n.Kind != yaml.ScalarNode && d.src.InTemplate(n) { // read as a mapping in a mapping
 		hint = document.HintTemplate
 	}
-	d.note(n, diag.Diagnostic{Code: code, Path: path, Summary: summary, Hint: hint})
+	d.addError(n, diag.Diagnostic{Code: code, Path: path, Summary: summary, Hint: hint})
 }
 
-// note adds an error at a node, up to as many as are told.
-func (d *decoder) note(n *yaml.Node, f diag.Diagnostic) {
+// addError adds an error at a node. Beyond the maximum it only counts it.
+func (d *decoder) addError(n *yaml.Node, f diag.Diagnostic) {
 	if !d.tally.Full(diag.Error) {
 		f.Severity, f.Pos = diag.Error, d.src.NodePos(n)
 		d.list = append(d.list, f)
@@ -157,7 +157,7 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *bread
 		return false
 	}
 	path := t.String()
-	d.note(key, diag.Diagnostic{Code: "duplicate-key", Path: path, Summary: "the key occurs twice",
+	d.addError(key, diag.Diagnostic{Code: "duplicate-key", Path: path, Summary: "the key occurs twice",
 		Hint: "remove one of the two, or join them", Related: []diag.Related{{Path: path, Pos: d.src.NodePos(earlier)}}})
 	return true
 }

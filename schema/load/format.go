@@ -63,7 +63,7 @@ type formatter struct {
 }
 
 func (f *formatter) document(root *yaml.Node) ([]byte, error) {
-	if err := f.keep(root, -1); err != nil {
+	if err := f.markMultiline(root, -1); err != nil {
 		return nil, err
 	}
 	first := root.Line - 1
@@ -94,9 +94,9 @@ func (f *formatter) document(root *yaml.Node) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// keep marks the lines that a text of several lines goes on in. Parent is the
-// indentation of what the node is in.
-func (f *formatter) keep(n *yaml.Node, parent int) error {
+// markMultiline marks the continuation lines of multi-line scalars, which must not change.
+// parent is the indentation of the node's parent.
+func (f *formatter) markMultiline(n *yaml.Node, parent int) error {
 	if n.Line < 1 || n.Line > len(f.lines) {
 		return fmt.Errorf("line %d is not found", n.Line)
 	}
@@ -106,7 +106,7 @@ func (f *formatter) keep(n *yaml.Node, parent int) error {
 			parent = n.Column - 1
 		}
 		for _, below := range n.Content {
-			if err := f.keep(below, parent); err != nil {
+			if err := f.markMultiline(below, parent); err != nil {
 				return err
 			}
 		}

@@ -84,7 +84,7 @@ func Document(file string, raw []byte, into any, check func() diag.List) diag.Li
 	return d.all()
 }
 
-// all gives the findings in order.
+// all returns the findings in order.
 func (d *decoder) all() diag.List {
 	for _, more := range d.tally.Rest() {
 		d.list = append(d.list, d.src.WithPos(more))
