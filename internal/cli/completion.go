@@ -37,6 +37,14 @@ func CompleteList(of names) cobra.CompletionFunc {
 	}
 }
 
+// CompleteFlag sets the completion of a flag. It panics if cmd lacks the flag or the flag has a
+// completion: both are mistakes in the code.
+func CompleteFlag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err)
+	}
+}
+
 // FirstArgument completes one argument; nil = files.
 func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {

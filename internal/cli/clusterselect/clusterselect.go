@@ -27,18 +27,24 @@ type Flags struct {
 
 // Add adds the flags to a command, or to it and all below it.
 func (f *Flags) Add(cmd *cobra.Command, below bool) {
-	flags := cmd.Flags()
-	if below {
-		flags = cmd.PersistentFlags()
-	}
-	f.AddKubeconfig(flags)
-	flags.StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
+	f.AddKubeconfig(cmd, below)
+	flagSet(cmd, below).StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
+	cli.CompleteFlag(cmd, "cluster", cli.CompleteList(CompletionNames))
 }
 
-// AddKubeconfig adds those that say how to reach clusters.
-func (f *Flags) AddKubeconfig(flags *pflag.FlagSet) {
+// AddKubeconfig adds the flags for access to clusters to a command, or to it and all below it.
+func (f *Flags) AddKubeconfig(cmd *cobra.Command, below bool) {
+	flags := flagSet(cmd, below)
 	flags.StringSliceVar(&f.Access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.Access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	cli.CompleteFlag(cmd, "context", cli.CompleteList(clusterContexts))
+}
+
+func flagSet(cmd *cobra.Command, below bool) *pflag.FlagSet {
+	if below {
+		return cmd.PersistentFlags()
+	}
+	return cmd.Flags()
 }
 
 // Select returns clients for the clusters that the flags select out of all.
@@ -87,6 +93,7 @@ func AddContextFlags(cmd *cobra.Command, access *kubeclient.Kubeconfig) {
 		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
 	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
 		"kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	cli.CompleteFlag(cmd, "context", cli.CompleteList(ContextNames))
 }
 
 // ContextFlagsText returns the command line flags that select the clusters.

@@ -65,7 +65,7 @@ work.`,
 			return runBenchmark(cmd.Context(), env, args[0], args[1], f)
 		},
 	}
-	f.AddKubeconfig(cmd.Flags())
+	f.AddKubeconfig(cmd, false)
 	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
 	cmd.Flags().DurationVar(&f.each, "for", 5*time.Second, "how long each of the three measurements takes, from 1s to 1m")
 	cmd.Flags().IntVar(&f.streams, "streams", 4, "streams, and connections, at once, from 1 to 64")

@@ -53,7 +53,7 @@ or there is something to delete, 2 error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runUninstall(cmd.Context(), env, args, f) },
 	}
 	flags := cmd.Flags()
-	f.AddKubeconfig(flags)
+	f.AddKubeconfig(cmd, false)
 	topofile.AddFileFlag(cmd, false, &f.topology, "topology that must not have the clusters any more")
 	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")
 	flags.BoolVar(&f.removal.DryRun, "dry-run", false, "change nothing, print what would be deleted")

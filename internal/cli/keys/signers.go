@@ -12,6 +12,7 @@ import (
 	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/install/delivery"
 	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
@@ -46,6 +47,7 @@ They sign published commits, too. Flux (2.9 or newer) verifies these with the Se
 	cmd.Flags().StringVar(&f.Root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), topofile.RootKeyHelp)
 	cmd.Flags().StringVar(&f.Identity, "root-identity", "", "age identity that opens an encrypted root key")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "*", "cluster of the topology; * = all of them")
+	cli.CompleteFlag(cmd, "cluster", cli.Complete(clusterselect.CompletionNames))
 	cli.OutputFlag(cmd, false, &f.output, "text", "secret", "flux", "json", "yaml")
 	return cmd
 }

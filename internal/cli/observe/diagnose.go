@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/view/packettrace"
 	"hawser.dev/hawser/view/ui"
 )
@@ -52,6 +53,7 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 	cli.OutputFlag(cmd, false, &f.Output, "text", "html\ta page with the paths as pictures", "json", "yaml")
 	flags.DurationVar(&f.long, "for", 10*time.Second, "how long to look, from 2s to 5m")
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
+	cli.CompleteFlag(cmd, "export", cli.CompleteList(topofile.ExportNames))
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
 	f.AddFlags(cmd, false)
 	return cmd

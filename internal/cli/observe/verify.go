@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -55,6 +56,7 @@ Exit codes: 0 everything answered, 1 something did not, 2 error.`,
 	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
 	flags.DurationVar(&f.timeout, "timeout", verifyPatience, "how long a lookup or a connection may take, from 100ms to 30s")
 	flags.StringSliceVar(&f.exports, "export", nil, "only this export, NAMESPACE/NAME; may be repeated")
+	cli.CompleteFlag(cmd, "export", cli.CompleteList(topofile.ExportNames))
 	f.AddFlags(cmd, false)
 	return cmd
 }

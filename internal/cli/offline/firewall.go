@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/firewall"
@@ -59,6 +60,8 @@ Exit codes: 0 done, 2 error.`,
 		firewallNft)
 	cmd.Flags().StringSliceVar(&f.clusters, "cluster", nil, "clusters to print, such as g1,g2 (default: all)")
 	cmd.Flags().StringSliceVar(&f.gateways, "gateway", nil, "gateways to print, such as g1/a (default: all)")
+	cli.CompleteFlag(cmd, "cluster", cli.CompleteList(clusterselect.CompletionNames))
+	cli.CompleteFlag(cmd, "gateway", cli.CompleteList(topofile.GatewayNames))
 	return cmd
 }
 

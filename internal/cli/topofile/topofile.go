@@ -39,6 +39,7 @@ func AddFileFlag(cmd *cobra.Command, below bool, into *string, about string) {
 		flags = cmd.PersistentFlags()
 	}
 	flags.StringVarP(into, "file", "f", *into, about)
+	cli.CompleteFlag(cmd, "file", CompleteFile)
 }
 
 // AddFlag adds -f to a command that takes the topology as its argument, too.
