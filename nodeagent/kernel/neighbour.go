@@ -20,8 +20,9 @@ import (
 
 // Neighbours is the kind of the static neighbours on our VXLAN links. Each is a permanent
 // neighbour entry and, on NodeLink, a forwarding entry; both are compared and written as one
-// object. A link-local address has no forwarding entry. The forwarding entries of links to
-// other clusters belong to Forwards.
+// object. An address has no forwarding entry if it is link-local, or of the family that the
+// VXLAN does not use outside. The forwarding entries of links to other clusters belong to
+// Forwards.
 type Neighbours struct{ ns *Namespace }
 
 // NewNeighbours returns the kind.
@@ -38,8 +39,8 @@ type neighbourHalves struct {
 	forward map[string]bool // hardware addresses whose frames go to the address
 }
 
-// needsForward reports whether the VXLAN can send to the address. A link-local address is the
-// VXLAN's own.
+// needsForward reports whether the VXLAN can send to the address. A link-local IPv6 address
+// belongs to the VXLAN itself.
 func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 	if desired.IsTunnel(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
 		return false

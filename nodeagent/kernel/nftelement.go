@@ -76,9 +76,11 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	return have, nil
 }
 
-// Batches separates slots from all other elements, which form one batch. If the second backend
-// of a Service appears or disappears, thousands of slots may change. A Service uses many slots
-// only when they exist. While it uses the first slot only, that slot is correct.
+// Batches orders many changes. Thousands of slots may change when the second backend of a
+// Service appears or disappears. The first batch has all elements but slots, and the first slot
+// of each Service. New slots follow, then the Services that use many slots, then the other
+// slots. So a Service uses many slots only after they exist. While it uses the first slot only,
+// that slot is correct.
 func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
 	if len(changes) <= nftPerPiece {
 		return [][]diff.Change[desired.Element]{changes}
