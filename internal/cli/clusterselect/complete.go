@@ -30,7 +30,7 @@ func CompletionNames(cmd *cobra.Command, args []string, word string) []string {
 // ContextNames returns the contexts of the kubeconfig, also after NAME=.
 func ContextNames(cmd *cobra.Command, _ []string, word string) []string {
 	var access kubeclient.Kubeconfig
-	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // whoever has no such flag has the default
+	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // nil if cmd lacks the flag: the default applies
 	known, err := access.Known()
 	if err != nil {
 		return nil

@@ -57,7 +57,8 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 		Example: `  hawser init --clusters fra,sin
   hawser init infra/ --clusters fra,sin --with-keys keys/
   hawser init --schema=false`,
-		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: cli.FirstArgument(cli.Folders),
+		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/baseline"
+	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
@@ -54,8 +55,9 @@ Exit codes: 0 done, 1 findings in the topology as it is or would be, or with --d
 would change; 2 error.`,
 		Example: `  hawser leave sin --dry-run
   hawser leave sin`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runLeave(cmd.Context(), env, args[0], f) },
+		ValidArgsFunction: cli.FirstArgument(cli.Complete(clusterselect.CompletionNames)),
+		Args:              cobra.ExactArgs(1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runLeave(cmd.Context(), env, args[0], f) },
 	}
 	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a folder")
 	flags := cmd.Flags()

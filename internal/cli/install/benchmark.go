@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,8 @@ Exit codes: 0 measured, 1 pods did not reach each other, 2 the command could not
 work.`,
 		Example: `  hawser benchmark fra ams
   hawser benchmark fra ams --for 10s --streams 8 -o json`,
-		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: completeTwoClusters,
+		Args:              cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBenchmark(cmd.Context(), env, args[0], args[1], f)
 		},
@@ -290,4 +292,13 @@ func (b benchmarked) text() string {
 	t.Rows = append(t.Rows, []string{"ratio", fmt.Sprintf("%.2f", b.Pods.Throughput/u.Throughput),
 		fmt.Sprintf("%.2f", b.Pods.Connections/u.Connections), fmt.Sprintf("%.2f", b.Pods.RTT/u.RTT), fmt.Sprintf("%.2f", b.Pods.RTT99/u.RTT99)})
 	return t.String()
+}
+
+// completeTwoClusters completes two different clusters.
+func completeTwoClusters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	left := slices.DeleteFunc(clusterselect.CompletionNames(cmd, nil, word), func(name string) bool { return slices.Contains(args, name) })
+	return left, cobra.ShellCompDirectiveNoFileComp
 }

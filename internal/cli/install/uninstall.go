@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,8 +50,9 @@ Exit codes: 0 done (with --dry-run: nothing is there), 1 refused, a cluster fail
 or there is something to delete, 2 error.`,
 		Example: `  hawser uninstall fra --dry-run
   hawser uninstall fra sin --crds`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return runUninstall(cmd.Context(), env, args, f) },
+		ValidArgsFunction: completeInstalled,
+		Args:              cobra.ArbitraryArgs,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runUninstall(cmd.Context(), env, args, f) },
 	}
 	flags := cmd.Flags()
 	f.AddKubeconfig(cmd, false)
@@ -119,4 +121,16 @@ func requireRemoved(env *cli.Env, names []string, f uninstallFlags) error {
 		}
 	}
 	return nil
+}
+
+// completeInstalled completes the clusters of the topology and the contexts of the kubeconfig: the
+// topology may lack the cluster already.
+func completeInstalled(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, name := range append(clusterselect.CompletionNames(cmd, nil, word), clusterselect.ContextNames(cmd, nil, "")...) {
+		if !slices.Contains(out, name) && !slices.Contains(args, name) {
+			out = append(out, name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -68,8 +68,9 @@ func newKeysShowCommand(env *cli.Env) *cobra.Command {
 func newKeysIdentityCommand(env *cli.Env) *cobra.Command {
 	var hybrid bool
 	cmd := &cobra.Command{
-		Use:   "identity FILE",
-		Short: "Create an age identity for a cluster, print its recipient",
+		Use:               "identity FILE",
+		ValidArgsFunction: cli.FirstArgument(nil),
+		Short:             "Create an age identity for a cluster, print its recipient",
 		Long: `Create an age identity for a cluster, print its recipient, which goes into
 clusters[].recipient. The history of the published branch holds what is encrypted
 to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum

@@ -19,8 +19,9 @@ type keysRootFlags struct{ from, before int }
 func newKeysRootCommand(env *cli.Env) *cobra.Command {
 	var f keysRootFlags
 	cmd := &cobra.Command{
-		Use:   "root FILE",
-		Short: "Create or replace the root key",
+		Use:               "root FILE",
+		ValidArgsFunction: cli.FirstArgument(nil),
+		Short:             "Create or replace the root key",
 		Long: `Make the root key, from which all tunnel keys are derived. It is replaced while keys
 are rotated (hawser keys epochs), without a loss:
 

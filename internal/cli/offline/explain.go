@@ -12,6 +12,7 @@ import (
 
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/explainview"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/view/swimlane"
@@ -46,8 +47,9 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 		Example: `  hawser explain g1/shop/client web.shop:80
   hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
   hawser explain g1 10.8.2.5:443 -o svg`,
-		Args: cobra.RangeArgs(1, 3),
-		RunE: func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), env, args, f) },
+		ValidArgsFunction: completeFromTo,
+		Args:              cobra.RangeArgs(1, 3),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), env, args, f) },
 	}
 	f.AddFlags(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
@@ -149,4 +151,20 @@ func explainText(a *access.Answer) string {
 		out.WriteString(t.String())
 	}
 	return out.String()
+}
+
+// completeFromTo completes a source cluster and the name of an export.
+func completeFromTo(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return clusterselect.CompletionNames(cmd, nil, word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	case 1:
+		var out []string
+		for _, id := range topofile.ExportNames(cmd, nil, word) {
+			namespace, name, _ := strings.Cut(id, "/")
+			out = append(out, name+"."+namespace)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }

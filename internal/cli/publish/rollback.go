@@ -52,8 +52,9 @@ Exit codes: 0 done, or there is nothing to bring back, 1 refused, or with --dry-
 would change; 2 error.`,
 		Example: `  hawser rollback --dry-run
   hawser rollback 3f2a91c`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runRollback(cmd.Context(), env, args, f) },
+		ValidArgsFunction: cli.FirstArgument(cli.Complete(baseline.PublishedCommits)),
+		Args:              cobra.MaximumNArgs(1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runRollback(cmd.Context(), env, args, f) },
 	}
 	topofile.AddFileFlag(cmd, false, &f.file, "topology: a file or a folder")
 	flags := cmd.Flags()

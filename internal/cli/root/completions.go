@@ -1,7 +1,6 @@
 package root
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,20 +41,10 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	return out
 }
 
-// addCompletions lets shells complete the values of flags and the arguments of all
-// commands that do not say themselves what they take.
+// addCompletions registers valueCompletions, and completes the arguments of commands that lack a
+// ValidArgsFunction: a topology file if Use has [FILE|DIR, nothing otherwise.
 func addCompletions(root *cobra.Command) {
 	values := valueCompletions()
-	arguments := map[string]cobra.CompletionFunc{
-		"init":          cli.FirstArgument(cli.Folders),
-		"uninstall":     installed,
-		"leave":         cli.FirstArgument(cli.Complete(clusterselect.CompletionNames)),
-		"rollback":      cli.FirstArgument(cli.Complete(baseline.PublishedCommits)),
-		"explain":       fromAndTo,
-		"benchmark":     twoClusters,
-		"keys root":     cli.FirstArgument(nil),
-		"keys identity": cli.FirstArgument(nil),
-	}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), "hawser ")
@@ -72,8 +61,6 @@ func addCompletions(root *cobra.Command) {
 		cmd.PersistentFlags().VisitAll(flag)
 		switch {
 		case cmd.ValidArgsFunction != nil || cmd.DisableFlagParsing:
-		case arguments[path] != nil:
-			cmd.ValidArgsFunction = arguments[path]
 		case strings.Contains(cmd.Use, "[FILE|DIR"):
 			cmd.ValidArgsFunction = cli.FirstArgument(topofile.CompleteFile)
 		default:
@@ -84,41 +71,4 @@ func addCompletions(root *cobra.Command) {
 		}
 	}
 	walk(root)
-}
-
-// twoClusters completes two different clusters.
-func twoClusters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	left := slices.DeleteFunc(clusterselect.CompletionNames(cmd, nil, word), func(name string) bool { return slices.Contains(args, name) })
-	return left, cobra.ShellCompDirectiveNoFileComp
-}
-
-// installed completes clusters to take Hawser out of: the topology need not have them any
-// more.
-func installed(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	for _, name := range append(clusterselect.CompletionNames(cmd, nil, word), clusterselect.ContextNames(cmd, nil, "")...) {
-		if !slices.Contains(out, name) && !slices.Contains(args, name) {
-			out = append(out, name)
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-// fromAndTo completes who asks, a cluster, and what for, an export's name.
-func fromAndTo(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return clusterselect.CompletionNames(cmd, nil, word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	case 1:
-		var out []string
-		for _, id := range topofile.ExportNames(cmd, nil, word) {
-			namespace, name, _ := strings.Cut(id, "/")
-			out = append(out, name+"."+namespace)
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
