@@ -11,31 +11,31 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AllocationRequest is one that needs an address of each of its families.
+// AllocationRequest asks for one address in each of its families.
 type AllocationRequest struct {
 	Key      string
 	Created  time.Time
 	Families []int        // 4, 6
-	Current  []netip.Addr // by the record; the first of a family counts
-	// InUse says that others reach it at what it holds: nobody else gets that, however
-	// old it is.
+	Current  []netip.Addr // recorded addresses; the first of a family counts
+	// InUse reports that other clusters use its current addresses. An older request does not get
+	// them.
 	InUse bool
-	// AlsoAllowed is where it may keep what it holds, besides the pools: what the topology
-	// gave it as long as it declared it.
+	// AlsoAllowed are further prefixes in which it may keep its current addresses. The topology
+	// allocated them while it declared the export.
 	AlsoAllowed []netip.Prefix
 }
 
-// AllocationResult is what an Ask got.
+// AllocationResult is the result of one AllocationRequest.
 type AllocationResult struct {
 	Addrs []netip.Addr // in the order of its families; those without a pool are left out
-	Held  []netip.Addr // those of Addrs that it had
-	Full  []int        // families of which nothing is left
+	Held  []netip.Addr // the part of Addrs that was recorded
+	Full  []int        // families without a free address
 }
 
-// Allocate gives addresses of the pools, which are at most one a family. Who holds
-// one keeps it: first those at which others reach somebody, then the oldest. The others begin at the hash of their key and take
-// the next that is free. Nobody gets one that is given otherwise. The grants come in
-// the order of the asks, which plays no other part.
+// Allocate returns addresses of the pools, at most one pool per family, in the order of asks. A
+// request keeps its current address; requests in use come first, then the oldest. Other requests
+// start at the hash of their key and get the next free address. given reports addresses that are
+// allocated elsewhere. The order of asks has no other effect.
 func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) []AllocationResult {
 	a := newAllocation(pools, given)
 	order := byPriority(asks)
@@ -47,7 +47,7 @@ func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Allocati
 	return out
 }
 
-// holders gives what each ask holds by right, in the order of the asks.
+// holders returns the current addresses that each request keeps, in the order of asks.
 func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) [][]netip.Addr {
 	kept := newAllocation(pools, given).keepAll(asks, byPriority(asks))
 	out := make([][]netip.Addr, len(asks))
@@ -61,7 +61,7 @@ func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Allocatio
 	return out
 }
 
-// byPriority gives the asks by number: those in use, then the others, each the oldest first.
+// byPriority returns the indexes of the requests: requests in use first, then the oldest.
 func byPriority(asks []AllocationRequest) []int {
 	order := make([]int, len(asks))
 	for i := range asks {
@@ -91,7 +91,7 @@ func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocator
 
 type allocator struct {
 	pools map[int]netip.Prefix
-	full  map[int]bool // families of which nothing is left
+	full  map[int]bool // families without a free address
 	given func(netip.Addr) bool
 	used  map[netip.Addr]bool
 }
@@ -101,7 +101,7 @@ func (a *allocator) usable(addr netip.Addr) bool {
 	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && a.free(addr)
 }
 
-// outside reports whether an address is none of a pool, and may be kept all the same.
+// outside reports whether an address outside the pools may be kept.
 func (a *allocator) outside(addr netip.Addr, within []netip.Prefix) bool {
 	return !a.pools[fabric.Family(addr)].Contains(addr) && a.free(addr) &&
 		slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(addr) && !edge(p, addr) })
@@ -109,7 +109,7 @@ func (a *allocator) outside(addr netip.Addr, within []netip.Prefix) bool {
 
 func (a *allocator) free(addr netip.Addr) bool { return !a.used[addr] && !a.given(addr) }
 
-// keepAll lets every ask keep what it holds by right, by family.
+// keepAll returns the current addresses that each request keeps, by family.
 func (a *allocator) keepAll(asks []AllocationRequest, order []int) []map[int]netip.Addr {
 	kept := make([]map[int]netip.Addr, len(asks))
 	for _, i := range order {
@@ -144,8 +144,8 @@ func (a *allocator) grant(ask *AllocationRequest, kept map[int]netip.Addr) Alloc
 	return g
 }
 
-// find probes from the hash of the key. A pool that was found full once is not
-// searched again.
+// find returns the first free address from the hash of the key. It searches a full pool only
+// once.
 func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 	fam := fabric.Family(pool.Addr())
 	if a.full[fam] {
@@ -163,16 +163,16 @@ func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// maxBits bounds how much of a large pool is used, in bits.
+// maxBits limits the used part of a large pool, in bits.
 const maxBits = 24
 
-// edge reports whether an address is the first or the last of its pool: some take
-// those for the network's own.
+// edge reports whether an address is the first or the last of its pool. Some programs treat these
+// as network and broadcast address.
 func edge(p netip.Prefix, addr netip.Addr) bool {
 	return p.Addr().BitLen()-p.Bits() > 1 && (addr == p.Addr() || !p.Contains(addr.Next()))
 }
 
-// offset gives an address of a pool by its number, which is below size.
+// offset returns the n-th address of a pool, from 0.
 func offset(p netip.Prefix, n int) netip.Addr {
 	if p.Addr().Is4() {
 		raw := p.Addr().As4()

@@ -12,18 +12,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Bounds of an offer: far above what a service has, and low enough that no
-// cluster can fill the memory of another one.
+// Limits of an offer: far above those of a Service, and low enough that a cluster cannot fill the
+// memory of the others.
 const (
 	maxPorts  = 256
 	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
 )
 
-// MaxOffers is how many dynamic exports of one cluster count: the oldest.
+// MaxOffers limits the dynamic exports of one cluster; the oldest count.
 const MaxOffers = 8192
 
-// excess gives those of a cluster's exports that are too many, by number: the
-// youngest.
+// excess returns the indexes of a cluster's exports beyond MaxOffers: the youngest.
 func excess(count int, age func(i int) (time.Time, string)) []int {
 	if count <= MaxOffers {
 		return nil
@@ -40,8 +39,7 @@ func excess(count int, age func(i int) (time.Time, string)) []int {
 	return order[MaxOffers:]
 }
 
-// Check reports what keeps an offer from being taken. It is applied to what this
-// cluster offers, too, so that nobody sends what others refuse.
+// Check returns an error if other clusters refuse the offer. A cluster checks its own offers too.
 func (o *Offer) Check() error {
 	if len(o.Ports) > maxPorts {
 		return fmt.Errorf("it has %d ports, which is more than %d", len(o.Ports), maxPorts)
@@ -97,7 +95,7 @@ func isPropagated(key string) bool {
 		return true
 	}
 	domain, _, found := strings.Cut(strings.ToLower(key), "/")
-	// On these domains controllers act.
+	// Controllers act on labels of these domains.
 	for _, r := range []string{"kubernetes.io", "k8s.io", "hawser.dev"} {
 		if found && (domain == r || strings.HasSuffix(domain, "."+r)) {
 			return false
@@ -106,8 +104,8 @@ func isPropagated(key string) bool {
 	return true
 }
 
-// shared gives an offer as it counts, in the own cluster too: without labels and
-// annotations that may not be shared.
+// shared returns the offer without labels and annotations that imports must not have. It applies
+// in the own cluster too.
 func (o *Offer) shared() *Offer {
 	out := *o
 	out.Labels, out.Annotations = sharables(o.Labels), sharables(o.Annotations)
@@ -117,7 +115,7 @@ func (o *Offer) shared() *Offer {
 	return &out
 }
 
-// sharables leaves out the others; what has none is given back as it is.
+// sharables returns the entries that imports may have; entries itself if that is all of them.
 func sharables(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// conflictField is one thing in which exports of one name can differ.
+// conflictField is one field in which exports of one name can differ.
 type conflictField struct {
 	reason   string // as KEP-1645 names it
 	what     string
-	declared bool // the topology says it for exports that it declares
-	// value is what a part says of it, as text.
+	declared bool // declared exports have it in the topology
+	// value returns the field of a part as text.
 	value func(o *Offer) string
-	// agrees is set where a part need not be equal to what is used.
+	// agrees replaces equality with the used value, if set.
 	agrees func(r *ResolvedExport, p *ClusterOffer) bool
 	used   func(r *ResolvedExport) string
 }
@@ -76,7 +76,7 @@ func aspects() []conflictField {
 	}
 }
 
-// conflictCondition gives the condition Conflict, which is the same on all exports of a name.
+// conflictCondition returns the condition Conflict, which is the same on all exports of a name.
 func conflictCondition(r *ResolvedExport) Condition {
 	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
 	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
@@ -110,7 +110,7 @@ func conflictCondition(r *ResolvedExport) Condition {
 	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
 }
 
-// taken adds that somebody else holds the import of a cluster.
+// taken adds the reason ImportTaken to the condition.
 func (c Condition) taken(cluster string) Condition {
 	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by somebody else than Hawser. Traffic goes on."
 	if c.Status != isTrue {
@@ -119,7 +119,7 @@ func (c Condition) taken(cluster string) Condition {
 	return Condition{Conflict, isTrue, c.Reason + "," + reasonTaken, c.Message + " " + text}
 }
 
-// alike reports whether two offers differ in nothing that can be a conflict.
+// alike reports whether two offers have no conflict.
 func alike(a, b *Offer) bool {
 	return a.Headless == b.Headless && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Families, b.Families) &&
 		a.Affinity == b.Affinity && a.AffinitySeconds == b.AffinitySeconds &&

@@ -13,13 +13,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// MaxHosts limits the pods of one cluster's headless export: those that get addresses of their
-// own, and those that other clusters learn and answer for.
+// MaxHosts limits the pods of one cluster's headless export: pods with their own addresses, and pods
+// that other clusters resolve.
 const MaxHosts = 256
 
-// ParseAddresses takes from the text of AddressesAnnotation the addresses of an export,
-// at most one a family, and those of the pods of a headless one, as in
-// db-0=242.0.0.1, sorted by name. It passes over the rest.
+// ParseAddresses returns the addresses of an export from the text of AddressesAnnotation, at most one
+// per family, and those of the pods of a headless export, as in db-0=242.0.0.1, sorted by name. It
+// skips invalid items.
 func ParseAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	byName := map[string][]netip.Addr{}
 	for item := range strings.SplitSeq(text, ",") {
@@ -46,7 +46,7 @@ func ParseAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	return byName[""], hosts
 }
 
-// FormatAddresses writes what ReadAddresses reads.
+// FormatAddresses returns the text that ParseAddresses reads.
 func FormatAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	var out []string
 	for _, a := range addrs {
@@ -60,9 +60,8 @@ func FormatAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	return strings.Join(out, ",")
 }
 
-// ConfirmsAddresses reports whether the message of the condition Ready says that the export is
-// reached at the very addresses of its annotation. Only gateways write the status, so
-// that nobody else can have changed the annotation since.
+// ConfirmsAddresses reports whether the message of the condition Ready has the addresses of the
+// annotation. Only gateways write the status, so the annotation is unchanged since then.
 func (e *Export) ConfirmsAddresses(message string) bool {
 	if len(e.Hosts) > 0 {
 		return strings.HasSuffix(message, podsAt(e.Hosts))
@@ -72,11 +71,11 @@ func (e *Export) ConfirmsAddresses(message string) bool {
 	return found && len(addrs) > 0 && slices.Equal(addrs, e.Addrs)
 }
 
-// exportedAt stands before the addresses of an export in the message of Ready.
+// exportedAt precedes the addresses of an export in the message of Ready.
 const exportedAt = " at "
 
-// podsAt stands at the end of the message of Ready: what is recorded for the pods of a
-// headless export, which is too much to be said in full.
+// podsAt returns the end of the message of Ready: a digest of the recorded addresses of a headless
+// export's pods, whose full list would be too long.
 func podsAt(hosts []fabric.Host) string {
 	if len(hosts) == 0 {
 		return ""
@@ -85,9 +84,9 @@ func podsAt(hosts []fabric.Host) string {
 	return ", record " + hex.EncodeToString(sum[:8])
 }
 
-// hostsOf gives the pods of a headless export that should have addresses: those that
-// there are, and those that had one, which may come back. Of too many those that are
-// there now count first, and of these those that have one.
+// hostsOf returns the pods of a headless export that should have addresses: present pods, and pods
+// with a recorded address, which may come back. If there are more than MaxHosts, present pods come
+// first, and among them pods with an address.
 func hostsOf(e *Export, present []string) []string {
 	here := map[string]bool{}
 	for _, name := range present {
@@ -119,8 +118,8 @@ func hostsOf(e *Export, present []string) []string {
 	return out[:min(len(out), MaxHosts)]
 }
 
-// hostAsks asks for an address of each pod of a headless export, in the families in
-// which the cluster's own ones mean nothing to others.
+// hostAsks returns a request for each pod of a headless export, in the families in which other
+// clusters cannot reach the pods at their own addresses.
 func hostAsks(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
 	if present == nil {
 		return nil, nil
@@ -145,7 +144,7 @@ func hostAsks(v *ExportResult, own *fabric.Cluster, present map[string][]string)
 	return asks, names
 }
 
-// readyHosts says whether the pods of a headless export can be reached.
+// readyHosts returns the condition Ready of a headless export.
 func (v *ExportResult) readyHosts(own *fabric.Cluster) Condition {
 	switch {
 	case v.Full:

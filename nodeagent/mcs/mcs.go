@@ -1,8 +1,7 @@
-// Package mcs decides what the Multi-Cluster Services API (KEP-1645) says in one
-// cluster: which ServiceExports count, how differing ones of one name become one
-// import, which addresses they have, and which objects and conditions show it.
-// It is pure: every gateway of a cluster that knows the same decides the same,
-// so it does not matter which of them writes.
+// Package mcs computes the Multi-Cluster Services API (KEP-1645) of one cluster: valid
+// ServiceExports, conflict resolution, addresses, and the desired objects and conditions. It is
+// pure: every gateway of a cluster with the same input computes the same objects, so any of them
+// may write.
 package mcs
 
 import (
@@ -12,12 +11,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AddressesAnnotation of a ServiceExport holds the addresses, joined by commas, that
-// this cluster gave to it out of its block; of a headless one those of its pods, as
-// in db-0=242.0.0.1, where they have none that others can reach.
+// AddressesAnnotation of a ServiceExport has the addresses, joined by commas, that its cluster
+// allocated in the global block. A headless export has those of its pods, as in db-0=242.0.0.1, if
+// other clusters cannot reach the pods at their own addresses.
 const AddressesAnnotation = "hawser.dev/addresses"
 
-// Export is one ServiceExport of this cluster and what its Service says.
+// Export is one ServiceExport of this cluster with its Service.
 type Export struct {
 	Namespace  string    `json:"Namespace"`
 	Name       string    `json:"Name"`
@@ -29,11 +28,11 @@ type Export struct {
 	Annotations        map[string]string `json:"Annotations"`
 	Addrs              []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
 	Hosts              []fabric.Host     `json:"Hosts"`   // of the same, sorted by name
-	AddressesConfirmed bool              `json:"Vouched"` // its status says the same as the annotation: see Vouches
-	Service            *Service          `json:"Service"` // nil = there is none of this name
+	AddressesConfirmed bool              `json:"Vouched"` // its status has the addresses of the annotation: see ConfirmsAddresses
+	Service            *Service          `json:"Service"` // nil if absent
 }
 
-// Service is what an import takes from a Service.
+// Service has the fields of a Service that its import copies.
 type Service struct {
 	Type                  string `json:"Type"` // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
 	Headless              bool   `json:"Headless"`
@@ -53,8 +52,8 @@ type Port struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// Offer is what a cluster tells the others of one valid export. It travels in
-// the feed, so it is bounded and has short names.
+// Offer is a valid export as its cluster sends it to the others. It is part of the feed, so it is
+// bounded and has short names.
 type Offer struct {
 	Created               time.Time         `json:"created"`
 	Headless              bool              `json:"headless,omitempty"`
@@ -69,13 +68,13 @@ type Offer struct {
 	Annotations           map[string]string `json:"annotations,omitempty"`
 }
 
-// Import is one ServiceImport, as it is or as it should be.
+// Import is one ServiceImport, observed or desired.
 type Import struct {
 	Namespace string    `json:"Namespace"`
 	Name      string    `json:"Name"`
-	Created   time.Time `json:"Created"` // of the object as it is; zero in what should be
-	// Foreign says that the object which stands there has not our mark. Of what it says
-	// nothing counts but IPs: those that it had as long as it was ours.
+	Created   time.Time `json:"Created"` // of the observed object; zero in desired ones
+	// Foreign reports that the object lacks our label. Only its IPs count: those from the time
+	// when it was ours.
 	Foreign               bool              `json:"Taken"`
 	Type                  string            `json:"Type"` // fabric.ClusterSetIP | fabric.Headless
 	IPs                   []netip.Addr      `json:"IPs"`
@@ -112,8 +111,8 @@ type Endpoint struct {
 	Terminating bool `json:"Terminating"`
 }
 
-// Condition is one condition of a ServiceExport or a ServiceImport. When it
-// changed is known to who writes it.
+// Condition is one condition of a ServiceExport or a ServiceImport. The writer adds the time of
+// its last change.
 type Condition struct {
 	Type    string `json:"Type"`
 	Status  string `json:"Status"` // True | False | Unknown
@@ -121,21 +120,21 @@ type Condition struct {
 	Message string `json:"Message"`
 }
 
-// Status is what a ServiceExport of this cluster should show.
+// Status is the desired status of a ServiceExport of this cluster.
 type Status struct {
 	Namespace  string        `json:"Namespace"`
 	Name       string        `json:"Name"`
 	UID        string        `json:"UID"`
 	Generation int64         `json:"Generation"`
-	Addrs      []netip.Addr  `json:"Addrs"` // for AddressesAnnotation; none for Headless, and for exports that only the topology can make
-	Hosts      []fabric.Host `json:"Hosts"` // for the same, of a headless one
+	Addrs      []netip.Addr  `json:"Addrs"` // for AddressesAnnotation; none for Headless, and for exports that only the topology can declare
+	Hosts      []fabric.Host `json:"Hosts"` // for the same annotation, if headless
 	Conditions []Condition   `json:"Conditions"`
 }
 
-// DesiredObjects is all that should stand in this cluster's API.
+// DesiredObjects are the desired objects of this cluster's API.
 type DesiredObjects struct {
-	// PeersSynced says that every other cluster was heard, or not for so long that it
-	// counts as gone. Before, nothing that is missing here may be deleted.
+	// PeersSynced reports that every other cluster has sent its state, or has been silent for so
+	// long that it counts as gone. Until then no missing object may be deleted.
 	PeersSynced bool
 	Imports     []Import          // sorted by namespace/name
 	Slices      []Slice           // sorted by namespace/name

@@ -11,16 +11,16 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ResolvedExport is one exported name of the clusterset, as all who export it make it.
+// ResolvedExport is one exported name of the clusterset, merged from all clusters that export it.
 type ResolvedExport struct {
 	Namespace string
 	Name      string
-	Declared  *fabric.Export // as the topology declares it; nil = it is dynamic
+	Declared  *fabric.Export // as in the topology; nil if dynamic
 	Type      string         // fabric.ClusterSetIP | fabric.Headless
 	Ports     []Port         // the union, sorted
-	Families  []int          // that some part has, those of the oldest first
+	Families  []int          // of any part, in the order of the oldest
 	Affinity  string
-	// AffinitySeconds, and what follows, are those of the oldest export.
+	// AffinitySeconds and the following fields are those of the oldest export.
 	AffinitySeconds       int
 	InternalTrafficPolicy string
 	TrafficDistribution   string
@@ -28,45 +28,45 @@ type ResolvedExport struct {
 	Annotations           map[string]string
 	Parts                 []ClusterOffer // the oldest first
 	Clash                 Condition
-	Wanted                []netip.Addr // clusterset IPs that it should have here, in the order of Families; none for Headless
-	VIPs                  []netip.Addr // those of Wanted that are recorded
+	Wanted                []netip.Addr // desired clusterset IPs in this cluster, in the order of Families; none for Headless
+	VIPs                  []netip.Addr // the recorded part of Wanted
 	Full                  bool         // no clusterset IP is left
 	Absent                bool         // the namespace does not exist in this cluster
-	ForeignImport         bool         // somebody else's import of the name stands in this cluster
+	ForeignImport         bool         // another controller has an import of that name in this cluster
 }
 
-// ClusterOffer is what one cluster says of an export.
+// ClusterOffer is one cluster's part of an export.
 type ClusterOffer struct {
 	Cluster string
 	Offer   *Offer
 	Addrs   []netip.Addr  // at which other clusters reach it; none for Headless
-	Hosts   []fabric.Host // of a headless one of this cluster; others tell theirs with the endpoints
-	Ports   []Port        // those of the whole that it has
+	Hosts   []fabric.Host // of a headless export of this cluster; other clusters send theirs with the endpoints
+	Ports   []Port        // the ports of the export that this cluster has
 }
 
 // ID is namespace/name.
 func (r *ResolvedExport) ID() string { return r.Namespace + "/" + r.Name }
 
-// Decision is what follows from a World.
+// Decision is the result of Decide.
 type Decision struct {
 	Verdicts []ExportResult   // of this cluster's ServiceExports
-	Services []ResolvedExport // dynamic ones, and declared ones of which somebody offers a part; sorted by namespace/name
-	Refused  []Refusal        // what other clusters say and may not; sorted by cluster, namespace and name
+	Services []ResolvedExport // dynamic exports, and declared ones that a cluster offers; sorted by namespace/name
+	Refused  []Refusal        // exports of other clusters that the topology does not allow; sorted by cluster, namespace and name
 }
 
-// Refusal is an export that another cluster reports and the topology keeps for others.
+// Refusal is an export of another cluster in a namespace that the topology reserves for others.
 type Refusal struct {
-	Cluster   string // that told of it
+	Cluster   string // that exports it
 	Namespace string
 	Name      string
 	Clusters  []string // that may export it
 }
 
-// MaxRefusals is how many refusals of one cluster are told.
+// MaxRefusals limits the reported refusals of one cluster.
 const MaxRefusals = 8
 
-// Decide joins what all clusters say. Every cluster that knows the same comes to
-// the same, apart from the clusterset IPs, which each gives itself.
+// Decide merges the exports of all clusters. Every cluster with the same input gets the same
+// result, except for clusterset IPs, which each cluster allocates.
 func Decide(w ClusterView) Decision {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
@@ -110,7 +110,7 @@ func Decide(w ClusterView) Decision {
 	return d
 }
 
-// join adds what another cluster offers, as far as the topology lets it.
+// join adds the offers of another cluster that the topology allows.
 func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offers []NamedOffer) {
 	var asks []AllocationRequest
 	taken := t.takenOf(c.Name, offers)
@@ -121,7 +121,7 @@ func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offe
 		}
 		asks = append(asks, ask)
 	}
-	// Nothing is given here: what each holds by right is all that counts.
+	// Only the exporting cluster allocates; here its recorded addresses are checked.
 	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
 		o := taken[i]
 		part := ClusterOffer{Cluster: c.Name, Offer: o.Offer.shared()}
@@ -134,7 +134,7 @@ func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offe
 	}
 }
 
-// takenOf gives what counts of a cluster's offers.
+// takenOf returns the accepted offers of a cluster.
 func (t *topology) takenOf(cluster string, offers []NamedOffer) []*NamedOffer {
 	var declared, dynamic []*NamedOffer
 	for i := range offers {
@@ -154,7 +154,7 @@ func (t *topology) takenOf(cluster string, offers []NamedOffer) []*NamedOffer {
 	return append(declared, slices.DeleteFunc(dynamic, func(o *NamedOffer) bool { return o == nil })...)
 }
 
-// refused gives the first of those offers that the topology keeps for other clusters.
+// refused returns the first MaxRefusals offers in namespaces that are reserved for other clusters.
 func (t *topology) refused(cluster string, offers []NamedOffer) []Refusal {
 	var out []Refusal
 	for i := range offers {
@@ -172,15 +172,14 @@ func (t *topology) refused(cluster string, offers []NamedOffer) []Refusal {
 	return out[:min(len(out), MaxRefusals)]
 }
 
-// resolve applies KEP-1645's conflict resolution: the oldest export has its way, and
-// the ports are the union.
+// resolve applies KEP-1645's conflict resolution: the oldest export wins, and the ports are the
+// union.
 func resolve(namespace, name string, declared *fabric.Export, parts []ClusterOffer) ResolvedExport {
 	slices.SortFunc(parts, func(a, b ClusterOffer) int {
 		return cmp.Or(a.Offer.Created.Compare(b.Offer.Created), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	oldest := parts[0].Offer
-	// The oldest first: a port of a name that is there, or of a protocol and number that are, is
-	// not added.
+	// Oldest first: a port is not added if its name, or its protocol and number, exist already.
 	var out []Port
 	for i := range parts {
 		for _, p := range parts[i].Offer.Ports {
@@ -221,7 +220,7 @@ func typeOf(o *Offer) string {
 	return fabric.ClusterSetIP
 }
 
-// declare takes what the topology says.
+// declare overrides the fields that the topology declares.
 func (r *ResolvedExport) declare(e *fabric.Export) {
 	r.Type, r.Affinity = e.Type, e.Affinity
 	switch {
@@ -239,7 +238,7 @@ func (r *ResolvedExport) declare(e *fabric.Export) {
 
 func samePort(a, b Port) bool { return a.Protocol == b.Protocol && a.Port == b.Port }
 
-// portsOf gives those of the whole's ports that a part has.
+// portsOf returns the ports of the export that a part has.
 func (r *ResolvedExport) portsOf(p *ClusterOffer) []Port {
 	var out []Port
 	for _, port := range r.Ports {
@@ -250,8 +249,8 @@ func (r *ResolvedExport) portsOf(p *ClusterOffer) []Port {
 	return out
 }
 
-// allocateVIPs gives each dynamic ClusterSetIP service that has its place in this
-// cluster its clusterset IPs.
+// allocateVIPs allocates the clusterset IPs of dynamic ClusterSetIP exports whose namespace exists
+// in this cluster.
 func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []ResolvedExport) {
 	if w.Fabric.DynamicExports == nil {
 		return
@@ -276,7 +275,7 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
-		// What somebody else holds records nothing: all compute the same, as without an API.
+		// A foreign import records nothing: all gateways compute the same, as without an API.
 		if w.HasAPI && !r.ForeignImport {
 			r.VIPs = g.Held
 		}

@@ -37,20 +37,20 @@ const (
 	reasonLimited  = "Unsupported"
 )
 
-// ExportResult is what becomes of one ServiceExport of this cluster.
+// ExportResult is the result for one ServiceExport of this cluster.
 type ExportResult struct {
 	Export        *Export
-	Declared      *fabric.Export // as the topology declares it; nil = it is dynamic
+	Declared      *fabric.Export // as in the topology; nil if dynamic
 	Valid         Condition
 	Ready         Condition
-	Addrs         []netip.Addr  // that a ClusterSetIP export should have, if it is dynamic or may become so
-	Hosts         []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
-	RecordedHosts []fabric.Host // what of that is recorded
-	Full          bool          // no address was left for some pod
-	Offer         *Offer        // what the other clusters learn; nil = it is not valid
+	Addrs         []netip.Addr  // desired ones of a ClusterSetIP export that is dynamic or may become so
+	Hosts         []fabric.Host // desired ones of the pods of a dynamic headless export, sorted by name
+	RecordedHosts []fabric.Host // the recorded part of Hosts
+	Full          bool          // some pod has no free address
+	Offer         *Offer        // sent to other clusters; nil if not valid
 }
 
-// verdicts decides about the ServiceExports of this cluster, sorted by namespace/name.
+// verdicts returns the results for the ServiceExports of this cluster, sorted by namespace/name.
 func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 	out := make([]ExportResult, 0, len(w.Exports))
 	for i := range w.Exports {
@@ -138,13 +138,13 @@ const (
 	defaultAffinitySeconds = 10800 // as Kubernetes has it
 )
 
-// asker is whom an Ask is for.
+// asker is the export, or a pod of it, that a request is for.
 type asker struct {
 	*ExportResult
 	host string // of a headless export; empty = the export itself
 }
 
-// address gives addresses to the dynamic exports, and says who is ready.
+// address allocates addresses of dynamic exports and sets their condition Ready.
 func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterView) {
 	asks, of := asksOf(list, own, w)
 	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
@@ -172,7 +172,7 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 	for i := range list {
 		v := &list[i]
 		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Allows(v.Export.Namespace, w.Cluster) {
-			// Recorded and told ahead, for the day when the topology leaves it to the cluster.
+			// Recorded and sent in advance, in case the export leaves the topology.
 			v.Addrs = v.Declared.ClusterPart(w.Cluster).IPs
 			v.Offer.Addrs = v.Addrs
 		}
@@ -188,7 +188,7 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 	}
 }
 
-// asksOf gives what needs addresses of this cluster.
+// asksOf returns the requests for addresses of this cluster.
 func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []AllocationRequest, of []asker) {
 	for i := range list {
 		v := &list[i]

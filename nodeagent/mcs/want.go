@@ -20,7 +20,7 @@ const (
 	PropertyClusterset = "clusterset.k8s.io"
 )
 
-// Backend is where this cluster reaches one cluster's part of an export now.
+// Backend has the addresses at which this cluster reaches one cluster's part of an export.
 type Backend struct {
 	Cluster string
 	Addrs   []netip.Addr // ClusterSetIP, while some endpoint gets connections
@@ -33,13 +33,13 @@ type Backend struct {
 type Host struct {
 	Name  string // of its DNS record
 	Addrs []netip.Addr
-	// Ports are the numbers on the endpoint where they are not those of the export, by
-	// protocol and number, as in TCP/80.
+	// Ports has the endpoint's port numbers that differ from the export's, by protocol and number,
+	// as in TCP/80.
 	Ports map[string]int
 }
 
-// Desired gives what should stand in the cluster's API. d is what Decide made of the
-// world, and stays as it is; sources is by namespace/name and says what can be reached.
+// Desired returns the desired objects of the cluster's API. d is the result of Decide for w and is
+// not changed. sources has the reachable backends by namespace/name.
 func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backend) DesiredObjects {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
@@ -49,8 +49,7 @@ func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backe
 		PeersSynced: settled, Exports: statuses(d, w.Unsupported),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
-	// Declared exports of which no cluster offers a part, such as those of clusters without a
-	// Kubernetes API.
+	// Declared exports without an offer, such as those of clusters without a Kubernetes API.
 	offered := make(map[string]bool, len(d.Services))
 	for i := range d.Services {
 		offered[d.Services[i].ID()] = true
@@ -162,11 +161,10 @@ func limited(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// maxEndpoints is how many endpoints the API takes in one slice.
+// maxEndpoints is the API's limit of endpoints in one slice.
 const maxEndpoints = 1000
 
-// slicesOf makes the slices of an import: those of each source cluster, family and
-// set of ports.
+// slicesOf returns the slices of an import, one per source cluster, family and set of ports.
 func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	byName := map[string]*Slice{}
 	var names []string
@@ -221,7 +219,7 @@ func (s *Slice) divide() []Slice {
 	return out
 }
 
-// reached gives the ports of an export at a cluster's addresses: those of the data path.
+// reached returns the ports of an export at a cluster's addresses, as in the data path.
 func (r *ResolvedExport) reached(cluster string) []Port {
 	ports := r.Ports
 	if i := slices.IndexFunc(r.Parts, func(p ClusterOffer) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {
@@ -230,7 +228,7 @@ func (r *ResolvedExport) reached(cluster string) []Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Protocol == "SCTP" })
 }
 
-// translated gives ports with the numbers that an endpoint has.
+// translated returns ports with the numbers of an endpoint.
 func translated(ports []Port, numbers map[string]int) []Port {
 	if len(numbers) == 0 {
 		return ports

@@ -8,27 +8,26 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterView is all that decides about the exports of a clusterset, as one cluster
-// knows it.
+// ClusterView is the input of Decide, as one cluster knows it.
 type ClusterView struct {
-	Fabric  *fabric.Fabric // its exports that are dynamic play no part
+	Fabric  *fabric.Fabric // its dynamic exports are ignored
 	Cluster string
 	Exports []Export // of this cluster
-	Imports []Import // of this cluster, as they are
-	// Namespaces are those that exist here, sorted; without Recorded all do.
+	Imports []Import // observed ones of this cluster
+	// Namespaces are the existing ones, sorted. Without HasAPI all exist.
 	Namespaces []string
-	// HasAPI says that Exports and Imports are the record of the addresses: no other
-	// ones are used. Without it nobody can write a record, and what Allocate gives counts.
+	// HasAPI reports that Exports and Imports record the addresses, and only recorded ones are
+	// used. Without an API the results of Allocate are used directly.
 	HasAPI bool
-	// Hostnames are those of the endpoints of this cluster's headless services, by
-	// namespace/name; nil where pods need no addresses of their own here.
+	// Hostnames has the endpoints' hostnames of this cluster's headless Services, by
+	// namespace/name; nil if pods need no allocated addresses here.
 	Hostnames map[string][]string
 	// Unsupported describes the unsupported parts of this cluster's Services, by namespace/name.
 	Unsupported map[string][]string
 	Offers      map[string][]NamedOffer // by other cluster
 }
 
-// NamedOffer is an offer and what it is of.
+// NamedOffer is an offer with its name.
 type NamedOffer struct {
 	Namespace string
 	Name      string
