@@ -1,6 +1,6 @@
-// Package dirwatch tells when the content of a folder may have changed: by
-// editors, by an atomic rename, or by the swap of a symbolic link as the kubelet
-// does it for a ConfigMap. It never says what changed; the reader looks again.
+// Package dirwatch reports when the content of a folder may have changed: by an editor, an atomic
+// rename, or the swap of a symbolic link, as the kubelet updates a ConfigMap. It does not report what
+// changed; the caller reads the folder again.
 package dirwatch
 
 import (
@@ -21,30 +21,27 @@ import (
 const (
 	// debounce gathers the events of one edit, which is never a single event.
 	debounce = 10 * time.Millisecond
-	// retry is how often a folder that does not exist is looked for.
+	// retry is the interval of looking for a folder that does not exist.
 	retry = 250 * time.Millisecond
-	// pollInterval is how often a folder is read that the kernel does not watch.
+	// pollInterval is the interval of reading a folder that the kernel does not watch.
 	pollInterval = time.Second
 )
 
-// Dir is a folder, and what to call after something in it changed. Changed must
-// not block; one call may stand for many events.
+// Dir is a folder with the function to call after a change. Changed must not block; one call may
+// cover many events.
 type Dir struct {
 	Path    string
 	Changed func()
-	// Files are the names in the folder that count; none = all. What begins with two dots
-	// counts too: by such a link kubelet swaps all files of a volume.
+	// Files are the watched names in the folder; all if empty. Names with two leading dots count
+	// too: the kubelet swaps all files of a volume by such a link.
 	Files []string
 }
 
-// Watch calls the Changed of each folder after something in it changed, until
-// ctx ends, and once when it has begun to watch: what changed between the
-// caller's own look and that moment shows in no event. It also follows a folder
-// itself: when it appears, is replaced by a rename or is a symbolic link that now
-// points elsewhere. All folders share one instance of inotify. Where the kernel
-// grants no watch, as instances or watches are used up (inotify(7)), it looks once
-// a second instead, calls polls with the reason, and goes on trying; polls may be
-// nil.
+// Watch calls Changed of each folder after a change, until ctx ends. It also calls it once when the
+// watch has started, because earlier changes cause no event. It follows a folder that appears, is
+// replaced by a rename, or is a symbolic link to another target. All folders share one instance of
+// inotify. If the kernel refuses a watch because instances or watches are used up (inotify(7)), Watch
+// polls once a second, calls polls with the reason, and keeps trying; polls may be nil.
 func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
 	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
 	defer w.close()
@@ -59,8 +56,8 @@ type watcher struct {
 	folders       []*folder
 	polls         func(error)
 	open          func() (*fsnotify.Watcher, error)
-	events        *fsnotify.Watcher // nil = there is none
-	ids           map[string]id     // what is watched, by path
+	events        *fsnotify.Watcher // nil if absent
+	ids           map[string]id     // watched folders, by path
 	loggedPolling bool              // of polling
 }
 
@@ -70,12 +67,12 @@ type folder struct {
 	changed     func()
 	attached    bool
 	refused     bool   // by the kernel
-	dirty       bool   // changed is to be called
+	dirty       bool   // changed must be called
 	fingerprint string // what look saw when it was not attached
 	looked      time.Time
 }
 
-// id tells a folder from another at the same path.
+// id distinguishes folders at the same path.
 type id struct{ device, inode uint64 }
 
 func identity(path string) id {
@@ -226,7 +223,7 @@ func (f *folder) pollChanged() bool {
 	return changed
 }
 
-// computeFingerprint gives a text that differs when anything in the folder does.
+// computeFingerprint returns a text that changes with anything in the folder.
 func (f *folder) computeFingerprint() string {
 	f.looked = time.Now()
 	entries, err := os.ReadDir(f.dir)
@@ -239,7 +236,7 @@ func (f *folder) computeFingerprint() string {
 		if err != nil || !f.counts(e.Name()) {
 			continue
 		}
-		target, _ := os.Readlink(filepath.Join(f.dir, e.Name())) // empty for what is no link
+		target, _ := os.Readlink(filepath.Join(f.dir, e.Name())) // empty if it is not a link
 		var inode uint64
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 			inode = stat.Ino

@@ -48,8 +48,8 @@ func (o Options) apply(network string, fd int) error {
 	return nil
 }
 
-// DeviceIndex gives the interface index of a device, 0 when there is none. A socket
-// bound to a device is dead once the device was made anew with another index.
+// DeviceIndex returns the interface index of a device; 0 if absent. A socket that is bound to a device
+// no longer works after the device is recreated with another index.
 func DeviceIndex(device string) int {
 	request, err := unix.NewIfreq(device)
 	if device == "" || err != nil {
@@ -71,7 +71,7 @@ func DeviceIndex(device string) int {
 // packets of full size (socket(7), SO_RCVBUFFORCE).
 const buffer = 1 << 20
 
-// controlLength is room for what comes beside a datagram: its address and interface.
+// controlLength is the room for the control data of a datagram: its address and interface.
 func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }
 
 // inDeviceIndex reads the index of the interface that a datagram came by; 0 = not said.
@@ -92,7 +92,7 @@ func inDeviceIndex(control []byte) int {
 	return 0
 }
 
-// DeviceName gives the name of the interface with an index; empty when there is none.
+// DeviceName returns the name of the interface with an index; empty if absent.
 func DeviceName(index int) string {
 	request, err := unix.NewIfreq("")
 	if index == 0 || err != nil {

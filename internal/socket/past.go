@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// unused is how long a socket past the routes stays open after it was used last.
+// unused is the time after the last use when a socket past the routes is closed.
 const unused = 10 * time.Second
 
 // udpHeader is the length of the header of UDP, bytes.
@@ -53,7 +53,7 @@ func (r *rawSender) send(d Datagram, port uint16) error {
 	return nil
 }
 
-// socket gives the one of a place; r.mu is held.
+// socket returns the socket of a place. The caller holds r.mu.
 func (r *rawSender) socket(place Bind) (*rawConn, error) {
 	index := DeviceIndex(place.Device)
 	if c := r.open[place]; c != nil {
@@ -90,7 +90,7 @@ func (r *rawSender) close(place Bind) {
 	delete(r.open, place)
 }
 
-// sweep closes what was not used of late, and all at the zero time.
+// sweep closes sockets that were not used for a while; all of them at the zero time.
 func (r *rawSender) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// reopen is how often a place without a working socket is tried again, and the
-// interface index of a device compared with that of its socket.
+// reopen is the interval of retrying a place without a working socket, and of comparing the interface
+// index of a device with its socket's.
 const reopen = 250 * time.Millisecond
 
 // Bind is where a UDP socket is bound: an address, which need not exist yet, and
@@ -22,53 +22,49 @@ type Bind struct {
 	Device string
 }
 
-// canBindEarly reports whether a socket may be bound before its address is there. IPv4
-// sends nothing from an address that the host does not have. IPv6 does, by whatever
-// route there is: in the clear over the default route, from an agent that has made
-// neither tunnels nor filter yet.
+// canBindEarly reports whether a socket may be bound before its address exists. IPv4 sends nothing
+// from an address that the host does not have. IPv6 does, by any route: in clear over the default
+// route, before the agent has created tunnels and filters.
 func (p Bind) canBindEarly() bool { return p.Addr.Is4() || p.Device != "" }
 
-// SetConfig is what a Set needs for its whole life.
+// SetConfig is the constant configuration of a Set.
 type SetConfig struct {
 	Port uint16 // UDP, of all places
 	Log  *slog.Logger
-	// Largest is the size of the largest datagram that is worth reading, bytes; what
-	// is longer comes cut.
+	// Largest is the size of the largest datagram in bytes; longer ones are cut.
 	Largest int
-	// Read takes a datagram and gives the answers to it, which leave by the place
-	// that it came to unless they say over which device. It is called by several
-	// goroutines, and must not keep raw.
+	// Read handles a datagram and returns the replies, which are sent from the place that
+	// received it unless they have a Device. It must be safe for concurrent use, and must not
+	// keep raw.
 	Read func(in Arrival, raw []byte) []Datagram
 }
 
-// Arrival says how a datagram came.
+// Arrival describes how a datagram was received.
 type Arrival struct {
 	At    Bind
 	From  netip.AddrPort
-	Index int // of the interface that it came by; 0 = not known
+	Index int // of the receiving interface; 0 if unknown
 }
 
-// Datagram is a packet on its way.
+// Datagram is a packet to send.
 type Datagram struct {
 	From Bind // not looked at in an answer, but for its address when Over is set
 	To   netip.AddrPort
-	// Device names a device that the packet leaves by, whatever the routes say; its source
-	// port is that of the Set all the same. Empty = as the routes say.
+	// Device is the device to send by, past the routes; the source port is still the Set's. Empty:
+	// by the routes.
 	Device string
 	Raw    []byte
 }
 
-// Set holds one UDP socket for each of a changing set of places. Only one
-// goroutine may use it. What it sends has a hop limit of 1: it is about a link
-// itself, and must not get to the other end through others, as it would while the
-// addresses of a cluster that becomes a neighbour are still routed through a hub.
+// Set has one UDP socket for each of a changing set of places. It is not safe for concurrent use. Its
+// packets have a hop limit of 1, because they test a link: they must not reach the other end through
+// other clusters, as while the addresses of a new neighbor are still routed through a hub.
 //
-// Places without a device are those at tunnel addresses. What leaves from them is never
-// split, and as large as the device takes, whatever routes and ICMP say of the path: it
-// may be there to find that out.
+// Places without a device are tunnel addresses. Packets from them are never fragmented and may be as
+// large as the device allows, regardless of routes and ICMP, because they measure the path.
 type Set struct {
 	config  SetConfig
-	open    map[Bind]*conn // nil = could not be opened
+	open    map[Bind]*conn // nil if it could not be opened
 	checked time.Time
 	readers sync.WaitGroup
 	past    rawSender
@@ -80,13 +76,13 @@ type conn struct {
 	device int // interface index when it was opened
 }
 
-// NewSet makes a Set without sockets.
+// NewSet returns a Set without sockets.
 func NewSet(config SetConfig) *Set {
 	return &Set{config: config, open: map[Bind]*conn{}}
 }
 
-// Update opens and closes sockets so that there is one for each place. places
-// may give nil when they are the same as before, unless it is asked all the same.
+// Update opens and closes sockets so that each place has one. places may return nil if nothing
+// changed, unless all is true.
 func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) {
 	check := now.Sub(s.checked) >= reopen
 	if check {
@@ -182,7 +178,7 @@ func (s *Set) drop(place Bind, c *conn) {
 	}
 }
 
-// Close closes all sockets, and returns when nobody reads any more.
+// Close closes all sockets and waits for their readers.
 func (s *Set) Close() {
 	for place, c := range s.open {
 		s.drop(place, c)

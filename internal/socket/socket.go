@@ -19,13 +19,13 @@ type Options struct {
 	// the way of outgoing packets: without a matching route the kernel takes an
 	// IPv4 destination as on-link there.
 	Device string
-	// HopLimit is the hop limit of what is sent, 1 to 255; 0 = what the host has for all.
-	// With 1 nobody passes it on: it gets to the other end of a link, or nowhere.
+	// HopLimit is the hop limit of sent packets, 1 to 255; 0 is the host's default. With 1 no
+	// router forwards them: they reach the other end of a link, or nothing.
 	HopLimit int
-	// DontFragment is for a UDP socket about paths: what it sends is never split, nor held to
-	// what a route or an ICMP message says of the path's MTU (the device's counts, or a
-	// value that was found would stand for ever); what it gets tells by which interface it
-	// came; and its buffer holds more, as small and large messages share it.
+	// DontFragment is for UDP sockets that measure paths. Sent packets are never fragmented and
+	// ignore the path MTU of routes and ICMP; only the device's MTU limits them, or a found value
+	// would never change. Received packets have their interface. The buffer is larger, because
+	// small and large messages share it.
 	DontFragment bool
 }
 

@@ -24,7 +24,7 @@ const (
 	// minWriteDelay is the delay that grows for a writer without one.
 	minWriteDelay = time.Second
 	maxWriteDelay = 10 * time.Minute
-	// writeMemory is how long a write counts.
+	// writeMemory is the time for which a write counts.
 	writeMemory = 20 * time.Minute
 )
 

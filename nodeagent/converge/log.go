@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// blockedWarnTime is how long a change may be blocked before a warning.
+// blockedWarnTime is the time after which a blocked change is logged as a warning.
 const blockedWarnTime = time.Minute
 
 type blockedChange struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxInterruptedPasses is how many verify-only passes in a row may stop early for a trigger.
+// maxInterruptedPasses limits the consecutive verify-only passes that stop early for a trigger.
 const maxInterruptedPasses = 2
 
 // UrgentConfig lets Run write a few stages before all others. A full pass follows each urgent

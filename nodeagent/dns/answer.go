@@ -176,7 +176,7 @@ func serverName(servers []netip.Addr) *name {
 	return n
 }
 
-// answerService answers for the labels before those of the service.
+// answerService answers queries for the labels in front of the service.
 func (r *reply) answerService(s *service, labels []string) bool {
 	var port, protocol string
 	if len(labels) >= 2 && isSpecial(labels[0]) && isSpecial(labels[1]) {

@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	addrFirst = 10 * time.Millisecond  // between looks for an address while there is none
+	addrFirst = 10 * time.Millisecond  // between tries while the address is absent
 	addrRetry = 200 * time.Millisecond // between looks whether they have changed
 )
 
-// ServeDynamic answers at the addresses that where gives, as Serve does, and goes along when
-// they change. config.Addr is not used; config.Serving is told when all of them are
-// answered, and when they are no more.
+// ServeDynamic serves at the addresses that where returns, and follows their changes. It ignores
+// config.Addr. It calls config.Serving when all addresses are served, and when they no longer are.
 func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort) error {
 	serving := config.Serving
 	for ctx.Err() == nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// reverseName answers for names below in-addr.arpa and ip6.arpa, but only those
-// of addresses that this server gave out. All others belong to somebody else, as
-// does everything outside the zones: refused.
+// reverseName answers queries below in-addr.arpa and ip6.arpa for the addresses of this server's
+// names. It refuses all others, as it refuses names outside the zones.
 func (r *reply) reverseName(asked string) {
 	addr, is := parseReverse(asked)
 	owners, known := r.reverse.get(addr)
@@ -46,8 +45,8 @@ func preferred(a, b *zone) int {
 	return strings.Compare(a.spec.Domain, b.spec.Domain)
 }
 
-// nameOf gives the name of an address; of a single cluster's address the
-// service's own name where clusters have none.
+// nameOf returns the name of an address. For the address of a single cluster it is the Service's name
+// if clusters have no names.
 func (r *reply) nameOf(o ptrName) string {
 	base := o.service + ".svc." + r.zone.name
 	s, _ := r.services.get(o.service)

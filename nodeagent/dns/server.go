@@ -39,7 +39,7 @@ type Config struct {
 	Store *Store
 	Log   *slog.Logger
 	Count func(Query) // called once a query, from many goroutines; may be nil
-	// Serving is told when queries begin and cease to be answered; may be nil.
+	// Serving is called when the server starts and stops answering; may be nil.
 	Serving func(bool)
 }
 
@@ -156,7 +156,7 @@ func handler(config Config, transport string) dns.Handler {
 		}
 		truncate(r, size)
 		raw, r := pack(query, r)
-		// A client that went away is no event for anybody.
+		// A client that closed its connection is not logged.
 		_, _ = w.Write(raw)
 		if config.Count != nil {
 			config.Count(Query{Transport: transport, Type: typeName(query), Rcode: dns.RcodeToString[r.Rcode]})
@@ -164,8 +164,8 @@ func handler(config Config, transport string) dns.Handler {
 	})
 }
 
-// pack makes the bytes of a reply. One that cannot be packed becomes SERVFAIL, so that
-// nobody waits for an answer that does not come.
+// pack encodes a reply. A reply that cannot be encoded becomes SERVFAIL, so that the client does not
+// wait for a timeout.
 func pack(query, r *dns.Msg) ([]byte, *dns.Msg) {
 	raw, err := r.Pack()
 	if err == nil {
@@ -204,8 +204,8 @@ func limit(query *dns.Msg, transport string) int {
 	return min(max(size, dns.MinMsgSize), udpSize)
 }
 
-// truncate makes a reply small enough. Addresses that nobody asked for go first,
-// without a mark; only a cut answer is marked as truncated (RFC 2181, 9).
+// truncate limits the size of a reply. Additional addresses are removed first, without a mark; only a
+// cut answer is marked as truncated (RFC 2181, 9).
 func truncate(r *dns.Msg, size int) {
 	r.Compress = true
 	if r.Len() <= size {

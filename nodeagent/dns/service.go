@@ -116,8 +116,7 @@ func (n *name) allNumbers(s *service) []int {
 	return out
 }
 
-// put adds addresses to a name, and makes the name the one that a reverse
-// lookup gives for them.
+// put adds addresses to a name. Reverse lookups of these addresses return that name.
 func (s *service) put(key string, addrs []netip.Addr) {
 	if s.names[key] == nil {
 		s.names[key] = &name{}

@@ -29,7 +29,7 @@ type Store struct {
 
 // snapshot is the data at one moment; nothing in it ever changes.
 type snapshot struct {
-	servers    []netip.Addr // of the name server itself; none = not known
+	servers    []netip.Addr // of the name server itself; empty if unknown
 	zones      []*zone      // longest domain first, so that the first match is the closest
 	services   *persistentMap[string, *service]
 	namespaces *persistentMap[string, int] // number of services
@@ -83,7 +83,7 @@ func (k ServiceKind) Version(context.Context) (string, error) {
 	return strconv.FormatUint(k.store.current.Load().version, 10), nil
 }
 
-// Observe gives the services that the server answers for.
+// Observe returns the services that the server answers for.
 func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
 	var out []desired.Service
 	for _, service := range k.store.current.Load().services.all {
@@ -163,7 +163,7 @@ type ZoneKind struct{ store *Store }
 // Name names the kind in plans and logs.
 func (ZoneKind) Name() string { return "dns zone" }
 
-// Observe gives the zones that the server answers for.
+// Observe returns the zones that the server answers for.
 func (k ZoneKind) Observe(context.Context) ([]desired.Zone, error) {
 	var out []desired.Zone
 	for _, z := range k.store.current.Load().zones {

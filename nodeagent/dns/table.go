@@ -5,11 +5,11 @@ import (
 	"maps"
 )
 
-// shardCount is how many parts a table has; a change copies the parts that it touches.
+// shardCount is the number of parts of a table; a change copies the parts that it touches.
 const shardCount = 512
 
-// persistentMap is a persistent map: an edit gives a new table and leaves the old one as
-// it was, so that readers need no lock and a change costs what it changes.
+// persistentMap is a persistent map. An edit returns a new table and does not change the old one, so
+// readers need no lock, and an edit costs in proportion to its changes.
 type persistentMap[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards [shardCount]map[K]V

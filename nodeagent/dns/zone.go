@@ -33,8 +33,8 @@ func (z *zone) header(name string, rrtype uint16) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: z.ttl}
 }
 
-// soa gives the SOA with the given owner: the zone's own name, or a reverse
-// name, each of which is a zone of its own.
+// soa returns the SOA with the given owner: the zone's own name, or a reverse name, each of which is
+// its own zone.
 func (z *zone) soa(owner string) dns.RR {
 	return &dns.SOA{
 		Hdr:     z.header(owner, dns.TypeSOA),
@@ -48,8 +48,8 @@ func (z *zone) soa(owner string) dns.RR {
 	}
 }
 
-// find gives the zone that holds a lower-case name and the labels before the
-// zone's own; nil when none does.
+// find returns the zone of a lower-case name, and the labels in front of the zone's name; nil if no
+// zone has it.
 func (s *snapshot) find(name string) (*zone, []string) {
 	for _, z := range s.zones {
 		rest, inside := strings.CutSuffix(name, z.name)

@@ -7,10 +7,10 @@ import (
 
 // Kinds of findings.
 const (
-	FindingForeign = "foreign" // somebody else's rule
+	FindingForeign = "foreign" // a foreign rule
 	FindingOwn     = "own"     // Hawser's
 	FindingQueued  = "queued"  // a program was asked and did not answer
-	FindingLost    = "lost"    // nothing told
+	FindingLost    = "lost"    // no event
 )
 
 // Diagnosis is what became of packets of the clusterset on a node, of those that were
@@ -85,7 +85,7 @@ type Ends struct {
 // String is for people: tcp 10.7.2.5 -> 243.0.0.1:80.
 func (e Ends) String() string { return e.Protocol + " " + e.From + " -> " + e.To }
 
-// FilteredText tells people of packets that rp_filter dropped.
+// FilteredText describes packets that rp_filter dropped.
 func FilteredText(n int) string {
 	return fmt.Sprintf("rp_filter dropped %d meanwhile, of whatever traffic: their source is reached by another link than they came by "+
 		"(sysctl net.ipv4.conf.*.rp_filter; 2 is loose)", n)
@@ -98,13 +98,13 @@ type Verification struct {
 	Results []Verified `json:"results"`
 }
 
-// Verified is what became of one name.
+// Verified is the result for one name.
 type Verified struct {
 	Export  string   `json:"export"`            // namespace/name
 	Cluster string   `json:"cluster,omitempty"` // of which the name is; empty = the name of the whole service
 	Name    string   `json:"name"`
 	Reached []string `json:"reached,omitempty"` // address:port
-	Error   string   `json:"error,omitempty"`   // what was not reached, and why; empty = all was
+	Error   string   `json:"error,omitempty"`   // addresses that did not answer, and why; empty if all did
 	Skipped string   `json:"skipped,omitempty"` // why it was not tried; empty = it was
 	Micros  int64    `json:"micros,omitempty"`  // lookups and connections, one after the other
 }

@@ -12,7 +12,7 @@ type Status struct {
 	Node       string `json:"node"`
 	Gateway    string `json:"gateway,omitempty"` // name, when this node is one
 	Version    string `json:"version"`
-	Digest     string `json:"digest"` // of the fabric in force
+	Digest     string `json:"digest"` // of the current fabric
 	Clusterset string `json:"clusterset"`
 	Ready      bool   `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
 	// Mute says that names of the clusterset are not answered here.
@@ -22,9 +22,9 @@ type Status struct {
 	// Trust is nil while no signers are pinned: what is delivered counts then, whoever
 	// signed it.
 	Trust *Trust `json:"trust,omitempty"`
-	// Drained says that this gateway is to be left: hawser-agent drain.
+	// Drained reports that traffic should leave this gateway: hawser-agent drain.
 	Drained bool `json:"drained,omitempty"`
-	// Epochs are those that the fabric has in force and of which this gateway has keys.
+	// Epochs are the current epochs of the fabric of which this gateway has keys.
 	Epochs      []int        `json:"epochs,omitempty"`
 	Connections []Connection `json:"connections,omitempty"`
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
@@ -32,7 +32,7 @@ type Status struct {
 	Problems    []Problem    `json:"problems,omitempty"`
 	// Dropped is what the rules of this node dropped since they were written last.
 	Dropped []Dropped `json:"dropped,omitempty"`
-	// Conntrack is how full the node's connection table is; nil = not known.
+	// Conntrack is the use of the node's connection table; nil if unknown.
 	Conntrack *Conntrack `json:"conntrack,omitempty"`
 	Exports   []Export   `json:"exports,omitempty"`
 	Clusters  []Cluster  `json:"clusters,omitempty"`
@@ -43,19 +43,19 @@ type Pass struct {
 	At      time.Time `json:"at"`
 	Took    string    `json:"took"`
 	Changed int       `json:"changed"`
-	Drift   int       `json:"drift"`             // changes since start that nobody asked for
+	Drift   int       `json:"drift"`             // changes since start that repaired foreign changes
 	Blocked []string  `json:"blocked,omitempty"` // what waits for what
 	Failed  []string  `json:"failed,omitempty"`
 }
 
-// Dropped is how many packets were dropped for one reason.
+// Dropped counts the packets that were dropped for one reason.
 type Dropped struct {
 	Reason  string `json:"reason"` // one of desired.Drops
 	Packets uint64 `json:"packets"`
 	Text    string `json:"text"` // what the packets were
 }
 
-// Conntrack is how many connections the kernel keeps track of, and how many it can.
+// Conntrack has the number of tracked connections, and its limit.
 type Conntrack struct {
 	Entries int `json:"entries"`
 	Limit   int `json:"limit"`
@@ -72,7 +72,7 @@ type Trust struct {
 type InputState struct {
 	Name  string `json:"name"` // fabric | keys | facts | feed
 	OK    bool   `json:"ok"`
-	From  string `json:"from,omitempty"` // where the state in force came from, such as a path or "last good copy"
+	From  string `json:"from,omitempty"` // source of the current state, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
 	// Refused is why a document that can be read is not acted on: a reason of
 	// schema/fabric/trust.
@@ -108,7 +108,7 @@ const (
 	Disconnected = "error"
 )
 
-// Ranks gives the ranks of a link, from the worst to the best.
+// Ranks returns the ranks of a link, from the worst to the best.
 func Ranks() []string { return []string{"down", "alone", "draining", "unsteady", "good"} }
 
 // Connection is one link between a gateway here and a gateway of another cluster.
@@ -119,7 +119,7 @@ type Connection struct {
 	Endpoint      string `json:"endpoint"` // the remote address in use
 	// EndpointWhy says which endpoint of the topology that is, and why that one.
 	EndpointWhy string `json:"endpointWhy,omitempty"`
-	// Epoch is that of the keys in use; 0 = the driver has none.
+	// Epoch is the epoch of the keys in use; 0 if the driver has no keys.
 	Epoch  int    `json:"epoch,omitempty"`
 	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status string `json:"status"`
@@ -129,7 +129,7 @@ type Connection struct {
 	Why   string    `json:"why,omitempty"`
 	RTT   *RTT      `json:"rtt,omitempty"`
 	Loss  float64   `json:"loss"`          // 0..1 over the window of probes
-	MTU   int       `json:"mtu,omitempty"` // bytes that a packet inside may have; 0 = not known
+	MTU   int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
 	Since time.Time `json:"since"`         // of Status
 	// Held is until when a link that fell too often is not chosen; nil = it is not held.
 	Held *time.Time `json:"held,omitempty"`
@@ -154,14 +154,14 @@ type Migration struct {
 type Security struct {
 	Cipher string `json:"cipher"` // as charon names it: AES_GCM_16-256
 	InUDP  bool   `json:"inUDP"`  // ESP is in UDP
-	// SPIIn and SPIOut number the keys in use, hexadecimal: what comes and what is sent.
+	// SPIIn and SPIOut are the SPIs of received and sent packets, hexadecimal.
 	SPIIn  string    `json:"spiIn"`
 	SPIOut string    `json:"spiOut"`
 	Since  time.Time `json:"since"`  // when the agent saw it come up
 	Rekeys int       `json:"rekeys"` // since then
 }
 
-// Path is the link that carries the traffic to one other cluster, as one node has it.
+// Path is the link of the traffic to one other cluster, as one node uses it.
 type Path struct {
 	Cluster string `json:"cluster"` // the remote one
 	// Transit are the clusters that pass the traffic on, in order; the link is that
@@ -189,7 +189,7 @@ type Move struct {
 	Silent string `json:"silent,omitempty"` // how long the link that was left had given no answer
 }
 
-// Attrs gives a move as attributes of a log record.
+// Attrs returns a move as attributes of a log record.
 func (m Move) Attrs() []any {
 	from := m.From
 	if from == "" {
@@ -202,9 +202,9 @@ func (m Move) Attrs() []any {
 	return attrs
 }
 
-// Drain is how far the drain of a gateway is.
+// Drain is the progress of the drain of a gateway.
 type Drain struct {
-	Gateway string   `json:"gateway"` // empty = this node is none
+	Gateway string   `json:"gateway"` // empty if this node is not a gateway
 	Drained bool     `json:"drained"`
 	Users   []string `json:"used,omitempty"` // who uses it still
 	// NoAlternative are the clusters that have no other way than over this gateway, when

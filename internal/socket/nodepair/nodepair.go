@@ -83,7 +83,7 @@ func (p *Pair) IP(i int, args string) {
 	p.run("ip", "-n "+p.name[i]+" "+args)
 }
 
-// NFT runs nft(8) in a namespace, and gives what it prints.
+// NFT runs nft(8) in a namespace and returns its output.
 func (p *Pair) NFT(i int, args ...string) string {
 	p.t.Helper()
 	return p.output("ip", slices.Concat([]string{"netns", "exec", p.name[i], "nft"}, args)...)

@@ -21,25 +21,24 @@ type Samples[S diff.Spec] struct {
 	// Want holds objects with different keys, among them all sorts that the kind
 	// knows, with as many fields set as may be.
 	Want []S
-	// Vary gives copies of an object under the same key, each with another field
-	// changed to a value that the world takes.
+	// Vary returns copies of an object with the same key, each with another field changed to a
+	// value that the world accepts.
 	Vary func(S) []S
-	// Tamper holds foreign hands on the objects of Want, by name: each makes a
-	// change that the kind must see and undo.
+	// Tamper has foreign changes of the objects of Want, by name. The kind must detect and revert
+	// each of them.
 	Tamper map[string]func(t *testing.T)
-	// Foreign makes objects that are not ours but look much like it. What it
-	// returns tells whether they are unharmed.
+	// Foreign creates foreign objects that resemble ours. The returned function checks that they
+	// are unharmed.
 	Foreign func(t *testing.T) (unharmed func() error)
-	// Conflict makes an object that is not ours and gives one of ours that would
-	// have to take its place, and a function that tells whether it is unharmed.
+	// Conflict creates a foreign object. It returns one of ours that would have to replace it, and
+	// a function that checks that it is unharmed.
 	Conflict func(t *testing.T) (want S, unharmed func() error)
-	// Silent names struct fields that need not show in Key or Fields, besides Origin.
+	// Silent names struct fields, in addition to Origin, that Key and Fields may omit.
 	Silent []string
 }
 
-// Laws checks all laws of a kind. NewKind gives a new one over the same world
-// each time, as a new process would have it; the world must hold none of our
-// objects at first, and holds none in the end.
+// Laws checks all laws of a kind. newKind returns a new kind over the same world each time, as in a
+// new process. The world has none of our objects at the beginning and at the end.
 func Laws[S diff.Spec](t *testing.T, newKind func(t *testing.T) converge.Kind[S], samples Samples[S]) {
 	l := laws[S]{newKind: newKind, samples: samples}
 	for _, law := range []struct {

@@ -47,7 +47,7 @@ func (w *World[S]) PutForeign(s S) {
 	w.version++
 }
 
-// Foreign gives the keys of the objects that are not ours.
+// Foreign returns the keys of foreign objects.
 func (w *World[S]) Foreign() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +62,7 @@ func (w *World[S]) Remove(key string) {
 	w.version++
 }
 
-// Objects gives what is ours, by key.
+// Objects returns our objects, by key.
 func (w *World[S]) Objects() []S {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,14 +80,14 @@ func (w *World[S]) Observed() int {
 	return w.observed
 }
 
-// Calls gives the changes that kinds made, in order, such as "+ a".
+// Calls returns the changes of all kinds, in order, such as "+ a".
 func (w *World[S]) Calls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
-// Kind gives a kind over the world.
+// Kind returns a kind over the world.
 func (w *World[S]) Kind(name string) *Kind[S] { return &Kind[S]{name: name, world: w} }
 
 // Kind is a kind in memory.
@@ -99,7 +99,7 @@ type Kind[S diff.Spec] struct {
 // Name is the name given.
 func (k *Kind[S]) Name() string { return k.name }
 
-// Observe gives the objects that are ours.
+// Observe returns our objects.
 func (k *Kind[S]) Observe(context.Context) ([]S, error) {
 	k.world.mu.Lock()
 	defer k.world.mu.Unlock()
