@@ -4,9 +4,7 @@ package manpage
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -29,11 +27,11 @@ func Command() *cobra.Command {
 	}
 }
 
-// write writes one page per command into dir. It changes the texts of the commands. The same
-// program writes the same bytes.
+// write writes one page per command into dir, with the date of SOURCE_DATE_EPOCH or today's. It
+// changes the texts of the commands.
 func write(root *cobra.Command, dir string) error {
 	root.InitDefaultCompletionCmd()
-	root.DisableAutoGenTag = true // it would end each page with today's date
+	root.DisableAutoGenTag = true // it would add the day to each page
 	var escape func(*cobra.Command)
 	escape = func(c *cobra.Command) {
 		c.Use, c.Short, c.Long = markdown(c.Use), markdown(c.Short), markdown(c.Long)
@@ -43,23 +41,11 @@ func write(root *cobra.Command, dir string) error {
 		}
 	}
 	escape(root)
-	at := commitTime()
-	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + root.Version, Manual: root.Name(), Date: &at}
+	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + root.Version, Manual: root.Name()}
 	if err := doc.GenManTree(root, header, dir); err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
 	}
 	return nil
-}
-
-// commitTime returns the time of the commit that the program was built from; 1970 if unknown.
-func commitTime() time.Time {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
-			return at.UTC()
-		}
-	}
-	return time.Unix(0, 0).UTC()
 }
 
 // markdown returns a plain text as Markdown, which cobra expects: it keeps <name> and marks
