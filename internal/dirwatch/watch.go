@@ -68,7 +68,7 @@ type folder struct {
 	attached    bool
 	refused     bool   // by the kernel
 	dirty       bool   // changed must be called
-	fingerprint string // what look saw when it was not attached
+	fingerprint string // of the last poll, while it is not attached
 	looked      time.Time
 }
 

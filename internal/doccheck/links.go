@@ -22,6 +22,31 @@ func CheckLinks(repository string, pages []string) ([]string, error) {
 	var wrong []string
 	links := 0
 	anchors := map[string]map[string]bool{} // per page
+	// problem returns what is wrong with a link from a page; empty if it is right.
+	problem := func(page, to string) (string, error) {
+		file, anchor, _ := strings.Cut(to, "#")
+		if file == "" {
+			file = page
+		} else {
+			file = path.Join(path.Dir(page), file)
+		}
+		if _, err := os.Stat(filepath.Join(repository, file)); err != nil {
+			return "no file " + file, nil
+		}
+		if anchor == "" {
+			return "", nil
+		}
+		if anchors[file] == nil {
+			var err error
+			if anchors[file], err = headings(filepath.Join(repository, file)); err != nil {
+				return "", err
+			}
+		}
+		if !anchors[file][anchor] {
+			return file + " has no heading #" + anchor, nil
+		}
+		return "", nil
+	}
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(repository, page))
 		if err != nil {
@@ -32,25 +57,12 @@ func CheckLinks(repository string, pages []string) ([]string, error) {
 			number++
 			for _, found := range link.FindAllStringSubmatch(line, -1) {
 				links++
-				target, anchor, _ := strings.Cut(found[1], "#")
-				to := page
-				if target != "" {
-					to = path.Join(path.Dir(page), target)
+				text, err := problem(page, found[1])
+				if err != nil {
+					return nil, err
 				}
-				if _, err := os.Stat(filepath.Join(repository, to)); err != nil {
-					wrong = append(wrong, fmt.Sprintf("%s:%d: no file %s", page, number, to))
-					continue
-				}
-				if anchor == "" {
-					continue
-				}
-				if anchors[to] == nil {
-					if anchors[to], err = headings(filepath.Join(repository, to)); err != nil {
-						return nil, err
-					}
-				}
-				if !anchors[to][anchor] {
-					wrong = append(wrong, fmt.Sprintf("%s:%d: %s has no heading #%s", page, number, to, anchor))
+				if text != "" {
+					wrong = append(wrong, fmt.Sprintf("%s:%d: %s", page, number, text))
 				}
 			}
 		}

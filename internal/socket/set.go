@@ -48,7 +48,7 @@ type Arrival struct {
 
 // Datagram is a packet to send.
 type Datagram struct {
-	From Bind // not looked at in an answer, but for its address when Over is set
+	From Bind // ignored in a reply, except for its address if Device is set
 	To   netip.AddrPort
 	// Device is the device to send by, past the routes; the source port is still the Set's. Empty:
 	// by the routes.
@@ -58,7 +58,7 @@ type Datagram struct {
 
 // Set has one UDP socket for each of a changing set of places. It is not safe for concurrent use. Its
 // packets have a hop limit of 1, because they test a link: they must not reach the other end through
-// other clusters, as while the addresses of a new neighbor are still routed through a hub.
+// other clusters, as while the addresses of a new neighbour are still routed through a hub.
 //
 // Places without a device are tunnel addresses. Packets from them are never fragmented and may be as
 // large as the device allows, regardless of routes and ICMP, because they measure the path.

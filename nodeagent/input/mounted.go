@@ -31,7 +31,7 @@ func fabricDocument(config Config, s *signers) cachedDocument[compiled] {
 				return compiled{}, err
 			}
 			if f.Cluster(config.Cluster) == nil && !f.Decommission {
-				return compiled{}, fmt.Errorf("fabric %s has no cluster %s and does not say decommission: true", digest, config.Cluster)
+				return compiled{}, fmt.Errorf("fabric %s has no cluster %s and no decommission: true", digest, config.Cluster)
 			}
 			return compiled{Fabric: f, digest: digest}, nil
 		},

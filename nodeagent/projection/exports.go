@@ -89,21 +89,17 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 // offerTargets returns the endpoints that get connections of other clusters. Endpoints on nodes
 // whose VXLAN this node drops cannot reply; they count only if the Service has no others.
 func (v *builder) offerTargets(svc *model.Service, p fabric.Port, fam int) []target {
-	if len(v.refused) > 0 {
-		accepted := model.Service{Endpoints: slices.Clone(svc.Endpoints)}
-		accepted.Endpoints = slices.DeleteFunc(accepted.Endpoints, func(ep model.Endpoint) bool { return v.refused[ep.Node] })
-		if out, _ := endpointTargets(&accepted, p, fam); len(out) > 0 {
-			return out
-		}
+	out, _ := endpointTargets(svc, p, fam, v.refused)
+	if len(out) == 0 && len(v.refused) > 0 {
+		out, _ = endpointTargets(svc, p, fam, nil)
 	}
-	out, _ := endpointTargets(svc, p, fam)
 	return out
 }
 
 // endpointTargets returns the endpoints that get connections of a port in a family, sorted
 // by address: the ready endpoints. If none is ready, it returns endpoints that terminate and still
-// serve, and reports true, as kube-proxy does (KEP-1669).
-func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, terminating bool) {
+// serve, and reports true, as kube-proxy does (KEP-1669). It skips endpoints on the nodes in skip.
+func endpointTargets(svc *model.Service, p fabric.Port, fam int, skip map[string]bool) (out []target, terminating bool) {
 	if svc == nil {
 		return nil, false
 	}
@@ -112,7 +108,7 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, 
 		ep := &svc.Endpoints[i]
 		addr, ok := ofFamily(ep.Addrs, fam)
 		port := ep.Ports[portKey(p)]
-		if !ok || port == 0 {
+		if !ok || port == 0 || skip[ep.Node] {
 			continue
 		}
 		t := target{key: addr.String(), addr: addr, port: port, weight: 1}
@@ -156,7 +152,7 @@ func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 		all := v.readyRemotes(e, id, fabric.Family(vip))
 		for _, p := range e.Ports {
 			remotes := having(e, all, p)
-			local, terminating := endpointTargets(svc, p, fabric.Family(vip))
+			local, terminating := endpointTargets(svc, p, fabric.Family(vip), nil)
 			v.serve(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
 				targets:  v.vipTargets(e, remotes, local, terminating, p.Port),

@@ -198,7 +198,7 @@ func fixedIPs(part *fabric.ExportCluster, hostname string) []netip.Addr {
 func serving(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) (ready, terminating bool) {
 	for _, p := range portsOf(e, part) {
 		for _, fam := range []int{4, 6} {
-			targets, last := endpointTargets(svc, p, fam)
+			targets, last := endpointTargets(svc, p, fam, nil)
 			if len(targets) > 0 && !last {
 				return true, false
 			}

@@ -35,7 +35,7 @@ func NewUninstallCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall CLUSTER...",
 		Short: "Uninstall Hawser from clusters",
-		Long: `Uninstall Hawser from clusters, whoever installed it there. The agents are told to
+		Long: `Uninstall Hawser from clusters, however it was installed. The agents are told to
 undo what they did (links, routes, rules, nftables, sysctls, the part in the
 cluster's DNS, imports), and are waited for; then everything of Hawser's is
 deleted, the namespace last, and with it the Secret of the age identity. What is

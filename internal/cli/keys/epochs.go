@@ -39,7 +39,7 @@ func newKeysEpochsCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epochs",
 		Short: "Show the key epoch of each link, and the next step",
-		Long: `Show the key epoch of each link, and the next step. It takes two
+		Long: `Show the key epoch of each link, and the next step of a rotation. A rotation needs two
 commits: keys: {epochs: [1, 2]} makes new keys, to which every link changes as soon as
 both its ends have them, and keys: {epochs: [2]} drops the old ones. This command says
 when it is time for the second. It asks agents as hawser show does, and changes nothing.`,

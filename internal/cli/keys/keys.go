@@ -71,7 +71,7 @@ func newKeysIdentityCommand(env *cli.Env) *cobra.Command {
 		Use:               "identity FILE",
 		ValidArgsFunction: cli.FirstArgument(nil),
 		Short:             "Create an age identity for a cluster, print its recipient",
-		Long: `Create an age identity for a cluster, print its recipient, which goes into
+		Long: `Create an age identity for a cluster and print its recipient, which goes into
 clusters[].recipient. The history of the published branch holds what is encrypted
 to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum
 computers will not open it either. Such a recipient has 2000 characters.`,

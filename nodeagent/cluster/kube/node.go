@@ -142,7 +142,6 @@ type Reporter struct {
 	every      time.Duration
 	written    *NodeStatus
 	at         time.Time // of written
-	reported   bool      // this agent reported its rules, or that it removed them
 
 	mu  sync.Mutex
 	err error // of the last write
@@ -172,12 +171,15 @@ type reportStore interface {
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
+	// Until the rules of this boot are reported, the other nodes accept no VXLAN from this one.
+	reported := false
 	next, failed := min(reportFirst, r.every), time.Duration(0)
 	for sleep(ctx, next) {
-		err := r.once(ctx)
+		rules, err := r.once(ctx)
 		r.note(ctx, err)
+		reported = reported || rules && err == nil
 		next = r.every
-		if !r.reported {
+		if !reported {
 			next = min(reportFirst, r.every)
 		}
 		if err != nil {
@@ -226,8 +228,9 @@ func (r *Reporter) Err() error {
 	return r.err
 }
 
-// once writes what is new.
-func (r *Reporter) once(ctx context.Context) error {
+// once writes the status if it changed. It reports whether the status has the rules of this boot,
+// or their removal.
+func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	want := r.nodeStatus()
@@ -235,11 +238,11 @@ func (r *Reporter) once(ctx context.Context) error {
 	if r.written == nil {
 		before, err := r.store.read(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		r.written = &before
 	}
-	rules := want.RulesBootID != "" || want.RulesRemoved
+	rules = want.RulesBootID != "" || want.RulesRemoved
 	if !rules {
 		want.RulesBootID = r.written.RulesBootID
 	}
@@ -259,17 +262,16 @@ func (r *Reporter) once(ctx context.Context) error {
 	}
 	if kept := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
 		if now.Sub(r.at) < reportAgain && !lost {
-			r.reported = r.reported || rules
-			return nil
+			return rules, nil
 		}
 		want = kept // which changes nothing, unless the object is gone
 	}
 	before := *r.written
 	if err := r.store.write(ctx, want); err != nil {
-		return err
+		return false, err
 	}
-	r.written, r.at, r.reported = &want, now, r.reported || rules
-	return r.store.event(ctx, before, want)
+	r.written, r.at = &want, now
+	return rules, r.store.event(ctx, before, want)
 }
 
 // fileReport is a HawserNode in a file.
