@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/hardening"
 	"hawser.dev/hawser/lab/workload"
 )
 
@@ -170,6 +171,9 @@ func (l Layout) startDaemon(ctx context.Context, hawser string, c *Client) error
 		return fmt.Errorf("open log of the lab: %w", err)
 	}
 	defer log.Close()
+	if err := hardening.CloseOnExec(); err != nil {
+		return err
+	}
 	cmd := exec.Command(hawser, "lab", "daemon", "--dir", l.Dir)
 	cmd.Env, cmd.Dir = environment(l, config), "/"
 	cmd.Stdout, cmd.Stderr = log, log

@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -27,12 +26,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/e2e/kube/cni"
+	"hawser.dev/hawser/internal/hardening"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	err := closeOnExec()
+	err := hardening.CloseOnExec()
 	if err == nil {
 		err = run(ctx, os.Args[1:])
 	}
@@ -63,15 +63,6 @@ expose NODE [ADDRESS]     an address outside that leads there, in its Node's sta
 load [AGENT]              give all nodes another agent, or the tree's as it is now
 import ARCHIVE...         give all nodes images
 kubeconfig                print its path`
-
-// closeOnExec marks all inherited file descriptors but the standard ones. Machines outlive
-// kubelab, and would keep a caller's lock file locked or its pipe open.
-func closeOnExec() error {
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("close inherited file descriptors on exec: %w", err)
-	}
-	return nil
-}
 
 func run(ctx context.Context, args []string) error {
 	dir, args, err := folder(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)

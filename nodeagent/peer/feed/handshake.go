@@ -98,21 +98,13 @@ func verifyWelcome(r io.Reader, h hello, proof []byte) error {
 	return nil
 }
 
-// serverHandshake reads a hello and replies. It returns the hello and the name of the client.
-func serverHandshake(conn *tls.Conn, a admission) (h hello, client string, err error) {
-	if err := readFrame(conn, maxSmallFrame, &h); err != nil {
-		return h, "", err
-	}
-	proof, client, refused := a.admit(conn, h)
-	w := welcome{Protocol: protocol, Proof: proof}
+// replyTo returns the reply to an admitted or refused hello.
+func replyTo(proof []byte, refused error) welcome {
 	if refused != nil {
 		// The reason is for the server's log only: a stranger must not learn it.
-		w.Refused = "unknown name, epoch or key"
+		return welcome{Protocol: protocol, Refused: "unknown name, epoch or key"}
 	}
-	if err := writeFrame(conn, w); err != nil {
-		return h, "", err
-	}
-	return h, client, refused
+	return welcome{Protocol: protocol, Proof: proof}
 }
 
 // admission decides which clients may subscribe at one listener.

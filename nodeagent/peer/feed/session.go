@@ -105,15 +105,29 @@ func (s *Server) authenticate(ctx context.Context, session *session, conn *tls.C
 	s.mu.Lock()
 	a := admission{id: s.identity, peers: s.peers, node: node}
 	s.mu.Unlock()
-	h, client, err := serverHandshake(conn, a)
-	if err != nil {
+	var h hello
+	if err := readFrame(conn, maxSmallFrame, &h); err != nil {
 		return err
 	}
+	proof, client, refused := a.admit(conn, h)
+	if refused == nil {
+		// Before the reply: a client that has it must not count as one without authentication.
+		refused = s.admitSession(session, client, h.Epoch, a)
+	}
+	if err := writeFrame(conn, replyTo(proof, refused)); err != nil {
+		return err
+	}
+	return refused
+}
+
+// admitSession marks a session as authenticated. It returns errRefused if the peers have changed
+// since the hello was checked, so that they no longer include the client.
+func (s *Server) admitSession(session *session, client string, epoch int, a admission) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session.authenticated, session.node, session.client = true, node, client
-	session.epoch, session.key = h.Epoch, a.peers[client].Keys[h.Epoch]
-	if !s.allows(session) { // the peers may have changed since the handshake
+	session.authenticated, session.node, session.client = true, a.node, client
+	session.epoch, session.key = epoch, a.peers[client].Keys[epoch]
+	if !s.allows(session) {
 		return errRefused
 	}
 	return nil

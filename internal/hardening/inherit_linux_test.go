@@ -1,4 +1,4 @@
-package main
+package hardening_test
 
 import (
 	"bytes"
@@ -7,30 +7,31 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/hardening"
 )
 
-// TestInheritedFiles: a lock that the caller of kubelab holds on a descriptor of its own does
-// not reach the programs that kubelab starts.
-func TestInheritedFiles(t *testing.T) {
+// TestCloseOnExec checks that started programs do not inherit a lock file of the caller.
+func TestCloseOnExec(t *testing.T) {
 	inherited, err := unix.Open(filepath.Join(t.TempDir(), "lock"), unix.O_CREAT|unix.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(inherited) })
-	sees := func() bool {
+	inherits := func() bool {
 		out, err := exec.Command("sh", "-c", "ls -l /proc/self/fd").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		return bytes.Contains(out, []byte("/lock\n"))
 	}
-	if !sees() {
-		t.Fatal("a child does not see the descriptor: the test tests nothing")
+	if !inherits() {
+		t.Fatal("a child does not inherit the descriptor before CloseOnExec")
 	}
-	if err := closeOnExec(); err != nil {
+	if err := hardening.CloseOnExec(); err != nil {
 		t.Fatal(err)
 	}
-	if sees() {
-		t.Error("a child sees the descriptor")
+	if inherits() {
+		t.Error("a child inherits the descriptor")
 	}
 }
