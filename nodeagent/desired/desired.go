@@ -26,32 +26,32 @@ const (
 	TransitPrefix = "hw-tr"  // VXLAN inside the tunnels, for transit traffic; followed by the outer family and -port
 	SiblingDevice = "hw-vx1" // VXLAN between the gateways of one cluster, for transit traffic
 
-	RouteProtocol   = 73   // routes and rules
-	TableOut        = 7300 // routes to remote clusters
-	TableIn         = 7301 // routes of packets from a tunnel, received here or by a sibling
-	TableGateway    = 7302 // a gateway's own links, for traffic that other nodes hand to it
-	TableIPsec      = 7303 // VXLAN to remote gateways, encrypted by IPsec
-	RuleIPsec       = 7297 // priority of the rule of TableIPsec
-	TableBound      = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeDevice
-	RuleBound       = 7296 // priority of the rule of TableBound
-	TableTransit    = 7305 // routes of packets from TransitPrefix devices: forwarded, or handed to a sibling
-	TableSibling    = 7306 // routes of packets from SiblingDevice: forwarded
-	TableFeed       = 7307 // feeds of neighbouring clusters that are reached in transit
-	RuleFeed        = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
-	RuleSibling     = 7292
-	RuleTransit     = 7294       // and RuleTransit-1
-	RuleGateway     = 7299       // priority of the rule of TableGateway
-	RulePriority    = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
-	RuleTunnel      = 7365       // priority of the rules of all other tunnels, and of packets from other gateways
-	RuleReturn      = 7289       // priority of the rules that return packets from a tunnel or another gateway to the node that opened the flow
-	RuleHomes       = 33000      // first of the rules that find that node, after all others: only RuleReturn leads here
-	RuleHomesEnd    = 33280      // last of them, for an unknown node
-	TableReturnBase = 7400       // routes to nodes that handed over flows: one table per node; the node's number is added
-	MaxReturnNodes  = 4095       // nodes
-	TableMain       = 254        // the kernel's main table
-	MarkHome        = 0x70000000 // in the bits of MaskHome: the rules from RuleHomes on return the packet to its node; see ReturnMark
-	MaskHome        = 0xf0000000
-	MetricTunnel    = 7300 // base metric of routes over tunnels other than the active one
+	RouteProtocol     = 73   // routes and rules
+	TableOut          = 7300 // routes to remote clusters
+	TableIn           = 7301 // routes of packets from a tunnel, received here or by a sibling
+	TableGateway      = 7302 // a gateway's own links, for traffic that other nodes hand to it
+	TableIPsec        = 7303 // VXLAN to remote gateways, encrypted by IPsec
+	RuleIPsec         = 7297 // priority of the rule of TableIPsec
+	TableBound        = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeDevice
+	RuleBound         = 7296 // priority of the rule of TableBound
+	TableTransit      = 7305 // routes of packets from TransitPrefix devices: forwarded, or handed to a sibling
+	TableSibling      = 7306 // routes of packets from SiblingDevice: forwarded
+	TableFeed         = 7307 // feeds of neighbouring clusters that are reached in transit
+	RuleFeed          = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
+	RuleSibling       = 7292
+	RuleTransit       = 7294       // and RuleTransit-1
+	RuleGateway       = 7299       // priority of the rule of TableGateway
+	RulePriority      = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
+	RuleTunnel        = 7365       // priority of the rules of all other tunnels, and of packets from other gateways
+	RuleReturn        = 7289       // priority of the rules that return packets from a tunnel or another gateway to the node that opened the flow
+	RuleReturnPath    = 33000      // first of the rules that find that node, after all others: only RuleReturn leads here
+	RuleReturnPathEnd = 33280      // last of them, for an unknown node
+	TableReturnBase   = 7400       // routes to nodes that handed over flows: one table per node; the node's number is added
+	MaxReturnNodes    = 4095       // nodes
+	TableMain         = 254        // the kernel's main table
+	MarkReturn        = 0x70000000 // in the bits of MaskReturn: the rules from RuleReturnPath on return the packet to its node; see ReturnMark
+	MaskReturn        = 0xf0000000
+	MetricTunnel      = 7300 // base metric of routes over tunnels other than the active one
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73
@@ -225,45 +225,45 @@ func LinkLocal(mac string) netip.Addr {
 	})
 }
 
-// homeDigits are the shifts of the three hexadecimal digits of a node's number in a mark, the
+// returnDigits are the shifts of the three hexadecimal digits of a node's number in a mark, the
 // highest digit first. They avoid the bits that other programs' routing rules match: 0x00ff0000
 // (Tailscale, Calico), 0x00000f00 (Cilium) and 0x00000080 (the VPC CNI of AWS). A packet has
 // such a mark only between prerouting and forward.
-var homeDigits = [3]uint{24, 12, 0}
+var returnDigits = [3]uint{24, 12, 0}
 
-// HomeDigits is the mask of all bits of homeDigits.
-const HomeDigits = 0x0f00f00f
+// ReturnDigits is the mask of all bits of returnDigits.
+const ReturnDigits = 0x0f00f00f
 
 // ReturnMark returns the mark of packets that return to the node with this number, from 0 to
 // MaxReturnNodes. 0 is this node itself.
 func ReturnMark(number int) uint32 {
-	mark := uint32(MarkHome)
-	for i, shift := range homeDigits {
+	mark := uint32(MarkReturn)
+	for i, shift := range returnDigits {
 		mark |= uint32(number>>(8-4*i)&0xf) << shift
 	}
 	return mark
 }
 
-// HomeRules returns the rules that lead a packet with ReturnMark(number) to its table. The
+// ReturnRules returns the rules that lead a packet with ReturnMark(number) to its table. The
 // rules are a tree of three levels, and nodes share the upper ones. A packet meets at most 48
 // of them, however many nodes exist. Rules of one priority are the branches of one tree node.
-func HomeRules(number, table int, ipv6 bool, origin string) []Rule {
+func ReturnRules(number, table int, ipv6 bool, origin string) []Rule {
 	mark := ReturnMark(number)
 	first, second := number>>8, number>>4
-	priorities := [3]int{RuleHomes, RuleHomes + 1 + first, RuleHomes + 17 + second}
+	priorities := [3]int{RuleReturnPath, RuleReturnPath + 1 + first, RuleReturnPath + 17 + second}
 	rules := make([]Rule, len(priorities))
-	for i, shift := range homeDigits {
-		mask := MaskHome | uint32(0xf)<<shift // never 0: on delete, the kernel reads mask 0 as any mark
+	for i, shift := range returnDigits {
+		mask := MaskReturn | uint32(0xf)<<shift // never 0: on delete, the kernel reads mask 0 as any mark
 		rules[i] = Rule{Priority: priorities[i], IPv6: ipv6, Mark: mark & mask, Mask: mask, Origin: origin}
 	}
 	rules[0].Goto, rules[1].Goto, rules[2].Table = priorities[1], priorities[2], table
 	return rules
 }
 
-// HomeID identifies a node by the frames that it sends on NodeDevice: the last four bytes of
+// ReturnID identifies a node by the frames that it sends on NodeDevice: the last four bytes of
 // its hardware address as the kernel stores them in a mark, in decimal. It is empty if mac is
 // malformed.
-func HomeID(mac string) string {
+func ReturnID(mac string) string {
 	raw, err := hex.DecodeString(strings.ReplaceAll(mac, ":", ""))
 	if err != nil || len(raw) != 6 {
 		return ""

@@ -127,7 +127,7 @@ const (
 	SetSplitHorizon6 = "turn6in"
 	SetNoTrack       = "through"
 	SetSiblings      = "siblings"
-	SetHomes         = "homes"
+	SetReturn        = "homes"
 	SetServed        = "served"
 	SetPods          = "pods"
 	SetPeers         = "peers"
@@ -185,7 +185,7 @@ func Sets() []Set {
 		{Name: SetSent, Doc: "destinations of VXLAN to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
 		{Name: SetSplitHorizon4, Doc: "gateway of a neighbouring cluster, and destinations that it must not send here (IPv4): this cluster reaches them only through that cluster", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetSplitHorizon6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
-		{Name: SetHomes, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
+		{Name: SetReturn, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
 		{Name: SetServed, Doc: "UDP backends of this cluster's exports: they receive no unsolicited packets", Key: service},
 		{Name: SetPods, Doc: "prefixes of this cluster's pods, which may reach clusterset IPs and other clusters", Key: address, Interval: true},
 		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},

@@ -30,7 +30,7 @@ func (r Rule) Key() string {
 	switch {
 	case r.Priority == RuleTunnel, r.Priority == RuleReturn:
 		key += "/" + r.IIF
-	case r.Priority >= RuleHomes && r.Priority <= RuleHomesEnd:
+	case r.Priority >= RuleReturnPath && r.Priority <= RuleReturnPathEnd:
 		key += "/" + hexNumber(r.Mark)
 	}
 	return key

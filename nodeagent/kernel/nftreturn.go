@@ -11,8 +11,8 @@ import (
 // translation, so earlier rules of other programs never see the mark. The second is before all
 // other forward chains.
 const (
-	nftPriorityHome  = 50
-	nftPriorityClear = -300
+	nftPriorityReturn = 50
+	nftPriorityClear  = -300
 )
 
 // The position of the last four bytes of a frame's source hardware address, which identify the
@@ -33,7 +33,7 @@ func nftReturnChains() []nftChain {
 	}
 	// A mark that another program set is not changed.
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
-	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome), rules: []*nftRule{
+	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityReturn), rules: []*nftRule{
 		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("begun"),
 		// The remaining packets come from a gateway to which this one handed over the flow.
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("handed"),
@@ -50,11 +50,11 @@ func nftReturnChains() []nftChain {
 			family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)})))
 		home.rules = append(home.rules, unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
-			mapped(desired.SetHomes, f).markFrom(nftReg).accept())
+			mapped(desired.SetReturn, f).markFrom(nftReg).accept())
 	}
 	home.rules = append(home.rules, unmarked().
 		add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).
-		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkHome)}).markFrom(nftReg))
+		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkReturn)}).markFrom(nftReg))
 	begun.rules = append(begun.rules, nftNew().
 		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).jump("backends"))
@@ -62,9 +62,9 @@ func nftReturnChains() []nftChain {
 		nftNew().load(expr.MetaKeyMARK, nftReg).
 			add(&expr.Bitwise{
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
-				Mask: nftHostOrder(^uint32(desired.HomeDigits)), Xor: nftHostOrder(0),
+				Mask: nftHostOrder(^uint32(desired.ReturnDigits)), Xor: nftHostOrder(0),
 			}).
-			equal(nftHostOrder(desired.MarkHome)...).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).
+			equal(nftHostOrder(desired.MarkReturn)...).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
 	return append(nftBypassChains(), handed, begun, home, clean)

@@ -34,7 +34,7 @@ func (n *nftNS) homes(number int, via, via6 string) {
 			lines = append(lines, family+" rule add pref 7289 iif "+link+" fwmark 0x70000000/0xf0000000 goto 33000")
 		}
 		lines = append(lines, family+" route add default via "+via+" dev hw-vx0 table 7401")
-		for _, r := range append(desired.HomeRules(number, 7401, six, ""), desired.HomeRules(0, desired.TableMain, six, "")...) {
+		for _, r := range append(desired.ReturnRules(number, 7401, six, ""), desired.ReturnRules(0, desired.TableMain, six, "")...) {
 			to := "lookup " + strconv.Itoa(r.Table)
 			if r.Goto > 0 {
 				to = "goto " + strconv.Itoa(r.Goto)
@@ -65,7 +65,7 @@ func TestNftHome(t *testing.T) {
 	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
 	l.remote.serve("udp", nftRemote+":9000")
 
-	id := desired.HomeID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
+	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48"}
 	home := append(own, "homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
@@ -115,7 +115,7 @@ func TestNftHomeThroughTwo(t *testing.T) {
 		"route add "+server+" via 192.0.2.3", "-6 route add "+server6+" via fe80::3 dev hw-vx0",
 		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
 	l.node.homes(0x123, "192.0.2.2", "fe80::2")
-	id := desired.HomeID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
+	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
 		"homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)

@@ -158,7 +158,7 @@ func (k *Rules) remove(have desired.Rule) error {
 	switch {
 	case have.Priority == desired.RuleTunnel, have.Priority == desired.RuleReturn:
 		match.IifName = have.IIF
-	case have.Priority >= desired.RuleHomes && have.Priority <= desired.RuleHomesEnd && have.Mask != 0:
+	case have.Priority >= desired.RuleReturnPath && have.Priority <= desired.RuleReturnPathEnd && have.Mask != 0:
 		match.Mark, match.Mask = have.Mark, &have.Mask
 	}
 	for {

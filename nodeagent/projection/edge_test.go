@@ -396,7 +396,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("epochs %v: no problem %s: %v", tt.epochs, tt.code, problems)
 		}
 		rules := slices.DeleteFunc(state.Rules, func(r desired.Rule) bool {
-			return r.Priority >= desired.RuleHomes || r.Priority != desired.RuleGateway && r.IIF == desired.NodeDevice
+			return r.Priority >= desired.RuleReturnPath || r.Priority != desired.RuleGateway && r.IIF == desired.NodeDevice
 		})
 		if len(rules) != 2*len(ports)+2 {
 			t.Errorf("epochs %v: rules %v", tt.epochs, rules)

@@ -288,8 +288,8 @@ func (v *builder) routeTunnelAddrs(r *remoteCluster) {
 			route.Table = desired.TableFeed
 		}
 		if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
-			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.passMTU(c, r.transit)
-		} else if via, ok := v.mateOn(r, fam); ok {
+			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.transitMTU(c, r.transit)
+		} else if via, ok := v.siblingOn(r, fam); ok {
 			route.Link, route.Via = desired.SiblingDevice, via
 		} else {
 			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}

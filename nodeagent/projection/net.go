@@ -60,8 +60,8 @@ func (n Topology) Linked(a, b string) bool {
 	return n.Now.Linked(a, b) || n.Before != nil && n.Before.Linked(a, b)
 }
 
-// Passes reports whether a cluster forwards transit traffic.
-func (n Topology) Passes(cluster string) bool {
+// ForwardsTransit reports whether a cluster forwards transit traffic.
+func (n Topology) ForwardsTransit(cluster string) bool {
 	return n.Now.ForwardsTransit(cluster) || n.Before != nil && n.Before.ForwardsTransit(cluster)
 }
 
@@ -93,7 +93,7 @@ func ShapeDigest(s fabric.Shape) string {
 func (n Topology) reach(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
-		if todo[0] != from && !n.Passes(todo[0]) {
+		if todo[0] != from && !n.ForwardsTransit(todo[0]) {
 			continue
 		}
 		for _, next := range n.Neighbours(todo[0]) {
@@ -114,7 +114,7 @@ func (n Topology) Between(a, b string) []string {
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(n.reach(a, b))) {
-		if name != a && n.Passes(name) && n.reach(name, a)[b] {
+		if name != a && n.ForwardsTransit(name) && n.reach(name, a)[b] {
 			out = append(out, name)
 		}
 	}
@@ -125,7 +125,7 @@ func (n Topology) Between(a, b string) []string {
 // with a neighbour: the neighbour's own, and when it passes on, those of all that
 // it reaches without the cluster.
 func (n Topology) Sources(cluster, neighbour string) map[string]bool {
-	if !n.Passes(neighbour) {
+	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
 	return n.reach(neighbour, cluster)
@@ -134,7 +134,7 @@ func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 // OnlyVia gives the clusters that one reaches over no link but that with a
 // neighbour: what came from there is not passed on to them.
 func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
-	if !n.Passes(neighbour) {
+	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
 	out := n.reach(neighbour, cluster)

@@ -52,9 +52,9 @@ func TestNetSourcesAndBack(t *testing.T) {
 			if have := names(n.OnlyVia(tt.cluster, tt.neighbour)); have != tt.back {
 				t.Errorf("back: %s, want %s", have, tt.back)
 			}
-			if n.Linked(tt.cluster, tt.neighbour) != tt.linked || n.Passes(tt.neighbour) != tt.passes || n.Linked("a", "b") != tt.far {
+			if n.Linked(tt.cluster, tt.neighbour) != tt.linked || n.ForwardsTransit(tt.neighbour) != tt.passes || n.Linked("a", "b") != tt.far {
 				t.Errorf("linked %v, passes %v, a and b linked %v",
-					n.Linked(tt.cluster, tt.neighbour), n.Passes(tt.neighbour), n.Linked("a", "b"))
+					n.Linked(tt.cluster, tt.neighbour), n.ForwardsTransit(tt.neighbour), n.Linked("a", "b"))
 			}
 		})
 	}

@@ -108,7 +108,7 @@ func (v *builder) routeGateway(r *remoteCluster) {
 		if ok {
 			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
 			if route.MTU = v.pathMTUFor(r, c.Link, r.transit); r.transit.Via != "" {
-				route.MTU = v.passMTU(c, r.transit)
+				route.MTU = v.transitMTU(c, r.transit)
 			}
 		}
 		v.route(route)
@@ -129,7 +129,7 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 		return v.pathMTUFor(r, link, r.path)
 	}
 	if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
-		return v.passMTU(c, r.path)
+		return v.transitMTU(c, r.path)
 	}
 	return 0 // the gateway tells what fits
 }
@@ -243,7 +243,7 @@ func (v *builder) routeNodes() {
 		return
 	}
 	v.routeEndpoints()
-	v.routeHomes()
+	v.routeReturnPaths()
 	origin := clusterPath(v.own.Name)
 	for _, n := range v.nodes {
 		if n.Name == v.node.Name {

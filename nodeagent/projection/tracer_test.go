@@ -30,7 +30,7 @@ func (p packet) String() string {
 // flow is a conntrack entry: the packet as it came, and as its answer comes.
 type flow struct {
 	original, reply packet
-	home            string // conntrack's mark: who handed it over, as desired.HomeID names nodes
+	owner           string // conntrack's mark: who handed it over, as desired.ReturnID names nodes
 }
 
 // tracer carries packets through a world: it evaluates the rules of table inet
@@ -107,13 +107,13 @@ func (t *tracer) visit(h hop) (hop, string) {
 			return h, why
 		}
 	}
-	home := ""
+	owner := ""
 	if known >= 0 {
-		home = t.flows[h.node][known].home
+		owner = t.flows[h.node][known].owner
 	}
-	home = t.home(&translated, home)
+	owner = t.owner(&translated, owner)
 	if known >= 0 {
-		t.flows[h.node][known].home = home
+		t.flows[h.node][known].owner = owner
 	}
 	route, local := t.lookup(&translated)
 	if why := t.filter(&translated, route); why != "" {
@@ -126,24 +126,24 @@ func (t *tracer) visit(h hop) (hop, string) {
 		if why := t.postrouting(&translated, route); why != "" {
 			return h, why
 		}
-		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned(), home: home})
+		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned(), owner: owner})
 	}
 	return t.forward(translated, route)
 }
 
-// home is the chain of that name: it gives what conntrack's mark becomes.
-func (t *tracer) home(h *hop, known string) string {
+// owner evaluates the chain "home". It returns the new mark of the flow in conntrack.
+func (t *tracer) owner(h *hop, known string) string {
 	_, there := t.has(h, desired.SetRemote, h.dst)
 	switch {
 	case h.iif == desired.NodeDevice && there:
-		return desired.HomeID(desired.HardwareAddr("node/" + h.sender))
+		return desired.ReturnID(desired.HardwareAddr("node/" + h.sender))
 	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && there:
 		return ""
 	}
-	if mark, ok := t.get(h, desired.SetHomes, known); ok && t.tunnel(h.iif) {
+	if mark, ok := t.get(h, desired.SetReturn, known); ok && t.tunnel(h.iif) {
 		fmt.Sscan(mark, &h.mark)
 	} else if t.tunnel(h.iif) && h.answer {
-		h.mark = desired.MarkHome
+		h.mark = desired.MarkReturn
 	}
 	return known
 }

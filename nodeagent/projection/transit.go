@@ -60,7 +60,7 @@ func (v *builder) transitRemotes() []driver.Remote {
 // addSplitHorizon drops packets from a neighbouring cluster to clusters that are reached only
 // through that neighbour.
 func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
-	if !v.net.Passes(v.own.Name) {
+	if !v.net.ForwardsTransit(v.own.Name) {
 		return
 	}
 	for _, p := range v.prefixesOf(v.net.OnlyVia(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.visible }) {
@@ -168,7 +168,7 @@ func (v *builder) addNoTrack() {
 			add(cidr.Single(a), clusterPath(v.own.Name))
 		}
 	}
-	if !v.net.Passes(v.own.Name) {
+	if !v.net.ForwardsTransit(v.own.Name) {
 		return
 	}
 	for _, r := range v.remotes {
@@ -188,9 +188,9 @@ func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel,
 	return v.transit[i], true
 }
 
-// passMTU returns the MTU of a transit route over a tunnel: the path's MTU without the overhead
+// transitMTU returns the MTU of a transit route over a tunnel: the path's MTU without the overhead
 // of transit; 0 = MTU of the device.
-func (v *builder) passMTU(c desired.Tunnel, p model.Path) int {
+func (v *builder) transitMTU(c desired.Tunnel, p model.Path) int {
 	mtu := c.MTU
 	if p.MTU > 0 {
 		mtu = v.linkMTU(min(mtu, p.MTU-driver.TransitOverhead(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
@@ -220,7 +220,7 @@ func (v *builder) routeTransit() {
 			}
 		}
 	}
-	passes := v.net.Passes(v.own.Name)
+	passes := v.net.ForwardsTransit(v.own.Name)
 	for _, r := range v.remotes {
 		for _, p := range r.tunnels() {
 			v.routeThrough(r, p, passes)
@@ -235,23 +235,23 @@ func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) 
 	fam := fabric.Family(dst.Addr())
 	route := desired.Route{Table: desired.TableSibling, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 	if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
-		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.transit)
 	}
 	v.route(route)
 	if !passes {
 		return
 	}
 	route.Table = desired.TableTransit
-	if via, ok := v.mateOn(r, fam); ok {
+	if via, ok := v.siblingOn(r, fam); ok {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
 	} else if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
-		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.path)
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.path)
 	}
 	v.route(route)
 }
 
-// mateOn returns the next hop to the sibling that has the link to a cluster.
-func (v *builder) mateOn(r *remoteCluster, fam int) (netip.Addr, bool) {
+// siblingOn returns the next hop to the sibling that has the link to a cluster.
+func (v *builder) siblingOn(r *remoteCluster, fam int) (netip.Addr, bool) {
 	mates := v.siblings()
 	i := slices.IndexFunc(mates, func(m sibling) bool { return r.reachable && m.gateway == r.path.Local })
 	if i < 0 || v.node == nil {

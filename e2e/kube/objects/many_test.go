@@ -46,7 +46,9 @@ func TestManyImports(t *testing.T) {
 		t.Fatalf("%d imports and %d slices", imports, slices)
 	}
 	began = time.Now()
-	g.wants(func(w *apiobjects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
+	g.wants(func(w *apiobjects.Desired) {
+		w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property}
+	})
 	g.settled(t)
 	t.Logf("and away again: %s", time.Since(began).Round(100*time.Millisecond))
 	if imports, slices := listed(); imports != 0 || slices != 0 {

@@ -32,19 +32,19 @@ const limit = 3 * time.Minute
 type gateway struct {
 	*apiobjects.Writer
 	mu      sync.Mutex
-	want    apiobjects.Want
+	want    apiobjects.Desired
 	version int
 	reports chan converge.Report
 	stop    func()
 }
 
-func start(t *testing.T, s *api.Server, want apiobjects.Want) *gateway {
+func start(t *testing.T, s *api.Server, want apiobjects.Desired) *gateway {
 	t.Helper()
 	return startAs(t, s.Kubeconfig, want)
 }
 
 // startAs is start with the rights of a kubeconfig.
-func startAs(t *testing.T, kubeconfig string, want apiobjects.Want) *gateway {
+func startAs(t *testing.T, kubeconfig string, want apiobjects.Desired) *gateway {
 	t.Helper()
 	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
 	if err != nil {
@@ -57,7 +57,7 @@ func startAs(t *testing.T, kubeconfig string, want apiobjects.Want) *gateway {
 	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Convert: apiobjects.DecodeTrimmed[*mcsv1.ServiceImport], OnChange: changed}
 	g.Writer = apiobjects.New(apiobjects.Config{
 		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Source: func(context.Context) (apiobjects.Want, string, bool) {
+		Source: func(context.Context) (apiobjects.Desired, string, bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return g.want, fmt.Sprint(g.version), true
@@ -80,7 +80,7 @@ func startAs(t *testing.T, kubeconfig string, want apiobjects.Want) *gateway {
 	return g
 }
 
-func (g *gateway) wants(change func(*apiobjects.Want)) {
+func (g *gateway) wants(change func(*apiobjects.Desired)) {
 	g.mu.Lock()
 	change(&g.want)
 	g.version++
@@ -127,7 +127,7 @@ data:
     }
 `
 
-func prepare(t *testing.T) (*api.Server, apiobjects.Want) {
+func prepare(t *testing.T) (*api.Server, apiobjects.Desired) {
 	t.Helper()
 	s := api.Start(t, "objects", "namespace-controller")
 	s.Define(t)
@@ -136,7 +136,7 @@ func prepare(t *testing.T) (*api.Server, apiobjects.Want) {
 	s.Apply(t, "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: sample}\n")
 	uid := s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", "jsonpath={.metadata.uid}")
 	addr := netip.MustParseAddr
-	return s, apiobjects.Want{
+	return s, apiobjects.Desired{
 		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
 		State: mcs.DesiredObjects{
 			PeersSynced: true, Property: map[string]string{mcs.PropertyCluster: "g1"},
@@ -212,7 +212,7 @@ func TestGatewaysWrite(t *testing.T) {
 
 	// The first is gone: the second does it, some seconds later. Labels that are no longer exported go.
 	first.stop()
-	second.wants(func(w *apiobjects.Want) {
+	second.wants(func(w *apiobjects.Desired) {
 		changed := w.State.Imports[0]
 		changed.Labels, changed.Clusters = map[string]string{"other": "z"}, []string{"g2"}
 		w.State.Imports = []mcs.Import{changed}
@@ -224,11 +224,13 @@ func TestGatewaysWrite(t *testing.T) {
 
 	// The namespace goes while things stand in it: nobody holds it up, and nothing fails.
 	s.K(t, "delete", "namespace", "sample", "--timeout="+limit.String())
-	second.wants(func(w *apiobjects.Want) { w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property} })
+	second.wants(func(w *apiobjects.Desired) {
+		w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property}
+	})
 	second.settled(t)
 
 	// All goes, and the Corefile is as it was.
-	second.wants(func(w *apiobjects.Want) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
+	second.wants(func(w *apiobjects.Desired) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
 	second.settled(t)
 	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.Contains(corednsMap, strings.ReplaceAll(strings.TrimSpace(have), "\n", "\n    ")) {
 		t.Errorf("Corefile:\n%s", have)

@@ -63,7 +63,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 	// An import that another controller takes is taken back, and changes are made.
 	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--field-manager=lighthouse", "--type=json", "-p",
 		`[{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1managed-by"}]`)
-	g.wants(func(w *apiobjects.Want) {
+	g.wants(func(w *apiobjects.Desired) {
 		changed := w.State.Imports[0]
 		changed.Labels, changed.Clusters = map[string]string{"other": "z"}, []string{"g2"}
 		w.State.Imports = []mcs.Import{changed}
@@ -72,7 +72,7 @@ func TestGatewayHasItsRights(t *testing.T) {
 		return s.K(t, "-n", "sample", "get", "serviceimport", "web", "-o", `jsonpath={.metadata.labels.other} {.metadata.labels.app\.kubernetes\.io/managed-by}`) == "z hawser"
 	})
 	g.settled(t)
-	g.wants(func(w *apiobjects.Want) {
+	g.wants(func(w *apiobjects.Desired) {
 		w.State, w.DNS, w.GatewaySlices, w.Decommission = mcs.DesiredObjects{}, "", nil, true
 	})
 	g.settled(t)

@@ -64,7 +64,7 @@ func TestCustomFilesArePreferred(t *testing.T) {
 	g.report(t, "it does not converge", clean)
 
 	// The topology demands the block despite the import.
-	g.wants(func(w *Want) { w.PreferCustom = false })
+	g.wants(func(w *Desired) { w.PreferCustom = false })
 	eventually(t, "the block is not written", func() bool {
 		return value("coredns", "Corefile") == block+"import custom/*.server\n"
 	})

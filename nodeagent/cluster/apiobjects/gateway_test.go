@@ -26,12 +26,12 @@ type gateway struct {
 	*Writer
 
 	mu      sync.Mutex
-	want    Want
+	want    Desired
 	version int
 	reports chan converge.Report
 }
 
-func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
+func newGateway(t *testing.T, s *apiServer, want Desired) *gateway {
 	t.Helper()
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	client := s.client(t)
@@ -40,7 +40,7 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Convert: DecodeTrimmed[*mcsv1.ServiceImport], OnChange: func() { look() }}
 	g.Writer = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Source: func(context.Context) (Want, string, bool) {
+		Source: func(context.Context) (Desired, string, bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return g.want, fmt.Sprint(g.version), true
@@ -66,7 +66,7 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 }
 
 // wants changes the desired content.
-func (g *gateway) wants(change func(*Want)) {
+func (g *gateway) wants(change func(*Desired)) {
 	g.mu.Lock()
 	change(&g.want)
 	g.version++
@@ -104,13 +104,13 @@ func (g *gateway) report(t *testing.T, what string, fits func(converge.Report) b
 }
 
 // populated returns a cluster with a namespace, a ServiceExport and CoreDNS.
-func populated(t *testing.T) (*apiServer, Want) {
+func populated(t *testing.T) (*apiServer, Desired) {
 	t.Helper()
 	s := newWorld(t)
 	s.put("namespaces", `{"metadata":{"name":"","namespace":"kube-system"}}`)
 	s.put("serviceexports", `{"metadata":{"name":"web","namespace":"sample"},"spec":{}}`)
 	s.put("configmaps", `{"metadata":{"name":"coredns","namespace":"kube-system"},"data":{"Corefile":"`+kubeadm+`"}}`)
-	want := Want{
+	want := Desired{
 		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
 		State: mcs.DesiredObjects{
 			PeersSynced: true, Imports: []mcs.Import{sampleImport()}, Property: map[string]string{mcs.PropertyCluster: "g1"},

@@ -27,8 +27,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Want is the desired content of the cluster's API.
-type Want struct {
+// Desired is the desired content of the cluster's API.
+type Desired struct {
 	State mcs.DesiredObjects
 	DNS   string // fabric.DNSCoreDNS, ...
 	// PreferCustom uses fabric.DNSImport instead of DNS if the cluster's Corefile imports such
@@ -50,7 +50,7 @@ type Config struct {
 	Imports List[*mcsv1.ServiceImport]
 	// Source returns the desired content and a digest that changes with it, and false while the
 	// content is not known.
-	Source converge.Source[Want]
+	Source converge.Source[Desired]
 	// OnReport is called with each report in the goroutine of Run; nil means no call.
 	OnReport func(converge.Report)
 	Log      *slog.Logger
@@ -62,7 +62,7 @@ type Writer struct {
 	config  Config
 	trigger trigger.Trigger
 	context *writeContext
-	engine  *converge.Engine[Want]
+	engine  *converge.Engine[Desired]
 	watches []watchRunner
 	dns     map[string]List[*corev1.ConfigMap] // by name
 }
@@ -85,22 +85,22 @@ func New(c Config) *Writer {
 		ofDNS = append(ofDNS, p.dns[name])
 	}
 	imports := newResourceCache(c.Client, serviceImports, "ServiceImport", c.Imports)
-	p.engine = &converge.Engine[Want]{
+	p.engine = &converge.Engine[Desired]{
 		Log: c.Log, OnReport: c.OnReport,
-		Decommission: func(w Want) bool { return w.Decommission },
-		Stages: []converge.Stage[Want]{
+		Decommission: func(w Desired) bool { return w.Decommission },
+		Stages: []converge.Stage[Desired]{
 			converge.NewStage(newProperties(p.context, newResourceCache(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
-				func(w Want) []Property { return desiredProperties(w.State.Property) }, nil),
+				func(w Desired) []Property { return desiredProperties(w.State.Property) }, nil),
 			converge.NewStage(&exportKind{writeContext: p.context, table: newResourceCache(c.Client, serviceExports, "ServiceExport", c.Exports)},
-				func(w Want) []Export { return converted(w.State.Exports, desiredExport) }, nil),
+				func(w Desired) []Export { return converted(w.State.Exports, desiredExport) }, nil),
 			converge.NewStage(newImports(p.context, imports),
-				func(w Want) []Import { return converted(w.State.Imports, desiredImport) }, nil),
+				func(w Desired) []Import { return converted(w.State.Imports, desiredImport) }, nil),
 			converge.NewStage(&sliceKind{writeContext: p.context, imports: imports, table: newResourceCache(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
-				func(w Want) []Slice { return converted(w.State.Slices, desiredSlice) }, nil),
+				func(w Desired) []Slice { return converted(w.State.Slices, desiredSlice) }, nil),
 			converge.NewStage(newGatewaySlices(p.context, newResourceCache(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isGatewaySlice))),
-				func(w Want) []GatewaySlice { return w.GatewaySlices }, nil),
+				func(w Desired) []GatewaySlice { return w.GatewaySlices }, nil),
 			converge.NewStage(&dnsKind{writeContext: p.context, reverts: map[string]*revertHistory{}, table: newResourceCache(c.Client, configMaps, "ConfigMap", together(ofDNS))},
-				func(w Want) []DNSForwarding { return desiredForwarding(w.DNS, w.Forward) }, nil),
+				func(w Desired) []DNSForwarding { return desiredForwarding(w.DNS, w.Forward) }, nil),
 		},
 	}
 	return p
@@ -147,7 +147,7 @@ func (p *Writer) Run(ctx context.Context) {
 }
 
 // source returns the desired content of the API and prepares the context of the pass.
-func (p *Writer) source(ctx context.Context) (Want, string, bool) {
+func (p *Writer) source(ctx context.Context) (Desired, string, bool) {
 	want, digest, ok := p.config.Source(ctx)
 	if ok {
 		*p.context = writeContext{order: want.WriteOrder, peersSynced: want.State.PeersSynced || want.Decommission, forward: want.Forward}

@@ -121,7 +121,7 @@ func TestTwoGatewaysWriteAsOne(t *testing.T) {
 		t.Errorf("%d writes by two gateways, want 7", n)
 	}
 	// The first gateway no longer writes: it wants the old objects.
-	other.wants(func(w *Want) { w.State.Property = map[string]string{mcs.PropertyCluster: "g9"} })
+	other.wants(func(w *Desired) { w.State.Property = map[string]string{mcs.PropertyCluster: "g9"} })
 	eventually(t, "the second gateway does not write", func() bool {
 		value, _, _ := unstructured.NestedString(s.get("clusterproperties /"+mcs.PropertyCluster).Object, "spec", "value")
 		return value == "g9"
@@ -134,7 +134,7 @@ func TestServerAwayAndBack(t *testing.T) {
 	g := newGateway(t, s, want)
 	eventually(t, "not all objects are written", s.done)
 	s.cut(true)
-	g.wants(func(w *Want) { w.State.Property = map[string]string{mcs.PropertyCluster: "g2"} })
+	g.wants(func(w *Desired) { w.State.Property = map[string]string{mcs.PropertyCluster: "g2"} })
 	g.report(t, "nothing fails", func(r converge.Report) bool { return len(r.Failed) > 0 })
 	s.wrote()
 	s.cut(false)
@@ -218,12 +218,12 @@ func TestNothingGoesBeforeAllWereHeard(t *testing.T) {
 	s, want := populated(t)
 	g := newGateway(t, s, want)
 	eventually(t, "not all objects are written", s.done)
-	g.wants(func(w *Want) { w.State.Imports, w.State.Slices, w.State.PeersSynced = nil, nil, false })
+	g.wants(func(w *Desired) { w.State.Imports, w.State.Slices, w.State.PeersSynced = nil, nil, false })
 	g.report(t, "deletes do not wait", func(r converge.Report) bool { return len(r.Blocked) == 2 })
 	if s.get("serviceimports sample/web") == nil {
 		t.Error("the import is gone")
 	}
-	g.wants(func(w *Want) { w.State.PeersSynced = true })
+	g.wants(func(w *Desired) { w.State.PeersSynced = true })
 	eventually(t, "the import stays", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil
 	})
@@ -235,12 +235,12 @@ func TestDecommission(t *testing.T) {
 	before := s.get("configmaps kube-system/coredns").Object["data"]
 	g := newGateway(t, s, want)
 	eventually(t, "not all objects are written", s.done)
-	g.wants(func(w *Want) { w.State, w.DNS = mcs.DesiredObjects{}, "" })
+	g.wants(func(w *Desired) { w.State, w.DNS = mcs.DesiredObjects{}, "" })
 	g.report(t, "a lost state is not refused", func(r converge.Report) bool { return len(r.Failed) == 1 })
 	if !s.done() {
 		t.Fatal("an object was deleted without decommission")
 	}
-	g.wants(func(w *Want) { w.Decommission = true })
+	g.wants(func(w *Desired) { w.Decommission = true })
 	eventually(t, "an object is left", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil &&
 			s.get("clusterproperties /"+mcs.PropertyCluster) == nil && len(s.get("serviceexports sample/web").GetAnnotations()) == 0 &&
@@ -347,7 +347,7 @@ func TestManyImports(t *testing.T) {
 	if n := len(s.wrote()); n != 200+4 {
 		t.Errorf("%d writes", n)
 	}
-	g.wants(func(w *Want) {
+	g.wants(func(w *Desired) {
 		w.State.Imports = slices.Clone(w.State.Imports)
 		w.State.Imports[50].Ports = []mcs.Port{{Protocol: "UDP", Port: 1}}
 	})

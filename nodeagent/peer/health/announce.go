@@ -108,22 +108,22 @@ type subscriber struct {
 	seen       time.Time
 }
 
-// askers has the nodes of this cluster that probe, by address.
-type askers map[netip.Addr]*subscriber
+// subscribers has the nodes of this cluster that probe, by address.
+type subscribers map[netip.Addr]*subscriber
 
-// maxAskers limits the nodes that get updates immediately. Others get them in the reply to their next
+// maxSubscribers limits the nodes that get updates immediately. Others get them in the reply to their next
 // probe.
-const maxAskers = 4096
+const maxSubscribers = 4096
 
-func (a askers) note(now subscriber) {
+func (a subscribers) record(now subscriber) {
 	from := now.to.Addr()
-	if a[from] != nil || len(a) < maxAskers {
+	if a[from] != nil || len(a) < maxSubscribers {
 		a[from] = &now
 	}
 }
 
-// told records that a node has a generation of the list.
-func (a askers) told(from netip.Addr, generation uint64) {
+// recordSent records that a node has a generation of the list.
+func (a subscribers) recordSent(from netip.Addr, generation uint64) {
 	if known := a[from]; known != nil {
 		known.generation = generation
 	}
@@ -131,10 +131,10 @@ func (a askers) told(from netip.Addr, generation uint64) {
 
 // pushLinkStates sends the link states to nodes that probed recently, and removes the others.
 func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
-	for from, a := range p.askers {
+	for from, a := range p.subscribers {
 		budget := p.nodes[from]
 		if budget == nil || now.Sub(a.seen) > 10*p.settings.Interval+time.Second {
-			delete(p.askers, from)
+			delete(p.subscribers, from)
 			continue
 		}
 		head := message{

@@ -192,17 +192,17 @@ func TestAskersAreBounded(t *testing.T) {
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
 	ask := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
 	var nodes [][]netip.Addr
-	for i := range maxAskers + 100 {
+	for i := range maxSubscribers + 100 {
 		nodes = append(nodes, []netip.Addr{remoteAddr(i)})
 	}
 	l.SetNodes(nodes)
-	for i := range maxAskers + 100 {
+	for i := range maxSubscribers + 100 {
 		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), ask.encode())) != 1 {
 			t.Fatalf("asker %d got no answer", i)
 		}
 	}
-	if len(l.askers) != maxAskers {
-		t.Errorf("%d askers", len(l.askers))
+	if len(l.subscribers) != maxSubscribers {
+		t.Errorf("%d subscribers", len(l.subscribers))
 	}
 	pushed := func() uint64 {
 		before := l.Snapshot().Stats.Pushed
@@ -210,12 +210,12 @@ func TestAskersAreBounded(t *testing.T) {
 		l.run(50 * time.Millisecond)
 		return l.Snapshot().Stats.Pushed - before
 	}
-	if n := pushed(); n != maxAskers {
+	if n := pushed(); n != maxSubscribers {
 		t.Errorf("%d nodes were told", n)
 	}
 	l.run(10 * time.Second)
 	l.mates = isolationDetector{} // nobody asks, and yet it is not alone
-	if n := pushed(); n != 0 || len(l.askers) != 0 {
+	if n := pushed(); n != 0 || len(l.subscribers) != 0 {
 		t.Errorf("%d nodes were told that have not asked for long", n)
 	}
 }

@@ -140,7 +140,7 @@ func TestStrangersAreNoMates(t *testing.T) {
 	if !l.mates.isolated {
 		t.Error("a stranger passes for the cluster")
 	}
-	if _, told := l.askers[stranger]; told || len(l.askers) != 1 {
-		t.Errorf("told of changes: %v", l.askers)
+	if _, told := l.subscribers[stranger]; told || len(l.subscribers) != 1 {
+		t.Errorf("told of changes: %v", l.subscribers)
 	}
 }

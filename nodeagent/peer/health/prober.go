@@ -53,25 +53,25 @@ type Prober struct {
 	stale       bool      // the published state may be outdated
 	announced   time.Time // of the last publication
 	reach       reachList
-	askers      askers
+	subscribers subscribers
 	offPaths    map[uint64]offPath // by nonce
 }
 
 // New returns a prober without targets.
 func New(config Config) *Prober {
 	return &Prober{
-		config:   config,
-		clock:    time.Now,
-		gateway:  config.Gateway,
-		self:     GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
-		settings: config.Settings.sane(),
-		wake:     config.Wake,
-		targets:  map[Target]*target{},
-		byFlow:   map[flow]*target{},
-		stretch:  1,
-		reach:    newReachList(nil),
-		askers:   askers{},
-		offPaths: map[uint64]offPath{},
+		config:      config,
+		clock:       time.Now,
+		gateway:     config.Gateway,
+		self:        GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
+		settings:    config.Settings.sane(),
+		wake:        config.Wake,
+		targets:     map[Target]*target{},
+		byFlow:      map[flow]*target{},
+		stretch:     1,
+		reach:       newReachList(nil),
+		subscribers: subscribers{},
+		offPaths:    map[uint64]offPath{},
 	}
 }
 

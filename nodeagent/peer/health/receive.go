@@ -42,7 +42,7 @@ func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) 
 
 // onReply handles a reply. Its addresses identify the target, and it must have the nonce of a probe.
 func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
-	if p.asked(now, m.message) {
+	if p.handleOffPathReply(now, m.message) {
 		return false
 	}
 	t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]
@@ -144,10 +144,10 @@ func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed boo
 // subscribe records the sender of a probe for later updates.
 func (p *Prober) subscribe(m incoming, now time.Time) {
 	if m.poke {
-		p.askers.told(m.from.Addr(), p.reach.generation)
+		p.subscribers.recordSent(m.from.Addr(), p.reach.generation)
 		return
 	}
-	p.askers.note(subscriber{
+	p.subscribers.record(subscriber{
 		to: m.from, at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
 		generation: p.reach.generation, seen: now,
 	})

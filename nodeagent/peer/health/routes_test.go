@@ -137,7 +137,7 @@ func TestWaysAreTheSameInBothDirections(t *testing.T) {
 					t.Fatalf("%s to %s: %v, and back %v", from, to, way, other)
 				}
 				for at, hop := from, way.Hops; len(hop) > 0; at, hop = hop[0], hop[1:] {
-					if !net.Linked(at, hop[0]) || len(hop) > 1 && !net.Passes(hop[0]) || ranks.rank(at, hop[0]) < way.Rank {
+					if !net.Linked(at, hop[0]) || len(hop) > 1 && !net.ForwardsTransit(hop[0]) || ranks.rank(at, hop[0]) < way.Rank {
 						t.Fatalf("%s to %s: %v takes %s to %s", from, to, way, at, hop[0])
 					}
 				}

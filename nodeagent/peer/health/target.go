@@ -305,8 +305,8 @@ func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
 	return m.encode()
 }
 
-// asked handles a reply to an off-path probe and reports whether m is one.
-func (p *Prober) asked(now time.Time, m *message) bool {
+// handleOffPathReply handles a reply to an off-path probe and reports whether m is one.
+func (p *Prober) handleOffPathReply(now time.Time, m *message) bool {
 	a, known := p.offPaths[m.nonce]
 	if !known || m.from != a.to || m.to != a.from {
 		return false

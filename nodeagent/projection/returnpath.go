@@ -23,8 +23,8 @@ func (v *builder) addReturnPaths() {
 	origin := clusterPath(v.own.Name)
 	from := func(link string, six bool, origin string) {
 		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RuleReturn, IPv6: six, IIF: link, Mark: desired.MarkHome, Mask: desired.MaskHome,
-			Goto: desired.RuleHomes, Origin: origin,
+			Priority: desired.RuleReturn, IPv6: six, IIF: link, Mark: desired.MarkReturn, Mask: desired.MaskReturn,
+			Goto: desired.RuleReturnPath, Origin: origin,
 		})
 	}
 	families := map[bool]bool{}
@@ -42,24 +42,24 @@ func (v *builder) addReturnPaths() {
 		})
 		// If conntrack knows the flow and no node handed it over, it belongs to this node,
 		// whatever its destination address.
-		v.state.Rules = append(v.state.Rules, desired.HomeRules(0, desired.TableMain, six, origin)...)
+		v.state.Rules = append(v.state.Rules, desired.ReturnRules(0, desired.TableMain, six, origin)...)
 		// Fallback if the rules of a node do not exist yet.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RuleHomesEnd, IPv6: six, Mark: desired.MarkHome, Mask: desired.MaskHome, Table: desired.TableMain, Origin: origin,
+			Priority: desired.RuleReturnPathEnd, IPv6: six, Mark: desired.MarkReturn, Mask: desired.MaskReturn, Table: desired.TableMain, Origin: origin,
 		})
 	}
-	for _, h := range v.homes() {
-		v.state.Rules = append(v.state.Rules, desired.HomeRules(h.number, h.table(), h.family == 6, origin)...)
+	for _, h := range v.returnPaths() {
+		v.state.Rules = append(v.state.Rules, desired.ReturnRules(h.number, h.table(), h.family == 6, origin)...)
 		v.elements.add(desired.Element{
-			Set: desired.SetHomes, Family: h.family, ID: desired.HomeID(hardwareAddr(h.node)),
+			Set: desired.SetReturn, Family: h.family, ID: desired.ReturnID(hardwareAddr(h.node)),
 			Value: strconv.FormatUint(uint64(desired.ReturnMark(h.number)), 10), Origin: origin,
 		})
 	}
 }
 
-// routeHomes adds, for each node that may hand over flows, a routing table that leads to it.
-func (v *builder) routeHomes() {
-	for _, h := range v.homes() {
+// routeReturnPaths adds, for each node that may hand over flows, a routing table that leads to it.
+func (v *builder) routeReturnPaths() {
+	for _, h := range v.returnPaths() {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if h.family == 6 {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -80,9 +80,9 @@ type returnPath struct {
 
 func (h returnPath) table() int { return desired.TableReturnBase + h.number }
 
-func (v *builder) homes() []returnPath {
+func (v *builder) returnPaths() []returnPath {
 	var out []returnPath
-	numbers := homeNumbers(v.nodes)
+	numbers := returnNumbers(v.nodes)
 	for _, n := range v.nodes {
 		number := numbers[n.Name]
 		if n.Name == v.node.Name || number == 0 {
@@ -97,10 +97,10 @@ func (v *builder) homes() []returnPath {
 	return out
 }
 
-// homeNumbers assigns each node a number from 1 to MaxReturnNodes, derived from its name, or
+// returnNumbers assigns each node a number from 1 to MaxReturnNodes, derived from its name, or
 // the next free number. Conntrack does not store the number, so a changed number breaks no
 // flow.
-func homeNumbers(nodes []*model.Node) map[string]int {
+func returnNumbers(nodes []*model.Node) map[string]int {
 	numbers, taken := make(map[string]int, len(nodes)), make(map[int]bool, len(nodes))
 	for _, n := range nodes {
 		if len(taken) == desired.MaxReturnNodes {

@@ -136,10 +136,10 @@ func (p *Publisher) isGateway() bool {
 }
 
 // desired returns the desired content of the API for the last round.
-func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
+func (p *Publisher) desired(context.Context) (apiobjects.Desired, string, bool) {
 	v := p.seen()
 	if v.Node == nil {
-		return apiobjects.Want{}, "", false
+		return apiobjects.Desired{}, "", false
 	}
 	in := v.Input
 	in.Memo = nil // owned by the data path
@@ -158,7 +158,7 @@ func (p *Publisher) desired(context.Context) (apiobjects.Want, string, bool) {
 		}
 		p.last = &in
 	}
-	want := apiobjects.Want{State: p.wanted, GatewaySlices: p.fronts, Decommission: in.Fabric.Decommission}
+	want := apiobjects.Desired{State: p.wanted, GatewaySlices: p.fronts, Decommission: in.Fabric.Decommission}
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
 		p.forward = corefile.ForwardOf(in.Fabric, own)
