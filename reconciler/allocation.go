@@ -17,17 +17,17 @@ type LockInput struct {
 	File      string // name of the committed lock for messages
 	Committed []byte // committed lock; nil if absent
 	Published []byte // published lock; nil before the first publication
-	// FixMoves has a committed lock that would move something published set right, with
-	// a warning. Otherwise it is an error.
+	// FixMoves corrects, with a warning, a committed lock that would move a published
+	// allocation. Otherwise such a lock is an error.
 	FixMoves bool
 }
 
 // Allocation is the lock that a topology is built with.
 type Allocation struct {
 	Lock *lockfile.Lock
-	// Stale holds what the committed lock lacks; empty means that it is Lock.
+	// Stale lists what the committed lock lacks; empty = the committed lock equals Lock.
 	Stale    diag.List
-	Warnings diag.List // what had to move, and what another holder has
+	Warnings diag.List // moved allocations, and allocations with another holder
 }
 
 // Allocate returns the lock for a topology. Published allocations stay with their claims.
@@ -59,7 +59,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if list.HasErrors() {
 		return Allocation{}, append(found, list...)
 	}
-	if len(in.Published) > 0 { // base holds more
+	if len(in.Published) > 0 { // base has more allocations
 		stale = allocate.Check(in.Set, committed)
 	}
 	if len(stale) == 0 && mended.HasErrors() {
@@ -68,7 +68,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if len(stale) == 0 {
 		if lost := committed.MissingFrom(lock); len(lost) > 0 {
 			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-				Summary: "the lock is stale: it lacks what is published of " + humanize.FirstN(lost, 3),
+				Summary: "the lock is stale: it lacks published allocations of " + humanize.FirstN(lost, 3),
 				Hint:    "run hawser allocate, and commit the lock"}}
 		}
 	}

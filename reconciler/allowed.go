@@ -55,11 +55,11 @@ func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]sig
 }
 
 // parseSigners reads an allowed_signers file (ssh-keygen(1)), in which a key may have
-// several lines, an OpenPGP key ring in armor (RFC 9580, section 6.2), or both in one
-// file. A line with the key type openpgp names the principals of the block that follows;
-// without one the principal of a key is its fingerprint, as a user ID says what its owner
-// likes. Of options namespaces counts; others are an error, as they would mean less than
-// they say. Errors name the line.
+// several lines, an armored OpenPGP key ring (RFC 9580, section 6.2), or both in one file. A
+// line with the key type openpgp names the principals of the block that follows. Without such
+// a line the principal of a key is its fingerprint, because the owner of a key can choose any
+// user ID. The option namespaces is supported; other options are an error, because they would
+// have no effect. Errors name the line.
 func parseSigners(raw []byte) ([]signer, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not text: gpg --armor --export KEYID writes an OpenPGP key ring as text")
@@ -148,8 +148,8 @@ func parseSigner(line string) (signer, error) {
 	return s, nil
 }
 
-// parseBlock reads the public keys of an armored block. Each of them has to be one by
-// which a signature can count: a key that is left out in silence would refuse commits.
+// parseBlock reads the public keys of an armored block. An unusable key is an error: if it were
+// ignored, its commits would be refused without a reason.
 func parseBlock(text string) (openpgp.EntityList, error) {
 	block, err := armor.Decode(strings.NewReader(text))
 	if err != nil {
@@ -158,7 +158,7 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 	switch block.Type {
 	case openpgp.PublicKeyType:
 	case openpgp.PrivateKeyType:
-		return nil, errors.New("this is a private key, and whoever can read the file has it now: revoke it, " +
+		return nil, errors.New("this is a private key, and everyone who can read the file has it now: revoke it, " +
 			"and put a public one here (gpg --armor --export KEYID)")
 	default:
 		return nil, fmt.Errorf("this is a %s and no key: gpg --armor --export KEYID writes one", block.Type)
@@ -218,10 +218,10 @@ func principalsOf(signers []signer, key string) []string {
 	return slices.Compact(out)
 }
 
-// whoSigned gives the key that signed a text in a namespace. One of SSH may be any: the
-// caller looks it up. One of OpenPGP is among signers, and good today: not expired, not
-// revoked. Signatures that are older than the end of their key do not count either, as
-// whoever has the key can set their date.
+// whoSigned returns the key that signed a text in a namespace. An SSH key may be any key: the
+// caller looks it up. An OpenPGP key is one of signers and neither expired nor revoked today.
+// A signature that claims to be older than the expiry of its key does not count either: the
+// holder of the key can choose the date.
 func whoSigned(signers []signer, namespace string, text []byte, armored string, now time.Time) (string, error) {
 	if armored == "" {
 		return "", errors.New("it has no signature")
@@ -269,8 +269,8 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 			ring = append(ring, s.openPGP)
 		}
 	}
-	// A signature of the future counts as expired, and so does its key. The clock of the signer may be
-	// ahead, and now may be the start of a pass in which gpg signed afterwards.
+	// A signature with a future date counts as expired, and so does its key. The signer's clock may
+	// be ahead, and now may be the start of a pass in which gpg signed later.
 	latest := now.Add(maxClockSkew)
 	signature, by, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
 		&packet.Config{Time: func() time.Time { return latest }})
@@ -281,7 +281,7 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is not there", issuer(raw))
 	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
-		return "", fmt.Errorf("it is signed by OpenPGP key %s, which does not count any more: %w", issuer(raw), err)
+		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is no longer valid: %w", issuer(raw), err)
 	case err != nil:
 		return "", fmt.Errorf("its signature does not hold: %w", err)
 	case signature.SigType != packet.SigTypeBinary:

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// publicBlock is the public half of a key in armor.
+// publicBlock returns the armored public part of a key.
 func publicBlock(t *testing.T, keys ...*openpgp.Entity) string {
 	t.Helper()
 	raw, err := os.ReadFile(armored(t, openpgp.PublicKeyType, func(w *bytes.Buffer) error {
@@ -38,8 +38,8 @@ func publicBlock(t *testing.T, keys ...*openpgp.Entity) string {
 	return string(raw) + "\n"
 }
 
-// signOpenPGP puts a signature into the newest commit, as git commit -S does with gpg.
-func (g *rig) signOpenPGP(key *openpgp.Entity, config *packet.Config) {
+// signOpenPGP signs the newest commit, as git commit -S does with gpg.
+func (g *testEnv) signOpenPGP(key *openpgp.Entity, config *packet.Config) {
 	g.t.Helper()
 	g.signAs(func(raw []byte) (string, error) {
 		var out bytes.Buffer
@@ -48,14 +48,14 @@ func (g *rig) signOpenPGP(key *openpgp.Entity, config *packet.Config) {
 	})
 }
 
-func (g *rig) signAs(sign func(raw []byte) (string, error)) {
+func (g *testEnv) signAs(sign func(raw []byte) (string, error)) {
 	g.t.Helper()
 	git(g.t, g.work, "reset", "-q", "--hard", withSignature(g.t, g.work, sign))
 	g.push("-f", "main")
 }
 
-// TestOpenPGPCommits: of keys of OpenPGP those count that the file had one commit before
-// and that are good today, by signatures over the very commit.
+// TestOpenPGPCommits checks that a commit needs a signature by an OpenPGP key that the file of its
+// parent has and that is valid today.
 func TestOpenPGPCommits(t *testing.T) {
 	t.Parallel()
 	at := func(when time.Time, lifetime time.Duration) *packet.Config {
@@ -71,14 +71,14 @@ func TestOpenPGPCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer export.Close()
-	ended, err := openpgp.ReadArmoredKeyRing(export) // who has the key goes on with it
+	ended, err := openpgp.ReadArmoredKeyRing(export) // the holder still uses the key
 	if err == nil {
 		err = ended[0].RevokeKey(packet.KeyCompromised, "lost", nil)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	ring := publicBlock(t, ann, expired) + publicBlock(t, ended[0])
 	g.commit("allowed_signers", ring)
 	g.commit(TopologyFile, trusting("g1", "g2"))
@@ -95,8 +95,8 @@ func TestOpenPGPCommits(t *testing.T) {
 		says   string
 	}{
 		{"another key", bob, nil, "it is signed by OpenPGP key " + bob.PrimaryKey.KeyIdString() + ", which is not there"},
-		{"expired, with a date before that", expired, at(old, 0), "which does not count any more: openpgp: key expired"},
-		{"revoked, with a date before that", revoked, at(old, 0), "which does not count any more: openpgp: signature made by revoked key"},
+		{"expired, with a date before that", expired, at(old, 0), "which is no longer valid: openpgp: key expired"},
+		{"revoked, with a date before that", revoked, at(old, 0), "which is no longer valid: openpgp: signature made by revoked key"},
 	} {
 		again()
 		g.signOpenPGP(c.key, c.config)
@@ -135,7 +135,7 @@ func TestOpenPGPCommits(t *testing.T) {
 		g.untrusted(c.says)
 	}
 
-	// Ann lets Bob in and herself out; a key of SSH may come beside his.
+	// Ann adds Bob and removes herself. The file may have an SSH key as well.
 	again()
 	g.signOpenPGP(ann, nil)
 	g.good()
@@ -162,7 +162,7 @@ func TestOpenPGPCommits(t *testing.T) {
 	g.good()
 }
 
-// TestOpenPGPSigners: what a ring says of its keys, and wrong ones with their messages.
+// TestOpenPGPSigners checks the signers that a key ring defines, and the messages for wrong rings.
 func TestOpenPGPSigners(t *testing.T) {
 	t.Parallel()
 	ann, file := newOpenPGP(t, nil, "")
@@ -184,7 +184,7 @@ func TestOpenPGPSigners(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct{ text, says string }{
-		"a private key": {string(private), "line 1: this is a private key, and whoever can read the file has it now: revoke it, " +
+		"a private key": {string(private), "line 1: this is a private key, and everyone who can read the file has it now: revoke it, " +
 			"and put a public one here (gpg --armor --export KEYID)"},
 		"no end":        {"# x\n" + strings.Split(block, "-----END")[0], "line 2: the OpenPGP block has no end"},
 		"a signature":   {strings.ReplaceAll(block, "PUBLIC KEY BLOCK", "SIGNATURE"), "line 1: this is a PGP SIGNATURE and no key: gpg --armor --export KEYID writes one"},
@@ -202,8 +202,8 @@ func TestOpenPGPSigners(t *testing.T) {
 	}
 }
 
-// TestWeakCommitSignatures: signatures by weak keys, with weak hashes or with a date in the future do
-// not count, and the message says why. The clock of a signer may be a little ahead.
+// TestWeakCommitSignatures checks that signatures by weak keys, with weak hashes or with a future
+// date are refused with the reason. A signer's clock may be slightly ahead.
 func TestWeakCommitSignatures(t *testing.T) {
 	t.Parallel()
 	const text = "tree 0\n\nmessage\n"
@@ -278,7 +278,7 @@ func TestWeakCommitSignatures(t *testing.T) {
 		{"OpenPGP, by a clock that is 6 minutes ahead", byPGP(good, at(now.Add(6*time.Minute))),
 			"its OpenPGP signature has the date " + now.Add(6*time.Minute).UTC().Format(time.RFC3339) + ", but the time here is " + now.UTC().Format(time.RFC3339) + ": set the clocks of both machines"},
 		{"OpenPGP, by a key of the future", byPGP(future, at(now.Add(time.Hour))), "set the clocks of both machines"},
-		{"OpenPGP, expired", byPGP(good, &packet.Config{Time: func() time.Time { return now.Add(-time.Minute) }, SigLifetimeSecs: 10}), "which does not count any more: openpgp: signature expired"},
+		{"OpenPGP, expired", byPGP(good, &packet.Config{Time: func() time.Time { return now.Add(-time.Minute) }, SigLifetimeSecs: 10}), "which is no longer valid: openpgp: signature expired"},
 		{"OpenPGP, MD5", weak(1), "which is not there"},
 		{"OpenPGP, RIPEMD-160", weak(3), "which is not there"},
 		{"SSH, RSA", bySSH(2048, ssh.KeyAlgoRSASHA512), ""},

@@ -15,7 +15,7 @@ import (
 )
 
 // branch sets a branch of the repository, or deletes it if to is empty.
-func (g *rig) branch(name, to string) {
+func (g *testEnv) branch(name, to string) {
 	g.t.Helper()
 	if to == "" {
 		git(g.t, g.repo, "update-ref", "-d", "refs/heads/"+name)
@@ -25,22 +25,22 @@ func (g *rig) branch(name, to string) {
 }
 
 // fetch brings the publish branch into the work tree, so that branch can push its commits.
-func (g *rig) fetch() { git(g.t, g.work, "fetch", "-q", g.repo, DefaultPublishBranch) }
+func (g *testEnv) fetch() { git(g.t, g.work, "fetch", "-q", g.repo, DefaultPublishBranch) }
 
 // reset puts the topology branch back to a commit.
-func (g *rig) reset(to string) {
+func (g *testEnv) reset(to string) {
 	g.t.Helper()
 	git(g.t, g.work, "reset", "-q", "--hard", to)
 	g.branch("main", "HEAD")
 }
 
-func (g *rig) head() string {
+func (g *testEnv) head() string {
 	g.t.Helper()
 	return git(g.t, g.work, "rev-parse", "HEAD")
 }
 
 // signed commits files and signs the commit.
-func (g *rig) signed(by person, files map[string]string) string {
+func (g *testEnv) signed(by person, files map[string]string) string {
 	g.t.Helper()
 	for name, text := range files {
 		g.write(name, text)
@@ -50,17 +50,17 @@ func (g *rig) signed(by person, files map[string]string) string {
 	return hash
 }
 
-// attack is a state of the repository that a pusher without a key of today makes.
+// attack is a state of the repository made by an attacker with push access but no current key.
 type attack struct {
 	// trusted is the newest source commit that is in order.
 	trusted string
-	// restore puts the publish branch back, as its owner would.
+	// restore resets the publish branch, as an operator would.
 	restore func()
 }
 
-// attacks are ways to have the reconciler forget whose commits count.
-var attacks = map[string]func(g *rig) attack{
-	"back to before trust.commits": func(g *rig) attack {
+// attacks try to make the reconciler accept other signers.
+var attacks = map[string]func(g *testEnv) attack{
+	"back to before trust.commits": func(g *testEnv) attack {
 		ann := newPerson(g.t, "ann")
 		g.commit("allowed_signers", ann.line())
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
@@ -75,7 +75,7 @@ var attacks = map[string]func(g *rig) attack{
 		g.branch(DefaultPublishBranch, old)
 		return a
 	},
-	"back to a removed signer": func(g *rig) attack {
+	"back to a removed signer": func(g *testEnv) attack {
 		ann, bob := newPerson(g.t, "ann"), newPerson(g.t, "bob")
 		g.commit("allowed_signers", ann.line()+bob.line())
 		g.commit(TopologyFile, trusting("g1", "g2"))
@@ -90,20 +90,20 @@ var attacks = map[string]func(g *rig) attack{
 		g.branch(DefaultPublishBranch, old)
 		return attack{trusted, func() { g.branch(DefaultPublishBranch, published); g.reset(trusted) }}
 	},
-	"the publish branch is deleted": func(g *rig) attack {
-		a := trustedRig(g)
+	"the publish branch is deleted": func(g *testEnv) attack {
+		a := newTrustedTestEnv(g)
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
 		g.branch(DefaultPublishBranch, "")
 		return a
 	},
-	"the commit of the lock is published": func(g *rig) attack {
-		a := trustedRig(g)
+	"the commit of the lock is published": func(g *testEnv) attack {
+		a := newTrustedTestEnv(g)
 		g.branch(DefaultPublishBranch, a.trusted)
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
 		return a
 	},
-	"another history": func(g *rig) attack {
-		a := trustedRig(g)
+	"another history": func(g *testEnv) attack {
+		a := newTrustedTestEnv(g)
 		git(g.t, g.work, "checkout", "-q", "--orphan", "other")
 		git(g.t, g.work, "commit", "-q", "-m", "fresh")
 		g.branch(DefaultPublishBranch, "other")
@@ -113,8 +113,8 @@ var attacks = map[string]func(g *rig) attack{
 	},
 }
 
-// trustedRig publishes a topology that asks for signed commits.
-func trustedRig(g *rig) attack {
+// newTrustedTestEnv publishes a topology that asks for signed commits.
+func newTrustedTestEnv(g *testEnv) attack {
 	ann := newPerson(g.t, "ann")
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
@@ -124,9 +124,9 @@ func trustedRig(g *rig) attack {
 	return attack{g.head(), func() { g.branch(DefaultPublishBranch, published) }}
 }
 
-// refusedAs demands that a pass refuses what it finds and writes nothing to the publish
+// refusedAs checks that a pass refuses the branches and writes nothing to the publish
 // branch. It returns the message.
-func (g *rig) refusedAs(reason Reason) string {
+func (g *testEnv) refusedAs(reason Reason) string {
 	g.t.Helper()
 	before := g.published()
 	failure := g.bad(reason)
@@ -144,7 +144,7 @@ func TestForgottenTrust(t *testing.T) {
 		for _, start := range []string{"running", "running without a state file", "restarted", "pinned"} {
 			t.Run(name+"/"+start, func(t *testing.T) {
 				t.Parallel()
-				g := newRig(t, true)
+				g := newTestEnv(t, true)
 				if start == "running without a state file" {
 					g.cfg.StateFile = ""
 					g.Reconciler = g.another()
@@ -174,7 +174,7 @@ func TestForgottenTrust(t *testing.T) {
 var acceptFlag = regexp.MustCompile(`--accept-commit ([0-9a-f]{40})`)
 
 // accept passes the flag that a message names.
-func (g *rig) accept(message string) {
+func (g *testEnv) accept(message string) {
 	g.t.Helper()
 	flag := acceptFlag.FindStringSubmatch(message)
 	if flag == nil {
@@ -190,7 +190,7 @@ func (g *rig) accept(message string) {
 func TestLostPublishBranch(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	first := g.good().Published
@@ -217,7 +217,7 @@ func TestLostPublishBranch(t *testing.T) {
 	lost(g.head(), "was replaced")
 	message := lost("", "was deleted")
 
-	// Put back, it needs no flag.
+	// After a reset of the branch, no flag is needed.
 	g.branch(DefaultPublishBranch, last)
 	if out := g.good(); out.Changed {
 		t.Error("the restored branch was published again")
@@ -251,8 +251,8 @@ func TestLostPublishBranch(t *testing.T) {
 func TestUnsignedTipIsUndone(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
-		g := newRig(t, true)
-		trustedRig(g)
+		g := newTestEnv(t, true)
+		newTrustedTestEnv(g)
 		want := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}")
 		userCommit(g, "clusters/g1/evil.yaml")
 		if restart {
@@ -270,7 +270,7 @@ func TestUnsignedTipIsUndone(t *testing.T) {
 func TestSourceGoesBack(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	old := g.good().Published
@@ -300,7 +300,7 @@ func TestSourceGoesBack(t *testing.T) {
 func TestLegitimateChanges(t *testing.T) {
 	t.Parallel()
 	ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line()+bob.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
@@ -336,7 +336,7 @@ func TestLegitimateChanges(t *testing.T) {
 // writer replaced is repaired from the last published commit, unless the repository lost it.
 func TestRepairWithoutTrust(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true, func(c *Config) { c.WriteLock = true })
+	g := newTestEnv(t, true, func(c *Config) { c.WriteLock = true })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	first := g.good().Published
 	g.pull()
@@ -374,7 +374,7 @@ func TestRepairWithoutTrust(t *testing.T) {
 // TestUnknownPublishBranch checks a first start with a branch that holds other commits.
 func TestUnknownPublishBranch(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.branch(DefaultPublishBranch, g.head())
 	message := g.refusedAs(ReasonUntrusted)
@@ -390,7 +390,7 @@ func TestUnknownPublishBranch(t *testing.T) {
 func TestPinnedStart(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	pin := g.commit(TopologyFile, trusting("g1", "g2"))
 	g.commit(TopologyFile, trusting("g1", "g2", "evil"))
@@ -403,7 +403,7 @@ func TestPinnedStart(t *testing.T) {
 	g.signed(ann, map[string]string{"README": "x"})
 	g.good()
 
-	g = newRig(t, true)
+	g = newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.cfg.AcceptCommit = pin
 	g.Reconciler = g.another()
@@ -419,7 +419,7 @@ func TestPinnedStart(t *testing.T) {
 // TestStateFile checks that a bad state file is reported, and that the publish branch stays.
 func TestStateFile(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	good, err := os.ReadFile(g.cfg.StateFile)
@@ -482,7 +482,7 @@ func TestStateIsMonotone(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true, func(c *Config) { c.Now = func() time.Time { return now } })
+	g := newTestEnv(t, true, func(c *Config) { c.Now = func() time.Time { return now } })
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
@@ -531,7 +531,7 @@ func TestStateIsMonotone(t *testing.T) {
 // never replaces a newer one.
 func TestSharedStateFile(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	g.pull()
@@ -556,7 +556,7 @@ func TestSharedStateFile(t *testing.T) {
 // branches, is no publish branch that was put back: the pass starts again.
 func TestPublishedMeanwhile(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	g.pull()
@@ -583,7 +583,7 @@ func TestPublishedMeanwhile(t *testing.T) {
 func TestLostRootKey(t *testing.T) {
 	t.Parallel()
 	for _, state := range []bool{true, false} {
-		g := newRig(t, true)
+		g := newTestEnv(t, true)
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
 		first := g.good().Published
 		g.pull()
@@ -619,8 +619,8 @@ func TestLostRootKey(t *testing.T) {
 // so that the Service still leads to its status.
 func TestReadyAfterRestart(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
-	a := trustedRig(g)
+	g := newTestEnv(t, true)
+	a := newTrustedTestEnv(g)
 	published := g.published()
 	g.branch(DefaultPublishBranch, "")
 	for _, state := range []bool{true, false} {

@@ -10,7 +10,7 @@ import (
 
 func TestBrokenCommitChangesNothing(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	out := g.good()
 	broken := g.commit(TopologyFile, strings.Replace(topologyOf("g1", "g2"), "10.7.0.0/16", "10.7.0.1/16", 1))
@@ -40,40 +40,39 @@ func TestBadDays(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		// spoil makes the day bad; the pass then fails with want, and heal makes
-		// it good again.
-		spoil func(g *rig)
+		// spoil causes the failure want, and heal repairs it.
+		spoil func(g *testEnv)
 		want  Reason
-		heal  func(g *rig)
+		heal  func(g *testEnv)
 	}{
-		{"file gone", func(g *rig) {
+		{"file gone", func(g *testEnv) {
 			git(g.t, g.work, "rm", "-q", TopologyFile)
 			git(g.t, g.work, "commit", "-q", "-m", "gone")
 			g.push("main")
-		}, ReasonNoFile, func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
-		{"branch gone", func(g *rig) {
+		}, ReasonNoFile, func(g *testEnv) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
+		{"branch gone", func(g *testEnv) {
 			git(g.t, g.repo, "update-ref", "-d", "refs/heads/main")
-		}, ReasonNoBranch, func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")+"# again\n") }},
-		{"repository gone", func(g *rig) { rename(g.t, g.repo, g.repo+".away") }, ReasonFetch,
-			func(g *rig) { rename(g.t, g.repo+".away", g.repo) }},
-		{"lock unreadable", func(g *rig) { g.commit(LockFile, "clusters: [\n") }, ReasonInvalid,
-			func(g *rig) { g.commit(LockFile, "") }},
-		{"root key gone", func(g *rig) { rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
-			func(g *rig) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
-		{"another root key", func(g *rig) {
+		}, ReasonNoBranch, func(g *testEnv) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")+"# again\n") }},
+		{"repository gone", func(g *testEnv) { rename(g.t, g.repo, g.repo+".away") }, ReasonFetch,
+			func(g *testEnv) { rename(g.t, g.repo+".away", g.repo) }},
+		{"lock unreadable", func(g *testEnv) { g.commit(LockFile, "clusters: [\n") }, ReasonInvalid,
+			func(g *testEnv) { g.commit(LockFile, "") }},
+		{"root key gone", func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
+			func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		{"another root key", func(g *testEnv) {
 			rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away")
 			writeRootKey(g.t, g.cfg.RootKeyFile)
-		}, ReasonKeys, func(g *rig) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
-		{"most clusters gone", func(g *rig) { g.commit(TopologyFile, topologyOf("g3")) }, ReasonMassDelete,
-			func(g *rig) { g.commit(TopologyFile, topologyOf("g2", "g3")) }},
-		{"empty file", func(g *rig) { g.commit(TopologyFile, "") }, ReasonInvalid,
-			func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
+		}, ReasonKeys, func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		{"most clusters gone", func(g *testEnv) { g.commit(TopologyFile, topologyOf("g3")) }, ReasonMassDelete,
+			func(g *testEnv) { g.commit(TopologyFile, topologyOf("g2", "g3")) }},
+		{"empty file", func(g *testEnv) { g.commit(TopologyFile, "") }, ReasonInvalid,
+			func(g *testEnv) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
 	}
 	for _, tt := range tests {
 		for _, bare := range []bool{false, true} {
 			t.Run(tt.name+kind(bare), func(t *testing.T) {
 				t.Parallel()
-				g := newRig(t, bare)
+				g := newTestEnv(t, bare)
 				g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 				out := g.good()
 				g.pull()
@@ -108,7 +107,7 @@ func rename(t testing.TB, from, to string) {
 
 func TestEmptyRepository(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	f := g.bad(ReasonNoBranch)
 	if !strings.Contains(f.Message, "commit a clusterset.yaml there, or name the branch that has it with --ref") || g.Status().Ready {
 		t.Errorf("message %q, status %+v", f.Message, g.Status())
@@ -119,7 +118,7 @@ func TestEmptyRepository(t *testing.T) {
 
 func TestForcePush(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit("README", "x")
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	first := g.good()
@@ -152,7 +151,7 @@ func TestMassDelete(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newRig(t, false, func(c *Config) { c.AllowMassDelete = tt.allow })
+			g := newTestEnv(t, false, func(c *Config) { c.AllowMassDelete = tt.allow })
 			g.commit(TopologyFile, tt.before)
 			g.good()
 			g.commit(TopologyFile, tt.after)
@@ -171,12 +170,12 @@ func TestMassDelete(t *testing.T) {
 // nothing, not even the lock.
 func TestPublishBranchInTheWay(t *testing.T) {
 	t.Parallel()
-	for name, rig := range map[string]func(...func(*Config)) *rig{
-		"local":  func(alter ...func(*Config)) *rig { return newRig(t, true, alter...) },
-		"remote": func(alter ...func(*Config)) *rig { return newHost(t).onHost(t, "set.git", alter...) },
+	for name, testEnv := range map[string]func(...func(*Config)) *testEnv{
+		"local":  func(alter ...func(*Config)) *testEnv { return newTestEnv(t, true, alter...) },
+		"remote": func(alter ...func(*Config)) *testEnv { return newHost(t).onHost(t, "set.git", alter...) },
 	} {
 		for _, branches := range [][2]string{{"rendered", "rendered/old"}, {"rendered/new", "rendered"}} {
-			g := rig(func(c *Config) { c.PublishBranch = branches[0] })
+			g := testEnv(func(c *Config) { c.PublishBranch = branches[0] })
 			g.commit(TopologyFile, topologyOf("g1", "g2"))
 			git(t, g.work, "branch", branches[1])
 			g.push(branches[1])

@@ -13,37 +13,38 @@ import (
 	"testing"
 )
 
-// TestBombs: a commit of a few objects that unpacks to far more than the program can read is
-// refused, and the next commit counts. Folders that the reconciler does not read do not matter.
+// TestBombs checks that a commit of a few objects that unpacks to far more than the program can
+// read is refused, and that the next commit is accepted. Folders that the reconciler does not read
+// do not matter.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		dir  string // folder with the bomb
-		bomb func(g *rig) (mode, kind, hash string)
+		bomb func(g *testEnv) (mode, kind, hash string)
 		want string // in the refusal; empty if the commit is accepted
 	}{
-		{"10^8 files in the patches", "patches", func(g *rig) (string, string, string) { return g.nested(10, 8) }, "files and folders"},
-		{"10^8 files in another folder", "other", func(g *rig) (string, string, string) { return g.nested(10, 8) }, ""},
-		{"200 folders in each other", "patches", func(g *rig) (string, string, string) { return g.nested(1, 200) }, "folders in each other"},
-		{"one large file under many names", "patches", func(g *rig) (string, string, string) {
+		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.nested(10, 8) }, "files and folders"},
+		{"10^8 files in another folder", "other", func(g *testEnv) (string, string, string) { return g.nested(10, 8) }, ""},
+		{"200 folders in each other", "patches", func(g *testEnv) (string, string, string) { return g.nested(1, 200) }, "folders in each other"},
+		{"one large file under many names", "patches", func(g *testEnv) (string, string, string) {
 			return "040000", "tree", g.tree("100644", "blob", g.blob(bytes.Repeat([]byte("#\n"), 5<<20)), 20)
 		}, "bytes"},
-		{"a large file in the patches", "patches", func(g *rig) (string, string, string) {
+		{"a large file in the patches", "patches", func(g *testEnv) (string, string, string) {
 			return "040000", "tree", g.tree("100644", "blob", g.blob(make([]byte, 120<<20)), 1)
 		}, "bytes"},
-		{"values in a topology", TopologyFile, func(g *rig) (string, string, string) {
+		{"values in a topology", TopologyFile, func(g *testEnv) (string, string, string) {
 			return "100644", "blob", g.blob(append([]byte("spec: ["), bytes.Repeat([]byte("a,"), 10<<20)...))
 		}, "YAML values"},
-		{"values in a patch", "patches", func(g *rig) (string, string, string) {
+		{"values in a patch", "patches", func(g *testEnv) (string, string, string) {
 			return "040000", "tree", g.tree("100644", "blob", g.blob(append([]byte("a: ["), bytes.Repeat([]byte("a,"), 10<<20)...)), 1)
 		}, "YAML values"},
-		{"a large topology", TopologyFile, func(g *rig) (string, string, string) {
+		{"a large topology", TopologyFile, func(g *testEnv) (string, string, string) {
 			return "100644", "blob", g.blob(bytes.Repeat([]byte("#\n"), 20<<20))
 		}, "bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := newRig(t, false)
+			g := newTestEnv(t, false)
 			g.commit(TopologyFile, topologyOf("g1", "g2"))
 			first := g.good().Published
 			mode, kind, hash := test.bomb(g)
@@ -73,7 +74,7 @@ func TestBombs(t *testing.T) {
 }
 
 // blob writes a file into the object database, and returns its hash.
-func (g *rig) blob(content []byte) string {
+func (g *testEnv) blob(content []byte) string {
 	g.t.Helper()
 	cmd := gitCommand(g.work, "hash-object", "-w", "--stdin")
 	cmd.Stdin = bytes.NewReader(content)
@@ -85,7 +86,7 @@ func (g *rig) blob(content []byte) string {
 }
 
 // tree writes a folder with the same entry under several names.
-func (g *rig) tree(mode, kind, hash string, names int) string {
+func (g *testEnv) tree(mode, kind, hash string, names int) string {
 	g.t.Helper()
 	var entries []string
 	for i := range names {
@@ -96,7 +97,7 @@ func (g *rig) tree(mode, kind, hash string, names int) string {
 
 // nested writes folders in each other, each with the next one under several names, and a small
 // file in the innermost.
-func (g *rig) nested(names, depth int) (mode, kind, hash string) {
+func (g *testEnv) nested(names, depth int) (mode, kind, hash string) {
 	g.t.Helper()
 	mode, kind, hash = "100644", "blob", g.blob([]byte("x"))
 	for range depth {
@@ -110,14 +111,14 @@ func (g *rig) nested(names, depth int) (mode, kind, hash string) {
 // next commit.
 func TestUnusableCommits(t *testing.T) {
 	t.Parallel()
-	message := func(g *rig, parent, tree string) string {
+	message := func(g *testEnv, parent, tree string) string {
 		file := filepath.Join(t.TempDir(), "message")
 		if err := os.WriteFile(file, bytes.Repeat([]byte("long "), 1<<19), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return git(t, g.work, "commit-tree", "-p", parent, "-F", file, tree)
 	}
-	object := func(g *rig, parent, tree string) string {
+	object := func(g *testEnv, parent, tree string) string {
 		blob := g.blob(make([]byte, 101<<20))
 		return git(t, g.work, "commit-tree", "-p", parent, "-m", "large", g.mktree(strings.Split(git(t, g.work, "ls-tree", tree)+"\n100644 blob "+blob+"\tz", "\n")...))
 	}
@@ -125,7 +126,7 @@ func TestUnusableCommits(t *testing.T) {
 		name   string
 		remote bool
 		branch string
-		bomb   func(g *rig, parent, tree string) string
+		bomb   func(g *testEnv, parent, tree string) string
 		reason Reason
 		want   []string // in the message
 	}{
@@ -138,7 +139,7 @@ func TestUnusableCommits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			g := newRig(t, true)
+			g := newTestEnv(t, true)
 			if test.remote {
 				g = newHost(t).onHost(t, "set.git")
 			}
@@ -177,7 +178,7 @@ func TestUnusableCommits(t *testing.T) {
 				}
 			}
 			check()
-			check() // the next pass ends the same
+			check() // the next pass has the same result
 			g.Reconciler = g.another()
 			check()
 			git(t, g.repo, "update-ref", "refs/heads/"+test.branch, before)

@@ -47,7 +47,7 @@ type Built struct {
 	Digest string // of the fabric
 	Tree   render.Tree
 	Lock   []byte // the lock that the tree was built with; also in the tree
-	// Stale holds what the committed lock lacks; empty means that it is Lock.
+	// Stale lists what the committed lock lacks; empty = the committed lock equals Lock.
 	Stale    diag.List
 	Warnings diag.List
 }
@@ -67,7 +67,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, WithPositions(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
-	patches := render.Tree{} // the same ones from a commit and from a work tree with CRLF
+	patches := render.Tree{} // equal for a commit and a work tree with CRLF
 	for name, raw := range in.Patches {
 		patches[name] = checkout.Text(raw)
 	}
@@ -76,8 +76,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
-		// A wrong root key is no fault of the topology, nor is a lack of one whose epoch the
-		// topology does not write: such findings name the file of the key.
+		// A wrong root key, or a missing key of an epoch that the topology does not write, is not
+		// an error of the topology: such findings name the file of the key.
 		for i := range list {
 			d := &list[i]
 			written := src.Has(d.Path)

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 )
 
-// recipient is the age recipient of an identity that nobody kept.
+// recipient is an age recipient without a stored identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
 // git runs the real git.
@@ -38,7 +38,7 @@ func gitCommand(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// topologyOf gives a topology with the clusters named, and one export.
+// topologyOf returns a topology with these clusters and one export.
 func topologyOf(clusters ...string) string {
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  clusters:\n")
@@ -60,8 +60,8 @@ func topologyOf(clusters ...string) string {
 	return out.String()
 }
 
-// rig is a source repository and a reconciler of it.
-type rig struct {
+// testEnv is a source repository with its reconciler.
+type testEnv struct {
 	t    testing.TB
 	work string // work tree in which commits are made
 	repo string // what the reconciler reads: work, or a bare repository
@@ -70,10 +70,10 @@ type rig struct {
 	*Reconciler
 }
 
-// newRig makes a rig on the work tree itself or on a bare repository beside it.
-func newRig(t testing.TB, bare bool, alter ...func(*Config)) *rig {
+// newTestEnv returns a reconciler of a work tree or of a bare repository.
+func newTestEnv(t testing.TB, bare bool, alter ...func(*Config)) *testEnv {
 	t.Helper()
-	g := &rig{t: t, work: t.TempDir()}
+	g := &testEnv{t: t, work: t.TempDir()}
 	git(t, g.work, "init", "-q", "-b", "main")
 	g.repo = g.work
 	if bare {
@@ -94,8 +94,8 @@ func newRig(t testing.TB, bare bool, alter ...func(*Config)) *rig {
 	return g
 }
 
-// another gives a second reconciler of the same repositories.
-func (g *rig) another() *Reconciler {
+// another returns a second reconciler of the same repositories.
+func (g *testEnv) another() *Reconciler {
 	g.t.Helper()
 	r, err := New(g.cfg)
 	if err != nil {
@@ -104,8 +104,8 @@ func (g *rig) another() *Reconciler {
 	return r
 }
 
-// commit commits a file and carries it to the repository that is watched.
-func (g *rig) commit(name, content string) string {
+// commit commits a file and pushes it to the watched repository.
+func (g *testEnv) commit(name, content string) string {
 	g.t.Helper()
 	path := filepath.Join(g.work, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -120,22 +120,22 @@ func (g *rig) commit(name, content string) string {
 	return git(g.t, g.work, "rev-parse", "HEAD")
 }
 
-func (g *rig) push(args ...string) {
+func (g *testEnv) push(args ...string) {
 	g.t.Helper()
 	if g.repo != g.work {
 		git(g.t, g.work, append([]string{"push", "-q", g.repo}, args...)...)
 	}
 }
 
-// pull takes over what the reconciler committed to the source branch.
-func (g *rig) pull() {
+// pull fetches the reconciler's commits of the source branch into the work tree.
+func (g *testEnv) pull() {
 	g.t.Helper()
 	if g.repo != g.work {
 		git(g.t, g.work, "pull", "-q", "--ff-only", g.repo, "main")
 	}
 }
 
-func (g *rig) good() *Outcome {
+func (g *testEnv) good() *Outcome {
 	g.t.Helper()
 	out, failure := g.Once(g.t.Context())
 	if failure != nil {
@@ -144,7 +144,7 @@ func (g *rig) good() *Outcome {
 	return out
 }
 
-func (g *rig) bad(want Reason) *Failure {
+func (g *testEnv) bad(want Reason) *Failure {
 	g.t.Helper()
 	_, failure := g.Once(g.t.Context())
 	if failure == nil || failure.Reason != want {
@@ -153,13 +153,13 @@ func (g *rig) bad(want Reason) *Failure {
 	return failure
 }
 
-// published gives the head of the publish branch, or "" without one.
-func (g *rig) published() string {
+// published returns the head of the publish branch, or "" if it does not exist.
+func (g *testEnv) published() string {
 	g.t.Helper()
 	return git(g.t, g.repo, "for-each-ref", "--format=%(objectname)", "refs/heads/"+DefaultPublishBranch)
 }
 
-func (g *rig) file(ref, name string) string {
+func (g *testEnv) file(ref, name string) string {
 	g.t.Helper()
 	return git(g.t, g.repo, "show", ref+":"+name)
 }

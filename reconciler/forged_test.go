@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// TestForgedBranch: whoever may push to the publish branch can put there what
-// another root key made, with other addresses, and even take its history away. The
-// next pass goes on from what this reconciler signed: nothing moves, and the branch
-// is set right without a person.
+// TestForgedBranch: an attacker with push access replaces the publish branch by a branch of
+// another root key, with other addresses, or removes its history. The next pass continues from
+// the last commit that this reconciler signed: no address moves, and the branch is restored
+// without an operator.
 func TestForgedBranch(t *testing.T) {
 	t.Parallel()
-	forger := newRig(t, false)
+	forger := newTestEnv(t, false)
 	forger.commit(TopologyFile, topologyOf("g2", "g1"))
 	forger.good()
 
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	good := g.good().Published
 	want := map[string]string{}
@@ -51,13 +51,13 @@ func TestForgedBranch(t *testing.T) {
 	git(t, clone, "push", "-q")
 	check("a commit on top")
 
-	// Without its history, on a reconciler that goes on.
+	// The branch loses its history while the reconciler runs.
 	git(t, clone, "checkout", "-q", "--orphan", "fresh")
 	forge()
 	git(t, clone, "push", "-q", "-f", "origin", "fresh:"+DefaultPublishBranch)
 	check("another history")
 
-	// An older commit, as it was signed, and a topology that changed since.
+	// An older signed commit, and a topology that changed since.
 	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, good)
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	g.good()
@@ -69,11 +69,11 @@ func TestForgedBranch(t *testing.T) {
 	}
 }
 
-// TestForgedImage: whoever may push to the publish branch cannot have the nodes run
-// another image by putting its name where the reconciler keeps one from.
+// TestForgedImage: an attacker with push access cannot make nodes run another image by writing
+// its name where the reconciler reads the published image.
 func TestForgedImage(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })
+	g := newTestEnv(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	g.cfg.Image = "" // from here on the published one stays
@@ -99,7 +99,7 @@ func TestForgedImage(t *testing.T) {
 		g.good()
 		for _, name := range []string{"base/agent.yaml", "base/gateway.yaml"} {
 			if text := g.file(DefaultPublishBranch, name); !strings.Contains(text, `"example.org/agent:v1"`) || strings.Contains(text, "evil") {
-				t.Errorf("%s: the forged image is in force", name)
+				t.Errorf("%s: the forged image is published", name)
 			}
 		}
 	}

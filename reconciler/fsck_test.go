@@ -15,18 +15,18 @@ import (
 // clone, in the repository and in the reconciler's mirror.
 func TestFsck(t *testing.T) {
 	t.Parallel()
-	for name, build := range map[string]func(t *testing.T) *rig{
-		"local":          func(t *testing.T) *rig { return newRig(t, true) },
-		"work tree":      func(t *testing.T) *rig { return newRig(t, false) },
-		"remote":         func(t *testing.T) *rig { return newHost(t).onHost(t, "set.git") },
-		"remote, mirror": func(t *testing.T) *rig { return newHost(t).onHost(t, "set.git", inCache(t)) },
-		"another remote": func(t *testing.T) *rig {
+	for name, build := range map[string]func(t *testing.T) *testEnv{
+		"local":          func(t *testing.T) *testEnv { return newTestEnv(t, true) },
+		"work tree":      func(t *testing.T) *testEnv { return newTestEnv(t, false) },
+		"remote":         func(t *testing.T) *testEnv { return newHost(t).onHost(t, "set.git") },
+		"remote, mirror": func(t *testing.T) *testEnv { return newHost(t).onHost(t, "set.git", inCache(t)) },
+		"another remote": func(t *testing.T) *testEnv {
 			h := newHost(t)
 			g := h.onHost(t, "readonly.git", inCache(t), func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
 			g.to = filepath.Join(h.root, "set.git") // empty
 			return g
 		},
-		"OpenPGP": func(t *testing.T) *rig {
+		"OpenPGP": func(t *testing.T) *testEnv {
 			_, file := newOpenPGP(t, nil, "")
 			return newHost(t).onHost(t, "set.git", inCache(t), func(c *Config) { c.OpenPGPKeyFile = file })
 		},
@@ -46,7 +46,7 @@ func inCache(t *testing.T) func(*Config) {
 	}
 }
 
-func publishKinds(t *testing.T, g *rig) {
+func publishKinds(t *testing.T, g *testEnv) {
 	if g.to == "" {
 		g.to = g.repo
 	}

@@ -9,17 +9,16 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Rules are what a person decides about commits that may be a mistake.
+// Rules are an operator's decisions about commits that may be a mistake.
 type Rules struct {
-	// WriteLock allocates what the committed lock lacks; without it such a commit is refused.
+	// WriteLock allows allocations that the committed lock lacks; without it such a commit is refused.
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
 	AllowMassDelete bool
 }
 
-// Check gives why what was built is not published on top of have, or nil. It is the one
-// judge of that: a reconciler asks it of each commit, and hawser diff of what is not
-// committed yet. Who signed a commit, which needs the commit, is judged before.
+// Check returns an error if a built tree must not replace the published tree have. The
+// reconciler and hawser diff share it. Signatures, which need a commit, are checked elsewhere.
 func (b *Built) Check(have render.Tree, rules Rules, revision string, files map[string][]byte) *Failure {
 	if len(b.Stale) > 0 && !rules.WriteLock {
 		return failFindings(ReasonStaleLock, revision, WithPositions(b.Stale, b.Source), files)
@@ -33,10 +32,9 @@ func (b *Built) Check(have render.Tree, rules Rules, revision string, files map[
 	return nil
 }
 
-// checkMassDelete refuses a topology that removes more than half of the clusters that are
-// published. That is nearly always a truncated file or a bad merge, and all
-// agents would take the tunnels to those clusters down at once; a person who
-// means it says so.
+// checkMassDelete refuses a topology that removes more than half of the published clusters.
+// That is nearly always a truncated file or a bad merge, and all agents would remove the
+// tunnels to those clusters at once. AllowMassDelete permits it.
 func checkMassDelete(have map[string][]byte, set *schema.ClusterSet) error {
 	var published []string
 	for path := range have {

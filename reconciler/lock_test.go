@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestLockCommitted: in a bare repository the lock goes to the source branch.
+// TestLockCommitted checks that the lock is committed to the source branch of a bare repository.
 func TestLockCommitted(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	plain := g.commit(TopologyFile, topologyOf("g1", "g2"))
 	out := g.good()
 	if out.LockNotCommitted {
@@ -34,11 +34,11 @@ func TestLockCommitted(t *testing.T) {
 	}
 }
 
-// TestLockOfWorkTree: a checked-out branch is left alone, and no address moves
-// although the source never holds the lock.
+// TestLockOfWorkTree checks that a checked-out branch does not change, and that no address moves
+// although the source branch never has the lock.
 func TestLockOfWorkTree(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	head := g.commit(TopologyFile, topologyOf("g1", "g2"))
 	if !g.good().LockNotCommitted || !g.Status().LockNotCommitted {
 		t.Error("the lock is not pending")
@@ -50,7 +50,7 @@ func TestLockOfWorkTree(t *testing.T) {
 		t.Errorf("the work tree is not clean:\n%s", have)
 	}
 	if _, err := os.Stat(filepath.Join(g.work, LockFile)); err == nil {
-		t.Error("the work tree has a lock that nobody asked for")
+		t.Error("the reconciler wrote a lock into the work tree")
 	}
 	before := g.file(DefaultPublishBranch, LockFile)
 	g.commit(TopologyFile, topologyOf("a0", "g1", "g2"))
@@ -63,10 +63,10 @@ func TestLockOfWorkTree(t *testing.T) {
 	}
 }
 
-// TestCommittedLockWins: what a person commits goes before what was published.
+// TestCommittedLockWins checks that a committed lock has precedence over the published one.
 func TestCommittedLockWins(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	lock := g.file(DefaultPublishBranch, LockFile)
@@ -78,7 +78,7 @@ func TestCommittedLockWins(t *testing.T) {
 
 func TestStaleLockRefused(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true, func(c *Config) { c.WriteLock = false })
+	g := newTestEnv(t, true, func(c *Config) { c.WriteLock = false })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	f := g.bad(ReasonStaleLock)
 	if !strings.Contains(f.Error(), "hawser allocate") && !strings.Contains(f.Diagnostics.Err().Error(), "hawser allocate") {

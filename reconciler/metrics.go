@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the reconciler's own, in a registry of their own.
+// metrics are the metrics of a reconciler, in a registry of their own.
 type metrics struct {
 	registry    *prometheus.Registry
 	revision    *prometheus.GaugeVec
@@ -26,19 +26,19 @@ func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.revision = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hawser_reconciler_revision_info",
-		Help: "Always 1; the labels name the source commit in force, the commit published for it and the fabric's digest.",
+		Help: "Always 1; the labels name the published source commit, the commit on the publish branch and the digest of the fabric.",
 	}, []string{"source", "published", "digest"})
 	m.lastSuccess = gauge("last_success_timestamp_seconds", "Unix time of the last pass that published or found nothing to publish.")
 	m.failing = gauge("failing", "1 while the last pass failed, otherwise 0.")
 	m.failures = counters("failures_total", "Failed passes by reason.", "reason")
 	m.publishes = counter("publishes_total", "Commits published.")
 	m.passes = counter("passes_total", "Passes made.")
-	m.webhooks = counters("webhooks_total", "Webhook requests by what became of them.", "result")
+	m.webhooks = counters("webhooks_total", "Webhook requests by result.", "result")
 	m.fetch = seconds("fetch_seconds", "Time to read the source and publish branches.")
 	m.render = seconds("render_seconds", "Time from the topology's bytes to the rendered tree.")
 	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.failures, m.publishes, m.passes, m.webhooks,
 		m.fetch, m.render, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	// What appears with its first event is missed by increase().
+	// Start at 0: increase() misses the first event of a series that appears with it.
 	for _, reason := range reasons() {
 		m.failures.WithLabelValues(string(reason))
 	}
@@ -68,7 +68,7 @@ func seconds(suffix, help string) prometheus.Histogram {
 	})
 }
 
-// inForce names what is published now; the revision before it disappears.
+// inForce sets the series of the published revision and removes the series of the previous one.
 func (m *metrics) inForce(source, published, digest string) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(source, published, digest).Set(1)

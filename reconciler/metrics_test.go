@@ -73,7 +73,7 @@ func TestCountersBegin(t *testing.T) {
 	}
 }
 
-// TestMetricsLint: promtool finds nothing in what a scrape gives.
+// TestMetricsLint checks the scraped metrics with promtool.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	answer := httptest.NewRecorder()

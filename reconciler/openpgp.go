@@ -17,16 +17,16 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TrailerSignature holds, in a published commit whose own signature is of OpenPGP, the
-// SSH signature of the same commit without this line, in base64. That is the one that
-// says what this reconciler published: a key of OpenPGP is for other programs alone, and
-// comes and goes without a say in that.
+// TrailerSignature is the trailer with the SSH signature of a published commit that has an
+// OpenPGP signature. The SSH signature, in base64, covers the commit without this line. It
+// alone proves that this reconciler published the commit: OpenPGP signatures are only for
+// other programs, and their keys may change at any time.
 const TrailerSignature = "Hawser-Signature"
 
 // openPGP signs published commits for programs that know no SSH signatures.
 type openPGP struct {
 	key         *openpgp.Entity
-	fingerprint string // of the key or subkey that signs, which is what gpg names of a verified commit
+	fingerprint string // of the key or subkey that signs, as gpg prints it for a verified commit
 	now         func() time.Time
 }
 
@@ -62,17 +62,17 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	return &openPGP{key: list[0], fingerprint: fmt.Sprintf("%X", with.PublicKey.Fingerprint), now: now}, nil
 }
 
-// among reports why a commit that p signs is none that Argo CD takes: the topology names keys, and
-// p is none of them, or nil. file is where p is from.
+// among returns an error if Argo CD would reject commits that p signs: the topology names keys,
+// and p is not one of them. file is the path of p.
 func (p *openPGP) among(keys []string, file string) error {
 	switch {
 	case len(keys) == 0:
 		return nil
 	case p == nil:
-		return errors.New("trust.openPGPKeys names keys, and the reconciler has none: Argo CD would take nothing that it publishes; start it with --sign-openpgp FILE")
+		return errors.New("trust.openPGPKeys names keys, but the reconciler has none: Argo CD would reject all published commits; start the reconciler with --sign-openpgp FILE")
 	}
 	if !slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, p.fingerprint) }) {
-		return fmt.Errorf("the key of %s signs with fingerprint %s, which is not in trust.openPGPKeys: Argo CD would take nothing that it signs; add it in a commit that is published with the old key, then change the file", file, p.fingerprint)
+		return fmt.Errorf("the key of %s signs with fingerprint %s, which is not in trust.openPGPKeys: Argo CD would reject all commits that it signs; add it in a commit that is published with the old key, then change the file", file, p.fingerprint)
 	}
 	return nil
 }
@@ -96,8 +96,8 @@ func (p *openPGP) signed(s *gitrepo.Store, commit gitrepo.Hash) (bool, error) {
 	return err == nil, nil
 }
 
-// signTrailer gives the trailer that says what sign would, for a commit that another kind of
-// signature stands in.
+// signTrailer returns the trailer with the SSH signature of a commit, for commits whose
+// signature header is of another kind.
 func (s *signatures) signTrailer(raw []byte) (string, error) {
 	signature, err := sshsig.Sign(bytes.NewReader(raw), s.published, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *signatures) signTrailer(raw []byte) (string, error) {
 	return TrailerSignature + ": " + base64.StdEncoding.EncodeToString(signature.Marshal()), nil
 }
 
-// splitTrailer takes the trailer of vouch, which is the last line, out of a commit's bytes,
-// and gives the rest with the signature that it holds, armored.
+// splitTrailer removes the trailer of signTrailer, which is the last line, from a commit's
+// bytes. It returns the rest and the armored signature of the trailer.
 func splitTrailer(raw []byte) (rest []byte, armored string, err error) {
 	name := []byte("\n" + TrailerSignature + ": ")
 	at := bytes.LastIndex(raw, name)

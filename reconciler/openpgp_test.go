@@ -36,7 +36,7 @@ func newOpenPGP(t *testing.T, config *packet.Config, passphrase string) (*openpg
 	})
 }
 
-// armored writes what serialize gives into a file.
+// armored writes the armored output of serialize to a file.
 func armored(t *testing.T, kind string, serialize func(*bytes.Buffer) error) string {
 	t.Helper()
 	var raw, text bytes.Buffer
@@ -61,7 +61,7 @@ func armored(t *testing.T, kind string, serialize func(*bytes.Buffer) error) str
 }
 
 // signedBy reports whether the newest published commit has a signature of a key.
-func (g *rig) signedBy(key *openpgp.Entity) bool {
+func (g *testEnv) signedBy(key *openpgp.Entity) bool {
 	g.t.Helper()
 	newest := hash(git(g.t, g.repo, "rev-parse", DefaultPublishBranch))
 	signed, err := (&openPGP{key: key, now: time.Now}).signed(g.publish, newest)
@@ -71,11 +71,11 @@ func (g *rig) signedBy(key *openpgp.Entity) bool {
 	return signed
 }
 
-// TestOpenPGP: a key of OpenPGP signs what is published, from the next pass on, and has
-// no say in what counts as published: it comes, changes and goes, and nothing moves.
+// TestOpenPGP checks that an OpenPGP key signs published commits from the next pass on, and that
+// adding, changing or removing it does not affect which commits count as published.
 func TestOpenPGP(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	first := g.good()
 	lock := g.file(DefaultPublishBranch, LockFile)
@@ -94,7 +94,7 @@ func TestOpenPGP(t *testing.T) {
 		g.cfg.OpenPGPKeyFile = step.file
 		g.Reconciler = g.another()
 		if out := g.good(); !out.Changed || !g.signedBy(step.key) {
-			t.Errorf("%s: the newest commit is not signed with it, and published anew: %v", step.name, out.Changed)
+			t.Errorf("%s: the newest commit is not signed with the key, published again: %v", step.name, out.Changed)
 		}
 		same(step.name)
 		g.Reconciler = g.another()
@@ -130,13 +130,13 @@ func TestOpenPGP(t *testing.T) {
 	}
 }
 
-// TestNamedOpenPGPKeys: where the topology names keys, nothing is published with another one, or
-// with none, and what is there stays.
+// TestNamedOpenPGPKeys checks that if the topology names keys, nothing is published with another
+// key or without one, and that the published tree stays.
 func TestNamedOpenPGPKeys(t *testing.T) {
 	t.Parallel()
 	one, oneFile := newOpenPGP(t, nil, "")
 	two, twoFile := newOpenPGP(t, nil, "")
-	g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = oneFile })
+	g := newTestEnv(t, false, func(c *Config) { c.OpenPGPKeyFile = oneFile })
 	named := func(keys ...*openpgp.Entity) string {
 		var list []string
 		for _, key := range keys {
@@ -151,7 +151,7 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 		t.Errorf("the project does not ask for %s:\n%s", id, project)
 	}
 	for file, want := range map[string]string{
-		"":      "trust.openPGPKeys names keys, and the reconciler has none: Argo CD would take nothing that it publishes; start it with --sign-openpgp FILE",
+		"":      "trust.openPGPKeys names keys, but the reconciler has none: Argo CD would reject all published commits; start the reconciler with --sign-openpgp FILE",
 		twoFile: fmt.Sprintf("the key of %s signs with fingerprint %X, which is not in trust.openPGPKeys: ", twoFile, two.PrimaryKey.Fingerprint),
 	} {
 		g.cfg.OpenPGPKeyFile = file
@@ -180,12 +180,12 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 	}
 }
 
-// TestForgedOpenPGP: what another key of OpenPGP signed does not count, with the trailer
-// of a commit that does count neither; nor does a commit that nobody signed stay on top.
+// TestForgedOpenPGP checks that a commit signed by another OpenPGP key does not count, even with
+// the trailer of a valid commit, and that an unsigned commit is undone.
 func TestForgedOpenPGP(t *testing.T) {
 	t.Parallel()
 	_, file := newOpenPGP(t, nil, "")
-	g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
+	g := newTestEnv(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	good := g.good().Published
 	want := g.file(good, LockFile)
@@ -234,7 +234,7 @@ func TestForgedOpenPGP(t *testing.T) {
 	}
 }
 
-// TestWrongOpenPGPKeys: what cannot sign is told with the file and what to do.
+// TestWrongOpenPGPKeys checks that errors about unusable keys name the file and the next step.
 func TestWrongOpenPGPKeys(t *testing.T) {
 	t.Parallel()
 	old := &packet.Config{KeyLifetimeSecs: 60, Time: func() time.Time { return time.Now().Add(-time.Hour) }}
@@ -251,7 +251,7 @@ func TestWrongOpenPGPKeys(t *testing.T) {
 		text:                               "gpg --armor --export-secret-keys",
 		filepath.Join(t.TempDir(), "none"): "no such file",
 	} {
-		g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
+		g := newTestEnv(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
 		_, failure := g.Once(t.Context())
 		if failure == nil || failure.Reason != ReasonKeys ||

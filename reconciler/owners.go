@@ -21,20 +21,20 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// ownerWalk follows the history of a topology and says who owns what each commit changes.
+// ownerWalk follows the history of a topology and finds the owners of the changes of each commit.
 type ownerWalk struct {
 	source    *gitrepo.Store
 	folder    string       // of the topology
 	signers   string       // path of the allowed_signers file by which commits are judged
-	published []byte       // lock that is in force
+	published []byte       // published lock
 	tip       gitrepo.Hash // newest commit: messages name its topology by path alone
-	// last is the topology of the newest commit that could be read. A commit that cannot
-	// be read changes nothing: the next one that can is compared with the one before.
+	// last is the topology of the newest readable commit. A commit whose topology cannot be
+	// read is skipped: the next readable topology is compared with last.
 	last  ownership.Version
 	texts map[string][]byte // of the topologies, for printing findings
 }
 
-// newOwnerWalk starts at a commit whose topology is not checked.
+// newOwnerWalk starts after a commit. It does not check the changes of that commit.
 func newOwnerWalk(source *gitrepo.Store, folder, signers string, at gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerWalk, error) {
 	out := &ownerWalk{source: source, folder: folder, signers: signers, published: published, tip: tip,
 		texts: map[string][]byte{}}
@@ -43,15 +43,15 @@ func newOwnerWalk(source *gitrepo.Store, folder, signers string, at gitrepo.Hash
 		err = list.Err()
 	}
 	if err != nil {
-		return out, fmt.Errorf("the topology of commit %s, from which on owners count, cannot be read: %w",
+		return out, fmt.Errorf("the topology of commit %s, after which owners are checked, cannot be read: %w",
 			short(at.String()), err)
 	}
 	out.last = v
 	return out, nil
 }
 
-// version reads the topology of a commit. Its name for messages is what git takes for it,
-// or the file's own where that is the same.
+// version reads the topology of a commit. Its name in messages is COMMIT:PATH, as git accepts
+// it, or PATH alone if the newest commit has the same content.
 func (r *ownerWalk) version(at gitrepo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *ownerWalk) version(at gitrepo.Hash) (ownership.Version, diag.List, erro
 
 func (r *ownerWalk) path(name string) string { return path.Join(r.folder, name) }
 
-// next gives what a commit changes of what has owners, and goes on to it.
+// next returns the changes of a commit that need an owner, and advances to the commit.
 func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error
 	return out, nil
 }
 
-// file says whether somebody owns a change of a file, and who besides the owners of
-// everything. What the reconciler does not read nobody owns.
+// file reports whether a change of a file needs an owner, and returns its owners without the
+// owners of everything. Files that the reconciler does not read need none.
 func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
@@ -124,8 +124,8 @@ func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, na
 	return nil, name == r.path(render.PatchesDir) || strings.HasPrefix(name, r.path(render.PatchesDir)+"/"), nil
 }
 
-// allocated reports whether the lock of a commit is what hawser allocate makes of the one
-// before, so that nobody's address was moved or taken.
+// allocated reports whether the lock of a commit is the output of hawser allocate for the lock
+// of its parent. Then the commit neither moves nor removes an address.
 func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
 	var locks [2]*lockfile.Lock
 	for i, at := range []gitrepo.Hash{parent, commit} {
@@ -149,9 +149,9 @@ func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
 	if list.HasErrors() {
 		return false, nil
 	}
-	// What it says against locks[0], hawser allocate mends.
-	inForce, _ := lockmerge.OntoPublished(locks[0], set, published)
-	return allocate.IsAppendOnly(locks[1], inForce, set), nil
+	// hawser allocate resolves the conflicts of the two locks, so they are ignored here.
+	merged, _ := lockmerge.OntoPublished(locks[0], set, published)
+	return allocate.IsAppendOnly(locks[1], merged, set), nil
 }
 
 // covers reports whether one of the principals may make a change.
@@ -165,8 +165,8 @@ func covers(everything []string, d ownership.Change, principals []string) bool {
 // signedCommit is a commit with its signer.
 type signedCommit struct {
 	commit, parent gitrepo.Hash
-	signers        []signer // who could have signed it
-	principals     []string // of its signer
+	signers        []signer // allowed signers of the parent
+	principals     []string // of the key that signed the commit
 }
 
 // checkOwners refuses a commit that changes what its signer does not own.
@@ -196,7 +196,7 @@ func (r *Reconciler) checkOwners(in inputs, rights *ownerWalk, c signedCommit) *
 	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
 }
 
-// approverHint names the owners of a change and what they have to do.
+// approverHint returns the owners of a change and how they approve it.
 func (c signedCommit) approverHint(everything []string, d ownership.Change) string {
 	names := map[string]bool{}
 	for _, s := range c.signers {
@@ -214,9 +214,8 @@ func (c signedCommit) approverHint(everything []string, d ownership.Change) stri
 		strings.Join(slices.Sorted(maps.Keys(names)), " and "), short(c.parent.String()))
 }
 
-// CheckOwners compares the owners of a topology with the allowed_signers file that it
-// names. Findings about the topology have paths only. It fails where the file cannot be
-// read.
+// CheckOwners compares the owners of a topology with its allowed_signers file. Findings about
+// the topology have paths only. It returns an error if the file cannot be parsed.
 func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, error) {
 	signers, err := parseSigners(raw)
 	if err != nil || !set.HasOwners() {
@@ -230,8 +229,8 @@ func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, er
 				line, _, _ := bytes.Cut(slices.Collect(bytes.Lines(raw))[s.line-1], []byte(" "))
 				list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "bad-principal",
 					Pos:     diag.Pos{File: file, Line: s.line, Column: 1, Width: len(line)},
-					Summary: fmt.Sprintf("the principal %q is a pattern, so that nobody can say what the key owns", p),
-					Hint:    "write the names of whoever has the key, with commas between them; owners may be patterns"})
+					Summary: fmt.Sprintf("the principal %q is a pattern, so the owner of the key is unknown", p),
+					Hint:    "list the names of the holders of the key, separated by commas; only owners may be patterns"})
 			}
 			principals = append(principals, p)
 		}
@@ -250,7 +249,7 @@ func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, er
 	}
 	if !check("trust.owners", set.Spec.Trust.Owners) {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "no-owner", Path: "trust.owners",
-			Summary: "no key of " + file + " is an owner of everything: nobody could change that any more",
+			Summary: "no key of " + file + " owns everything: no commit could change such fields",
 			Hint:    "owners are what the lines of that file begin with"})
 	}
 	for i, n := range set.Spec.Trust.Namespaces {

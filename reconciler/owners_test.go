@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// people of a clusterset: ann owns everything, bob the namespace shop, carol the cluster
-// g1, and eve nothing.
+// people are signers of a clusterset: ann owns everything, bob the namespace shop, carol the
+// cluster g1, and eve nothing.
 type people struct{ ann, bob, carol, eve person }
 
 func newPeople(t *testing.T) people {
@@ -22,7 +22,7 @@ func newPeople(t *testing.T) people {
 	return people{newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "carol"), newPerson(t, "eve")}
 }
 
-// file is their allowed_signers file.
+// file returns their allowed_signers file.
 func (p people) file() string {
 	var out strings.Builder
 	for _, who := range []person{p.ann, p.bob, p.carol, p.eve} {
@@ -31,7 +31,7 @@ func (p people) file() string {
 	return out.String()
 }
 
-// ownedTopology is one in which people own something each.
+// ownedTopology is a topology with owners.
 const ownedTopology = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
@@ -57,10 +57,10 @@ spec:
   - {name: db, namespace: bank, clusters: [g2], allow: {clusters: [g2]}, ports: [{port: 5432}]}
 `
 
-// newOwnedRig has ownedTopology published, lock included.
-func newOwnedRig(t *testing.T, p people) *rig {
+// newOwnedTestEnv publishes ownedTopology and its lock.
+func newOwnedTestEnv(t *testing.T, p people) *testEnv {
 	t.Helper()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", p.file())
 	g.commit(TopologyFile, ownedTopology)
 	g.good()
@@ -68,9 +68,9 @@ func newOwnedRig(t *testing.T, p people) *rig {
 	return g
 }
 
-// change commits an edit of files, of which each value holds what is replaced and by
-// what, or the whole content of a new file; who signs it.
-func (g *rig) change(who person, files map[string][2]string) string {
+// change commits an edit of files, signed by who. Each value has the old and the new text, or
+// the whole content of a new file.
+func (g *testEnv) change(who person, files map[string][2]string) string {
 	g.t.Helper()
 	for name, edit := range files {
 		have, err := os.ReadFile(filepath.Join(g.work, name))
@@ -94,12 +94,12 @@ func topologyEdit(old, now string) map[string][2]string {
 	return map[string][2]string{TopologyFile: {old, now}}
 }
 
-// newExport is an export beside those of ownedTopology.
+// newExport is an export to add to ownedTopology.
 func newExport(namespace string) map[string][2]string {
 	return topologyEdit("  exports:\n", "  exports:\n  - {name: api, namespace: "+namespace+", clusters: [g1, g2], ports: [{port: 81}]}\n")
 }
 
-// TestOwners: each commit changes only what its signer owns, by what it means.
+// TestOwners checks that a commit may change only what its signer owns.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -112,10 +112,10 @@ func TestOwners(t *testing.T) {
 		{"an export of the own namespace", p.bob, newExport("shop"), ""},
 		{"a gateway of the own cluster", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), ""},
 		{"a patch of the own cluster", p.carol, map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}, ""},
-		{"what nobody owns", p.eve, map[string][2]string{"README": {"", "text"}}, ""},
+		{"a file without an owner", p.eve, map[string][2]string{"README": {"", "text"}}, ""},
 		{"nothing but text", p.eve, topologyEdit("  clusters:\n", "  # The clusters, in no order:\n  clusters:\n"), ""},
 		{"everything", p.ann, topologyEdit("metadata", "# all\nmetadata"), ""},
-		{"prefixes, by who owns everything", p.ann, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.3.0.0/16]"), ""},
+		{"prefixes, by an owner of everything", p.ann, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.3.0.0/16]"), ""},
 
 		{"an export of another namespace", p.bob, newExport("bank"), "adds export bank/api, which its signer does not own"},
 		{"nothing's owner exports", p.eve, newExport("shop"), "signed by eve@example.org, adds export shop/api"},
@@ -145,7 +145,7 @@ func TestOwners(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newOwnedRig(t, p)
+			g := newOwnedTestEnv(t, p)
 			before := g.published()
 			g.change(tt.who, tt.files)
 			out, failure := g.Once(t.Context())
@@ -170,11 +170,11 @@ func TestOwners(t *testing.T) {
 
 const patchText = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system, labels: {a: b}}\n"
 
-// TestOwnersSay: a refusal names item, line, the signer, and what the owners have to do.
+// TestOwnersSay checks that a refusal names item, line, signer, and what the owners must do.
 func TestOwnersSay(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	g := newOwnedRig(t, p)
+	g := newOwnedTestEnv(t, p)
 	commit := g.change(p.eve, topologyEdit("port: 80", "port: 8080"))
 	failure := g.bad(ReasonUntrusted)
 	want := "clusterset.yaml:22:57: error: exports[shop/web].ports: commit " + commit[:12] +
@@ -190,7 +190,7 @@ func TestOwnersSay(t *testing.T) {
 	if !failure.Refused() || failure.Files()["clusterset.yaml"] == nil {
 		t.Error("it is no finding in a file")
 	}
-	// What is gone stands in an older version, which git finds by that name.
+	// A removed item is found in an older version, named as git accepts it.
 	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
 	g.change(p.eve, topologyEdit("  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}\n", ""))
 	failure = g.bad(ReasonUntrusted)
@@ -200,11 +200,11 @@ func TestOwnersSay(t *testing.T) {
 	}
 }
 
-// TestOwnersInFolder: all holds of a topology that stands in a folder.
+// TestOwnersInFolder checks the same for a topology in a folder.
 func TestOwnersInFolder(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	g := newRig(t, true, func(c *Config) { c.Path = "net" })
+	g := newTestEnv(t, true, func(c *Config) { c.Path = "net" })
 	g.commit("net/allowed_signers", p.file())
 	g.commit("net/"+TopologyFile, ownedTopology)
 	g.good()
@@ -216,7 +216,7 @@ func TestOwnersInFolder(t *testing.T) {
 		}
 		return out
 	}
-	g.change(p.eve, map[string][2]string{"patches/base/p.yaml": {"", patchText}, "allowed_signers": {"", p.eve.line()}}) // which nobody reads
+	g.change(p.eve, map[string][2]string{"patches/base/p.yaml": {"", patchText}, "allowed_signers": {"", p.eve.line()}}) // the reconciler does not read these files
 	g.good()
 	g.change(p.carol, at(map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}))
 	g.good()
@@ -241,11 +241,11 @@ func TestOwnersInFolder(t *testing.T) {
 	g.good()
 }
 
-// TestOwnersOfEachCommit: every commit counts by itself, on the way of first parents.
+// TestOwnersOfEachCommit checks each commit along first parents on its own.
 func TestOwnersOfEachCommit(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	g := newOwnedRig(t, p)
+	g := newOwnedTestEnv(t, p)
 	first := git(t, g.work, "rev-parse", "HEAD")
 	back := func() {
 		t.Helper()
@@ -254,14 +254,14 @@ func TestOwnersOfEachCommit(t *testing.T) {
 		g.push("-f", "main")
 	}
 
-	// A later commit of an owner does not bless the one before, nor does undoing it.
+	// Neither a later commit of an owner nor a revert approves an earlier commit.
 	g.change(p.bob, newExport("bank"))
 	g.change(p.ann, map[string][2]string{"README": {"", "text"}})
 	g.untrusted("adds export bank/api")
 	g.change(p.bob, topologyEdit("  - {name: api, namespace: bank, clusters: [g1, g2], ports: [{port: 81}]}\n", ""))
 	g.untrusted("adds export bank/api")
 
-	// Who merges vouches for what comes in, whoever signed it there.
+	// The signer of a merge is responsible for the merged commits.
 	back()
 	git(t, g.work, "checkout", "-q", "-b", "topic")
 	g.change(p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"))
@@ -275,13 +275,13 @@ func TestOwnersOfEachCommit(t *testing.T) {
 	g.sign(p.carol)
 	g.good()
 
-	// A change that hides behind a commit that cannot be read.
+	// A change that follows a commit with an unreadable topology.
 	g.pull()
 	first = git(t, g.work, "rev-parse", "HEAD")
 	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
 	g.bad(ReasonInvalid)
 	g.change(p.bob, map[string][2]string{TopologyFile: {"kind: [ClusterSet", "kind: ClusterSet"}, "README": {"", "more"}})
-	g.good() // whoever broke it mends it
+	g.good() // the same signer may repair it
 	first = git(t, g.work, "rev-parse", "HEAD")
 	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
 	git(t, g.work, "rm", "-q", "--cached", TopologyFile)
@@ -292,24 +292,24 @@ func TestOwnersOfEachCommit(t *testing.T) {
 	g.change(p.bob, map[string][2]string{TopologyFile: {"", strings.Replace(text, "192.0.2.1]", "192.0.2.7]", 1)}})
 	g.untrusted("removes export bank/db")
 
-	// Two commits, one to make oneself an owner and one to use it.
+	// The first commit makes its signer an owner, the second one uses that.
 	back()
 	g.change(p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"))
 	g.change(p.bob, newExport("bank"))
 	g.untrusted("changes trust.namespaces")
-	// By who owns everything it holds from the next commit on.
+	// An owner of everything may do it; it counts from the next commit on.
 	back()
 	g.change(p.ann, topologyEdit("names: [shop]", "names: [shop, bank]"))
 	g.change(p.bob, newExport("bank"))
 	g.good()
 }
 
-// TestOwnersOfLocks: whoever owns what they change may commit the addresses that
-// allocation gives it, and no others.
+// TestOwnersOfLocks checks that the owner of a change may commit the addresses that hawser
+// allocate assigns to it, and no others.
 func TestOwnersOfLocks(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	g := newOwnedRig(t, p)
+	g := newOwnedTestEnv(t, p)
 	committed, published := g.file("main", LockFile), g.file(DefaultPublishBranch, LockFile)
 	set, _, _ := load.Topology(TopologyFile, []byte(strings.Replace(ownedTopology, newExport("shop")[TopologyFile][0], newExport("shop")[TopologyFile][1], 1)))
 	allocated, list := Allocate(LockInput{Set: set, Committed: []byte(committed), Published: []byte(published)})
@@ -338,11 +338,11 @@ func TestOwnersOfLocks(t *testing.T) {
 	g.untrusted("changes " + LockFile)
 }
 
-// TestOwnersAreKnown: owners are compared with the file of signers before they count.
+// TestOwnersAreKnown checks that owners are compared with the allowed_signers file first.
 func TestOwnersAreKnown(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", p.file())
 	g.commit(TopologyFile, strings.Replace(ownedTopology, "[bob@example.org]", "[bob@example.org, bobby, \"*@example.org\"]", 1))
 	if out := g.good(); len(out.Warnings) != 2 || out.Warnings[1].Error() !=
@@ -350,12 +350,12 @@ func TestOwnersAreKnown(t *testing.T) {
 		t.Errorf("warnings %v", out.Warnings)
 	}
 	for name, tt := range map[string]struct{ signers, topology, says string }{
-		"nobody owns everything": {p.file(), strings.Replace(ownedTopology, "[ann@", "[anna@", 1),
-			"clusterset.yaml:7:13: error: trust.owners: no key of allowed_signers is an owner of everything"},
+		"no owner of everything": {p.file(), strings.Replace(ownedTopology, "[ann@", "[anna@", 1),
+			"clusterset.yaml:7:13: error: trust.owners: no key of allowed_signers owns everything"},
 		"a principal is a pattern": {strings.Replace(p.file(), "eve@", "*@", 1), ownedTopology,
 			`allowed_signers:4:1: error: the principal "*@example.org" is a pattern`},
 	} {
-		g := newRig(t, true)
+		g := newTestEnv(t, true)
 		g.commit("allowed_signers", tt.signers)
 		g.commit(TopologyFile, tt.topology)
 		if failure := g.bad(ReasonInvalid); !strings.Contains(failure.Message, tt.says) {
@@ -364,8 +364,8 @@ func TestOwnersAreKnown(t *testing.T) {
 	}
 }
 
-// mktree stores a folder that git's own commands would not make, and gives its hash.
-func (g *rig) mktree(entries ...string) string {
+// mktree stores a folder that git's commands would not write, and returns its hash.
+func (g *testEnv) mktree(entries ...string) string {
 	g.t.Helper()
 	cmd := exec.Command("git", "-C", g.work, "mktree")
 	cmd.Stdin = strings.NewReader(strings.Join(entries, "\n") + "\n")
@@ -376,31 +376,30 @@ func (g *rig) mktree(entries ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOwnersOfPaths: a folder whose parts are called .. leads out of what somebody owns,
-// and one that holds a name twice is two folders in one. git makes no such folders, but
-// stores them.
+// TestOwnersOfPaths checks folders that git stores but does not write: one named .. leads out of
+// an owned folder, and one with a duplicate name has two contents.
 func TestOwnersOfPaths(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	for name, tt := range map[string]struct {
-		file func(g *rig, blob string) string // tree of patches/clusters/g1
+		file func(g *testEnv, blob string) string // tree of patches/clusters/g1
 		says string
 	}{
-		"out of the folder": {func(g *rig, blob string) string {
+		"out of the folder": {func(g *testEnv, blob string) string {
 			up := "040000 tree " + g.mktree("100644 blob "+blob+"\tagent.yaml") + "\tbase"
 			for range 4 {
 				up = "040000 tree " + g.mktree(up) + "\t.."
 			}
 			return g.mktree(up)
 		}, `invalid path ".."`},
-		"twice": {func(g *rig, blob string) string {
+		"twice": {func(g *testEnv, blob string) string {
 			other := git(g.t, g.work, "hash-object", "-w", TopologyFile)
 			return g.mktree("100644 blob "+blob+"\tp.yaml", "100644 blob "+other+"\tp.yaml")
 		}, `has the name "p.yaml" twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newOwnedRig(t, p)
+			g := newOwnedTestEnv(t, p)
 			before := g.published()
 			g.write("patch.yaml", patchText)
 			blob := git(t, g.work, "hash-object", "-w", "patch.yaml")

@@ -19,13 +19,13 @@ import (
 // maxMoves limits how often a pass restarts because a branch moved.
 const maxMoves = 8
 
-// Outcome is what a good pass did.
+// Outcome is the result of a successful pass.
 type Outcome struct {
 	Source           Revision
-	Published        string // commit in force on the publish branch
+	Published        string // newest commit of the publish branch
 	Digest           string // of the fabric
 	Changed          bool   // a commit was published
-	LockNotCommitted bool   // the source's lock lacks addresses that are in force
+	LockNotCommitted bool   // the lock on the source branch lacks published addresses
 	Warnings         diag.List
 	Took             time.Duration
 }
@@ -37,8 +37,7 @@ func (o *Outcome) describe() string {
 	return "nothing to publish"
 }
 
-// lastResult remembers the inputs of the last good pass: equal inputs need no
-// other pass.
+// lastResult stores the inputs of the last successful pass. Equal inputs need no new pass.
 type lastResult struct {
 	inputs  inputs
 	outcome *Outcome
@@ -53,7 +52,7 @@ type inputs struct {
 // errMoved restarts a pass.
 var errMoved = gitrepo.ErrRefChanged
 
-// reconcile makes the source commit and the publish branch agree.
+// reconcile publishes the newest source commit.
 func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
 	for range maxMoves {
 		out, failure := r.reconcileOnce(ctx)
@@ -98,7 +97,7 @@ func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	return out, nil
 }
 
-// readInputs reads where the branches are.
+// readInputs reads the heads of the branches.
 func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 	began := r.cfg.Now()
 	var in inputs
@@ -144,8 +143,8 @@ func (r *Reconciler) sync(ctx context.Context) *Failure {
 	return r.notSynced(ReasonPublish, r.publish.Fetch(ctx, r.cfg.PublishBranch))
 }
 
-// notSynced returns the failure of a Sync, if any. A source commit that cannot be fetched is
-// refused, as another try ends the same.
+// notSynced returns the failure of a Fetch, if any. A source commit that cannot be fetched is
+// refused, because a retry would fail in the same way.
 func (r *Reconciler) notSynced(reason Reason, err error) *Failure {
 	if err == nil {
 		return nil
@@ -201,7 +200,7 @@ func (r *Reconciler) revision(commit gitrepo.Hash) Revision {
 // Preview is what a pass would publish.
 type Preview struct {
 	Built     *Built
-	Published render.Tree       // what is published now
+	Published render.Tree       // currently published tree
 	Files     map[string][]byte // texts of the source, by name, for printing findings
 	Commit    string            // of the source
 	Changed   bool              // something would be published
@@ -224,7 +223,7 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 		Changed: w.lastOwnCommit.Commit != in.published || !w.built.Tree.Equal(w.have)}, nil
 }
 
-// buildState is what a pass reads and builds.
+// buildState is the state of a build.
 type buildState struct {
 	have  render.Tree // what this reconciler published last
 	built *Built
@@ -234,20 +233,20 @@ type buildState struct {
 	lost     error
 	gone     bool
 	revision int64 // of the commits to be made
-	// accepted: a person accepts the current branches (AcceptCommit).
+	// accepted: an operator accepts the current branches (AcceptCommit).
 	accepted bool
 	keys     publicKeys
 	signed   *signatures // nil without a root key
 	pgp      *openPGP    // nil = published commits have SSH signatures
 	// signers is the path of the allowed_signers file by which the next commits are
-	// judged; empty = they are not.
+	// checked; empty = they are not.
 	signers string
-	// compared is the topology to which owners followed the commits; nil = they did not.
+	// compared is the topology up to which changes were checked for owners; nil = they were not.
 	compared *document.Source
 	files    map[string][]byte // texts for printing findings
 }
 
-// buildCommit reads the source commit and builds it on top of what is published.
+// buildCommit reads the source commit and builds it on top of the published tree.
 func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	revision := in.source.String()
 	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
@@ -267,7 +266,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 			short(revision), r.cfg.AcceptCommit))
 	}
 	clusterset := r.anchor.Clusterset
-	if clusterset == "" { // nothing was published, so that no commit has to be signed
+	if clusterset == "" { // nothing was published, so no commit must be signed
 		if failure := r.readTopology(in, w); failure != nil {
 			return nil, failure
 		}
@@ -316,7 +315,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	}
 	if w.compared != nil && !bytes.Equal(w.compared.Raw, topology) {
 		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, "+
-			"so that nobody could say who owns the changes: this is a fault of hawser, please report it with the topology"))
+			"so the owners of the changes are unknown: this is a bug in hawser, please report it with the topology"))
 	}
 	w.built = built
 	if root != nil {
@@ -332,7 +331,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	return w, built.Check(w.have, rules, revision, w.files)
 }
 
-// readTopology reads the topology file of the source commit into the files of the work.
+// readTopology reads the topology file of the source commit.
 func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 	raw, err := r.source.File(in.source, r.topologyPath())
 	if errors.Is(err, gitrepo.ErrNoFile) {
@@ -345,9 +344,9 @@ func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 	return nil
 }
 
-// useSignedBase has the work begin with the published commit that the next one follows. Only
-// files of commits that are signed, or that the anchor names, are read. The name of the
-// clusterset is empty if the topology has errors, which the build reports.
+// useSignedBase selects the published commit that the next one follows. It reads files of
+// commits only if they are signed or named by the anchor. The returned name of the clusterset is empty
+// if the topology has errors; the build reports them.
 func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, clusterset string) *Failure {
 	revision := in.source.String()
 	if root == nil || clusterset == "" {
@@ -359,7 +358,7 @@ func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, cl
 	if err == nil {
 		w.lastOwnCommit, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
 	}
-	// The addresses that another root key published stay, if a person accepts that branch.
+	// If an operator accepts a branch of another root key, its addresses stay.
 	if err == nil && w.lost != nil && r.anchor.Published == "" && r.cfg.AllowOtherRoot && w.accepted {
 		w.lastOwnCommit, found = PublishedCommit{Commit: in.published}, in.published
 	}

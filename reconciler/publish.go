@@ -13,17 +13,17 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// publishBuild brings what was built to the publish branch, and a new lock to the
-// source branch.
+// publishBuild commits the built tree to the publish branch, and a new lock to the source
+// branch.
 func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState) (*Outcome, *Failure) {
 	out := &Outcome{
 		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
 	}
-	// Nothing is written to a repository unless the state can be written as well.
+	// Write to no repository unless the state file can be written as well.
 	if err := r.saveAnchor(r.anchor); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
-	// The time, or one more than before, so that it grows if the clock goes back.
+	// The time, or the previous revision plus one if the clock went back.
 	w.revision = max(w.lastOwnCommit.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
 	if len(w.built.Stale) > 0 {
 		source, pending, failure := r.commitLock(ctx, in.source, w)
@@ -34,7 +34,7 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 		r.recordLatest(source)
 	}
 	out.Source = r.revision(in.source)
-	// A published commit names the source commit from which on commits have to be signed.
+	// A published commit names the source commit after which commits must be signed.
 	out.Changed = out.Changed || w.lastOwnCommit.Signers != w.signers || w.signers != "" && w.lastOwnCommit.Source != in.source.String()
 	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
 	out.Changed = out.Changed || w.lastOwnCommit.Commit != in.published || w.lastOwnCommit.Revision == 0
@@ -72,10 +72,9 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	return out, nil
 }
 
-// commitLock commits the lock to the source branch. Where that is not possible,
-// because a work tree is on the branch or the repository may not be written,
-// the addresses stay in force through the lock on the publish branch, which
-// every later pass begins with. It gives the new head of the source branch.
+// commitLock commits the lock to the source branch and returns the new head. If that is not
+// possible, because a work tree is on the branch or the repository is read-only, the addresses
+// still count: every later pass starts with the lock on the publish branch.
 func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *buildState) (gitrepo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
@@ -129,8 +128,8 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 	if err != nil {
 		return gitrepo.Hash{}, fail(ReasonPublish, in.source.String(), err)
 	}
-	// git refuses a push to such a branch. Whoever looks at it in a work tree must
-	// not stop the clusterset; a commit from there is set right by the next pass.
+	// git refuses a push to a branch that a work tree is on. Such a work tree must not stop the
+	// clusterset; the next pass replaces a commit that was made in it.
 	if inUse, err := r.publish.CheckedOut(r.cfg.PublishBranch); err == nil && inUse {
 		r.cfg.Log.Warn("a work tree is on the publish branch and now looks modified: check out another branch there",
 			"repo", r.publish.Name(), "branch", r.cfg.PublishBranch)
@@ -156,7 +155,7 @@ func short(commit string) string { return commit[:min(len(commit), 12)] }
 
 func hash(commit string) gitrepo.Hash { return plumbing.NewHash(commit) }
 
-// fileDigest reports whether a file changed. No file at all has the zero digest.
+// fileDigest returns the digest of a file, to detect changes; zero if the file is missing.
 func fileDigest(path string) ([32]byte, error) {
 	if path == "" {
 		return [32]byte{}, nil

@@ -17,7 +17,7 @@ import (
 )
 
 // publishedKeys returns the keys of published commits, as hawser keys signers prints them.
-func (g *rig) publishedKeys() (signers, locks []string) {
+func (g *testEnv) publishedKeys() (signers, locks []string) {
 	g.t.Helper()
 	root, err := ReadRootKey(g.cfg.RootKeyFile, "")
 	if err != nil {
@@ -31,7 +31,7 @@ func (g *rig) publishedKeys() (signers, locks []string) {
 }
 
 // accepts reports whether git verify-commit accepts a commit with keys.
-func (g *rig) accepts(keys []string, commit string) bool {
+func (g *testEnv) accepts(keys []string, commit string) bool {
 	g.t.Helper()
 	var lines strings.Builder
 	for _, key := range keys {
@@ -51,7 +51,7 @@ func TestKindsOfCommits(t *testing.T) {
 	t.Parallel()
 	for _, withOpenPGP := range []bool{false, true} {
 		var pgp *openpgp.Entity
-		g := newRig(t, true, func(c *Config) {
+		g := newTestEnv(t, true, func(c *Config) {
 			if withOpenPGP {
 				pgp, c.OpenPGPKeyFile = newOpenPGP(t, nil, "")
 			}
@@ -101,7 +101,7 @@ func TestKindsOfCommits(t *testing.T) {
 func TestVerifyPublished(t *testing.T) {
 	t.Parallel()
 	eve := newPerson(t, "eve")
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	published := g.good().Published
 	signers, _ := g.publishedKeys()
@@ -115,7 +115,7 @@ func TestVerifyPublished(t *testing.T) {
 		git(t, g.repo, "checkout", "-q", "main")
 		return hash
 	}
-	other := newRig(t, false)
+	other := newTestEnv(t, false)
 	for _, c := range []struct{ name, commit, says string }{
 		{"no signature", make(message, false), "it has no signature"},
 		{"another key", make(message, true), "which is not a signer of clusterset demo"},
@@ -148,7 +148,7 @@ func TestVerifyPublished(t *testing.T) {
 // submodule, link or mode that another writer put on the branch.
 func TestPublishedTreeIsExact(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	published := g.good().Published
 	clone := filepath.Join(t.TempDir(), "clone")
@@ -161,7 +161,7 @@ func TestPublishedTreeIsExact(t *testing.T) {
 	git(t, clone, "push", "-q")
 	g.good()
 	if diff := git(t, g.repo, "diff", "--raw", published, DefaultPublishBranch); diff != "" {
-		t.Errorf("published besides what was rendered:\n%s", diff)
+		t.Errorf("published files that were not rendered:\n%s", diff)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestPublishedTreeIsExact(t *testing.T) {
 func TestLockCommitsAreChecked(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
@@ -210,7 +210,7 @@ func TestLockCommitsAreChecked(t *testing.T) {
 // time, and that the last published commit stays what counts.
 func TestManyUnsignedCommits(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	published := g.good().Published
 	tip := hash(published)

@@ -1,7 +1,7 @@
-// Package reconciler carries a clusterset's topology from one git branch to
-// another: it watches the source, builds what each commit asks for, and
-// publishes the rendered tree as one commit. Whatever cannot be carried
-// through changes nothing: the last good state stays published.
+// Package reconciler publishes a clusterset's topology from one git branch to another. It
+// watches the source branch, renders the manifests of each commit, and publishes the rendered
+// tree as one commit. A commit with errors changes nothing: the last good state stays
+// published.
 package reconciler
 
 import (
@@ -14,14 +14,14 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// Names of the files in the source folder. The publish branch holds the lock
-// under the same name at its top: what was allocated for the tree beside it.
+// Names of the files in the source folder. The lock has the same name at the top of the publish
+// branch.
 const (
 	TopologyFile = "clusterset.yaml"
 	LockFile     = "clusterset.lock.yaml"
 )
 
-// DefaultPublishBranch is where the rendered tree goes.
+// DefaultPublishBranch is the default branch for the rendered tree.
 const DefaultPublishBranch = "rendered"
 
 // Config configures a reconciler.
@@ -40,17 +40,17 @@ type Config struct {
 	Image          string // of the agent where the topology names none; empty keeps the published one
 	Version        string
 
-	Interval time.Duration // between two looks at the repositories
+	Interval time.Duration // between two reads of the repositories
 	// WriteLock commits newly allocated addresses to the source branch. Without
 	// it a commit whose lock is stale is refused.
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
 	AllowMassDelete bool
-	// StateFile holds the anchor over restarts; empty = it is in memory alone.
+	// StateFile stores the anchor across restarts; empty = it is in memory only.
 	StateFile string
 	// AcceptCommit is a source commit that an operator accepts with any signer, together with the
-	// current publish branch. It works once. Without a state it is the commit from which on
-	// commits are checked. Empty = none.
+	// current publish branch. It works once. Without a state, commits after it are checked.
+	// Empty = none.
 	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the one that made published keys.
 	AllowOtherRoot    bool
@@ -61,7 +61,7 @@ type Config struct {
 	Now                     func() time.Time
 }
 
-// Reconciler is one source and what is published from it.
+// Reconciler publishes one source branch.
 type Reconciler struct {
 	cfg     Config
 	source  *gitrepo.Store
@@ -109,11 +109,10 @@ func New(cfg Config) (*Reconciler, error) {
 	return r, nil
 }
 
-// Status gives what the reconciler reports of itself.
+// Status returns the status that /status serves.
 func (r *Reconciler) Status() Status { return r.board.load() }
 
-// Trigger asks for a pass soon. It never blocks, and several calls before the
-// next pass are one.
+// Trigger requests a pass. It never blocks. Several calls before the next pass cause one pass.
 func (r *Reconciler) Trigger() {
 	select {
 	case r.trigger <- struct{}{}:
@@ -121,7 +120,7 @@ func (r *Reconciler) Trigger() {
 	}
 }
 
-// topologyPath is where the source keeps the topology file.
+// topologyPath returns the path of the topology file in the source.
 func (r *Reconciler) topologyPath() string { return path.Join(r.cfg.Path, TopologyFile) }
 
 func (r *Reconciler) lockPath() string { return path.Join(r.cfg.Path, LockFile) }

@@ -16,7 +16,7 @@ import (
 func TestPublishes(t *testing.T) {
 	t.Parallel()
 	for _, bare := range []bool{false, true} {
-		g := newRig(t, bare)
+		g := newTestEnv(t, bare)
 		source := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 		out := g.good()
 		if !out.Changed || out.Published != g.published() {
@@ -57,7 +57,7 @@ func onlyOutcome(t *testing.T, r *Reconciler) *Outcome {
 
 func TestCommentChangesNothing(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	first := g.good()
 	source := g.commit(TopologyFile, "# a comment\n"+topologyOf("g1", "g2"))
@@ -72,7 +72,7 @@ func TestCommentChangesNothing(t *testing.T) {
 
 func TestTwoReconcilers(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	other := g.another()
 	names := []string{"g1", "g2"}
 	for range 4 {
@@ -96,13 +96,13 @@ func TestTwoReconcilers(t *testing.T) {
 	git(t, g.repo, "fsck", "--strict")
 }
 
-// TestBranchMovedWhilePublishing moves the publish branch between the look and
-// the write: the clock is asked in between.
+// TestBranchMovedWhilePublishing moves the publish branch between read and write. The clock, which
+// is read in between, moves it.
 func TestBranchMovedWhilePublishing(t *testing.T) {
 	t.Parallel()
-	var g *rig
+	var g *testEnv
 	moved := false
-	g = newRig(t, false, func(c *Config) {
+	g = newTestEnv(t, false, func(c *Config) {
 		c.Now = func() time.Time {
 			if g != nil && !moved && g.Status().Latest != nil && g.Status().Active != nil && g.Status().Latest.Commit != g.Status().Active.Commit {
 				moved = true
@@ -127,7 +127,7 @@ func TestBranchMovedWhilePublishing(t *testing.T) {
 }
 
 // userCommit adds a kustomize patch to the publish branch.
-func userCommit(g *rig, name string) {
+func userCommit(g *testEnv, name string) {
 	g.t.Helper()
 	clone := filepath.Join(g.t.TempDir(), "clone")
 	git(g.t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
@@ -147,7 +147,7 @@ func TestOtherRepositoryAndFolder(t *testing.T) {
 	t.Parallel()
 	target := t.TempDir()
 	git(t, target, "init", "-q", "--bare", "-b", "main")
-	g := newRig(t, false, func(c *Config) {
+	g := newTestEnv(t, false, func(c *Config) {
 		c.Publish.URL, c.PublishBranch, c.Path = target, "main", "net/prod"
 	})
 	g.commit("net/prod/"+TopologyFile, topologyOf("g1", "g2"))
@@ -162,7 +162,7 @@ func TestOtherRepositoryAndFolder(t *testing.T) {
 
 func TestRefusesToPublishOnTheSource(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.cfg.PublishBranch = "refs/heads/main"
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(g.repo, link); err != nil {
@@ -176,11 +176,11 @@ func TestRefusesToPublishOnTheSource(t *testing.T) {
 	}
 }
 
-// TestPublishedPatch: who may push to the publish branch changes nothing by a
-// patch there: the next pass takes it away and says so.
+// TestPublishedPatch checks that a patch that is pushed to the publish branch has no effect: the
+// next pass removes and reports it.
 func TestPublishedPatch(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.good()
 	userCommit(g, "clusters/g2/patches/mine.yaml")
@@ -189,13 +189,13 @@ func TestPublishedPatch(t *testing.T) {
 		t.Errorf("the patch is still there:\n%s", tree)
 	}
 	if text := g.file(DefaultPublishBranch, "clusters/g2/kustomization.yaml"); strings.Contains(text, "mine.yaml") {
-		t.Errorf("the patch is in force:\n%s", text)
+		t.Errorf("the patch is published:\n%s", text)
 	}
 }
 
 func TestForeignEditIsUndone(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	want := g.file(g.good().Published, "base/kustomization.yaml")
 	clone := filepath.Join(t.TempDir(), "clone")

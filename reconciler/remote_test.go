@@ -15,13 +15,13 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestMain has the process trust httptest's servers: a login is sent over https only.
+// TestMain trusts httptest's certificates, because a login is sent only over https.
 func TestMain(m *testing.M) { os.Exit(tlstest.Run(m)) }
 
 const token = "t0ken-of-the-test"
 
-// host serves bare repositories as a code host does: HTTP with a login, and a
-// repository named "readonly.git" that takes no push.
+// host serves bare repositories over HTTP with a login, as a code host does. The repository
+// readonly.git accepts no push.
 type host struct {
 	*httptest.Server
 	root  string
@@ -62,8 +62,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// onHost makes a rig whose source is a repository of the host.
-func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *rig {
+// onHost returns a test environment whose source is a repository of the host.
+func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *testEnv {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
@@ -74,7 +74,7 @@ func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *rig {
 		c.Source.Auth.Host = gitrepo.HostOf(h.URL)
 		c.Publish.Auth = c.Source.Auth
 	}
-	g := newRig(t, true, append([]func(*Config){login}, alter...)...)
+	g := newTestEnv(t, true, append([]func(*Config){login}, alter...)...)
 	g.repo = filepath.Join(h.root, name)
 	return g
 }
@@ -104,8 +104,8 @@ func TestRemoteRepository(t *testing.T) {
 	git(t, g.repo, "fsck", "--strict")
 }
 
-// TestTokenIsRenewed: a token that ends after a while, as those of a GitHub App do after an
-// hour, is replaced in its file while the reconciler runs.
+// TestTokenIsRenewed replaces an expired token in its file while the reconciler runs. Tokens of a
+// GitHub App expire after an hour, for example.
 func TestTokenIsRenewed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -136,8 +136,7 @@ func TestRemoteReconcilersMeet(t *testing.T) {
 	}
 }
 
-// TestReadOnlySource: the lock cannot be committed, so that the publish branch
-// keeps it.
+// TestReadOnlySource checks that the publish branch keeps a lock that cannot be committed.
 func TestReadOnlySource(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -174,7 +173,7 @@ func TestWrongLoginNeverShows(t *testing.T) {
 // BenchmarkCommitToPublished times a pass for a small clusterset in a local
 // repository; every iteration has another commit, made outside of the clock.
 func BenchmarkCommitToPublished(b *testing.B) {
-	g := newRig(b, false)
+	g := newTestEnv(b, false)
 	sets := []string{topologyOf("g1", "g2"), topologyOf("g1", "g2", "g3")}
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()

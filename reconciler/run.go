@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	firstRetry = time.Second // after a pass that git spoiled; doubled each time up to the interval
+	firstRetry = time.Second // after a pass that git failed; doubled each time up to the interval
 	maxLogged  = 20          // findings of one commit that are logged one by one
 )
 
-// Run makes a pass at once, at every interval, and whenever a watched
-// repository or a webhook says so, until ctx ends. It serves HTTP on listener,
-// which it closes.
+// Run makes a pass at once, at every interval, and after a change of a watched repository or a
+// webhook, until ctx is done. It serves HTTP on listener and closes it.
 func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.serve(ctx, listener) })
@@ -70,7 +69,7 @@ func (r *Reconciler) Once(ctx context.Context) (*Outcome, *Failure) {
 	before := r.board.load()
 	out, failure := r.reconcile(ctx)
 	if failure != nil && ctx.Err() != nil {
-		return nil, failure // cut short by the end of the process; nothing to tell
+		return nil, failure // the process ends; there is nothing to report
 	}
 	now := r.cfg.Now()
 	if failure != nil {

@@ -14,7 +14,7 @@ import (
 
 func TestRunServesAndStops(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func until(t *testing.T, what string, done func() bool) {
 
 func TestStoppedPassIsNoFailure(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, failure := g.Once(ctx); failure == nil || g.Status().LastError != nil {

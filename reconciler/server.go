@@ -29,8 +29,8 @@ func (r *Reconciler) Handler() http.Handler {
 	return mux
 }
 
-// readyz stays good while the last good state is in force, whatever the newest
-// commit is like: restarting the reconciler would not mend that.
+// readyz returns 200 as long as a good state is published, even if the newest commit is
+// refused: a restart of the reconciler would not help.
 func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
 	s := r.board.load()
 	switch {

@@ -12,12 +12,11 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// checkSignatures refuses a source commit that leads to what nobody signed who may, once a
-// topology that asks for signatures (trust.commits) was published: each commit from the
-// published one on, along first parents, is signed by a key of the allowed_signers file
-// of its parent, and what it changes is owned by its signer. What a merge
-// brings in its signer vouches for. Commits of this reconciler count if they change the
-// lock alone.
+// checkSignatures refuses a source commit without the required signatures, once a topology
+// with trust.commits is published. Each commit after the published one, along first parents,
+// must have a signature by a key in the allowed_signers file of its parent, and its signer
+// must own its changes. The signer of a merge is responsible for all that it merges. Commits of
+// this reconciler are accepted if they change only the lock.
 func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	revision := in.source.String()
 	file, text := w.lastOwnCommit.Signers, w.lastOwnCommit.Source
@@ -112,8 +111,8 @@ func (r *Reconciler) signersNamed(commit gitrepo.Hash) (string, error) {
 	return path.Join(r.cfg.Path, set.Spec.Trust.Commits), nil
 }
 
-// lockCommit returns why a commit that has a signature of the reconciler is not a commit of
-// the lock: it may change that file alone.
+// lockCommit returns an error unless a commit with the reconciler's signature changes only the
+// lock.
 func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
 	_, fields, err := readSigned(raw, kindLock)
 	if err != nil {
@@ -132,9 +131,9 @@ func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
 	return nil
 }
 
-// signersFile gives the path of the allowed_signers file that the built topology names,
-// from the top of the repository, after a look at it: a file that does not hold would
-// have every later commit refused.
+// signersFile returns the path of the allowed_signers file of the built topology, from the top
+// of the repository. It checks the file first: with an unusable file every later commit would
+// be refused.
 func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	if b.Set.Spec.Trust.Commits == "" {
 		return "", nil

@@ -35,21 +35,21 @@ func newPerson(t testing.TB, name string) person {
 	return person{signer, name}
 }
 
-// line is one of an allowed_signers file.
+// line returns the person's line of an allowed_signers file.
 func (p person) line() string {
 	return p.name + `@example.org namespaces="git" ` + string(ssh.MarshalAuthorizedKey(p.PublicKey()))
 }
 
-// sign puts a signature into the newest commit of the work tree, as git commit -S does.
-func (g *rig) sign(p person) string {
+// sign signs the newest commit of the work tree, as git commit -S does.
+func (g *testEnv) sign(p person) string {
 	g.t.Helper()
 	hash := g.signBare(p)
 	git(g.t, g.work, "reset", "-q", "--hard", hash)
 	return hash
 }
 
-// signBare does so and leaves the files of the work tree alone.
-func (g *rig) signBare(p person) string {
+// signBare does the same without touching the files of the work tree.
+func (g *testEnv) signBare(p person) string {
 	g.t.Helper()
 	hash := withSignature(g.t, g.work, func(raw []byte) (string, error) {
 		signature, err := sshsig.Sign(bytes.NewReader(raw), p, sshsig.HashSHA512, gitNamespace)
@@ -63,8 +63,7 @@ func (g *rig) signBare(p person) string {
 	return hash
 }
 
-// withSignature makes of the newest commit of a work tree one that has a signature. HEAD
-// stays.
+// withSignature returns a signed copy of the newest commit of a work tree. HEAD does not move.
 func withSignature(t testing.TB, dir string, sign func(raw []byte) (string, error)) string {
 	t.Helper()
 	raw, err := exec.Command("git", "-C", dir, "cat-file", "commit", "HEAD").Output()
@@ -84,8 +83,8 @@ func withSignature(t testing.TB, dir string, sign func(raw []byte) (string, erro
 	return git(t, dir, "hash-object", "-t", "commit", "-w", file)
 }
 
-// write changes a file in the work tree and commits nothing.
-func (g *rig) write(name, content string) {
+// write writes a file of the work tree without a commit.
+func (g *testEnv) write(name, content string) {
 	g.t.Helper()
 	if err := os.WriteFile(filepath.Join(g.work, name), []byte(content), 0o600); err != nil {
 		g.t.Fatal(err)
@@ -93,8 +92,8 @@ func (g *rig) write(name, content string) {
 	git(g.t, g.work, "add", name)
 }
 
-// untrusted demands that the next pass refuses the newest commit and publishes nothing.
-func (g *rig) untrusted(says string) {
+// untrusted checks that the next pass refuses the newest commit and publishes nothing.
+func (g *testEnv) untrusted(says string) {
 	g.t.Helper()
 	before := git(g.t, g.repo, "rev-parse", DefaultPublishBranch)
 	_, failure := g.Once(g.t.Context())
@@ -106,17 +105,17 @@ func (g *rig) untrusted(says string) {
 	}
 }
 
-// trusting is a topology that asks for signed commits.
+// trusting returns a topology that requires signed commits.
 func trusting(clusters ...string) string {
 	return strings.Replace(topologyOf(clusters...), "spec:\n", "spec:\n  trust: {commits: allowed_signers}\n", 1)
 }
 
-// TestRefusedOnce: a commit that stays refused is logged once, and stays refused in status.
+// TestRefusedOnce checks that a refused commit is logged once and stays refused in the status.
 func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	ann, eve := newPerson(t, "ann"), newPerson(t, "eve")
 	var log bytes.Buffer
-	g := newRig(t, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	g := newTestEnv(t, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
@@ -134,13 +133,13 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestSignedCommits: once a topology that asks for it is published, whoever may push to
-// its branch changes nothing without a key that was in the file before; signers let
-// others in and take themselves out by commits.
+// TestSignedCommits checks that, once a topology with trust.commits is published, a commit needs a
+// signature by a key that was in the file before. Signers add others and remove themselves by
+// commits.
 func TestSignedCommits(t *testing.T) {
 	t.Parallel()
 	ann, bob, eve := newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "eve")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good() // the lock is committed by the reconciler
@@ -160,21 +159,21 @@ func TestSignedCommits(t *testing.T) {
 	git(t, g.work, "commit", "-q", "-m", "let me in")
 	g.sign(eve)
 	g.untrusted("who is not in allowed_signers of the commit before")
-	// A signed commit on top of one that is not.
+	// A signed commit on top of an unsigned one.
 	back(first)
 	g.commit(TopologyFile, trusting("g2", "g1"))
 	g.commit("README", "text")
 	g.sign(ann)
 	g.untrusted("it has no signature")
 
-	// Ann lets Bob in; Bob takes Ann out and adds a cluster, whose addresses the
-	// reconciler commits; then Ann is nobody any more.
+	// Ann adds Bob. Bob removes Ann and adds a cluster, whose addresses the reconciler commits.
+	// After that, Ann's commits are refused.
 	back(first)
 	g.write("allowed_signers", ann.line()+bob.line())
 	git(t, g.work, "commit", "-q", "-m", "let Bob in")
 	second := g.sign(ann)
 	g.good()
-	g.write("allowed_signers", "# nobody else\n"+bob.line())
+	g.write("allowed_signers", "# only Bob\n"+bob.line())
 	g.write(TopologyFile, trusting("g1", "g2", "g3"))
 	git(t, g.work, "commit", "-q", "-m", "Bob alone")
 	g.sign(bob)
@@ -188,7 +187,7 @@ func TestSignedCommits(t *testing.T) {
 	g.sign(ann)
 	g.untrusted("who is not in allowed_signers of the commit before")
 
-	// The branch goes back to where Ann may sign, or to another history, without trust.
+	// The branch is reset to a commit at which Ann could sign, or to another history, without trust.
 	back(second)
 	g.untrusted("does not follow from")
 	git(t, g.work, "checkout", "-q", "--orphan", "other")
@@ -198,8 +197,7 @@ func TestSignedCommits(t *testing.T) {
 	g.untrusted("does not follow from")
 	git(t, g.work, "checkout", "-q", "main")
 
-	// The clusterset's own key signs locks and nothing else; a file that nobody could
-	// follow from is refused.
+	// The clusterset's own key signs only locks. A file without a usable key is refused.
 	back(third)
 	g.write("allowed_signers", "ann@example.org valid-before=\"20300101\" "+strings.SplitN(bob.line(), " ", 3)[2])
 	git(t, g.work, "commit", "-q", "-m", "an option")
@@ -208,7 +206,7 @@ func TestSignedCommits(t *testing.T) {
 		t.Fatalf("got %v", failure)
 	}
 
-	// Bob ends it.
+	// Bob removes trust.commits.
 	back(third)
 	g.write(TopologyFile, topologyOf("g1", "g2", "g3"))
 	git(t, g.work, "commit", "-q", "-m", "no more")
@@ -219,11 +217,11 @@ func TestSignedCommits(t *testing.T) {
 	g.good()
 }
 
-// TestAcceptCommit: a person who runs the reconciler has a way out.
+// TestAcceptCommit checks that an operator can accept a refused commit.
 func TestAcceptCommit(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, false)
+	g := newTestEnv(t, false)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
@@ -234,11 +232,11 @@ func TestAcceptCommit(t *testing.T) {
 	g.good()
 }
 
-// TestSignaturesFirst: no file of a commit is read before its signature is verified.
+// TestSignaturesFirst checks that no file of a commit is read before its signature is verified.
 func TestSignaturesFirst(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
-	g := newRig(t, true)
+	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()

@@ -14,15 +14,15 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// sshHost serves bare repositories as a code host does over SSH, by OpenSSH's server: one
-// deploy key may push, another one may only read.
+// sshHost serves bare repositories over SSH with OpenSSH's server, as a code host does. One deploy
+// key may push, a second one may only read.
 type sshHost struct {
 	dir, url   string // url of the folder of the repositories
 	knownHosts string
 }
 
-// newSSHHost starts it; it is skipped by name where there is no sshd. REQUIRE_KERNEL=1 makes
-// that a failure.
+// newSSHHost starts an sshHost. It skips the test if sshd is missing; with REQUIRE_KERNEL=1 it
+// fails.
 func newSSHHost(t *testing.T) *sshHost {
 	t.Helper()
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
@@ -36,7 +36,7 @@ func newSSHHost(t *testing.T) *sshHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where it gives up its rights while it looks at who comes; packages leave it to the service.
+	// The privilege separation directory of sshd. Packages leave its creation to the service.
 	if me.Uid == "0" {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
@@ -110,8 +110,8 @@ func (h *sshHost) write(t *testing.T, name, text string) {
 	}
 }
 
-// with makes a rig that logs in with a key.
-func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *rig {
+// with returns a test environment that logs in with a key.
+func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *testEnv {
 	t.Helper()
 	login := func(c *Config) {
 		c.Source.URL = h.url + "/set.git"
@@ -119,12 +119,12 @@ func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *rig {
 		c.Source.Auth.Host = gitrepo.HostOf(h.url)
 		c.Publish.Auth = c.Source.Auth
 	}
-	g := newRig(t, true, append([]func(*Config){login}, alter...)...)
+	g := newTestEnv(t, true, append([]func(*Config){login}, alter...)...)
 	g.repo = filepath.Join(h.dir, "set.git")
 	return g
 }
 
-// TestDeployKeys: a repository over SSH, as deploy keys of code hosts let in.
+// TestDeployKeys reads and publishes over SSH with deploy keys of a code host.
 func TestDeployKeys(t *testing.T) {
 	t.Parallel()
 	h := newSSHHost(t)
@@ -164,7 +164,7 @@ func TestDeployKeys(t *testing.T) {
 		git(t, g.work, "pull", "-q", g.repo, "main")
 		g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 		g.bad(ReasonPublish)
-		// The topology's repository is read, another one takes what is published.
+		// One repository has the topology, a second one gets the published branch.
 		split := h.with(t, "reads", sameRoot, func(c *Config) {
 			c.Publish.URL, c.Publish.Auth.SSHKeyFile = h.url+"/rendered.git", filepath.Join(h.dir, "writes")
 		})

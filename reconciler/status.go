@@ -32,7 +32,7 @@ const (
 	ReasonRender Reason = "render"
 	// ReasonMassDelete: the commit removes more than half of the clusters.
 	ReasonMassDelete Reason = "mass-delete"
-	// ReasonMoves: the commit's lock would move something that is published.
+	// ReasonMoves: the lock of the commit would move a published allocation.
 	ReasonMoves Reason = "moves"
 	// ReasonUntrusted: a commit lacks a signature that the previous topology requires.
 	ReasonUntrusted Reason = "untrusted"
@@ -103,7 +103,7 @@ type Status struct {
 	Source  Place  `json:"source"`
 	Publish Place  `json:"publish"`
 	Ready   bool   `json:"ready"` // has published, or found nothing to publish, once
-	// Latest is the newest source commit, Good the newest published one.
+	// Latest is the newest source commit, Active the published one.
 	Latest *Revision `json:"seen,omitempty"`
 	Active *Revision `json:"good,omitempty"`
 	// Published is the current commit of the publish branch, FabricDigest the digest of
@@ -114,7 +114,7 @@ type Status struct {
 	LastSuccess      time.Time      `json:"lastSuccess,omitzero"`
 	LastError        *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
 	Warnings         diag.List      `json:"warnings,omitempty"`
-	LockNotCommitted bool           `json:"lockPending,omitempty"` // addresses were allocated that the source's lock does not hold
+	LockNotCommitted bool           `json:"lockPending,omitempty"` // the lock on the source branch lacks published addresses
 	Commits          []CommitStatus `json:"commits,omitempty"`     // newest first
 }
 

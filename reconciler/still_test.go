@@ -29,12 +29,11 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// TestNothingPublishedMoves walks through random histories: up to six branches at
-// a time add, change and remove clusters, gateways, exports and pools, and
-// allocate with what is published in view, out of date, or out of sight. git merges
-// them in random order; conflicts are settled by one side and hawser allocate. Each
-// merge is published, in some histories by a whole reconciler. SEED=n runs the one
-// history of that seed, ROUNDS=n runs n times as many histories.
+// TestNothingPublishedMoves generates random histories. Up to six branches at a time add, change
+// and remove clusters, gateways, exports and pools, and allocate with the current, an outdated or
+// no published lock. git merges them in random order; conflicts are resolved with one side and
+// hawser allocate. Each merge is published, in some histories by a whole reconciler. SEED=n runs
+// one history, ROUNDS=n runs n times as many histories.
 func TestNothingPublishedMoves(t *testing.T) {
 	t.Parallel()
 	first, count := uint64(1), uint64(randtest.Rounds(t, 60))
@@ -51,7 +50,7 @@ func TestNothingPublishedMoves(t *testing.T) {
 			for i := next.Add(1) - 1; i < count && !t.Failed(); i = next.Add(1) - 1 {
 				var s *story
 				if (first+i)%60 == 0 {
-					whole := newRig(t, true, func(c *Config) { c.AllowMassDelete = true })
+					whole := newTestEnv(t, true, func(c *Config) { c.AllowMassDelete = true })
 					s = newStory(t, whole.repo, first+i, whole)
 				} else {
 					s = newStory(t, dir, first+i, nil)
@@ -70,7 +69,7 @@ func TestNothingPublishedMoves(t *testing.T) {
 			merges, conflicts, refused, hopeless)
 		tries := merges >= 4*count && conflicts >= count/2 && refused >= count/20 && 5*hopeless <= merges
 		if count > 1 && !t.Failed() && !tries {
-			t.Error("the histories no longer try what they are for")
+			t.Error("the histories no longer cover enough merges, conflicts and refusals")
 		}
 	})
 }
@@ -83,14 +82,14 @@ type story struct {
 	dir      string
 	store    *gitrepo.Store
 	objects  *gogit.Repository
-	pending  bool // locks are not committed to the source branch
-	whole    *rig // publishes by a whole reconciler; nil = by Allocate, as it does
+	pending  bool     // locks are not committed to the source branch
+	whole    *testEnv // publishes by a whole reconciler; nil = by Allocate, as it does
 	main     version
 	branches []*branch
 	lock     string          // published
-	was      facts           // of what is published
-	freed    map[string]bool // item and address that some gc of a merged branch took out
-	moving   map[string]bool // items that the branch which is merged moves on purpose
+	was      facts           // of the published lock
+	freed    map[string]bool // item and address that the gc of a merged branch removed
+	moving   map[string]bool // items that the merged branch moves on purpose
 	log      []string
 	loaded   map[string]*schema.ClusterSet // topologies by text; nil = with errors
 
@@ -106,12 +105,12 @@ type version struct {
 type branch struct {
 	version
 	base  version
-	seen  string          // what was published when it began
+	seen  string          // lock that was published when the branch started
 	freed map[string]bool // by its gc
 	moved map[string]bool // by hawser allocate --move
 }
 
-func newStory(t *testing.T, dir string, seed uint64, whole *rig) *story {
+func newStory(t *testing.T, dir string, seed uint64, whole *testEnv) *story {
 	t.Helper()
 	store, err := gitrepo.Open(gitrepo.Config{URL: dir, Named: true})
 	if err != nil {
@@ -147,13 +146,13 @@ func (s *story) fail(format string, args ...any) {
 		strings.Join(s.log, "\n"), s.lock, s.main.topology, s.main.lock)
 }
 
-func (s *story) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
+func (s *story) logf(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
 
 func (s *story) run(steps int) {
 	for range steps {
 		switch n := s.r.IntN(10); {
 		case len(s.branches) == 0 || n < 4 && len(s.branches) < 6:
-			s.branches = append(s.branches, s.begin())
+			s.branches = append(s.branches, s.startBranch())
 		case n < 6:
 			s.edit(s.branches[s.r.IntN(len(s.branches))])
 		default:
@@ -165,7 +164,7 @@ func (s *story) run(steps int) {
 	}
 }
 
-// load gives a topology, nil when it has errors.
+// load returns a topology, nil if it has errors.
 func (s *story) load(topology string) *schema.ClusterSet {
 	set, known := s.loaded[topology]
 	if !known {
@@ -193,9 +192,9 @@ func (s *story) commitMain(topology, lock string) {
 	s.main = version{commit: s.write(s.main.commit, topology, lock), topology: topology, lock: lock}
 }
 
-func (s *story) begin() *branch {
+func (s *story) startBranch() *branch {
 	b := &branch{version: s.main, base: s.main, seen: s.lock, freed: map[string]bool{}, moved: map[string]bool{}}
-	s.note("branch from %s", short(s.main.commit.String()))
+	s.logf("branch from %s", short(s.main.commit.String()))
 	s.edit(b)
 	return b
 }
@@ -208,11 +207,11 @@ func (s *story) edit(b *branch) {
 	}
 	d := draftOf(set)
 	for range 1 + s.r.IntN(3) {
-		s.note("  %s", d.change(s.r))
+		s.logf("  %s", d.change(s.r))
 	}
 	topology, lock := d.text(), b.lock
 	if s.load(topology) == nil {
-		s.note("  which nobody would commit")
+		s.logf("  invalid: not committed")
 		return
 	}
 	published := ""
@@ -225,10 +224,10 @@ func (s *story) edit(b *branch) {
 	}
 	switch s.r.IntN(12) {
 	case 0:
-		s.note("  without allocate")
+		s.logf("  without allocate")
 	case 1:
 		lock = spoil(lock, s.r)
-		s.note("  a line of the lock is gone or changed")
+		s.logf("  a line of the lock is gone or changed")
 	case 2, 3:
 		lock = s.gc(b, topology, lock, published)
 	case 4:
@@ -260,8 +259,8 @@ func (s *story) allocate(topology, lock, published string) (string, bool) {
 	return string(raw), true
 }
 
-// gc is hawser allocate --gc. What it took out may be given to others once the
-// branch is merged.
+// gc is hawser allocate --gc. Once the branch is merged, the removed addresses may be assigned
+// again.
 func (s *story) gc(b *branch, topology, lock, published string) string {
 	before, ok := s.allocate(topology, lock, published)
 	if !ok {
@@ -288,7 +287,7 @@ func (s *story) gc(b *branch, topology, lock, published string) string {
 			}
 		}
 	}
-	s.note("  gc")
+	s.logf("  gc")
 	return string(raw)
 }
 
@@ -303,19 +302,19 @@ func (s *story) move(b *branch, topology, lock, published string) string {
 	full, _ := lockfile.Read(LockFile, []byte(before))
 	out, list := allocate.Move(full, set, item)
 	if list.HasErrors() {
-		s.note("  no move of %s: %v", item, list.Err())
+		s.logf("  no move of %s: %v", item, list.Err())
 		return before
 	}
 	raw, err := out.Marshal()
 	if err != nil {
 		s.fail("%v", err)
 	}
-	s.note("  move of %s", item)
+	s.logf("  move of %s", item)
 	b.moved[item] = true
 	return string(raw)
 }
 
-// spoil takes a line out of a lock or gives it the value of another one.
+// spoil removes a line of a lock or replaces its value by that of another line.
 func spoil(lock string, r *rand.Rand) string {
 	lines := strings.Split(lock, "\n")
 	i, j := r.IntN(len(lines)), r.IntN(len(lines))
@@ -342,7 +341,7 @@ func (s *story) mergeOne() {
 	before := s.main
 	topology, lock, clean := s.merge(b)
 	s.merges++
-	s.note("merge of a branch from %s, clean: %v", short(b.base.commit.String()), clean)
+	s.logf("merge of a branch from %s, clean: %v", short(b.base.commit.String()), clean)
 	if s.load(topology) == nil {
 		topology, clean = []string{before.topology, b.topology}[s.r.IntN(2)], false
 	}
@@ -361,22 +360,22 @@ func (s *story) mergeOne() {
 	}
 	s.refused++
 	if text, ok := s.allocate(topology, lock, s.lock); ok {
-		s.note("refused, and allocated")
+		s.logf("refused, and allocated")
 		s.commitMain(topology, text)
 		if !s.publish() {
-			s.fail("hawser allocate did not mend the commit:\n%s\n%s", topology, text)
+			s.fail("hawser allocate did not correct the commit:\n%s\n%s", topology, text)
 		}
 		return
 	}
-	// Something does not fit, or a pin is where somebody is: the branch is left out.
+	// An allocation does not fit, or a pinned block is in use: the branch is dropped.
 	s.hopeless++
 	s.commitMain(before.topology, before.lock)
 	if !s.publish() {
-		s.fail("what was published is refused")
+		s.fail("the previous commit is refused")
 	}
 }
 
-// merge is git's merge; of a file with conflicts it takes one side.
+// merge merges a branch with git. A file with conflicts gets the content of one side.
 func (s *story) merge(b *branch) (topology, lock string, clean bool) {
 	cmd := exec.Command("git", "--git-dir", s.dir, "merge-tree", "--write-tree", "--name-only", "--no-messages",
 		s.main.commit.String(), b.commit.String())
@@ -407,19 +406,19 @@ func (s *story) merge(b *branch) (topology, lock string, clean bool) {
 	return file(TopologyFile, s.main.topology, b.topology), file(LockFile, s.main.lock, b.lock), len(lines) == 1
 }
 
-// publish is what the reconciler does with main, false when it refuses the commit.
+// publish publishes main as the reconciler does. It reports whether the commit is accepted.
 func (s *story) publish() bool {
 	if s.whole != nil {
 		return s.publishWhole()
 	}
 	set := s.load(s.main.topology)
 	if set == nil {
-		s.note("refused")
+		s.logf("refused")
 		return false
 	}
 	out, list := Allocate(LockInput{Set: set, File: LockFile, Committed: []byte(s.main.lock), Published: []byte(s.lock)})
 	if list.HasErrors() {
-		s.note("refused: %v", list.Err())
+		s.logf("refused: %v", list.Err())
 		return false
 	}
 	raw, err := out.Lock.Marshal()
@@ -434,12 +433,12 @@ func (s *story) publish() bool {
 	return true
 }
 
-// publishWhole has a reconciler look at main.
+// publishWhole publishes main with a whole reconciler.
 func (s *story) publishWhole() bool {
 	git(s.t, s.dir, "update-ref", "refs/heads/main", s.main.commit.String())
 	_, failure := s.whole.Once(s.t.Context())
 	if failure != nil {
-		s.note("refused: %v", failure)
+		s.logf("refused: %v", failure)
 		if failure.Reason != ReasonInvalid && failure.Reason != ReasonMoves {
 			s.fail("%s: %v", failure.Reason, failure)
 		}
@@ -454,7 +453,7 @@ func (s *story) publishWhole() bool {
 	return true
 }
 
-// facts is a lock without what was released: addresses and prefixes by line.
+// facts has the addresses and prefixes of a lock by line, without released ones.
 type facts map[string][]string
 
 func readFacts(lock string) facts {
@@ -477,8 +476,7 @@ func readFacts(lock string) facts {
 	return out
 }
 
-// check compares what is to be published with what is. It knows nothing of how
-// locks are merged.
+// check compares the next lock with the published one. It is independent of the merge of locks.
 func (s *story) check(set *schema.ClusterSet, lock string) {
 	now := readFacts(lock)
 	blocks := map[string]netip.Prefix{}
@@ -488,7 +486,7 @@ func (s *story) check(set *schema.ClusterSet, lock string) {
 			blocks[name] = netip.MustParsePrefix(b[0])
 		}
 	}
-	// room says where the topology wants an item now; what is outside moves.
+	// room returns the prefix for an item in the topology. An item outside it has to move.
 	room := func(item string) netip.Prefix {
 		switch {
 		case strings.HasSuffix(item, ".vips"):
@@ -547,7 +545,7 @@ func (s *story) check(set *schema.ClusterSet, lock string) {
 	s.was = now
 }
 
-// apart checks that nothing is held twice.
+// apart checks that no address has two holders.
 func (s *story) apart(now facts) {
 	owner := map[string]string{}
 	type part struct {
@@ -581,7 +579,7 @@ func (s *story) apart(now facts) {
 	}
 }
 
-// draft is a topology that is being written.
+// draft is a topology that can be edited.
 type draft struct {
 	services, tunnel, pool string
 	egress                 int
@@ -597,7 +595,7 @@ type draftCluster struct {
 
 type draftExport struct {
 	clusters []string
-	hosts    int // headless with so many; 0 = not headless
+	hosts    int // number of hostnames of a headless export; 0 = not headless
 }
 
 func draftOf(set *schema.ClusterSet) *draft {
@@ -623,8 +621,7 @@ func draftOf(set *schema.ClusterSet) *draft {
 	return d
 }
 
-// text writes the topology; comments keep neighbours apart, so that most merges
-// are clean.
+// text returns the topology as YAML. Comments separate the items, so that most merges are clean.
 func (d *draft) text() string {
 	var out bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -679,7 +676,7 @@ func anyOf[T any](r *rand.Rand, m map[string]T) string {
 	return names[r.IntN(len(names))]
 }
 
-// change makes one change and says which.
+// change makes one random change and returns its description.
 func (d *draft) change(r *rand.Rand) string {
 	cluster := anyOf(r, d.clusters)
 	c := d.clusters[cluster]

@@ -28,8 +28,8 @@ const (
 	webhookAccepted, webhookIgnored, webhookRefused = "accepted", "ignored", "refused"
 )
 
-// webhook turns a code host's push notice into a pass. The payload is believed
-// only so far as to look again at once; what to do is read from git.
+// webhook triggers a pass for a push event of a code host. It uses the payload for nothing else:
+// the pass reads git.
 type webhook struct {
 	secretFile string
 	ref        string // refs/heads/...
@@ -37,8 +37,8 @@ type webhook struct {
 	count      func(result string)
 }
 
-// ServeHTTP answers 200 when a pass was asked for, 202 for events that do not
-// concern us, 401 for a missing or wrong secret, 413 for too large a body.
+// ServeHTTP responds 200 if it triggers a pass, 202 for other events, 401 for a missing or
+// wrong secret, and 413 for a large body.
 func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, text := h.handle(w, r)
 	result := webhookIgnored

@@ -68,7 +68,7 @@ func TestWebhook(t *testing.T) {
 		{"gitlab tag", gitlab("Tag Push Hook", secret), main, 202, 0},
 		{"gitlab wrong token", gitlab("Push Hook", "s3cre"), main, 401, 0},
 		{"gitlab no token", headers("X-Gitlab-Event", "Push Hook"), main, 401, 0},
-		{"nobody's headers", nil, main, 401, 0},
+		{"headers of no known host", nil, main, 401, 0},
 		{"not JSON", github("push", "ref=x", secret), "ref=x", 400, 0},
 		{"too large", github("push", large, secret), large, 413, 0},
 	}
@@ -109,7 +109,7 @@ func TestWebhookWithoutSecret(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &webhook{secretFile: tt.file, trigger: func() { t.Error("a pass was asked for") }, count: func(string) {}}
 			body := `{"ref":""}`
-			// An empty secret signs as anybody can.
+			// Everyone can sign with an empty secret.
 			code, _ := call(h, map[string]string{"X-GitHub-Event": "push", "X-Hub-Signature-256": "sha256=" + sign("", body)}, body)
 			if code != tt.code {
 				t.Errorf("code %d, want %d", code, tt.code)

@@ -100,7 +100,7 @@ func serveAt(t *testing.T, dir string) (url string) {
 }
 
 // eachKind runs a test on a work tree, a bare repository and one over HTTP. push
-// carries commits of the work tree to the repository under test.
+// pushes commits of the work tree to the repository under test
 func eachKind(t *testing.T, run func(t *testing.T, work, url string, push func(args ...string))) {
 	t.Run("work tree", func(t *testing.T) {
 		t.Parallel()

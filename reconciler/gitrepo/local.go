@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	lockWait = 2 * time.Second       // how long another process may hold a branch's lock
+	lockWait = 2 * time.Second       // how long to wait for another process's lock of a branch
 	lockPoll = 10 * time.Millisecond // between two tries
 )
 
@@ -218,7 +218,8 @@ func (l *local) candidates(name string) []plumbing.ReferenceName {
 
 func (l *local) seen() (storer.ReferenceIter, error) { return l.store.IterReferences() }
 
-// remotes gives paths from where the repository is, as git reads them.
+// remotes returns the repository's remotes. Relative paths are resolved against the
+// repository, as git does.
 func (l *local) remotes() ([]Remote, error) {
 	conf, err := l.store.Config()
 	if err != nil {

@@ -121,7 +121,7 @@ func TestWatchPolls(t *testing.T) {
 	}
 	wait(t, changed, "the first look with a watch")
 	commitFile(t, work, "f", "three")
-	wait(t, changed, "a commit that the kernel tells of")
+	wait(t, changed, "an inotify event for a commit")
 	end()
 	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
 		t.Errorf("told %v", told)

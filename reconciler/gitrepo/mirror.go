@@ -112,8 +112,8 @@ func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
 
 func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Done() }
 
-// sync asks for the branches' hashes and fetches those that are new here. A
-// rewritten branch is followed; one that is gone is forgotten.
+// sync reads the hashes of the branches and fetches new commits. It accepts rewritten branches
+// and removes deleted ones.
 func (m *mirror) sync(ctx context.Context, branches []string) error {
 	return m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
 		heads, err := m.heads(ctx, auth)
@@ -261,9 +261,9 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 	return heads, nil
 }
 
-// advance pushes. The server compares the branch with what it advertised; that
-// this was from is checked by asking again when the push was refused, as the
-// texts of servers differ.
+// advance pushes. The server compares the branch with the hash that it advertised. After a
+// refusal, advance reads the branch again to learn whether it moved, because the texts of
+// servers differ.
 func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
 	target := plumbing.NewBranchReferenceName(branch)
 	spec := fmt.Sprintf("%s:%s", to, target)

@@ -206,7 +206,7 @@ func TestBranchNames(t *testing.T) {
 	for _, tt := range tests {
 		have, err := gitrepo.Branch(tt.text)
 		if (err != nil) != tt.bad || (err == nil && have != tt.want) {
-			t.Errorf("%q gives %q, %v", tt.text, have, err)
+			t.Errorf("%q: got %q, %v", tt.text, have, err)
 		}
 	}
 }

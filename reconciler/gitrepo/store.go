@@ -1,7 +1,6 @@
-// Package gitrepo reads and writes the branches of a git repository through
-// go-git: one on this machine, on whose object store it works directly, or a
-// remote one, of which it keeps a mirror. It never touches a work tree or an
-// index.
+// Package gitrepo reads and writes the branches of a git repository through go-git. It works
+// directly on the object store of a local repository, and on a mirror of a remote one. It never
+// changes a work tree or an index.
 package gitrepo
 
 import (
@@ -25,19 +24,18 @@ import (
 
 // Errors for errors.Is.
 var (
-	// ErrNoBranch says that the repository has no such branch (an empty
-	// repository has none at all).
+	// ErrNoBranch: the repository does not have the branch. An empty repository has no branch.
 	ErrNoBranch = errors.New("no such branch")
 	// ErrNoRepository: neither the folder nor one above it is a git repository.
 	ErrNoRepository = errors.New("not in a git repository")
-	// ErrNoFile says that a commit holds no such file.
+	// ErrNoFile: the commit does not have the file.
 	ErrNoFile = errors.New("no such file")
-	// ErrNoCommit says that the repository does not hold a commit, or no longer.
+	// ErrNoCommit: the repository does not have the commit.
 	ErrNoCommit = errors.New("no such commit")
-	// ErrUnusable is a commit that is not read: it is over a bound, or has an entry that
-	// Hawser does not follow. Another try ends the same.
+	// ErrUnusable: the commit exceeds a bound or has an entry that Hawser does not follow. A
+	// retry fails in the same way.
 	ErrUnusable = errors.New("the commit cannot be used")
-	// ErrRefChanged says that a branch no longer is where the caller saw it.
+	// ErrRefChanged: the branch no longer points to the commit that the caller read.
 	ErrRefChanged = errors.New("branch moved meanwhile")
 )
 
@@ -86,7 +84,7 @@ type backend interface {
 	ask(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
-	// advance moves a branch, or returns ErrMoved if it is not at from. Unless forced, to
+	// advance moves a branch, or returns ErrRefChanged if it is not at from. Unless forced, to
 	// must descend from from if a server checks that.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
@@ -94,8 +92,8 @@ type backend interface {
 	watch(ctx context.Context, changed func(), polls func(error))
 }
 
-// Open prepares a repository. It does no I/O beyond its cache folder: whether
-// the repository can be reached shows at the first Sync.
+// Open returns a repository. It does no I/O apart from its cache folder: the first Fetch
+// contacts the repository.
 func Open(cfg Config) (*Store, error) {
 	ep, err := transport.NewEndpoint(cfg.URL)
 	if err != nil {
@@ -120,8 +118,8 @@ func Branch(text string) (string, error) {
 	return short, nil
 }
 
-// Same reports whether two addresses are one repository, as far as is known
-// without asking: equal text, or paths into one git folder.
+// Same reports whether two addresses have equal text or are paths into one git folder. It
+// contacts no server.
 func Same(a, b string) bool {
 	if a == b {
 		return true
@@ -254,8 +252,8 @@ func (s *Store) commitOf(hash Hash) (Hash, error) {
 // Remote is a repository that a clone knows.
 type Remote struct{ Name, URL string }
 
-// Names lists the branches as of the last Sync, and those that a clone knows of remotes
-// (origin/main), in order.
+// Names returns the branches as of the last Fetch, and a clone's branches of remotes
+// (origin/main), sorted.
 func (s *Store) Names() ([]string, error) {
 	refs, err := s.seen()
 	var names []string
@@ -301,9 +299,8 @@ func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
 	return hash, nil
 }
 
-// FastForward moves a branch from one commit to another, or creates it when from
-// is the zero hash. Nothing is moved and ErrMoved given when the branch is
-// somewhere else.
+// FastForward moves a branch from one commit to another, or creates it if from is the zero
+// hash. If the branch is elsewhere, it returns ErrRefChanged and moves nothing.
 func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) error {
 	if err := s.advance(ctx, branch, from, to); err != nil {
 		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
@@ -327,8 +324,8 @@ func (s *Store) CheckNew(branch string) error {
 	})
 }
 
-// CheckedOut reports whether a work tree on this machine is on the branch, so
-// that moving it would make that work tree look changed.
+// CheckedOut reports whether a work tree on this machine is on the branch. If the branch moved,
+// git would show changes in that work tree.
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
 
 // Watch calls changed whenever a branch may have moved, until ctx is done. For a remote
@@ -346,7 +343,7 @@ const maxNamed = 8
 func (s *Store) others(branch string) string {
 	refs, err := s.seen()
 	if err != nil {
-		return "" // the message that asks is about something else
+		return ""
 	}
 	var branches []string
 	tag := false

@@ -18,17 +18,16 @@ import (
 // repository that the kernel does not watch.
 const watchAgain = time.Second
 
-// watch reports every write to HEAD, packed-refs and the branches. Events are
-// never interpreted beyond that: the receiver looks for itself. Without inotify
-// (instances or watches may be used up, inotify(7)) the files are looked at now
-// and then, and the watch is tried again.
+// watch reports every write to HEAD, packed-refs and the branches. The receiver reads the refs
+// itself. If inotify has no instances or watches left (inotify(7)), watch polls the files and
+// retries inotify.
 func (l *local) watch(ctx context.Context, changed func(), polls func(error)) {
 	w := &watcher{path: l.path, named: l.named, polls: polls}
 	defer w.close()
 	tick := time.NewTicker(watchAgain)
 	defer tick.Stop()
 	w.renew()
-	changed() // what happened before the watch began
+	changed() // covers changes before the watch began
 	for {
 		events, errs := w.channels()
 		select {
@@ -54,7 +53,7 @@ type watcher struct {
 	named bool
 	polls func(error)
 
-	events  *fsnotify.Watcher // nil = the kernel gave none
+	events  *fsnotify.Watcher // nil = inotify is not available
 	watched int               // folders
 	refused bool              // polls was called
 	seen    string            // of the refs, while they are not watched

@@ -15,15 +15,15 @@ import (
 	"hawser.dev/hawser/internal/checkout"
 )
 
-// WorkTree is what a person has checked out of a repository.
+// WorkTree is a work tree of a repository.
 type WorkTree struct {
 	Top    string // folder
 	Branch string // that HEAD is on; empty = none, it is detached
 	Head   Hash   // zero = nothing is committed yet
 }
 
-// WorkTree gives the work tree that the repository's path is in; false for a bare
-// repository and a remote one. Sync comes first.
+// WorkTree returns the work tree that contains the repository's path; false for a bare or
+// remote repository. Call Fetch first.
 func (s *Store) WorkTree() (WorkTree, bool, error) {
 	l, here := s.backend.(*local)
 	if !here || l.dirs.work == "" {
