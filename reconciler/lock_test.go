@@ -29,6 +29,9 @@ func TestLockCommitted(t *testing.T) {
 	if out.Source.Commit != git(t, g.repo, "rev-parse", "main") {
 		t.Errorf("source %s is not the commit with the lock", out.Source.Commit)
 	}
+	if have := g.Status().Commits; len(have) != 2 || have[0].Commit != out.Source.Commit || have[1].Commit != plain || have[1].State != StateSuccess {
+		t.Errorf("commits in the status: %+v", have)
+	}
 	if again := g.good(); again.Changed || git(t, g.repo, "rev-list", "--count", "main") != "2" {
 		t.Error("the lock was committed again")
 	}

@@ -26,6 +26,7 @@ type Outcome struct {
 	Digest           string // of the fabric
 	Changed          bool   // a commit was published
 	LockNotCommitted bool   // the lock on the source branch lacks published addresses
+	LockedCommit     string // commit on which the reconciler committed the lock, as Source; empty = it did not
 	Warnings         diag.List
 	Took             time.Duration
 }

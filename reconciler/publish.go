@@ -30,6 +30,10 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 		if failure != nil {
 			return nil, failure
 		}
+		if source != in.source {
+			out.LockedCommit = in.source.String()
+			r.cfg.Log.Info("committed the lock to the source branch: git pull --rebase before the next push", "commit", source.String(), "on", in.source.String())
+		}
 		in.source, out.LockNotCommitted = source, pending
 		r.recordLatest(source)
 	}
@@ -88,7 +92,8 @@ func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *bui
 	c := gitrepo.Commit{
 		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: "allocate addresses\n\n" + signedTrailers(kindLock, w.revision, source.String()),
+		Message: "allocate addresses\n\nThe committed lock lacked allocations of this topology. Run git pull --rebase before\n" +
+			"the next push. hawser allocate before a commit avoids such commits.\n\n" + signedTrailers(KindLock, w.revision, source.String()),
 	}
 	if w.signed != nil {
 		c.Sign = w.signed.signLock
@@ -143,7 +148,7 @@ func (r *Reconciler) message(source gitrepo.Hash, w *buildState) string {
 		subject = ""
 	}
 	text := fmt.Sprintf("%s: publish %s\n\n%s\n\n", w.built.Set.Metadata.Name, short(source.String()), subject) +
-		signedTrailers(kindPublished, w.revision, source.String()) +
+		signedTrailers(KindPublished, w.revision, source.String()) +
 		fmt.Sprintf("%s: %s\n", TrailerDigest, w.built.Digest)
 	if w.signers != "" {
 		text += fmt.Sprintf("%s: %s\n", TrailerSigners, w.signers)

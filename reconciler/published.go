@@ -32,8 +32,8 @@ const (
 
 // Kinds of commits, as TrailerKind has them.
 const (
-	kindPublished = "published"
-	kindLock      = "lock"
+	KindPublished = "published"
+	KindLock      = "lock"
 )
 
 // maxSkipped bounds the commits that NewestPublished passes over, so that a push of many
@@ -129,7 +129,7 @@ func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, 
 
 // readPublished reads the signed text of a published commit.
 func readPublished(raw []byte) (PublishedCommit, error) {
-	revision, fields, err := readSigned(raw, kindPublished)
+	revision, fields, err := readSigned(raw, KindPublished)
 	return PublishedCommit{Revision: revision, Source: fields[TrailerSource], Digest: fields[TrailerDigest],
 		Signers: fields[TrailerSigners]}, err
 }

@@ -184,7 +184,7 @@ func TestLockCommitsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := git(t, g.work, "rev-parse", "HEAD")
-	trailers := signedTrailers(kindLock, 1, before)
+	trailers := signedTrailers(KindLock, 1, before)
 	for _, c := range []struct {
 		name, file, message string
 		sign                func([]byte) (string, error)
@@ -192,9 +192,9 @@ func TestLockCommitsAreChecked(t *testing.T) {
 	}{
 		{"another file", "README", "x\n\n" + trailers, s.signLock, "it changes more than the lock: README"},
 		{"no kind", LockFile, "x", s.signLock, `its trailer Hawser-Kind is ""`},
-		{"a published commit", LockFile, "x\n\n" + signedTrailers(kindPublished, 1, before), s.signPublished, "who is not in allowed_signers"},
+		{"a published commit", LockFile, "x\n\n" + signedTrailers(KindPublished, 1, before), s.signPublished, "who is not in allowed_signers"},
 		{"the other key", LockFile, "x\n\n" + trailers, s.signPublished, "who is not in allowed_signers"},
-		{"another parent", LockFile, "x\n\n" + signedTrailers(kindLock, 1, strings.Repeat("0", 40)), s.signLock, "not its parent"},
+		{"another parent", LockFile, "x\n\n" + signedTrailers(KindLock, 1, strings.Repeat("0", 40)), s.signLock, "not its parent"},
 	} {
 		git(t, g.work, "reset", "-q", "--hard", before)
 		g.write(c.file, git(t, g.work, "show", "HEAD:"+LockFile)+"\n# x\n")

@@ -126,6 +126,10 @@ func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 			return
 		}
 		s.Ready, s.Active, s.Published, s.FabricDigest = true, &out.Source, out.Published, out.Digest
+		if out.LockedCommit != "" {
+			s.sourceRecord(CommitStatus{Commit: out.LockedCommit, State: StateSuccess, Description: out.describe(),
+				Published: out.Published, At: now})
+		}
 		if before.Active == nil || before.Active.Commit != out.Source.Commit {
 			s.sourceRecord(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
 				Published: out.Published, At: now})

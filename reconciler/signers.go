@@ -114,7 +114,7 @@ func (r *Reconciler) signersNamed(commit gitrepo.Hash) (string, error) {
 // lockCommit returns an error unless a commit with the reconciler's signature changes only the
 // lock.
 func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
-	_, fields, err := readSigned(raw, kindLock)
+	_, fields, err := readSigned(raw, KindLock)
 	if err != nil {
 		return err
 	}

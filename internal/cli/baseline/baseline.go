@@ -32,10 +32,11 @@ const remoteTimeout = 10 * time.Second
 // commit was published.
 type Published struct {
 	Tree  render.Tree
-	Store *gitrepo.Store // holds the commit; nil without one
+	Store *gitrepo.Store // has the commit; nil without one
+	Head  gitrepo.Hash   // newest commit of the branch, which may have no valid signature
 	plan.Baseline
-	Missing string // why it is empty, where nobody asked for that
-	what    string // it is, for people
+	Missing string // why it is empty, unless the user asked for that
+	what    string // description for the user
 	Notes   []string
 }
 
@@ -43,14 +44,15 @@ type Published struct {
 type Options struct {
 	File, Address string // the topology; the repository, empty for the one that holds it
 	Branch        string
-	Flag          string // that names branch
-	Asked         bool   // somebody did
-	Compare       bool   // the reader is told what it is compared with
+	Flag          string // that names Branch
+	Asked         bool   // the user named Branch
+	Compare       bool   // print what the result is compared with
+	History       bool   // also read the older commits
 	// Verify are the verifiers that a commit must satisfy. Without any, unverified commits
-	// count, and notice has the reader warned.
+	// count; Notice then prints a warning.
 	Verify []Verifier
 	Notice bool
-	// Rendered skips commits that hold no rendered tree, without a check of signatures.
+	// Rendered skips commits without a rendered tree. It does not check signatures.
 	Rendered bool
 }
 
@@ -72,7 +74,7 @@ func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 
 // Load reads the publish branch without printing notes.
 func (in Options) Load(ctx context.Context) (Published, error) {
-	if in.Branch == None {
+	if in.Branch == None && !in.History {
 		return Published{Baseline: plan.Baseline{Name: None}, what: "compared with nothing (" + in.Flag + " none): everything is new"}, nil
 	}
 	if _, err := os.Stat(filepath.Join(in.Branch, "base")); err == nil && in.Asked {
@@ -128,7 +130,7 @@ func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitre
 		name := r.Name + "/" + branch
 		switch {
 		case err != nil:
-			p.Notes = append(p.Notes, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
+			p.Notes = append(p.Notes, fmt.Sprintf("warning: cannot read branch %s of %s, so this is the copy of the last git fetch: %v", branch, r.Name, err))
 		case newer == nil:
 		case tracked:
 			fetched, err := in.commit(newer, name, at)
@@ -153,9 +155,9 @@ func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitre
 	return p, nil
 }
 
-// depth is the depth of a fetch: a verifier may need older commits.
+// depth returns the depth of a fetch: a verifier may need older commits.
 func (in Options) depth() int {
-	if len(in.Verify) > 0 {
+	if in.History || len(in.Verify) > 0 {
 		return 0
 	}
 	return 1
@@ -172,7 +174,7 @@ func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, ha
 		return nil, at, err
 	}
 	if at.IsZero() {
-		return nil, at, errors.New("it has no such branch any more")
+		return nil, at, errors.New("the branch was deleted")
 	}
 	if err := store.Fetch(ctx, branch); err != nil {
 		return nil, at, err
@@ -222,13 +224,17 @@ func (in Options) elsewhere(ctx context.Context, store *gitrepo.Store, missing e
 		return Published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
 	}
 	if in.Asked {
-		return Published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, Listed(names, "are the branches", "is no branch at all"), in.Flag, None)
+		hint := ""
+		if !in.History {
+			hint = fmt.Sprintf("; %s %s compares with nothing", in.Flag, None)
+		}
+		return Published{}, fmt.Errorf("%w (there %s%s)", missing, Listed(names, "are the branches", "is no branch at all"), hint)
 	}
 	where := ""
 	if len(asked) > 0 {
 		where = ", nor of " + strings.Join(asked, ", ")
 	}
-	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), fmt.Sprintf("(if it is published elsewhere, name it with %s or --repo)", in.Flag)
+	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), fmt.Sprintf("(%s or --repo names another branch or repository)", in.Flag)
 	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + " " + hint, what: none + ": everything is new " + hint}, nil
 }
 
@@ -248,7 +254,7 @@ func Listed(names []string, what, none string) string {
 }
 
 func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash) (Published, error) {
-	p := Published{Store: store, Baseline: plan.Baseline{Name: name}}
+	p := Published{Store: store, Head: commit, Baseline: plan.Baseline{Name: name}}
 	switch {
 	case len(in.Verify) > 0:
 		found, skipped, err := NewestVerified(store, in.Verify, commit)
@@ -278,7 +284,9 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 	if in.Rendered {
 		_, noFabric := render.FabricOf(p.Tree)
 		if _, _, parent, err := store.Signature(commit); errors.Is(noFabric, render.ErrNoFabric) && err == nil && !parent.IsZero() {
-			return in.commit(store, name, parent)
+			older, err := in.commit(store, name, parent)
+			older.Head = p.Head
+			return older, err
 		}
 	}
 	p.Time = at.UTC().Format(time.RFC3339)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/reconciler"
@@ -20,8 +19,9 @@ import (
 type Publication struct {
 	Commit string `json:"commit"`
 	Time   string `json:"time"` // RFC 3339 in UTC
-	// Source is the commit of the topology, Author who made it, and Subject its first line;
-	// where the repository does not hold it, these are of the published commit.
+	// Source is the commit of the topology. Author and Subject are of the newest commit of the
+	// topology that is not a lock commit of the reconciler; of the published commit if the
+	// repository does not have that commit.
 	Source  string       `json:"source,omitempty"`
 	Author  string       `json:"author"`
 	Subject string       `json:"subject"`
@@ -44,8 +44,9 @@ func (p Publication) Signed() string {
 	return "not verified"
 }
 
-// History walks a branch back along first parents.
-func History(ctx context.Context, env *cli.Env, store *gitrepo.Store, at gitrepo.Hash, most int, verify []Verifier) ([]Publication, error) {
+// History returns the publications of a branch along first parents, newest first: at most most,
+// or all if most is 0. Sources are the repositories that may have the topology.
+func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most int, verify []Verifier, sources ...*gitrepo.Store) ([]Publication, error) {
 	list := []Publication{}
 	tree, err := TreeOf(store, at)
 	for err == nil && !at.IsZero() && (most == 0 || len(list) < most) && ctx.Err() == nil {
@@ -60,7 +61,7 @@ func History(ctx context.Context, env *cli.Env, store *gitrepo.Store, at gitrepo
 		if err != nil && !cut {
 			break
 		}
-		if p, err = PublicationOf(store, at); err != nil {
+		if p, err = PublicationOf(store, at, sources...); err != nil {
 			break
 		}
 		for _, v := range verify {
@@ -91,8 +92,9 @@ func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	return store.Tree(commit)
 }
 
-// PublicationOf describes a published commit, without its changes.
-func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash) (Publication, error) {
+// PublicationOf describes a published commit, without its changes. Sources are the repositories
+// that may have the topology.
+func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrepo.Store) (Publication, error) {
 	p := Publication{Commit: commit.String()}
 	when, err := store.When(commit)
 	if err != nil {
@@ -102,15 +104,36 @@ func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash) (Publication, erro
 	if p.Source, err = store.Trailer(commit, reconciler.TrailerSource); err != nil {
 		return p, err
 	}
-	tell := commit
-	if source, err := store.Resolve(p.Source); err == nil {
-		tell = source.Commit
+	for _, source := range append(sources, store) {
+		if found, err := source.Resolve(p.Source); err == nil {
+			store, commit = source, authored(source, found.Commit)
+			break
+		}
 	}
-	if p.Author, err = store.Author(tell); err != nil {
+	if p.Author, err = store.Author(commit); err != nil {
 		return p, err
 	}
-	p.Subject, err = store.Subject(tell)
+	p.Subject, err = store.Subject(commit)
 	return p, err
+}
+
+// authored returns the newest commit that is not a lock commit of the reconciler, from a commit
+// back along first parents. In a shallow clone it may return a lock commit.
+func authored(store *gitrepo.Store, commit gitrepo.Hash) gitrepo.Hash {
+	for {
+		kind, err := store.Trailer(commit, reconciler.TrailerKind)
+		if err != nil || kind != reconciler.KindLock {
+			return commit
+		}
+		_, _, parent, err := store.Signature(commit)
+		if err != nil || parent.IsZero() {
+			return commit
+		}
+		if _, err := store.Author(parent); err != nil {
+			return commit
+		}
+		commit = parent
+	}
 }
 
 // count sets the number of changes between two trees. A tree without a fabric counts as empty, as the first

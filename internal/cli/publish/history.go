@@ -24,8 +24,9 @@ func NewHistoryCommand(env *cli.Env) *cobra.Command {
 		Use:   "history [FILE|DIR]",
 		Short: "List publications",
 		Long: `Show the commits of the publish branch, the newest first: when each was published,
-from which commit of the topology and whose, and how much of each kind it changed.
-The repository is the one that holds the topology, or --repo.
+from which commit of the topology and by whom, and how much of each kind it changed.
+The repository is the one with the topology, or --repo. If a remote of the clone has
+a newer publish branch, that branch is read without changing the clone.
 
 The column SIGNED says whether a signer of the clusterset (--signers FILE, or
 ` + baseline.SignersFile + ` next to the topology) signed the commit as published. A warning
@@ -62,16 +63,18 @@ func runHistory(ctx context.Context, env *cli.Env, args []string, f historyFlags
 	if err != nil {
 		return err
 	}
-	defer env.Progress("reading branch " + f.branch)()
-	store, err := baseline.OpenRepo(ctx, baseline.RepoOf(f.repo, file), f.branch)
+	done := env.Progress("reading branch " + f.branch)
+	published, err := baseline.Read(ctx, env, baseline.Options{File: file, Address: f.repo, Branch: f.branch, Flag: "--branch", Asked: true, History: true, Rendered: true})
+	done()
 	if err != nil {
 		return err
 	}
-	head, err := store.Resolve(f.branch)
+	// The clone has the commits of the topology if only the publish branch was fetched.
+	clone, err := baseline.OpenRepo(ctx, baseline.RepoOf(f.repo, file))
 	if err != nil {
-		return fmt.Errorf("read published branch: %w", err)
+		return err
 	}
-	list, err := baseline.History(ctx, env, store, head.Commit, f.number, verify)
+	list, err := baseline.History(ctx, published.Store, published.Head, f.number, verify, clone)
 	if err != nil {
 		return err
 	}

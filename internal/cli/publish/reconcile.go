@@ -118,13 +118,16 @@ func runReconcile(ctx context.Context, env *cli.Env, f *reconcilerflags.Flags) e
 }
 
 func printOutcome(env *cli.Env, out *reconciler.Outcome) error {
-	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
+	text := "nothing to publish: the publish branch is at " + cmp.Or(out.Published, "no commit")
 	if out.Changed {
 		text = "published " + out.Published
 	}
 	if out.LockNotCommitted {
-		_, _ = fmt.Fprintln(env.Err, "the lock stays on the publish branch: a work tree is on the source branch, or it may not be written; "+
-			"hawser allocate takes it over")
+		_, _ = fmt.Fprintln(env.Err, "the lock is only on the publish branch, because a work tree is on the source branch or the branch is read-only: "+
+			"hawser allocate writes it, then commit it")
+	}
+	if out.LockedCommit != "" {
+		_, _ = fmt.Fprintf(env.Err, "committed the lock to the source branch as %.12s: git pull --rebase before the next push\n", out.Source.Commit)
 	}
 	_, err := fmt.Fprintf(env.Out, "%s (source %s, fabric %s)\n", text, out.Source.Commit, out.Digest)
 	return err

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/checkout"
@@ -40,16 +41,17 @@ func NewRollbackCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback [COMMIT]",
 		Short: "Commit the topology of an earlier publication",
-		Long: `Make a commit that brings back the topology, and the patches beside it, from which an
-earlier commit of the published branch was made: the one before the newest, or COMMIT as
-hawser history shows it. The plan is printed first, and asked about on a terminal; elsewhere
-it takes --yes.
+		Long: `Commit the topology and the patches of an earlier publication: of the publication
+before the newest one, or of COMMIT as hawser history prints it. If a remote of the
+clone has a newer publish branch, that branch counts. The plan is printed first. On a
+terminal a question follows; elsewhere --yes is required.
 
-Nothing is rewritten: the commit is made on top of what is checked out, and has to be pushed.
-The lock only grows, so no address that was given out since goes to anybody else.
+No history is rewritten: the commit is made on top of the checked-out branch and must
+be pushed. The lock keeps all addresses. If the earlier topology has no agent.image,
+agents keep their image; --image or agent.image selects another one.
 
-Exit codes: 0 done, or there is nothing to bring back, 1 refused, or with --dry-run: this
-would change; 2 error.`,
+Exit codes: 0 done, or nothing to restore; 1 refused, or with --dry-run: there are
+changes; 2 error.`,
 		Example: `  hawser rollback --dry-run
   hawser rollback 3f2a91c`,
 		ValidArgsFunction: cli.FirstArgument(cli.Complete(baseline.PublishedCommits)),
@@ -85,7 +87,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 		return err
 	}
 	if !here {
-		return fmt.Errorf("%s has no work tree, in which a commit could be made", store.Name())
+		return fmt.Errorf("%s is a bare repository: rollback commits in a work tree, so run it in a clone", store.Name())
 	}
 	below, err := topofile.RelativeToTop(w.Top, dir)
 	if err != nil {
@@ -95,9 +97,20 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	if err != nil {
 		return err
 	}
-	to, err := findPublication(store, f.branch, args, verify)
+	done := env.Progress("reading branch " + f.branch)
+	have, err := baseline.Read(ctx, env, baseline.Options{File: t.Path, Branch: f.branch, Flag: "--branch", Asked: true, History: true, Verify: verify, Notice: true})
+	done()
 	if err != nil {
 		return err
+	}
+	to, err := findPublication(store, have, args, verify)
+	if err != nil {
+		return err
+	}
+	if source, err := have.Store.Trailer(plumbing.NewHash(have.Commit), reconciler.TrailerSource); err != nil {
+		return err
+	} else if _, err := store.Resolve(source); err != nil {
+		_, _ = fmt.Fprintf(env.Err, "note: commit %.12s, the source of the newest publication, is not in this clone: git pull --rebase before git push\n", source)
 	}
 	before, err := readSourceFiles(store, to.source, below)
 	if err != nil {
@@ -116,18 +129,12 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 		return err
 	}
 	if len(changed) > 0 {
-		return cli.ExitError{Msg: fmt.Sprintf("error: %s is not committed: commit it or put it away first (git stash)", strings.Join(changed, ", "))}
+		return cli.ExitError{Msg: fmt.Sprintf("error: %s has uncommitted changes: commit or stash them first (git stash)", strings.Join(changed, ", "))}
 	}
 
 	after := t
 	after.Raw = before[path.Join(below, filepath.Base(t.Path))]
 	set, _, err := topofile.Load(env, after)
-	if err != nil {
-		return err
-	}
-	done := env.Progress("reading branch " + f.branch)
-	have, err := baseline.Read(ctx, env, baseline.Options{File: t.Path, Branch: f.branch, Flag: "--branch", Verify: verify, Notice: true})
-	done()
 	if err != nil {
 		return err
 	}
@@ -138,7 +145,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	now[path.Join(below, reconciler.LockFile)] = t.Lock
 	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(before[name], now[name]) })
 	if len(names) == 0 {
-		_, err := fmt.Fprintf(env.Err, "%s is as it was at %.12s: there is nothing to bring back\n", t.Path, to.source)
+		_, err := fmt.Fprintf(env.Err, "%s has not changed since commit %.12s: there is nothing to restore\n", t.Path, to.source)
 		return err
 	}
 	in := reconciler.BuildInput{File: t.Path, Topology: after.Raw, LockFile: t.LockPath, Lock: after.Lock, Patches: render.Tree{},
@@ -152,14 +159,17 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	if list.HasErrors() {
 		return cli.FindingsError{List: list, Files: after.Texts()}
 	}
-	_, _ = fmt.Fprintf(env.Err, "back to what %.12s published: commit %.12s, %s\n", to.published, to.source, to.subject)
+	_, _ = fmt.Fprintf(env.Err, "back to publication %.12s of commit %.12s: %s\n", to.published, to.source, to.subject)
+	if image := render.ImageOf(have.Tree); f.image == "" && set.Spec.Agent.Image == "" && image != "" {
+		_, _ = fmt.Fprintf(env.Err, "note: agents keep the image %s, because that topology has no agent.image: --image selects another one\n", image)
+	}
 	err = planview.Print(env, planview.Input{Want: built.Tree, Have: have.Tree, Source: built.Source, Output: f.output, FailOn: []string{planview.FailAny}, Baseline: &have.Baseline})
 	if f.dryRun || err != nil && !errors.Is(err, cli.ExitError{}) {
 		return err
 	}
 	if !f.yes {
 		if !cli.IsTerminal(env.In) {
-			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
+			return errors.New("there is no terminal for a question: use --yes to commit, or --dry-run for the plan")
 		}
 		if !env.Confirm(ctx, "Commit this?") {
 			return cli.ExitError{Msg: "nothing was changed"}
@@ -167,18 +177,18 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	}
 	for _, name := range names {
 		file := filepath.Join(w.Top, filepath.FromSlash(name))
-		raw, there := before[name]
-		if !there {
+		raw, exists := before[name]
+		if !exists {
 			if err := checkout.CheckWrite(file); err != nil {
-				return fmt.Errorf("bring back: %w", err)
+				return fmt.Errorf("restore %s: %w", name, err)
 			}
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("bring back: %w", err)
+				return fmt.Errorf("restore %s: %w", name, err)
 			}
 			continue
 		}
 		if err := checkout.MakeFolder(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("bring back: %w", err)
+			return fmt.Errorf("restore %s: %w", name, err)
 		}
 		if cli.IsMissing(file) {
 			if err := cli.WriteNew(file, raw, 0o644); err != nil {
@@ -188,14 +198,14 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 			return err
 		}
 	}
-	message := fmt.Sprintf("bring back %.12s\n\n%s\n\nAs published in %s.\n", to.source, to.subject, to.published)
+	message := fmt.Sprintf("roll back to %.12s\n\n%s\n\nPublished in %s.\n", to.source, to.subject, to.published)
 	if _, err := gitIn(ctx, w.Top, append([]string{"add", "-A", "--"}, names...)...); err != nil {
 		return err
 	}
 	if _, err := gitIn(ctx, w.Top, append([]string{"commit", "-q", "-m", message, "--"}, names...)...); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.Err, "committed, with %s: git push, then hawser status --wait\n", strings.Join(names, ", "))
+	_, err = fmt.Fprintf(env.Err, "committed %s\nnext: git push, then hawser apply --repo URL unless Flux or Argo CD delivers, then hawser status --wait\n", strings.Join(names, ", "))
 	return err
 }
 
@@ -206,25 +216,16 @@ type rollbackTarget struct {
 }
 
 // findPublication returns the publication COMMIT, or the one before the newest. Commits that a
-// verifier refuses are no publications.
-func findPublication(store *gitrepo.Store, branch string, args []string, verify []baseline.Verifier) (rollbackTarget, error) {
+// verifier refuses are no publications. Their sources are commits of clone.
+func findPublication(clone *gitrepo.Store, have baseline.Published, args []string, verify []baseline.Verifier) (rollbackTarget, error) {
 	var to rollbackTarget
-	head, err := store.Resolve(branch)
+	store, branch, head := have.Store, have.Name, plumbing.NewHash(have.Commit)
+	newest, err := store.Trailer(head, reconciler.TrailerSource)
 	if err != nil {
-		return to, fmt.Errorf("read published branch: %w (git fetch brings it here)", err)
-	}
-	newestCommit, _, err := baseline.NewestVerified(store, verify, head.Commit)
-	if err != nil {
-		return to, fmt.Errorf("read branch %s: %w", branch, err)
-	}
-	head.Commit = newestCommit.Commit
-	to.published = head.Commit
-	var newest string
-	if newest, err = store.Trailer(head.Commit, reconciler.TrailerSource); err != nil {
 		return to, err
 	}
-	var seen []string
-	for at, first := head.Commit, true; ; first = false {
+	var commits []string
+	for at := head; !at.IsZero(); {
 		source, err := store.Trailer(at, reconciler.TrailerSource)
 		if err != nil {
 			return to, err
@@ -238,37 +239,31 @@ func findPublication(store *gitrepo.Store, branch string, args []string, verify 
 		if refused != "" {
 			source = ""
 		}
-		wanted := len(args) == 1 && (strings.HasPrefix(at.String(), args[0]) || source != "" && strings.HasPrefix(source, args[0]))
-		if wanted || len(args) == 0 && !first && source != "" && source != newest {
+		named := len(args) == 1 && (strings.HasPrefix(at.String(), args[0]) || source != "" && strings.HasPrefix(source, args[0]))
+		if named || len(args) == 0 && source != "" && source != newest {
 			if refused != "" {
 				return to, fmt.Errorf("commit %.12s of branch %s is not a published commit: %s", at, branch, refused)
 			}
-			to.published = at
-			found, err := store.Resolve(source)
+			found, err := clone.Resolve(source)
 			if source == "" || err != nil {
-				return to, fmt.Errorf("what commit %.12s was published from, %.12s, is not in this clone: git fetch --unshallow", to.published, source)
+				return to, fmt.Errorf("commit %.12s, the source of publication %.12s, is not in this clone: git pull (git fetch --unshallow in a shallow clone)", source, at)
 			}
-			to.source = found.Commit
-			to.subject, err = store.Subject(to.source)
+			to.published, to.source = at, found.Commit
+			to.subject, err = clone.Subject(to.source)
 			return to, err
 		}
-		seen = append(seen, at.String()[:12])
-		_, _, parent, err := store.Signature(at)
-		if err != nil {
+		commits = append(commits, at.String()[:12])
+		if _, _, at, err = store.Signature(at); err != nil {
 			return to, err
 		}
-		if parent.IsZero() {
-			break
-		}
-		at = parent
 	}
 	if len(args) == 0 {
-		return to, fmt.Errorf("branch %s has one publication alone: there is nothing before it", branch)
+		return to, fmt.Errorf("branch %s has only one publication: there is nothing to go back to", branch)
 	}
-	return to, fmt.Errorf("%s is no commit of branch %s, and none that one is from (%s; hawser history shows them)", args[0], branch, baseline.Listed(seen, "there are", "there is none"))
+	return to, fmt.Errorf("%s is neither a commit of branch %s nor the source of one (%s; see hawser history)", args[0], branch, baseline.Listed(commits, "commits are", "it has no commits"))
 }
 
-// readSourceFiles gives the topology and the patches of a commit, by their paths in the repository.
+// readSourceFiles returns the topology and the patches of a commit, by their paths in the repository.
 func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map[string][]byte, error) {
 	name := path.Join(dir, reconciler.TopologyFile)
 	raw, err := store.File(commit, name)

@@ -46,6 +46,9 @@ type uiSource struct {
 	read     *ui.Clusterset
 	readErr  error
 
+	fetching sync.Mutex
+	branch   *publishedBranch
+
 	historyOf string // head of the branch and its verifiers, when it was read
 	history   []baseline.Publication
 
@@ -160,53 +163,69 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	return ui.Reports{Asked: true, From: s.asked().Text(), Agents: agentquery.Statuses(got), Unreachable: silent}, nil
 }
 
-// historyLength is how many publications the page lists. It has one more, which the oldest of
-// them is compared with.
+// historyLength is the number of publications on the page. One more is read, to compare the oldest
+// one with it.
 const historyLength = 30
 
-// published opens the repository with the publish branch, and finds its head and who
-// verifies it.
-func (s *uiSource) published(ctx context.Context) (*gitrepo.Store, gitrepo.Hash, []baseline.Verifier, error) {
+// fetchInterval is the time between two reads of a remote publish branch.
+const fetchInterval = 10 * time.Second
+
+// publishedBranch is the publish branch, as of the last read.
+type publishedBranch struct {
+	baseline.Published
+	verify []baseline.Verifier
+	clone  *gitrepo.Store // may have the commits of the topology
+	readAt time.Time
+}
+
+// published returns the publish branch. It reads the remote again after fetchInterval.
+func (s *uiSource) published(ctx context.Context) (*publishedBranch, error) {
 	file := ""
 	if s.flags.repo == "" {
 		set, err := s.Clusterset(ctx)
 		if set == nil {
-			return nil, gitrepo.Hash{}, nil, err
+			return nil, err
 		}
 		file = set.File
 	}
-	verify, err := baseline.Verifiers(s.flags.signers, file, topofile.BuildFlags{})
-	if err != nil {
-		return nil, gitrepo.Hash{}, nil, err
+	s.fetching.Lock()
+	defer s.fetching.Unlock()
+	if s.branch != nil && time.Since(s.branch.readAt) < fetchInterval {
+		return s.branch, nil
 	}
-	store, err := baseline.OpenRepo(ctx, baseline.RepoOf(s.flags.repo, file), s.flags.branch)
-	if err != nil {
-		return nil, gitrepo.Hash{}, nil, err
+	out := &publishedBranch{readAt: time.Now()}
+	var err error
+	if out.verify, err = baseline.Verifiers(s.flags.signers, file, topofile.BuildFlags{}); err != nil {
+		return nil, err
 	}
-	head, err := store.Resolve(s.flags.branch)
-	if errors.Is(err, gitrepo.ErrNoBranch) {
-		return nil, gitrepo.Hash{}, nil, ui.UserError(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+	in := baseline.Options{File: file, Address: s.flags.repo, Branch: s.flags.branch, Flag: "--branch", History: true, Rendered: true}
+	if out.Published, err = in.Load(ctx); err != nil {
+		return nil, fmt.Errorf("read published branch: %w", err)
 	}
-	if err != nil {
-		return nil, gitrepo.Hash{}, nil, fmt.Errorf("read published branch: %w", err)
+	if out.Missing != "" {
+		return nil, ui.UserError(out.Missing)
 	}
-	return store, head.Commit, verify, nil
+	if out.clone, err = baseline.OpenRepo(ctx, baseline.RepoOf(s.flags.repo, file)); err != nil {
+		return nil, err
+	}
+	s.branch = out
+	return out, nil
 }
 
-// History gives the newest publications; they are read again when there is another one.
+// History returns the newest publications.
 func (s *uiSource) History(ctx context.Context) (any, error) {
-	store, head, verify, err := s.published(ctx)
+	p, err := s.published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.publications(ctx, store, head, verify)
+	list, err := s.publications(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	warnings := []string{}
-	if len(verify) == 0 {
+	warnings := append([]string{}, p.Notes...)
+	if len(p.verify) == 0 {
 		warnings = append(warnings, baseline.NotVerifiedNote)
-	} else if _, skipped, err := baseline.NewestVerified(store, verify, head); err != nil {
+	} else if _, skipped, err := baseline.NewestVerified(p.Store, p.verify, p.Head); err != nil {
 		warnings = append(warnings, fmt.Sprintf("WARNING: no commit of %s counts: %v", s.flags.branch, err))
 	} else {
 		warnings = append(warnings, baseline.SkippedLines(s.flags.branch, skipped)...)
@@ -214,14 +233,14 @@ func (s *uiSource) History(ctx context.Context) (any, error) {
 	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list, "warnings": warnings}, nil
 }
 
-func (s *uiSource) publications(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, verify []baseline.Verifier) ([]baseline.Publication, error) {
+func (s *uiSource) publications(ctx context.Context, p *publishedBranch) ([]baseline.Publication, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := fmt.Sprint(head, verify)
+	of := fmt.Sprint(p.Head, p.verify)
 	if s.history != nil && s.historyOf == of {
 		return s.history, nil
 	}
-	list, err := baseline.History(ctx, s.env, store, head, historyLength+1, verify)
+	list, err := baseline.History(ctx, p.Store, p.Head, historyLength+1, p.verify, p.clone)
 	if err != nil {
 		return nil, err
 	}
@@ -229,23 +248,23 @@ func (s *uiSource) publications(ctx context.Context, store *gitrepo.Store, head 
 	return list, nil
 }
 
-// Plan compares two publications of the history; to empty, one with the topology as it is.
-// From empty is what is published now, againstNone nothing at all. No other commit and no
-// branch is read for a page: hawser diff compares any two.
+// Plan compares two publications of the history. An empty from is the newest publication,
+// baseline.None an empty tree; an empty to is the topology on disk. A page can read no other
+// commit: hawser diff compares any two.
 func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
-	store, head, verify, err := s.published(ctx)
+	p, err := s.published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.publications(ctx, store, head, verify)
+	list, err := s.publications(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	newest, _, err := baseline.NewestVerified(store, verify, head)
+	newest, _, err := baseline.NewestVerified(p.Store, p.verify, p.Head)
 	if err != nil {
 		return nil, err
 	}
-	head = newest.Commit
+	store, head := p.Store, newest.Commit
 	for i, name := range []string{from, to} {
 		known := name == "" || i == 0 && name == baseline.None || slices.ContainsFunc(list, func(p baseline.Publication) bool { return p.Commit == name })
 		if !known {
@@ -255,7 +274,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	s.planning.Lock()
 	defer s.planning.Unlock()
 	if err := ctx.Err(); err != nil {
-		return nil, err // whoever asked has gone meanwhile
+		return nil, err // the client disconnected
 	}
 	if to == "" { // of files, which may be others each time
 		return s.compare(ctx, store, head, from, to)
