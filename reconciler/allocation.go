@@ -17,6 +17,8 @@ type LockInput struct {
 	File      string // name of the committed lock for messages
 	Committed []byte // committed lock; nil if absent
 	Published []byte // published lock; nil before the first publication
+	// PublishedUnknown keeps all committed allocations, because each may be published.
+	PublishedUnknown bool
 	// FixMoves corrects, with a warning, a committed lock that would move a published
 	// allocation. Otherwise such a lock is an error.
 	FixMoves bool
@@ -32,7 +34,8 @@ type Allocation struct {
 
 // Allocate returns the lock for a topology. Published allocations stay with their claims.
 // A complete committed lock that agrees with them does not change. Otherwise missing
-// allocations come from the published lock, or are new. The list holds errors if a lock
+// allocations come from the published lock, or are new. A cluster that was never published is
+// allocated from scratch if its prefixes changed. The list holds errors if a lock
 // cannot be read, if the committed lock would move a published allocation
 // (lockmerge.CodeWouldMove), or if an allocation does not fit.
 func Allocate(in LockInput) (Allocation, diag.List) {
@@ -56,10 +59,21 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		found[i].Severity = diag.Warning
 	}
 	lock, list, stale := allocate.AllocateAndCheck(in.Set, base)
+	var resized []string
+	if !in.PublishedUnknown {
+		resized = base.Resized(in.Set, lock, published)
+	}
+	if len(resized) > 0 {
+		lock, list = allocate.Allocate(in.Set, base.WithoutClusters(resized))
+	}
 	if list.HasErrors() {
 		return Allocation{}, append(found, list...)
 	}
-	if len(in.Published) > 0 { // base has more allocations
+	switch {
+	case len(resized) > 0:
+		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
+			Summary: "the lock is stale: it has other prefixes of " + humanize.FirstN(resized, 3), Hint: "run hawser allocate, and commit the lock"}}
+	case len(in.Published) > 0: // base has more allocations
 		stale = allocate.Check(in.Set, committed)
 	}
 	if len(stale) == 0 && mended.HasErrors() {

@@ -151,7 +151,12 @@ func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
 	}
 	// hawser allocate resolves the conflicts of the two locks, so they are ignored here.
 	merged, _ := lockmerge.OntoPublished(locks[0], set, published)
-	return allocate.IsAppendOnly(locks[1], merged, set), nil
+	if allocate.IsAppendOnly(locks[1], merged, set) {
+		return true, nil
+	}
+	// A cluster that was never published may be allocated from scratch.
+	next, _ := allocate.Allocate(set, merged)
+	return allocate.IsAppendOnly(locks[1], merged.WithoutClusters(merged.Resized(set, next, published)), set), nil
 }
 
 // covers reports whether one of the principals may make a change.

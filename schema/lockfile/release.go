@@ -100,6 +100,42 @@ func (l *Lock) MissingFrom(other *Lock) []string {
 	return out
 }
 
+// Resized returns the clusters of a topology that have an entry in l but none in published, and
+// whose prefixes changed: allocated, the lock that continues l, has another block or mapping, or l
+// has a mapping that the topology does not request.
+func (l *Lock) Resized(top *schema.ClusterSet, allocated, published *Lock) []string {
+	var out []string
+	for i := range top.Spec.Clusters {
+		c := &top.Spec.Clusters[i]
+		have, next := l.Clusters[c.Name], allocated.Clusters[c.Name]
+		if have == nil || len(have.Blocks) == 0 || next == nil || published.Clusters[c.Name] != nil {
+			continue
+		}
+		grown := next.compareWith(have, false)
+		unused := false
+		for p := range have.Mappings {
+			unused = unused || !slices.Contains(top.MappablePodCIDRs(c), p)
+		}
+		if unused || len(grown.Blocks)+len(grown.Extensions)+len(grown.Former)+len(grown.Mappings) > 0 {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// WithoutClusters returns a copy of the lock without the allocations of clusters. Addresses that
+// clusters share, such as clusterset IPs, and gateways' addresses stay.
+func (l *Lock) WithoutClusters(clusters []string) *Lock {
+	out := l.Clone()
+	for _, name := range clusters {
+		delete(out.Clusters, name)
+	}
+	maps.DeleteFunc(out.Addrs, func(s Claim, _ Allocation) bool {
+		return s.Kind != ClaimGateway && slices.Contains(clusters, s.Cluster)
+	})
+	return out
+}
+
 // put adds a cluster's entry unless it is empty.
 func (l *Lock) put(name string, c *Cluster) {
 	if len(c.Blocks)+len(c.Extensions)+len(c.Former)+len(c.Mappings) > 0 {

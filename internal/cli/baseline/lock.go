@@ -23,10 +23,9 @@ type LockOptions struct {
 
 // PublishedLock is the published lock as far as a command could read it.
 type PublishedLock struct {
-	Raw []byte
-	// Known: something published was read. Outside of git nothing is published from a file,
-	// as far as anybody can tell; a repository without the branch may be published elsewhere.
-	Known, Outside bool
+	Raw     []byte
+	Known   bool // a published lock was read
+	Outside bool // the topology is not in a git repository, so the published lock is unknown
 }
 
 // ReadLock reads the published lock. If it cannot be read, the caller must not allocate: it would use
@@ -42,11 +41,11 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 	})
 	// A remote that is gone is no repository, either.
 	if f.Repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {
-		_, err = fmt.Fprintf(env.Err, "what is published is not known: %s\n", err)
+		_, err = fmt.Fprintf(env.Err, "the published lock is unknown, so all allocations stay: %s\n", err)
 		return PublishedLock{Outside: true}, err
 	}
 	if err != nil {
-		return PublishedLock{}, fmt.Errorf("read what is published: %w", err)
+		return PublishedLock{}, fmt.Errorf("read published lock: %w", err)
 	}
 	if p.Missing != "" {
 		_, _ = fmt.Fprintln(env.Err, p.Missing)
@@ -57,7 +56,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 // NewLock returns the new content of the lock file.
 func NewLock(env *cli.Env, t topofile.File, set *schema.ClusterSet, have PublishedLock, f LockOptions) ([]byte, error) {
 	out, list := reconciler.Allocate(reconciler.LockInput{
-		Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, FixMoves: true,
+		Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, PublishedUnknown: have.Outside, FixMoves: true,
 	})
 	if list.HasErrors() {
 		return nil, cli.FindingsError{List: list, Files: t.Texts()}

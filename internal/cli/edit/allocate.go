@@ -71,7 +71,7 @@ func runAllocate(ctx context.Context, env *cli.Env, args []string, f baseline.Lo
 	}
 	if f.Check {
 		out, list := reconciler.Allocate(reconciler.LockInput{
-			Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw,
+			Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, PublishedUnknown: have.Outside,
 		})
 		if !list.HasErrors() {
 			list = out.Stale
