@@ -240,8 +240,10 @@ func nftLeaving() []nftChain {
 		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).accept(),
 	}}
 	c := nftChain{name: "connected", rules: []*nftRule{
-		// VXLAN inside ESP, between tunnel addresses.
+		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
+		// interface. Postrouting has the underlay's link for the latter, so the rule checks the xfrm state.
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
+		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
@@ -405,6 +407,9 @@ func nftClamp(t desired.Table) nftChain {
 // nftESPLink is the name of the link with its terminator: it matches the whole name, not a
 // prefix.
 const nftESPLink = desired.IPsecLink + "\x00"
+
+// nftRtXFRM is the key of "rt ipsec" (NFT_RT_XFRM): one byte, 1 if the packet will be encrypted.
+const nftRtXFRM expr.RtKey = 4
 
 // nftOnlyESP drops VXLAN that must use ESP but does not: forged packets from the underlay, or
 // our own packets when ESP is unavailable.
