@@ -1,7 +1,6 @@
-// Package model has the plain data that the parts of an agent hand to each other: what only
-// this cluster knows (Facts), what is seen on this host (Local), where links lead (Path,
-// RemoteEndpoint, Tunnel), and what clusters tell each other of their exports (Live). It decides
-// nothing.
+// Package model has the plain data that the parts of an agent exchange: the objects of this
+// cluster (Facts), the state of this host (HostState), the paths of traffic (Path, RemoteEndpoint,
+// TunnelParams), and the export states that clusters publish (ClusterState). It has no logic.
 package model
 
 import (
@@ -14,25 +13,24 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Facts is what only this cluster knows: from the Kubernetes API or from files.
+// Facts are the objects of this cluster, from the Kubernetes API or from files.
 type Facts struct {
 	Nodes    []Node    `json:"Nodes"`
 	Pods     []Pod     `json:"Pods"` // only those that an egress rule or a headless export may need
 	Services []Service `json:"Services"`
-	// Exports are the ServiceExports of this cluster, Imports the ServiceImports as
-	// they are, both sorted by namespace/name; none without a Kubernetes API.
+	// Exports are the ServiceExports of this cluster, Imports its current ServiceImports, both
+	// sorted by namespace/name; empty without a Kubernetes API.
 	Exports []mcs.Export `json:"Exports,omitempty"`
 	Imports []mcs.Import `json:"Imports,omitempty"`
-	// Namespaces are all of this cluster, sorted: an import stands where its namespace
-	// exists. Only those that some export names.
+	// Namespaces are the namespaces of this cluster that an export names, sorted. An import is
+	// created only in an existing namespace.
 	Namespaces []string `json:"Namespaces,omitempty"`
-	// HasAPI says that Exports, Imports and Namespaces are those of a Kubernetes
-	// API, which keeps the addresses that were given: only those are used. Without it
-	// nothing can be written down, and every node gives the same addresses by itself.
+	// HasAPI reports whether the facts come from a Kubernetes API. The API stores the allocated
+	// addresses, and only these are used. Without it, every node computes the same addresses.
 	HasAPI bool `json:"Recorded,omitempty"`
 }
 
-// GatewayService gives the Service by which a gateway is found; nil = there is none.
+// GatewayService returns the Service whose addresses are endpoints of a gateway; nil if absent.
 func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
 	i := slices.IndexFunc(f.Services, func(s Service) bool {
 		return s.Namespace == fabric.SystemNamespace && s.Name == fabric.ServiceOf(gateway.Name)
@@ -48,12 +46,12 @@ type Node struct {
 	Name     string         `json:"Name"`
 	Addrs    []netip.Addr   `json:"Addrs"`              // InternalIPs, at most one a family
 	External []netip.Addr   `json:"External,omitempty"` // ExternalIPs, at most one a family
-	PodCIDRs []netip.Prefix `json:"PodCIDRs"`           // of this node; empty when the CNI does not say
+	PodCIDRs []netip.Prefix `json:"PodCIDRs"`           // of this node; empty if the CNI does not set them
 	// Unprotected reports that the cluster has HawserNodes, and this node has no
 	// report that the agent's rules are in place since the node booted.
 	Unprotected bool `json:"Unprotected,omitempty"`
-	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
-	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
+	// Labels and UnavailableReason are set only in clusters with node selectors of gateways:
+	// the labels that a selector names, and why the node cannot be a gateway; empty = it can.
 	Labels            map[string]string `json:"Labels,omitempty"`
 	UnavailableReason string            `json:"Away,omitempty"`
 }
@@ -75,17 +73,16 @@ type Service struct {
 	ClusterIPs []netip.Addr  `json:"ClusterIPs"` // none for headless
 	Ports      []ServicePort `json:"Ports"`
 	Endpoints  []Endpoint    `json:"Endpoints"`
-	// ExternalName means that the Service is of that type: it has no endpoints.
+	// ExternalName reports whether the Service is of that type: it has no endpoints.
 	ExternalName bool `json:"ExternalName,omitempty"`
 	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
 	Unsupported []string `json:"Unsupported,omitempty"`
-	// LoadBalancers are the addresses and names that a load balancer gave to it, as they stand
-	// in its status.
+	// LoadBalancers are the addresses and names of its load balancer, from its status.
 	LoadBalancers []string `json:"Balancers,omitempty"`
 }
 
-// LoadBalancerAddrs gives the addresses of the service's load balancer; resolved are those of names
-// (Local.Resolved).
+// LoadBalancerAddrs returns the addresses of the service's load balancer. resolved has the
+// addresses of names (HostState.Resolved).
 func (s *Service) LoadBalancerAddrs(resolved map[string][]netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range s.LoadBalancers {
@@ -108,11 +105,11 @@ type ServicePort struct {
 // Endpoint is one backend of a service.
 type Endpoint struct {
 	Addrs    []netip.Addr `json:"Addrs"`
-	Hostname string       `json:"Hostname"` // the name of its DNS record; empty when it has none
-	Pod      string       `json:"Pod"`      // pod name in the service's namespace; empty when it is no pod
+	Hostname string       `json:"Hostname"` // the name of its DNS record; empty if it has none
+	Pod      string       `json:"Pod"`      // pod name in the service's namespace; empty if it is not a pod
 	Node     string       `json:"Node"`
 	Ready    bool         `json:"Ready"`
-	// Terminating means that the endpoint is not ready, terminates and still serves. It gets
+	// Terminating reports whether the endpoint is not ready, terminates and still serves. It gets
 	// connections while no endpoint of the port is ready, as in kube-proxy (KEP-1669).
 	Terminating bool `json:"Terminating,omitempty"`
 	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
@@ -120,33 +117,33 @@ type Endpoint struct {
 	Ports map[string]int `json:"Ports"`
 }
 
-// HostState is what the agent sees on its own host.
+// HostState is the observed state of the host.
 type HostState struct {
-	UnderlayMTU int `json:"UnderlayMTU"` // bytes, of the interface that holds the node's address
-	// NoIPv6 says that IPv6 is switched off on this host.
+	UnderlayMTU int `json:"UnderlayMTU"` // bytes, of the interface with the node's address
+	// NoIPv6 reports whether IPv6 is disabled on this host.
 	NoIPv6    bool `json:"NoIPv6"`
 	KernelESP bool `json:"KernelESP"` // the kernel encrypts ESP
-	// NoConnLimit says that nftables of this kernel cannot count connections.
+	// NoConnLimit reports whether nftables of this kernel cannot count connections.
 	NoConnLimit bool `json:"NoConnLimit"`
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr `json:"HostSource"`
-	// PodRoutes are prefixes of this node's Node.spec.podCIDRs to which the kernel has routes on
-	// a link, and which the cluster's podCIDRs do not hold: the CNI puts pods there.
+	// PodRoutes are prefixes of this node's Node.spec.podCIDRs that have routes to a link and are
+	// outside the cluster's podCIDRs: the CNI assigns pod addresses there.
 	PodRoutes []netip.Prefix `json:"PodRoutes,omitempty"`
-	// Networks are those that the node is connected to and that overlap prefixes of other
-	// clusters, sorted by prefix and link.
+	// Networks are the connected networks of the node that overlap prefixes of other clusters,
+	// sorted by prefix and link.
 	Networks []Network `json:"Networks,omitempty"`
-	// ForeignRules describe routing rules of other programs that take packets for other
-	// clusters before Hawser's rules.
+	// ForeignRules describe routing rules of other programs that match packets to other clusters
+	// before Hawser's rules.
 	ForeignRules []string `json:"ForeignRules,omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr `json:"Resolved"`
 	// Discovered are the discovered endpoints of remote gateways, by cluster/gateway.
 	Discovered map[string][]DiscoveredEndpoint `json:"Found,omitempty"`
-	// RemoteEndpoints has where gateways with several candidates are dialled, by
+	// RemoteEndpoints are the endpoints in use of gateways with several candidates, by
 	// cluster/gateway. Other gateways are dialled at their first candidate.
-	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
+	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // key of recorded rounds
 }
 
 // Network is a network that a node is connected to.
@@ -170,40 +167,40 @@ type RemoteEndpoint struct {
 type Path struct {
 	Local  string `json:"Local"`  // gateway of this cluster
 	Remote string `json:"Remote"` // gateway of the remote cluster, or of Via
-	// Via is the cluster that passes the traffic on, which is the next one on the
-	// way; empty = the link leads to the remote cluster itself.
+	// Via is the next cluster on the path, which forwards the traffic; empty = the link leads to
+	// the remote cluster itself.
 	Via string `json:"Via"`
-	// Down says that no probe gets through on any link to the cluster, or none did a
-	// moment ago: traffic for it still takes this one, but clusterset addresses use
-	// other clusters as long as there are any.
+	// Down reports whether probes are lost on all links to the cluster, or were until a moment
+	// ago. Traffic to the cluster still uses this link, but clusterset addresses use other
+	// clusters if there are any.
 	Down bool `json:"Down"`
-	// MTU is what the link carries, in bytes, where that is less than its device
-	// does; 0 = as much as the device.
+	// MTU is the path MTU of the link in bytes, if it is less than the MTU of the device;
+	// 0 = MTU of the device.
 	MTU int `json:"MTU"`
 }
 
-// TunnelParams is what two tunnels of one pair of gateways differ in. All else is as the
-// fabric says now.
+// TunnelParams are the parameters that may differ between two tunnels of one pair of gateways.
+// The fabric has all others.
 type TunnelParams struct {
 	Driver string `json:"Driver"`
-	// LocalPort and Remote are the base ports of both ends; 0 = those of the fabric.
+	// LocalPort and RemotePort are the base ports of both ends; 0 = the ports in the fabric.
 	LocalPort  int  `json:"Own"`
 	RemotePort int  `json:"Remote"`
 	Alternate  bool `json:"Alt"`   // see driver.Remote
-	Epoch      int  `json:"Epoch"` // of the keys; 0 = as the fabric says, or the driver has none
+	Epoch      int  `json:"Epoch"` // of the keys; 0 = the current one, or the driver has no keys
 }
 
 // ClusterState is a remote cluster's live export state, as its agents publish it.
 type ClusterState struct {
 	Cluster string        `json:"cluster"`
 	Exports []ExportState `json:"exports"` // sorted by namespace/name
-	// Shape is the ShapeDigest of the shape that the cluster has gone over to:
-	// empty while it uses a way of another one.
+	// Shape is the ShapeDigest of the topology that the cluster uses; empty while it still uses
+	// a path of the former topology.
 	Shape string `json:"shape,omitempty"`
-	// Transit is what it says of its links for what clusters pass on to each
-	// other; nil = it neither passes anything on nor takes what was.
+	// Transit describes its links for transit traffic; nil = it neither forwards nor accepts
+	// transit traffic.
 	Transit *TransitAdvert `json:"passing,omitempty"`
-	// Endpoints is what it says of where gateways are; nil = nothing.
+	// Endpoints are discovered and observed endpoints; nil = none.
 	Endpoints *EndpointAdvert `json:"places,omitempty"`
 }
 
@@ -220,22 +217,22 @@ type EndpointAdvert struct {
 type DiscoveredEndpoint struct {
 	Source string     `json:"source"` // of fabric.Sources
 	Addr   netip.Addr `json:"addr"`
-	Port   int        `json:"port,omitempty"` // the base port; 0 = that of the gateway
+	Port   int        `json:"port,omitempty"` // the base port; 0 = the port of the gateway
 }
 
-// TransitAdvert is what a cluster says of its links for what is passed on over them.
+// TransitAdvert describes the links of a cluster for transit traffic.
 type TransitAdvert struct {
-	Edges []TransitEdge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
+	Edges []TransitEdge `json:"edges,omitempty"` // links below the best rank, by cluster
 }
 
 // TransitEdge is one link, to a neighbour.
 type TransitEdge struct {
 	Cluster string `json:"cluster"`
-	Rank    int    `json:"rank"`          // of health.Rank; 0 = nothing is passed on
-	MTU     int    `json:"mtu,omitempty"` // bytes, where less fits than the link should carry
+	Rank    int    `json:"rank"`          // a health.Rank; 0 = no transit
+	MTU     int    `json:"mtu,omitempty"` // bytes, if less than the MTU of the link
 }
 
-// Next is the cluster to which a path to remote leads first.
+// Next returns the first cluster on the path to remote.
 func (p Path) Next(remote string) string {
 	if p.Via != "" {
 		return p.Via
@@ -247,15 +244,15 @@ func (p Path) Next(remote string) string {
 type ExportState struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Ready     bool   `json:"ready"` // some endpoint gets connections
-	// Terminating means that all these endpoints terminate: other clusters use them only
-	// while no cluster has a ready one.
+	Ready     bool   `json:"ready"` // an endpoint gets connections
+	// Terminating reports whether all these endpoints terminate: other clusters use them only
+	// while no cluster has a ready endpoint.
 	Terminating bool `json:"terminating,omitempty"`
-	// Families are those (4, 6) that the service has; missing = all that the cluster has.
+	// Families are the IP families (4, 6) of the service; empty = all of the cluster.
 	Families []int        `json:"families,omitempty"`
 	Hosts    []ExportHost `json:"hosts,omitempty"` // Headless: the ready endpoints
-	// Offer is what the cluster says of its ServiceExport; nil = it has none, as it
-	// has no Kubernetes API, or it is not valid.
+	// Offer is the ServiceExport of the cluster; nil = it is invalid, or the cluster has no
+	// Kubernetes API.
 	Offer *mcs.Offer `json:"offer,omitempty"`
 }
 
@@ -263,32 +260,32 @@ type ExportState struct {
 // other clusters reach it.
 type ExportHost struct {
 	Name string `json:"name,omitempty"`
-	// Label is what stands for Name in the DNS where there is none: the endpoint's own
-	// address, which is another one than IPs where that is hidden.
+	// Label replaces an empty Name in the DNS: it is the endpoint's own address, which differs
+	// from IPs in a cluster with Globalnet.
 	Label string       `json:"label,omitempty"`
 	IPs   []netip.Addr `json:"ips"`
-	// Ports are the numbers on the endpoint where they are not those of the export, as
-	// in Endpoint.Ports; none where IPs are translated to it.
+	// Ports are the ports of the endpoint that differ from the export's ports, as in
+	// Endpoint.Ports; empty if IPs are translated.
 	Ports map[string]int `json:"ports,omitempty"`
 }
 
 // Candidate is an address at which a gateway may be reached.
 type Candidate struct {
 	Text string         `json:"Text"` // for users: the endpoint in the topology, or the address and its source
-	Addr netip.AddrPort `json:"Addr"` // the port is the base port, from which those of tunnels follow
+	Addr netip.AddrPort `json:"Addr"` // the port is the base port, from which the ports of tunnels follow
 }
 
-// Intersect gives what may be said as long as a node carries what l says, and is about to
-// carry next: what both have.
+// Intersect returns the state that is valid both for a node that applied l and for one that
+// applied next: what both have.
 func (l ClusterState) Intersect(next ClusterState) ClusterState {
-	carried := make(map[string]*ExportState, len(l.Exports))
+	applied := make(map[string]*ExportState, len(l.Exports))
 	for i := range l.Exports {
-		carried[l.Exports[i].Namespace+"/"+l.Exports[i].Name] = &l.Exports[i]
+		applied[l.Exports[i].Namespace+"/"+l.Exports[i].Name] = &l.Exports[i]
 	}
 	exports := next.Exports
 	next.Exports = nil
 	for _, e := range exports {
-		now := carried[e.Namespace+"/"+e.Name]
+		now := applied[e.Namespace+"/"+e.Name]
 		if now == nil {
 			continue
 		}

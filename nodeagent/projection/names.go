@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addDNS gives the name server what this cluster may know.
+// addDNS adds the services and zones that the name server answers for.
 func (v *builder) addDNS() {
 	for _, e := range v.exports {
 		if e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name) {
@@ -24,7 +24,7 @@ func (v *builder) addDNS() {
 	v.state.Services = unique(v.state.Services)
 	f := v.in.Fabric
 	// The SOA serial follows from the content, so that equal zones have equal serials on every
-	// node and after every restart. Zero is no serial.
+	// node and after every restart. Zero is not a valid serial.
 	d := &digest{sum: stablehash.Sum64("")}
 	d.number(int(f.DNS.TTL))
 	for i := range v.state.Services {
@@ -58,7 +58,7 @@ func (v *builder) addDNS() {
 	}
 }
 
-// dnsService holds a cluster that is reachable but not ready without
+// dnsService returns the DNS data of an export. A reachable cluster that is not ready has no
 // addresses: its name exists and has no data.
 func (v *builder) dnsService(e *fabric.Export) desired.Service {
 	out := desired.Service{
@@ -125,8 +125,8 @@ func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desi
 	return out, true
 }
 
-// hostsHere leaves out addresses of a family that this cluster does not have, and those that
-// do not lead to the cluster from this node.
+// hostsHere removes addresses of IP families that this cluster does not have, and addresses that
+// do not lead to the remote cluster from this node.
 func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
@@ -138,12 +138,12 @@ func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []des
 	return out
 }
 
-// routed gives those of a cluster's addresses that lead there from here, sorted.
+// routed returns the addresses of a remote cluster that this cluster routes to it, sorted.
 func (r *remoteCluster) routed(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.sees(a) })
 }
 
-// localHosts are this cluster's own ready endpoints, at their pod addresses.
+// localHosts returns this cluster's ready endpoints, at their pod addresses.
 func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, m := range members(part, svc) {
@@ -154,9 +154,9 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 	return out
 }
 
-// hosts are the ready endpoints that another cluster told of, at addresses that
-// lead there from here. A pod address that means something else in this cluster
-// gives way to the pod's fixed global address.
+// hosts returns the ready endpoints that another cluster announced, at addresses that this cluster
+// routes to it. If this cluster uses a pod address itself, the pod's fixed global address replaces
+// it.
 func (r *remoteCluster) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
 	if !r.heard {
@@ -241,9 +241,8 @@ func (d *digest) addrs(list []netip.Addr) {
 	}
 }
 
-// answer is one address by which a backend's callers may know it: what a server
-// sends first through a gateway that never saw the connection has to leave with
-// it.
+// answer is an address by which clients may know a backend. Packets that a server sends first,
+// through a gateway without the connection, must leave with it.
 type answer struct {
 	family int
 	id     string // backend's address, protocol and port
@@ -251,14 +250,13 @@ type answer struct {
 	origin string
 }
 
-// answersAs notes that callers of a backend know it by an address and port of
-// this cluster's block.
+// answersAs records that clients know a backend by an address and port of this cluster's block.
 func (v *builder) answersAs(backend netip.Addr, protocol string, port int, as netip.Addr, asPort int, origin string) {
 	if v.gateway == nil {
 		return
 	}
-	// What a flat cluster's pod sends first over UDP may as well be a question of
-	// its own, and its source is to be kept.
+	// A UDP packet that a pod of a flat cluster sends first may be a request of its own, which
+	// must keep its source.
 	if v.direct(backend) && !strings.EqualFold(protocol, "TCP") {
 		return
 	}
@@ -274,9 +272,9 @@ func (v *builder) direct(pod netip.Addr) bool {
 	return !v.own.IsGlobalnet(fabric.Family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
-// addReplySources tells the gateways as whom each backend answers. One that several
-// addresses lead to is named as such: to guess wrong would end the connection,
-// to wait delays it until its client speaks.
+// addReplySources adds the address with which each backend replies. A backend with several
+// addresses is marked as ambiguous: a wrong guess would end the connection, while waiting only
+// delays it until the client sends a packet.
 func (v *builder) addReplySources() {
 	slices.SortFunc(v.answers, func(a, b answer) int {
 		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.id, b.id), cmp.Compare(a.as, b.as), cmp.Compare(a.origin, b.origin))

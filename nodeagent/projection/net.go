@@ -11,16 +11,15 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Topology says which clusters have a link and which pass on what others send: as
-// the shape of the fabric has it and, while clusters go over from another shape,
-// as that one had it.
+// Topology has the links between clusters and the clusters that forward transit traffic. While
+// clusters change from a former shape, it has the links of both shapes.
 type Topology struct {
 	Now    *fabric.Graph
-	Before *fabric.Graph // nil = nobody goes over
+	Before *fabric.Graph // of the former shape; nil = no change
 	shapes []fabric.Shape
 }
 
-// NewNet joins the clusters of a fabric; before is the shape that they leave, or nil.
+// NewNet returns the topology of a fabric. before is the former shape, or nil.
 func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
 	n := Topology{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
 	if before == nil {
@@ -31,15 +30,15 @@ func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
 	return n
 }
 
-// Mesh reports whether nothing is ever passed on.
+// Mesh reports whether no cluster forwards transit traffic.
 func (n Topology) Mesh() bool {
 	return !slices.ContainsFunc(n.shapes, func(s fabric.Shape) bool { return !IsMesh(s) })
 }
 
-// IsMesh reports whether all clusters of a shape are linked, and none passes on.
+// IsMesh reports whether a shape links all clusters directly.
 func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
 
-// Same reports whether NewNet would give the same for clusters of the same names.
+// Same reports whether NewNet would return the same for clusters with the same names.
 func (n Topology) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
 		return false
@@ -76,7 +75,7 @@ func (n Topology) Neighbours(cluster string) []string {
 	return slices.Compact(out)
 }
 
-// ShapeDigest names a shape, so that clusters can tell each other in which one they are.
+// ShapeDigest returns a digest of a shape. Clusters announce the digest of the shape they use.
 func ShapeDigest(s fabric.Shape) string {
 	if IsMesh(s) {
 		s = fabric.Shape{}
@@ -88,8 +87,8 @@ func ShapeDigest(s fabric.Shape) string {
 	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, stablehash.Mix64(stablehash.Sum64(string(raw)))))
 }
 
-// reach gives the clusters that can be reached from one without going through
-// another: over links of either shape, through clusters that pass on.
+// reach returns the clusters that are reachable from one cluster without passing another: over
+// links of either shape, through clusters that forward transit traffic.
 func (n Topology) reach(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
@@ -121,9 +120,8 @@ func (n Topology) Between(a, b string) []string {
 	return out
 }
 
-// Sources gives the clusters whose packets may come to a cluster over its link
-// with a neighbour: the neighbour's own, and when it passes on, those of all that
-// it reaches without the cluster.
+// Sources returns the clusters whose packets may arrive over the link with a neighbour: the
+// neighbour, and if it forwards transit traffic, all clusters that it reaches without cluster.
 func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
@@ -131,8 +129,8 @@ func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 	return n.reach(neighbour, cluster)
 }
 
-// OnlyVia gives the clusters that one reaches over no link but that with a
-// neighbour: what came from there is not passed on to them.
+// OnlyVia returns the clusters that a cluster reaches only over the link with a neighbour. Packets
+// from that link are not forwarded to them.
 func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}

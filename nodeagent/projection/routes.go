@@ -95,7 +95,7 @@ func (v *builder) routeRemote(r *remoteCluster) {
 // and conntrack would remember the flow without its egress address. When the link returns, that
 // entry and the entry on the far side conflict, and the kernel changes the source port.
 func (v *builder) routeGateway(r *remoteCluster) {
-	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
+	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
 		return // no rule leads here, or table 7300 says the right thing
 	}
 	var c desired.Tunnel
@@ -128,7 +128,7 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if r.path.Via == "" {
 		return v.pathMTUFor(r, link, r.path)
 	}
-	if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
+	if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
 		return v.transitMTU(c, r.path)
 	}
 	return 0 // the gateway tells what fits
@@ -140,7 +140,7 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	if !r.reachable {
 		return "", netip.Addr{}, false
 	}
-	if v.carries(r) {
+	if v.ownsPath(r) {
 		c, ok := v.ownTunnelTo(r, r.path)
 		return c.Link, c.Via(fam), ok
 	}

@@ -244,7 +244,7 @@ func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) 
 	route.Table = desired.TableTransit
 	if via, ok := v.siblingOn(r, fam); ok {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
-	} else if c, ok := v.transitTunnel(r, r.path); ok && v.carries(r) {
+	} else if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.path)
 	}
 	v.route(route)

@@ -45,8 +45,8 @@ func (v *builder) fits(name string, six bool) int {
 	return fits
 }
 
-// reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names, and
-// what is found, may stand for any address, and not every node asks for them.
+// reachedOverIPv6 reports whether a gateway of the cluster may have an IPv6 endpoint. Names and
+// discovered endpoints may have any address, and not every node resolves them.
 func reachedOverIPv6(c *fabric.Cluster) bool {
 	for i := range c.Gateways {
 		for _, text := range c.Gateways[i].Endpoints {
@@ -67,8 +67,8 @@ func (v *builder) largestMTU() int {
 	return v.linkMTU(cmp.Or(link.MTU, v.fits(link.Driver, v.six)))
 }
 
-// pathMTUFor gives the MTU of a route to a remote cluster, where that is less than
-// the device's; 0 = as much as the device.
+// pathMTUFor returns the MTU of a route to a remote cluster; 0 if it is not less than the MTU of
+// the device.
 func (v *builder) pathMTUFor(r *remoteCluster, device string, path model.Path) int {
 	mtu := v.mtu(r, r.link.Driver)
 	if c, ok := v.tunnelTo(r, path.Remote); ok {
@@ -93,8 +93,8 @@ func (v *builder) addTunnels() {
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
 			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
-				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "lane "+strconv.Itoa(g.Ordinal)+
-					" is another gateway's too, so moves between them lose packets; run hawser allocate")
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "ordinal "+strconv.Itoa(g.Ordinal)+
+					" belongs to another gateway as well, so failover between them loses packets: run hawser allocate")
 			}
 		}
 	}
@@ -103,8 +103,7 @@ func (v *builder) addTunnels() {
 	v.state.Tunnels = built.Tunnels
 }
 
-// merge adds the objects that tunnels are made of, and what hinders them. Where they
-// lead is the caller's.
+// merge adds the objects and problems of tunnels to the state, without routes to other clusters.
 func (v *builder) merge(built *driver.Result) {
 	for _, p := range built.Problems {
 		v.problem(p.Path, p.Code, p.Text)
@@ -154,7 +153,7 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 			}
 		}
 		if driver.ByName(r.link.Driver) == nil {
-			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so there is no link")
+			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so the link is missing: update the agent")
 		}
 	}
 	slices.SortStableFunc(out, func(a, b driver.Remote) int {
@@ -177,16 +176,15 @@ func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.Tunn
 		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
 	v.endpoint(&out, c.RemotePort)
-	if !r.sharesOrdinal(g) || v.carries(r) && r.path.Remote == g.Name {
+	if !r.sharesOrdinal(g) || v.ownsPath(r) && r.path.Remote == g.Name {
 		out.Prefixes = r.visible
 	}
 	return out
 }
 
-// endpoint gives where a gateway is reached, with the port from which its ports
-// count there, and the addresses of all its endpoints: where it was found, or else
-// at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
-// the tunnel's at the other end.
+// endpoint sets the address and base port at which a gateway is dialled, and the addresses of all
+// its endpoints: the selected endpoint, or else the first one. The address is invalid if the
+// gateway dials in or has no known endpoint. port is the tunnel's base port at the remote end.
 func (v *builder) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
@@ -207,8 +205,8 @@ func (v *builder) endpoint(out *driver.Remote, port int) {
 	}
 }
 
-// canSendTo reports whether this node has an address of the family; while its
-// addresses are not known, any will do.
+// canSendTo reports whether this node has an address of the same family. It is true while the
+// node's addresses are unknown.
 func (v *builder) canSendTo(addr netip.Addr) bool {
 	if v.node == nil {
 		return true
@@ -217,13 +215,12 @@ func (v *builder) canSendTo(addr netip.Addr) bool {
 	return ok
 }
 
-// sharesOrdinal reports whether another gateway of the cluster has the same lane,
-// as in a fabric from before there were lanes.
+// sharesOrdinal reports whether another gateway of the cluster has the same ordinal.
 func (r *remoteCluster) sharesOrdinal(g *fabric.Gateway) bool {
 	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Ordinal == g.Ordinal })
 }
 
-// checkMTU compares what the file says with what this node's underlay carries.
+// checkMTU reports configured MTUs that do not fit this node's underlay.
 func (v *builder) checkMTU() {
 	for _, r := range v.remotes {
 		link := r.link
@@ -238,7 +235,7 @@ func (v *builder) checkMTU() {
 			}
 			continue
 		}
-		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" carries at most "+strconv.Itoa(fits))
+		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" supports at most "+strconv.Itoa(fits)+" bytes")
 	}
 }
 
@@ -246,8 +243,8 @@ func (v *builder) gatewayPath() string {
 	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
-// carries reports whether this node is the gateway of the active link to r.
-func (v *builder) carries(r *remoteCluster) bool {
+// ownsPath reports whether this node is the gateway of the active link to r.
+func (v *builder) ownsPath(r *remoteCluster) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
@@ -272,8 +269,8 @@ func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
 	return v.state.Tunnels[first:behind]
 }
 
-// devicesTo gives the devices that lead to a remote gateway, one a tunnel, that to
-// use first.
+// devicesTo returns the devices that lead to a remote gateway, one per tunnel, the preferred one
+// first.
 func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 	var out []string
 	rank := -1
