@@ -78,7 +78,7 @@ func (s *sharedState) State() round.State { return *s.state.Load() }
 // begin gives the state of an agent that starts now.
 func (l *loop) begin(now time.Time) round.State {
 	saved := l.files.load(l.log)
-	saved.Carries = host.TunnelsExist()
+	saved.TunnelsInUse = host.TunnelsExist()
 	return round.NewState(l.config.Cluster, saved, now)
 }
 

@@ -41,7 +41,7 @@ func (a *Agent) Run(until context.Context) error {
 	l := a.loop
 	begin := l.begin(time.Now())
 	l.state.Store(&begin)
-	l.peers.SetReady(begin.Announcement.Carries)
+	l.peers.SetReady(begin.Announcement.Active)
 	l.onDrainChange()
 	var parts errgroup.Group
 	start := func(name string, run func(context.Context) error) {

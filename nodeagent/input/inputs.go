@@ -1,7 +1,7 @@
-// Package input reads what an agent lives from: the fabric and the keys from mounted files,
-// the facts from the Kubernetes API or a folder, and the addresses of endpoints that are
-// names. It acts only on documents that pinned signers signed, and keeps the last good
-// content of each in force, in memory and in the state folder.
+// Package input reads the inputs of an agent: the fabric and the keys from mounted files, the
+// facts from the Kubernetes API or a folder, and the addresses of endpoints that are names. It
+// accepts only documents that pinned signers signed. It keeps the last good content of each
+// input in memory and in the state folder.
 package input
 
 import (
@@ -34,8 +34,8 @@ const (
 	keysFile   = "keys.age"
 	keysSig    = "keys.sig"
 	factsFile  = "facts.json"
-	// saveRetry is how long a copy that could not be written waits for the next try,
-	// and how long one that is often new is left as it is.
+	// saveRetry is the time until the next attempt to write a copy, and the shortest time
+	// between two copies of an input that changes often.
 	saveRetry = 2 * time.Second
 )
 
@@ -45,31 +45,30 @@ type compiled struct {
 	digest string
 }
 
-// Config says where the inputs of a node are.
+// Config has the locations of the inputs of a node.
 type Config struct {
 	Cluster, Node string // its own
 	FabricDir     string // with fabric.json.gz, whole or in parts
-	KeysDir       string // with keys.age, and keys that this host brought itself; gateways only
+	KeysDir       string // with keys.age, and private keys of this host; gateways only
 	Identity      string // file with the cluster's age identity; gateways only
-	Trust         string // file of pinned signers; empty = whatever is delivered counts
+	Trust         string // file of pinned signers; empty = accept unsigned documents
 	Kube          kube.Config
-	FactsDir      string // with Kubernetes objects, where there is no API
-	// HawserNodesDir has the HawserNodes of the cluster, where there is no API; empty = none.
+	FactsDir      string // with Kubernetes objects, if there is no API
+	// HawserNodesDir has the HawserNodes of the cluster if there is no API; empty = none.
 	HawserNodesDir string
 	StateDir       string // for the last good copies
 	Log            *slog.Logger
-	Changed        func() // called when there may be something new; it must not block
+	Changed        func() // called when an input may have changed; it must not block
 }
 
-// Inputs are the files and the API that an agent lives from. Each keeps its last
-// good content in force, in memory and on disk. The methods may be called from any
-// goroutine.
+// Inputs are the inputs of an agent. The last good content of each counts, in memory and on disk.
+// Inputs is safe for concurrent use.
 type Inputs struct {
 	config  Config
 	log     *slog.Logger
 	changed func()
 	copy    *statefile.File[*model.Facts]
-	unsaved trigger.Trigger // facts of the API are new
+	unsaved trigger.Trigger // facts of the API changed
 
 	folder *facts.Folder // one of the two is nil
 	api    *kube.Source
@@ -80,15 +79,15 @@ type Inputs struct {
 	refused     map[string]string // the reasons that were logged last, by input
 	fabric      cachedDocument[compiled]
 	keys        cachedDocument[*fabric.Keys]
-	own         localKeys    // the last good ones
-	held        *fabric.Keys // both together
+	own         localKeys    // last good keys of this host
+	held        *fabric.Keys // keys and own
 	saved       *model.Facts // last good copy, used until all files were read once
-	trouble     error        // a last good copy that could not be written
+	saveErr     error        // of the last good copies
 	withHolders holderView
 	resolver    *resolver
 }
 
-// Open makes the inputs; nothing but the copy of the facts is read before Refresh or Run.
+// Open returns the inputs. Before Refresh or Run it reads only the copy of the facts.
 func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed,
@@ -134,7 +133,7 @@ func (in *Inputs) openFacts() error {
 		return err
 	}
 	in.client = client
-	saved, _ := in.copy.Load() // one that cannot be read is none
+	saved, _ := in.copy.Load() // an unreadable copy counts as missing
 	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, saved, in.log, func() {
 		in.unsaved.Fire()
 		in.changed()
@@ -142,7 +141,7 @@ func (in *Inputs) openFacts() error {
 	return nil
 }
 
-// factsSnapshot gives the facts in force.
+// factsSnapshot returns the current facts.
 func (in *Inputs) factsSnapshot() facts.State {
 	if in.api != nil {
 		return in.api.Current()
@@ -156,19 +155,19 @@ func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
 		return nil, err
 	}
 	if keys.Cluster != in.config.Cluster {
-		return nil, fmt.Errorf("keys are those of cluster %s, not of %s", keys.Cluster, in.config.Cluster)
+		return nil, fmt.Errorf("the keys are for cluster %s, not for %s", keys.Cluster, in.config.Cluster)
 	}
 	return keys, nil
 }
 
-// Refresh reads everything again; what is broken stays as it was.
+// Refresh reads all inputs again. An unreadable input keeps its last good content.
 func (in *Inputs) Refresh() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	fabricChanged, fabricTrouble := in.fabric.refresh()
 	var keysTrouble error
 	if gateway := in.gateway(); gateway != nil {
-		// Only gateways hold keys; a worker without any is complete.
+		// Only gateways have keys.
 		_, keysTrouble = in.keys.refresh()
 		own, err := readOwnKeys(in.config.KeysDir, gateway.Name)
 		if err == nil {
@@ -182,14 +181,14 @@ func (in *Inputs) Refresh() {
 		in.withHolders.factsFor = f
 		in.api.SetFabric(f)
 	}
-	// Once each, as it may be an attack: the status tells only of what lasts.
+	// Log each refusal once, as it may be an attack: the status shows only the current one.
 	for _, s := range []status.InputState{in.fabric.state, in.keys.state} {
 		if s.Refused != in.refused[s.Name] && s.Refused != "" {
 			in.log.Warn("document refused", "input", s.Name, "refused", s.Refused, "err", s.Error)
 		}
 		in.refused[s.Name] = s.Refused
 	}
-	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
+	in.saveErr = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
 }
 
 // holderView is the fabric with the holders of the gateways that are selected by labels as their
@@ -248,22 +247,22 @@ func (in *Inputs) gateway() *fabric.Gateway {
 	return own.GatewayOn(in.config.Node)
 }
 
-// saveFacts keeps a copy of the facts for a start without them. Those of the API
-// change more often than a disk should be written: keepFacts looks after them.
+// saveFacts saves a copy of the facts for a start without them. Facts of the API change more often
+// than a disk should be written: keepFacts saves them.
 func (in *Inputs) saveFacts() error {
 	if in.api != nil {
 		return in.copy.Err()
 	}
 	state := in.folder.Current()
 	if !state.Loaded {
-		in.saved, _ = in.copy.Load() // one that cannot be read is none
+		in.saved, _ = in.copy.Load() // an unreadable copy counts as missing
 		return nil
 	}
 	in.saved = nil
 	return in.copy.Save(&state.Facts)
 }
 
-// Current is one consistent look at all inputs.
+// Current is a consistent snapshot of all inputs.
 type Current struct {
 	Fabric *fabric.Fabric
 	Digest string // of the fabric
@@ -271,7 +270,7 @@ type Current struct {
 	Facts  model.Facts
 }
 
-// Current gives what is in force; not ok while something that is needed was never good.
+// Current returns the last good inputs. ok is false while a required input was never good.
 func (in *Inputs) Current() (Current, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -296,15 +295,13 @@ func (in *Inputs) ResolveNames(names []string) { in.resolver.setNames(names) }
 // Resolve looks up all names now.
 func (in *Inputs) Resolve() { in.resolver.resolveNow() }
 
-// API gives the Kubernetes API that facts come from, and its client; both are nil where
-// there is none.
+// API returns the Kubernetes API that facts come from, and its client; both are nil without an API.
 func (in *Inputs) API() (*kube.Source, *kube.Client) { return in.api, in.client }
 
-// StateFiles names what the inputs leave in the state folder that is of no use without a
-// cluster.
+// StateFiles returns the files of the state folder that belong to one cluster.
 func StateFiles() []string { return []string{fabricFile, keysFile, factsFile} }
 
-// NotReadyReason says what keeps the agent from its first pass.
+// NotReadyReason returns the errors that prevent the first pass.
 func (in *Inputs) NotReadyReason() error {
 	var errs []error
 	for _, s := range in.States() {
@@ -315,7 +312,7 @@ func (in *Inputs) NotReadyReason() error {
 	return errors.Join(errs...)
 }
 
-// States says how it goes with each input.
+// States returns the state of each input.
 func (in *Inputs) States() []status.InputState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -325,7 +322,7 @@ func (in *Inputs) States() []status.InputState {
 	case known.Err != nil:
 		facts.Error = known.Err.Error()
 	case !known.Loaded && in.saved == nil:
-		facts.OK, facts.Error = false, "not everything was read yet"
+		facts.OK, facts.Error = false, "not all objects were read yet"
 	}
 	if !known.DegradedSince.IsZero() {
 		facts.Since = &known.DegradedSince
@@ -338,8 +335,8 @@ func (in *Inputs) States() []status.InputState {
 		out = append(out, in.keys.state)
 	}
 	out = append(out, facts)
-	if in.trouble != nil {
-		out = append(out, status.InputState{Name: "state folder", Error: in.trouble.Error()})
+	if in.saveErr != nil {
+		out = append(out, status.InputState{Name: "state folder", Error: in.saveErr.Error()})
 	}
 	return out
 }
@@ -352,7 +349,7 @@ func (in *Inputs) Proofs() (fabric, keys string) {
 	return in.signers.state.Proofs[trust.Fabric], in.signers.state.Proofs[trust.Keys]
 }
 
-// Trust gives whose signatures count; nil while nobody's do.
+// Trust returns the pinned signers and the accepted revisions; nil without pinned signers.
 func (in *Inputs) Trust() *status.Trust {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// openKeys decrypts a cluster's keys with its age identity. Neither the plain
-// text nor the identity ever shows in an error.
+// openKeys decrypts a cluster's keys with its age identity. Errors contain neither the plain text
+// nor the identity.
 func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 	raw, err := os.ReadFile(identityFile)
 	if err != nil {
@@ -45,20 +45,20 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 		}
 		return nil, fmt.Errorf("open keys: %w", err)
 	}
-	doc, err := io.ReadAll(io.LimitReader(plain, fabric.MaxKeys+1)) // DecodeKeys refuses the one too many
+	doc, err := io.ReadAll(io.LimitReader(plain, fabric.MaxKeys+1)) // DecodeKeys refuses one byte more
 	if err != nil {
 		return nil, fmt.Errorf("open keys: %w", err)
 	}
 	return fabric.DecodeKeys(doc)
 }
 
-// localKeys are the private keys that this host brought itself; nil = none.
+// localKeys are the private keys that were created on this host; nil = none.
 type localKeys struct {
 	wireguard, ike *fabric.Secret
 }
 
-// readOwnKeys reads them from files in the keys folder: <gateway>.key holds that of
-// WireGuard, <gateway>.ike.key that of IKE.
+// readOwnKeys reads the keys of this host from the keys folder: <gateway>.key has the WireGuard
+// key, <gateway>.ike.key the IKE key.
 func readOwnKeys(dir, gateway string) (own localKeys, err error) {
 	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
 		return own, fmt.Errorf("read private key of gateway %s: %w", gateway, err)
@@ -69,9 +69,9 @@ func readOwnKeys(dir, gateway string) (own localKeys, err error) {
 	return own, nil
 }
 
-// overlay gives the keys with the gateway's own ones where the fabric has their public
-// halves, or no other key is known: so a file may be there before the commit that names it,
-// and after the one that no longer does.
+// overlay returns the keys with the gateway's own keys for which the fabric has the public keys, or
+// for which no other key is known. So a key file may exist before the commit that names it and
+// after the commit that removes it.
 func (own localKeys) overlay(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
 	if keys == nil || own == (localKeys{}) {
 		return keys
@@ -104,7 +104,7 @@ func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[
 	return out
 }
 
-// ownKey reads a key from a file; nil when it is not there.
+// ownKey reads a key from a file; nil if the file does not exist.
 func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (*fabric.Secret, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,8 +128,8 @@ func wireguardKey(raw []byte) (fabric.Secret, error) {
 	return fabric.Secret(key), nil
 }
 
-// ikeKey gives the seed of an Ed25519 key in PKCS #8 (RFC 8410). Errors of the
-// decoder are not told, as they might quote the key.
+// ikeKey returns the seed of an Ed25519 key in PKCS #8 (RFC 8410). It drops errors of the decoder,
+// because they might quote the key.
 func ikeKey(raw []byte) (fabric.Secret, error) {
 	bad := errors.New("not an Ed25519 key in PEM (make one with openssl genpkey -algorithm ed25519)")
 	block, _ := pem.Decode(raw)

@@ -38,8 +38,8 @@ func fabricDocument(config Config, s *signers) cachedDocument[compiled] {
 	}
 }
 
-// FabricWatcher is the fabric alone, read as an agent reads it: only what pinned signers signed
-// counts, and the last good one stays. The methods may be called from any goroutine.
+// FabricWatcher reads only the fabric, as an agent does: it accepts documents of pinned signers, and
+// keeps the last good one. It is safe for concurrent use.
 type FabricWatcher struct {
 	config Config
 
@@ -75,8 +75,9 @@ func (m *FabricWatcher) reread() {
 	}
 }
 
-// Current gives the fabric in force and its digest, and why it is not the one that is mounted;
-// nil = it is. The fabric is nil while there was no good one, and the same one until it changes.
+// Current returns the last good fabric and its digest, and the error of the mounted fabric, nil if
+// it is the last good one. The fabric is nil without a good one. The pointer changes only with the
+// fabric.
 func (m *FabricWatcher) Current() (f *fabric.Fabric, digest string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -43,7 +43,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 		}
 	})
 	wait.Go(func() {
-		// Copies that could not be written are written again.
+		// Retry failed writes of copies.
 		tick := time.NewTicker(saveRetry)
 		defer tick.Stop()
 		for {
@@ -51,7 +51,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if in.troubled() {
+				if in.saveFailed() {
 					reread()
 				}
 			}
@@ -65,8 +65,8 @@ func (in *Inputs) Run(ctx context.Context) error {
 	return nil
 }
 
-// folders gives the folders whose files a config names; changed follows each change of them. Other
-// files beside Trust and Identity do not count: they may be logs, which grow all the time.
+// folders returns the folders with the files of a config; changed is called after each change. Other
+// files next to Trust and Identity are ignored: they may be logs, which change all the time.
 func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	add := func(folder string, files ...string) {
 		folder = filepath.Clean(folder)
@@ -74,7 +74,7 @@ func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 		switch {
 		case at < 0:
 			dirs = append(dirs, dirwatch.Dir{Path: folder, Files: files, Changed: changed})
-		case len(dirs[at].Files) > 0: // otherwise all of them count
+		case len(dirs[at].Files) > 0: // otherwise all files count
 			dirs[at].Files = append(dirs[at].Files, files...)
 		}
 	}
@@ -91,18 +91,18 @@ func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	return dirs
 }
 
-// logPolling says that folders are read again and again, as they cannot be watched.
+// logPolling logs that folders are polled, because they cannot be watched.
 func (in *Inputs) logPolling(err error) {
 	in.log.Warn("folders are polled", "err", err)
 }
 
-func (in *Inputs) troubled() bool {
+func (in *Inputs) saveFailed() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.trouble != nil
+	return in.saveErr != nil
 }
 
-// keepFacts saves what the API says: at once, and then again after a pause.
+// keepFacts saves the facts of the API: at once, and then after each saveRetry.
 func (in *Inputs) keepFacts(ctx context.Context) {
 	for {
 		select {
@@ -113,7 +113,7 @@ func (in *Inputs) keepFacts(ctx context.Context) {
 		if state := in.api.Current(); state.Loaded {
 			if err := in.copy.Save(&state.Facts); err != nil {
 				in.log.Warn("facts not saved", "err", err)
-				in.Refresh() // so that status says so
+				in.Refresh() // to show the error in the status
 				in.unsaved.Fire()
 			}
 		}

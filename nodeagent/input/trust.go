@@ -16,12 +16,10 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// trustFile keeps, in the state folder, what the agent has to remember of signers
-// and revisions.
+// trustFile is the file of the state folder with the trusted signers and accepted revisions.
 const trustFile = "trust.json"
 
-// signers decides which documents this agent acts on. Without pinned signers it
-// takes what is delivered.
+// signers decides which documents this agent accepts. Without pinned signers it accepts all.
 type signers struct {
 	pins    string                            // file of the pinned signers
 	file    *statefile.File[trust.Remembered] // the copy in the state folder
@@ -35,7 +33,7 @@ type signers struct {
 	list    func(context.Context, trust.Kind) ([]string, error)
 	listed  map[trust.Kind][]string
 	wanted  map[trust.Kind]bool
-	unread  trigger.Trigger // rings if some are wanted
+	unread  trigger.Trigger // fires if proofs are needed
 	listErr error
 }
 
@@ -73,7 +71,7 @@ func (s *signers) check(kind trust.Kind) error {
 	return nil
 }
 
-// readProofs lists the proofs that are wanted, and reports whether it has them.
+// readProofs lists the needed proofs, and reports whether it has them.
 func (in *Inputs) readProofs(ctx context.Context) bool {
 	in.mu.Lock()
 	wanted := slices.Collect(maps.Keys(in.signers.wanted))
@@ -120,14 +118,14 @@ func proofsOf(nodes []facts.HawserNode, kind trust.Kind) []string {
 	return out
 }
 
-// look reads the pins again. That they are gone is not taken for consent to
-// anything: the last ones stay in force.
-func (s *signers) look() error {
+// readPins reads the pinned signers again. If the file is missing, the last pins stay: a deleted
+// file must not lift the check.
+func (s *signers) readPins() error {
 	remembered := s.state
 	if len(remembered.Pins) == 0 {
 		var err error
 		if remembered, err = s.file.Load(); err != nil {
-			return fmt.Errorf("what was trusted before: %w (remove it to begin with the pinned signers again)", err)
+			return fmt.Errorf("read trusted signers of the previous run: %w (remove the file to start with the pinned signers)", err)
 		}
 		s.state = remembered
 	}
@@ -157,9 +155,9 @@ func (s *signers) look() error {
 	return nil
 }
 
-// admit decides about a document.
+// admit returns an error unless a document is accepted.
 func (s *signers) admit(kind trust.Kind, document, proof []byte) error {
-	if err := s.look(); err != nil {
+	if err := s.readPins(); err != nil {
 		return err
 	}
 	if !s.pinned {

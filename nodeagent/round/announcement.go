@@ -10,8 +10,8 @@ import (
 // exports after this node has applied them. Other clusters read the state from the gateway that
 // they send to, so each gateway waits for its own round.
 type exportAnnouncement struct {
-	// Carries says that a round is complete, or that the previous agent left tunnels in use.
-	Carries   bool                `json:"carries,omitempty"`
+	// Active reports whether a round is complete, or the previous agent left tunnels in use.
+	Active    bool                `json:"carries,omitempty"`
 	Applied   model.ClusterState  `json:"applied"` // by this node
 	Next      model.ClusterState  `json:"next"`    // of the current round
 	Published *model.ClusterState `json:"said,omitempty"`
@@ -20,7 +20,7 @@ type exportAnnouncement struct {
 // startRound starts a round with new exports and returns the state to publish during it; nil if unchanged.
 func (a exportAnnouncement) startRound(next model.ClusterState) (exportAnnouncement, *model.ClusterState) {
 	a.Next = next
-	if !a.Carries {
+	if !a.Active {
 		// Other clusters would remove all exports of an empty state.
 		return a, nil
 	}
@@ -35,7 +35,7 @@ func (a exportAnnouncement) finishRound() (exportAnnouncement, *model.ClusterSta
 	if a.Next.Cluster == "" {
 		return a, nil
 	}
-	a.Carries, a.Applied = true, a.Next
+	a.Active, a.Applied = true, a.Next
 	return a.publish(a.Next)
 }
 

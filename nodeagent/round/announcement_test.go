@@ -100,7 +100,7 @@ func TestAnnouncement(t *testing.T) {
 // TestAnnouncementAfterARestart says at once what the node carries from before.
 func TestAnnouncementAfterARestart(t *testing.T) {
 	t.Parallel()
-	a := exportAnnouncement{Carries: true}
+	a := exportAnnouncement{Active: true}
 	if _, said := a.startRound(liveOf("web 242.1.0.7")); said == nil || saidOf(*said) != "web ready [242.1.0.7]" {
 		t.Errorf("it says %+v", said)
 	}

@@ -6,8 +6,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// restoredLive has the saved states of other clusters. The state of a cluster without a message since the
-// start is valid as long as that of a lost feed.
+// restoredLive has the saved states of other clusters. The state of a cluster without a message since
+// the start is valid for the same time as after the loss of its feed.
 type restoredLive struct {
 	Began time.Time                     `json:"began"`
 	Kept  map[string]model.ClusterState `json:"kept,omitempty"` // never changed in place

@@ -10,20 +10,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// nodeView is what a node sees at one moment.
+// nodeView is the state of links as one node observes it.
 type nodeView struct {
 	fabric  *fabric.Fabric
 	cluster string
-	gateway string // of this node; empty when it is none
+	gateway string // on this node; empty = none
 	links   health.Snapshot
-	before  *fabric.Shape // that the clusters leave; nil = none
-	// narrow is, by remote gateway, what passes where that is less than a link of
-	// this gateway should carry, in bytes.
+	before  *fabric.Shape // former topology; nil = none
+	// narrow has the path MTUs, in bytes, that are less than the MTU of the link, by remote
+	// gateway.
 	narrow map[string]int
 }
 
-// fits is what passes through a link to a neighbour, in bytes, where this gateway
-// knows that it is less than the link should carry; 0 otherwise.
+// fits returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know it
+// or it is not less than the MTU of the link.
 func (v nodeView) fits(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
 		return 0
@@ -31,7 +31,7 @@ func (v nodeView) fits(neighbour string, p model.Path) int {
 	return v.narrow[health.GatewayID{Cluster: neighbour, Gateway: p.Remote}.String()]
 }
 
-// name gives a link as g1/a-g2/b; g2 is the next cluster on the way to remote.
+// name returns a link as g1/a-g2/b; g2 is the next cluster on the path to remote.
 func (v nodeView) name(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
 }
@@ -45,8 +45,8 @@ func (v nodeView) exists(remote string, p model.Path) bool {
 	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
 
-// link is what this node itself probes of a path: the tunnel on its gateway, on
-// other nodes the way to that gateway.
+// link returns the link that this node probes for a path: a gateway probes the tunnel, other nodes
+// probe the gateway.
 func (v nodeView) link(remote string, p model.Path) (health.Link, bool) {
 	peer := health.GatewayID{Cluster: v.cluster, Gateway: p.Local}
 	if v.gateway == p.Local {
@@ -59,8 +59,7 @@ func (v nodeView) link(remote string, p model.Path) (health.Link, bool) {
 	return v.links.Links[i], true
 }
 
-// silent is for how long a link that was left has answered nothing: since it was
-// asked for the last answer; empty = it does.
+// silent returns the time since the last reply on a dead link; empty if the link is not dead.
 func (v nodeView) silent(remote string, p model.Path, now time.Time) string {
 	link, probed := v.link(remote, p)
 	if !probed || link.Liveness != health.Dead {
@@ -73,7 +72,7 @@ func (v nodeView) silent(remote string, p model.Path, now time.Time) string {
 	return now.Sub(last).Round(time.Millisecond).String()
 }
 
-// Kinds of causes, as the metric has them.
+// Causes of a move, as label values of the metric.
 const (
 	causeFirst    = "first"
 	causeRemoved  = "removed"
@@ -87,8 +86,8 @@ const (
 	causePath     = "way"
 )
 
-// cause says why a link was left, or taken. had tells that the new one was in use
-// before.
+// cause returns why traffic moved from one link to another. had reports whether the new link was in
+// use before.
 func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, had bool) (kind, text string) {
 	if have.Local == "" && have.Remote == "" {
 		return causeFirst, "first choice"
@@ -113,7 +112,7 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 	return causeBetter, "a better link is ready"
 }
 
-// removed names the gateway of a link that the fabric no longer holds.
+// removed returns the gateway of a link that the fabric does not have; empty if it has both.
 func (v nodeView) removed(remote string, p model.Path) string {
 	for _, end := range []health.GatewayID{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
 		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
@@ -123,7 +122,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 	return ""
 }
 
-// death reports who does not answer.
+// death returns which gateway does not answer.
 func (v nodeView) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.Liveness == health.Dead {
@@ -139,7 +138,7 @@ func (v nodeView) death(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + " does not reach " + remote + "/" + p.Remote
 }
 
-// reason is what the prober says of a link, or else a text.
+// reason returns the reason of the prober for the state of a link, or otherwise if it has none.
 func (v nodeView) reason(remote string, p model.Path, otherwise string) string {
 	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Why != "" {
 		return link.Why

@@ -67,8 +67,8 @@ type retiringGateways struct {
 	Leaving []health.GatewayID `json:"leaving,omitempty"`
 	Left    []retirement       `json:"left,omitempty"`
 
-	next   *fabric.Fabric // as published
-	merged *fabric.Fabric // with those that are kept
+	next   *fabric.Fabric // published
+	merged *fabric.Fabric // with the retiring gateways
 }
 
 // members are the gateways of one cluster.
@@ -77,15 +77,15 @@ type members struct {
 	Gateways []fabric.Gateway `json:"gateways"`
 }
 
-// retirement is when a gateway left, and when it was used last.
+// retirement has the times when a gateway left and when it was last used.
 type retirement struct {
 	Peer health.GatewayID `json:"peer"`
 	At   time.Time        `json:"at"`
 	Used time.Time        `json:"used"`
 }
 
-// update takes over what was published, and gives the fabric in force. That stays the
-// same one as long as nothing changes.
+// update merges the published fabric next with the retiring gateways. The merged pointer changes
+// only with its content.
 func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
 	if before == nil || next == r.next && len(r.Leaving) == 0 {
@@ -114,7 +114,7 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 	return r
 }
 
-// before is the fabric in force until now, as far as its gateways go; nil = none.
+// before returns the previous merged fabric, after a restart only its gateways; nil = none.
 func (r retiringGateways) before() *fabric.Fabric {
 	if r.merged != nil || r.Gateways == nil {
 		return r.merged

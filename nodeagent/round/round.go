@@ -144,8 +144,8 @@ type Saved struct {
 	Shape KeptShape
 	Live  KeptLive
 	Found map[string][]model.DiscoveredEndpoint
-	// Carries reports that the previous agent left tunnels in use.
-	Carries bool
+	// TunnelsInUse reports that the previous agent left tunnels in use.
+	TunnelsInUse bool
 }
 
 // NewState returns the state of an agent that starts now.
@@ -154,7 +154,7 @@ func NewState(cluster string, kept Saved, now time.Time) State {
 		Choice:       restoreChoice(cluster, kept.Paths, now),
 		Transition:   restoreTransition(kept.Shape, now),
 		Heard:        restoredLive{Began: now, Kept: kept.Live},
-		Announcement: exportAnnouncement{Carries: kept.Carries},
+		Announcement: exportAnnouncement{Active: kept.TunnelsInUse},
 		Found:        endpoint.Restore(kept.Found),
 	}
 }
