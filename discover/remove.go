@@ -49,8 +49,14 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 		return nil, nil, fmt.Errorf("there is no clusters in it")
 	}
 	r.items(clusters, "clusters", func(_ int, c *yaml.Node) bool { return text(c, "name") == cluster })
+	out, err = r.apply()
+	return out, r.gone, err
+}
+
+// apply returns the text without the removed parts.
+func (r *removal) apply() ([]byte, error) {
 	if r.err != nil {
-		return nil, nil, r.err
+		return nil, r.err
 	}
 	slices.SortFunc(r.spans, func(a, b span) int {
 		return slices.Compare([]int{b.line, b.column}, []int{a.line, a.column})
@@ -65,7 +71,7 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 			r.lines[at] = ""
 		}
 	}
-	return []byte(strings.Join(r.lines, "")), r.gone, nil
+	return []byte(strings.Join(r.lines, "")), nil
 }
 
 // removal collects the parts of the text to remove.
@@ -133,7 +139,7 @@ func (r *removal) names(list *yaml.Node, path string, permits bool) {
 	switch {
 	case i < 0:
 	case len(list.Content) == 1 && permits:
-		r.fail(list.Content[i], "%s has %s alone, and without the list everybody would be meant: say who is meant instead", path, r.cluster)
+		r.fail(list.Content[i], "%s lists only %s, and without the list all clusters would be allowed: list other clusters first", path, r.cluster)
 	default:
 		r.items(list, path, func(at int, _ *yaml.Node) bool { return at == i })
 	}
@@ -222,7 +228,7 @@ func (r *removal) entry(item *yaml.Node) {
 	}
 	dash := indent(r.lines[first])
 	if !strings.HasPrefix(r.lines[first][dash:], "-") {
-		r.fail(item, "what should go is not on lines of its own that begin with a hyphen")
+		r.fail(item, "the item is not on lines of its own that begin with a hyphen: remove it by hand")
 		return
 	}
 	end := first + 1

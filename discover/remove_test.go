@@ -104,11 +104,11 @@ spec:
 		},
 		"who may": {
 			have: "spec:\n  clusters:\n  - name: b\n  exports:\n  - name: x\n    namespace: n\n    clusters: [a]\n    allow: {clusters: [b]}\n",
-			err:  "line 8: exports[n/x].allow.clusters has b alone, and without the list everybody would be meant: say who is meant instead",
+			err:  "line 8: exports[n/x].allow.clusters lists only b, and without the list all clusters would be allowed: list other clusters first",
 		},
 		"who may export": {
 			have: "spec:\n  clusters:\n  - name: b\n  dynamicExports: {namespaces: [x], clusters: [b]}\n",
-			err:  "line 4: dynamicExports[0].clusters has b alone, and without the list everybody would be meant: say who is meant instead",
+			err:  "line 4: dynamicExports[0].clusters lists only b, and without the list all clusters would be allowed: list other clusters first",
 		},
 		"several lines in brackets": {
 			have: "spec:\n  clusters:\n  - name: b\n  exports:\n  - name: x\n    clusters: [a,\n      b]\n",

@@ -152,7 +152,15 @@ func Insert(raw []byte, entry string) ([]byte, error) {
 	if at.Kind != yaml.SequenceNode || at.Style&yaml.FlowStyle != 0 || len(at.Content) == 0 {
 		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", at.Line)
 	}
-	last := at.Content[len(at.Content)-1]
+	return appendItem(raw, at, entry)
+}
+
+// appendItem adds an item after the last one of a block list that is not empty.
+func appendItem(raw []byte, list *yaml.Node, entry string) ([]byte, error) {
+	if list.Style&yaml.FlowStyle != 0 {
+		return nil, fmt.Errorf("line %d: the list is in brackets: write its items on lines that begin with a hyphen", list.Line)
+	}
+	last := list.Content[len(list.Content)-1]
 	lines := strings.SplitAfter(string(raw), "\n")
 	first := last.Line - 1
 	if strings.TrimSpace(lines[first][:last.Column-1]) == "" { // the hyphen has a line of its own
@@ -161,13 +169,13 @@ func Insert(raw []byte, entry string) ([]byte, error) {
 	}
 	dash := strings.IndexByte(lines[first], '-')
 	if dash < 0 || strings.TrimSpace(lines[first][:dash]) != "" {
-		return nil, fmt.Errorf("line %d: the cluster before is not on a line that begins with a hyphen", last.Line)
+		return nil, fmt.Errorf("line %d: the last item of the list is not on a line that begins with a hyphen", last.Line)
 	}
 	end, gap := last.Line, first > 0 && strings.TrimSpace(lines[first-1]) == ""
 	for at := end; at < len(lines); at++ {
 		text := strings.TrimLeft(lines[at], " ")
 		if strings.TrimSpace(text) == "" {
-			continue // whether it is within the cluster is for the lines behind it to say
+			continue // part of the item only if a deeper line follows
 		}
 		if len(lines[at])-len(text) <= dash {
 			break

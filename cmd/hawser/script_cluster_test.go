@@ -40,7 +40,8 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 	tb := scriptTB{ts: ts}
 	server := kubetest.New(tb)
 	text := ts.ReadFile(args[1])
-	agents := strings.Contains(text, "kind: HawserNode") // else it does not know the kind
+	agents := strings.Contains(text, "kind: HawserNode")  // else it does not know the kind
+	services := strings.Contains(text, "kind: Service\n") // discovery lists them
 	if strings.TrimSpace(text) != "" {
 		server.Put(tb, text)
 	}
@@ -53,6 +54,11 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case r.URL.Path == "/version":
 			_, _ = w.Write([]byte(`{"major":"1","minor":"33","gitVersion":"v1.33.1"}`))
+		case services && r.URL.Path == "/api":
+			_, _ = w.Write([]byte(`{"kind":"APIVersions","versions":["v1"]}`))
+		case services && r.URL.Path == "/api/v1":
+			_, _ = w.Write([]byte(`{"kind":"APIResourceList","groupVersion":"v1",` +
+				`"resources":[{"name":"services","kind":"Service","namespaced":true,"verbs":["get","list"]}]}`))
 		case agents && r.URL.Path == "/apis":
 			_, _ = w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"hawser.dev",` +
 				`"versions":[{"groupVersion":"hawser.dev/v1alpha1","version":"v1alpha1"}],` +
