@@ -24,7 +24,6 @@ import (
 	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler"
 )
 
 const (
@@ -67,7 +66,7 @@ func Sockets(named []string, labDir string) ([]string, error) {
 	if _, err := os.Stat(HostSocket); err == nil {
 		return []string{HostSocket}, nil
 	}
-	return nil, errors.New("no agent to ask: start a lab with hawser lab up, or name an agent's socket with --socket")
+	return nil, errors.New("no agents: run the command in the folder of a topology, start a lab with hawser lab up, or select agents with --context or --socket")
 }
 
 // Request is a request to agents.
@@ -125,20 +124,14 @@ func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.all = append(r.all, Response[T]{who, value, at})
 }
 
-// Query sends a request to the agents that the flags name: in pods of clusters, or at sockets. Without
-// flags these are the agents of the lab or of this host, and otherwise those of the clusters of the
-// topology in this folder.
+// Query sends a request to the agents that Targets.Resolve selects.
 func Query[T any](ctx context.Context, f Targets, q Request) ([]Response[T], []status.Unreachable, error) {
 	var got responses[T]
-	if len(f.Access.Contexts)+len(f.Clusters)+len(f.File) == 0 {
-		sockets, err := Sockets(f.Sockets, f.Lab)
-		if err != nil && len(f.Sockets)+len(f.Lab) == 0 && !cli.IsMissing(reconciler.TopologyFile) {
-			f.File = reconciler.TopologyFile
-			return Query[T](ctx, f, q)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	f, sockets, err := f.Resolve()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(sockets) > 0 {
 		q.started()
 		got.fromSockets(ctx, sockets, q)
 	} else {

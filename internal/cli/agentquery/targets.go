@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -47,6 +49,21 @@ func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
 	flags.StringVar(&f.Lab, "lab", "", "folder of a lab whose agents to ask")
 	topofile.AddFileFlag(cmd, below, &f.File, "topology whose clusters to ask")
 	f.Add(cmd, below)
+}
+
+// Resolve returns the sockets of the selected agents, or no sockets if the agents run in pods; then
+// the returned targets select the clusters. Without flags the agents are those of the lab or of this
+// host, otherwise those of the clusters of the topology in the current folder.
+func (f Targets) Resolve() (Targets, []string, error) {
+	if len(f.Access.Contexts)+len(f.Clusters)+len(f.File) > 0 {
+		return f, nil, nil
+	}
+	sockets, err := Sockets(f.Sockets, f.Lab)
+	if err != nil && len(f.Sockets)+len(f.Lab) == 0 && !cli.IsMissing(reconciler.TopologyFile) {
+		f.File = reconciler.TopologyFile
+		return f, nil, nil
+	}
+	return f, sockets, err
 }
 
 // Clients returns clients for the clusters that the flags name, or for all of the topology.

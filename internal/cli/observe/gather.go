@@ -38,17 +38,17 @@ func NewGatherCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gather",
 		Short: "Collect a redacted support bundle",
-		Long: `Writes one .tar.gz with what agents, their nodes' kernels and the clusters' APIs tell:
-status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
-objects. Nothing is changed, no Secret is asked for, and no private key is in it; what
-it does hold are names, addresses and logs of your clusters.
+		Long: `Write one .tar.gz with the state of agents, of their nodes' kernels and of the clusters'
+APIs: status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
+objects. The command changes nothing, reads no Secret and includes no private key. The
+file has names, addresses and logs of your clusters.
 
-Without flags it asks the agents of the running lab, or the agent of this host. With
---context or --cluster it asks Kubernetes clusters and the agents in their pods (this
-needs the rights to read what it reads, and to exec in the agents' pods and read their
-logs). Who does not answer is named in summary.txt and errors.txt, and stops nothing.
+Without flags it reads the agents of the running lab or of this host, otherwise the
+clusters of the topology in the current folder. --file, --context and --cluster select
+Kubernetes clusters; this needs the rights to read Hawser's objects, to exec in the
+agents' pods and to read their logs. summary.txt and errors.txt list what is missing.
 
-Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is no file.`,
+Exit codes: 0 complete; 1 the file is incomplete; 2 no file.`,
 		Example: `  hawser gather
   hawser gather --cluster fra,sin
   hawser gather --context fra=admin@fra --since 2h --out fra.tar.gz`,
@@ -157,18 +157,18 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 
 // sources returns the function that collects from the sources in the flags, and their description.
 func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
-	if len(f.Access.Contexts)+len(f.Clusters) == 0 {
-		sockets, err := agentquery.Sockets(f.Sockets, f.Lab)
-		if err != nil {
-			return nil, "", err
-		}
+	targets, sockets, err := f.Resolve()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(sockets) > 0 {
 		at, err := agentquery.LabFolder(f.Lab)
 		if len(f.Sockets) > 0 || slices.Equal(sockets, []string{agentquery.HostSocket}) {
 			at = "" // they belong to no lab
 		}
 		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, humanize.Plural(len(sockets), "agent") + " on this machine", err
 	}
-	clusters, err := f.Clients()
+	clusters, err := targets.Clients()
 	if err != nil {
 		return nil, "", err
 	}
