@@ -243,8 +243,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestPublishedIn: of clusters that run one image it is kept; of those that do not there is
-// none to keep, and both are named.
+// TestPublishedIn checks that a common image is kept, and that different images are an error that
+// names both.
 func TestPublishedIn(t *testing.T) {
 	t.Parallel()
 	running := func(name, image string) *kubeclient.Client {
@@ -260,7 +260,7 @@ func TestPublishedIn(t *testing.T) {
 		t.Errorf("image %q: %v", image, err)
 	}
 	tree, err = clusterstatus.PublishedIn(t.Context(), []*kubeclient.Client{one, other})
-	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): name the one for all in spec.agent.image, or with --image"
+	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): set spec.agent.image or --image to the image for all clusters"
 	if err == nil || err.Error() != want || tree["clusters/g2/keys.yaml"] == nil {
 		t.Errorf("error %v", err)
 	}

@@ -15,10 +15,9 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Published reads from a cluster what a later rendering goes on from: the fabric, the
-// cluster's sealed keys and the agents' image, at their paths of a rendered tree. So
-// keys that need no change are not sealed again, agents are not replaced because another
-// version of Hawser renders, and no reconciler is needed.
+// Published returns the parts of a cluster's objects that the next rendering reuses, at their paths
+// of a rendered tree: the fabric, the cluster's sealed keys and the agents' image. So unchanged keys
+// are not sealed again, and another version of Hawser does not restart the agents.
 func Published(ctx context.Context, c *kubeclient.Client) (render.Tree, error) {
 	tree := render.Tree{}
 	keys := kubeclient.ID{Version: "v1", Kind: kubeclient.KindSecret, Namespace: render.Namespace, Name: render.KeysSecret}
@@ -31,9 +30,8 @@ func Published(ctx context.Context, c *kubeclient.Client) (render.Tree, error) {
 	return tree, ReadFabric(ctx, c, tree)
 }
 
-// PublishedIn reads what the clusters have, as Published does of one. What cannot be read
-// is told when it comes to applying there. The error is that clusters run different images
-// of the agent, so that there is none to keep; the tree is there nevertheless.
+// PublishedIn merges the results of Published of several clusters. It skips clusters that it cannot
+// read. It returns the tree and an error if the clusters run different images of the agent.
 func PublishedIn(ctx context.Context, clusters []*kubeclient.Client) (render.Tree, error) {
 	trees := make([]render.Tree, len(clusters))
 	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
@@ -61,7 +59,7 @@ func PublishedIn(ctx context.Context, clusters []*kubeclient.Client) (render.Tre
 	for _, image := range slices.Sorted(maps.Keys(images)) {
 		texts = append(texts, images[image]+" runs "+image)
 	}
-	return out, fmt.Errorf("clusters run different images of the agent (%s): name the one for all in spec.agent.image, or with --image",
+	return out, fmt.Errorf("clusters run different images of the agent (%s): set spec.agent.image or --image to the image for all clusters",
 		strings.Join(texts, ", "))
 }
 

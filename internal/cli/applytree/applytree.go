@@ -46,8 +46,8 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 			return err
 		}
 	}
-	defer env.Progress("asking the clusters")()
-	tree, err := s.build(ctx, env, clusters, f.TreeFlags)
+	defer env.Progress("reading the clusters")()
+	tree, err := s.build(ctx, env, clusters, f.TreeFlags, f.DryRun)
 	if err != nil {
 		return err
 	}

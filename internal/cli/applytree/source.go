@@ -118,14 +118,19 @@ func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kub
 }
 
 // build returns the tree. A tree from a topology reuses the sealed keys in the clusters. Without a root key
-// it can be built only if no new key is needed.
-func (s treeSource) build(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) (render.Tree, error) {
+// it can be built only if no new key is needed. If clusters run different images, a dry run compares
+// them with the published image.
+func (s treeSource) build(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags, dryRun bool) (render.Tree, error) {
 	if s.tree != nil {
 		return s.tree, nil
 	}
 	have, err := clusterstatus.PublishedIn(ctx, clusters)
 	if err != nil && s.set.Spec.Agent.Image == "" && f.Image == "" {
-		return nil, err
+		if !dryRun {
+			return nil, err
+		}
+		f.Image = s.publishedImage(ctx, have)
+		_, _ = fmt.Fprintf(env.Err, "warning: %v\nwarning: compared with %s\n", err, f.Image)
 	}
 	in, err := topofile.BuildInput(env, s.topology, have, f.BuildFlags)
 	if err != nil {
@@ -142,4 +147,14 @@ func (s treeSource) build(ctx context.Context, env *cli.Env, clusters []*kubecli
 	}
 	env.Findings(built.Warnings, s.topology.Texts())
 	return built.Tree, nil
+}
+
+// publishedImage returns the image of the agents on the publish branch, otherwise the image of a
+// cluster.
+func (s treeSource) publishedImage(ctx context.Context, have render.Tree) string {
+	p, err := baseline.Options{File: s.topology.Path, Branch: reconciler.DefaultPublishBranch}.Load(ctx)
+	if image := render.ImageOf(p.Tree); err == nil && image != "" {
+		return image
+	}
+	return render.ImageOf(have)
 }
