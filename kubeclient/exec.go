@@ -3,6 +3,7 @@ package kubeclient
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,7 +47,7 @@ type AgentOutput struct {
 
 // ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
 // (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
-// exit code 1 has answered no.
+// exit code 1 has answered no, and with 2 and JSON that it cannot tell.
 func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput, error) {
 	if err := c.Ping(ctx); err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (c *Client) execute(ctx context.Context, pod string, command []string) ([]b
 	var out, errs bytes.Buffer
 	err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
 	var code exec.CodeExitError
-	if errors.As(err, &code) && code.Code == 1 && out.Len() > 0 {
+	if errors.As(err, &code) && out.Len() > 0 && (code.Code == 1 || code.Code == 2 && json.Valid(out.Bytes())) {
 		err = nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,10 +25,12 @@ type TestPods struct {
 // TestPod is one of them.
 type TestPod struct {
 	Name string // of the pod, and its label app
-	// Node is the one whose network it has, or NodeSelector picks one of its own by labels.
-	// Without both it is on any node, and has an address of its own.
+	// Node is the node that it runs on, or NodeSelector selects one, each pod another. It has the
+	// network of that node, unless PodNetwork is set. Without both it runs on any node, and has an
+	// address of its own.
 	Node         string
 	NodeSelector map[string]string
+	PodNetwork   bool // an address and the name servers of pods, and no privilege at all
 	Image        string
 	Args         []string // of hawser-agent
 }
@@ -100,7 +103,10 @@ func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 // makes.
 const accountWithin = 20 * time.Second
 
-// pod returns a pod without privileges except NET_BIND_SERVICE.
+// nobody is the user of pods in the pod network.
+const nobody = int64(65534)
+
+// pod returns a pod without privileges except NET_BIND_SERVICE, and none in the pod network.
 func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	args := make([]any, len(e.Args))
 	for i, arg := range e.Args {
@@ -121,6 +127,15 @@ func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	}
 	labels := map[string]any{"app": e.Name}
 	switch {
+	case e.PodNetwork:
+		spec["nodeName"], spec["tolerations"] = e.Node, []any{map[string]any{"operator": "Exists"}}
+		spec["securityContext"] = map[string]any{
+			"runAsNonRoot": true, "runAsUser": nobody, "runAsGroup": nobody, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		}
+		container, _ := spec["containers"].([]any)[0].(map[string]any)
+		container["securityContext"] = map[string]any{
+			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": map[string]any{"drop": []any{"ALL"}},
+		}
 	case e.Node != "":
 		spec["nodeName"], spec["hostNetwork"], spec["tolerations"] = e.Node, true, []any{map[string]any{"operator": "Exists"}}
 	case len(e.NodeSelector) > 0:
@@ -155,11 +170,50 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 		name := list[i].GetName()
 		told := stateOf(&list[i])
 		if told.Running {
-			if told.Last, err = e.last(ctx, name); err != nil && ctx.Err() == nil {
+			if told.Last, err = e.log(ctx, name, "tailLines", "1"); err != nil && ctx.Err() == nil {
 				told.Why = err.Error()
 			}
 		}
 		out[name] = told
+	}
+	return out, ctx.Err()
+}
+
+// PodOutput is the output of a test pod, or why there is none yet.
+type PodOutput struct {
+	Ended bool
+	Text  []byte // everything that it printed, at most maxOutput bytes; the last line of one that runs
+	Why   string
+	Image bool // the image is why
+}
+
+// maxOutput bounds the output of a test pod, in bytes.
+const maxOutput = 16 << 20
+
+// Outputs returns the outputs of the pods, by their names.
+func (e *TestPods) Outputs(ctx context.Context) (map[string]PodOutput, error) {
+	list, err := e.cluster.List(ctx, PodKind(), e.namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]PodOutput{}
+	for _, name := range e.names {
+		out[name] = PodOutput{Ended: true, Why: "the pod was deleted"}
+	}
+	for i := range list {
+		name, state := list[i].GetName(), stateOf(&list[i])
+		phase, _, _ := unstructured.NestedString(list[i].Object, "status", "phase")
+		o := PodOutput{Why: state.Why, Image: state.Image, Ended: phase == "Succeeded" || phase == "Failed"}
+		switch {
+		case o.Ended:
+			o.Text, err = e.log(ctx, name, "limitBytes", strconv.Itoa(maxOutput))
+		case state.Running:
+			o.Text, err = e.log(ctx, name, "tailLines", "1")
+		}
+		if err != nil && ctx.Err() == nil {
+			o.Why = ErrorText(err)
+		}
+		out[name] = o
 	}
 	return out, ctx.Err()
 }
@@ -180,12 +234,12 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 			return PodState{Why: strings.TrimSpace(reason + ": " + message)}
 		}
 	}
-	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
-		return PodState{Running: true}
-	}
 	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
 	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); why == "" {
 		why = reason
+	}
+	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
+		return PodState{Running: true, Why: why}
 	}
 	if why == "" {
 		why = "it is " + strings.ToLower(phase)
@@ -193,14 +247,14 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 	return PodState{Why: why}
 }
 
-// last reads the last line of a pod's log.
-func (e *TestPods) last(ctx context.Context, pod string) ([]byte, error) {
+// log reads the log of a pod, with one parameter of the API.
+func (e *TestPods) log(ctx context.Context, pod, parameter, value string) ([]byte, error) {
 	request, err := e.cluster.Request(requestTimeout)
 	if err != nil {
 		return nil, err
 	}
 	raw, err := request.AbsPath("/api/v1/namespaces", e.namespace, "pods", pod, "log").
-		Param("container", AgentContainer).Param("tailLines", "1").DoRaw(ctx)
+		Param("container", AgentContainer).Param(parameter, value).DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the log of pod %s: %w", pod, err)
 	}

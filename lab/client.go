@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -67,6 +68,23 @@ func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	}
 	at.Argv = argv
 	return at.Replace(environment(c.layout, config))
+}
+
+// AgentCommand returns a command that runs hawser-agent with arguments in a pod
+// (CLUSTER/NAMESPACE/POD).
+func (c *Client) AgentCommand(ctx context.Context, pod string, args ...string) (*exec.Cmd, error) {
+	at, err := c.Place(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	config, err := readConfig(c.layout)
+	if err != nil {
+		return nil, err
+	}
+	at.Argv = append([]string{config.Agent}, args...)
+	cmd := exec.CommandContext(ctx, config.Hawser, append([]string{"lab", "nsexec"}, at.Args()...)...)
+	cmd.Env = environment(c.layout, config)
+	return cmd, nil
 }
 
 // Running reports whether the lab's daemon answers.

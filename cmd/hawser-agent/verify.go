@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -15,23 +18,25 @@ import (
 )
 
 func verifyCommand() *cobra.Command {
-	var socket, output string
+	var socket, output, protocol string
 	var timeout time.Duration
 	var exports []string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove that exports are reached from this node",
+		Short: "Test that exports are reached from this node",
 		Long: `Looks up the names of all exports that this cluster may reach at the agent's own name
-server, that of each service and that of each cluster's part of it, and opens a TCP
-connection to each address, as a process of this node would. Nothing is sent; servers
-see a connection that closes at once. hawser verify asks all nodes.
+server: the name of each service and of each cluster's part of it. Then opens a TCP
+connection to each address, and sends a datagram to each UDP port, as a process of this
+node would. Servers see connections that close at once, and datagrams with a line end
+(DNS servers: the query "NS ."). hawser verify asks all nodes, and pods on them.
 
-Exit code 0: everything answered, 1: something did not, 2: error.`,
+Exit code 0: everything answered, 1: something did not, 2: could not tell, such as
+without any export, or of UDP servers that send no reply.`,
 		Example: `  hawser-agent verify
   hawser-agent verify --export shop/web --timeout 1s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query := url.Values{"timeout": {timeout.String()}, "export": exports}
+			query := url.Values{"timeout": {timeout.String()}, "export": exports, "protocol": {protocol}}
 			raw, err := request(cmd.Context(), verify.MaxDuration+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
 			if err != nil {
 				return err
@@ -40,48 +45,100 @@ Exit code 0: everything answered, 1: something did not, 2: error.`,
 			if err := json.Unmarshal(raw, &v); err != nil {
 				return fmt.Errorf("read the agent's answer: %w", err)
 			}
-			failed, err := printVerification(cmd.OutOrStdout(), v, raw, output)
-			if err == nil && failed > 0 {
+			verdict, err := printVerification(cmd.OutOrStdout(), v, raw, output)
+			switch {
+			case err != nil:
+				return err
+			case verdict == status.VerdictFailed:
 				return errNegative
+			case verdict == status.VerdictSkipped:
+				return errors.New("nothing to verify: there is no export that this cluster may reach")
+			case verdict == status.VerdictUnknown:
+				return errors.New("could not tell whether every export is reached")
 			}
-			return err
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long a lookup or a connection may take, from 100ms to 30s")
 	cmd.Flags().StringSliceVar(&exports, "export", nil, "only this export, NAMESPACE/NAME; may be repeated")
+	cmd.Flags().StringVar(&protocol, "protocol", "", "only ports of this protocol: tcp or udp")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
-// printVerification gives how many names did not answer.
-func printVerification(w io.Writer, v status.Verification, raw []byte, output string) (failed int, err error) {
-	p := &printer{w: w}
-	reached := 0
+// printVerification prints the results and returns their worst verdict: skipped if nothing was
+// tested.
+func printVerification(w io.Writer, v status.Verification, raw []byte, output string) (status.Verdict, error) {
+	count := map[status.Verdict]int{}
 	for _, r := range v.Results {
-		switch {
-		case r.Error != "":
-			failed++
-		case r.Skipped == "":
-			reached++
+		count[r.Verdict()]++
+	}
+	worst := status.VerdictSkipped
+	for _, verdict := range []status.Verdict{status.VerdictAnswered, status.VerdictUnknown, status.VerdictFailed} {
+		if count[verdict] > 0 {
+			worst = verdict
 		}
 	}
 	switch output {
 	case "json":
 		_, err := w.Write(raw)
-		return failed, err
+		return worst, err
 	case "text":
 	default:
-		return 0, fmt.Errorf("--output %s: use text or json", output)
+		return worst, fmt.Errorf("--output %s: use text or json", output)
 	}
-	p.line("%d of %d names answered, %d not tried", reached, reached+failed, len(v.Results)-reached-failed)
+	p := &printer{w: w}
+	p.line("%d of %d names answered, %d unknown, %d not tested", count[status.VerdictAnswered],
+		len(v.Results)-count[status.VerdictSkipped], count[status.VerdictUnknown], count[status.VerdictSkipped])
 	for _, r := range v.Results {
-		switch {
-		case r.Error != "":
-			p.line("%s: %s", r.Name, r.Error)
-		case r.Skipped != "":
-			p.line("%s: not tried: %s", r.Name, r.Skipped)
+		for _, text := range []struct{ prefix, text string }{{"", r.Error}, {"unknown: ", r.Unknown}, {"not tested: ", r.Skipped}} {
+			if text.text != "" {
+				p.line("%s: %s%s", r.Name, text.prefix, text.text)
+			}
 		}
 	}
-	return failed, p.err
+	return worst, p.err
+}
+
+// podCheckCommand returns the command of the pods of hawser verify. It needs no agent.
+func podCheckCommand() *cobra.Command {
+	var v verify.Verifier
+	var checks []string
+	var prefixes []string
+	cmd := &cobra.Command{
+		Use:    "podcheck",
+		Short:  "Test names from a pod (started by hawser verify)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list := make([]status.Check, len(checks))
+			for i, text := range checks {
+				if err := json.Unmarshal([]byte(text), &list[i]); err != nil {
+					return fmt.Errorf("--check: %w", err)
+				}
+			}
+			for _, text := range prefixes {
+				p, err := netip.ParsePrefix(text)
+				if err != nil {
+					return fmt.Errorf("--prefix: %w", err)
+				}
+				v.Prefixes = append(v.Prefixes, p)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), verify.MaxDuration)
+			defer cancel()
+			out := json.NewEncoder(cmd.OutOrStdout())
+			for _, r := range v.All(ctx, list) { // one line each: logs split longer lines than 16 KiB
+				if err := out.Encode(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&checks, "check", nil, "name to test, in JSON; may be repeated")
+	flags.StringSliceVar(&prefixes, "prefix", nil, "prefix of addresses that names may have; may be repeated")
+	flags.DurationVar(&v.Timeout, "timeout", 3*time.Second, "how long a lookup or a connection may take")
+	return cmd
 }

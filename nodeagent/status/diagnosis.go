@@ -91,20 +91,67 @@ func FilteredText(n int) string {
 		"(sysctl net.ipv4.conf.*.rp_filter; 2 is loose)", n)
 }
 
-// Verification is what a node reached of the exports: hawser-agent verify.
+// Verification is what one node, or a pod on it, reached of the exports.
 type Verification struct {
-	Cluster string     `json:"cluster"`
-	Node    string     `json:"node"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// FromPod reports that the requests came from a pod of the node, with the name servers of pods.
+	FromPod bool       `json:"fromPod,omitempty"`
 	Results []Verified `json:"results"`
+	// Problem says why nothing was tested, such as a pod that does not start; empty if it was.
+	Problem string `json:"problem,omitempty"`
+	// Prefixes hold every address that a name may have here.
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 }
 
-// Verified is the result for one name.
+// Check is one name to verify: that of a service, or of one cluster's part of it.
+type Check struct {
+	Export   string      `json:"export"`            // namespace/name
+	Cluster  string      `json:"cluster,omitempty"` // whose part it is; empty = the name of the whole service
+	Name     string      `json:"name"`              // without a dot at its end
+	Ports    []CheckPort `json:"ports,omitempty"`
+	Headless bool        `json:"headless,omitempty"` // SRV records have the ports of its pods
+	// NotReady says why no request can succeed, such as a service without endpoints; empty if one can.
+	NotReady string `json:"notReady,omitempty"`
+	Skipped  string `json:"skipped,omitempty"` // why it is not tested on purpose; empty = it is
+}
+
+// CheckPort is one port of an export.
+type CheckPort struct {
+	Name     string `json:"name,omitempty"` // without one it has no SRV record
+	Protocol string `json:"protocol"`       // TCP | UDP
+	Number   uint16 `json:"number"`
+}
+
+// Verified is the result of one check.
 type Verified struct {
-	Export  string   `json:"export"`            // namespace/name
-	Cluster string   `json:"cluster,omitempty"` // of which the name is; empty = the name of the whole service
-	Name    string   `json:"name"`
-	Reached []string `json:"reached,omitempty"` // address:port
-	Error   string   `json:"error,omitempty"`   // addresses that did not answer, and why; empty if all did
-	Skipped string   `json:"skipped,omitempty"` // why it was not tried; empty = it was
+	Check
+	Reached []string `json:"reached,omitempty"` // address:port, UDP with /UDP behind it
+	Error   string   `json:"error,omitempty"`   // what did not answer, and why; empty if all did
+	Unknown string   `json:"unknown,omitempty"` // what cannot be judged, and why: UDP servers that send no reply
 	Micros  int64    `json:"micros,omitempty"`  // lookups and connections, one after the other
+}
+
+// Verdict is what a result says.
+type Verdict string
+
+// Verdicts, from the best to the worst but Skipped, which says nothing.
+const (
+	VerdictSkipped  Verdict = "skipped"
+	VerdictAnswered Verdict = "answered"
+	VerdictUnknown  Verdict = "unknown"
+	VerdictFailed   Verdict = "failed"
+)
+
+// Verdict returns what the result says.
+func (v Verified) Verdict() Verdict {
+	switch {
+	case v.Skipped != "":
+		return VerdictSkipped
+	case v.Error != "":
+		return VerdictFailed
+	case v.Unknown != "" || len(v.Reached) == 0:
+		return VerdictUnknown
+	}
+	return VerdictAnswered
 }

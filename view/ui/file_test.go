@@ -24,7 +24,8 @@ func hostile(t *testing.T) *Snapshot {
 	source.set.Fabric.Name, source.set.Place = evil, func(string) string { return evil }
 	source.set.Fabric.Exports = []fabric.Export{{Name: evil, Namespace: evil, Ports: []fabric.Port{{Name: evil, Port: 80}}, Clusters: []fabric.ExportCluster{{Name: "g2"}}}}
 	verified, err := NewVerification(time.Unix(1, 0), time.Unix(2, 0), []status.Verification{{Cluster: "g2", Node: evil, Results: []status.Verified{
-		{Export: evil, Name: evil, Reached: []string{evil}}, {Export: evil, Name: evil, Error: evil}, {Export: evil, Name: evil, Skipped: evil}}}},
+		{Check: status.Check{Export: evil, Name: evil}, Reached: []string{evil}, Unknown: evil}, {Check: status.Check{Export: evil, Name: evil}, Error: evil},
+		{Check: status.Check{Export: evil, Name: evil, Skipped: evil}}}}},
 		[]status.Unreachable{{Agent: evil, Error: evil}})
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func (q Request) started() {
 
 // Response is the response of one agent with its time.
 type Response[T any] struct {
-	who   string // socket, or cluster/pod
+	Agent string // socket, or cluster/pod
 	Value T
 	at    time.Time
 }
@@ -124,26 +124,43 @@ func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.all = append(r.all, Response[T]{who, value, at})
 }
 
+// Agents are agents to ask: at sockets of this machine, or in pods of clusters.
+type Agents struct {
+	Sockets  []string
+	Clusters []*kubeclient.Client
+}
+
+// Agents returns the agents that Targets.Resolve selects.
+func (f Targets) Agents() (Agents, error) {
+	f, sockets, err := f.Resolve()
+	if err != nil || len(sockets) > 0 {
+		return Agents{Sockets: sockets}, err
+	}
+	clusters, err := f.Clients()
+	return Agents{Clusters: clusters}, err
+}
+
 // Query sends a request to the agents that Targets.Resolve selects.
 func Query[T any](ctx context.Context, f Targets, q Request) ([]Response[T], []status.Unreachable, error) {
-	var got responses[T]
-	f, sockets, err := f.Resolve()
+	agents, err := f.Agents()
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(sockets) > 0 {
-		q.started()
-		got.fromSockets(ctx, sockets, q)
+	got, silent := QueryAgents[T](ctx, agents, q)
+	return got, silent, nil
+}
+
+// QueryAgents sends a request to agents.
+func QueryAgents[T any](ctx context.Context, agents Agents, q Request) ([]Response[T], []status.Unreachable) {
+	var got responses[T]
+	q.started()
+	if len(agents.Sockets) > 0 {
+		got.fromSockets(ctx, agents.Sockets, q)
 	} else {
-		clusters, err := f.Clients()
-		if err != nil {
-			return nil, nil, err
-		}
-		q.started()
-		got.fromPods(ctx, clusters, q)
+		got.fromPods(ctx, agents.Clusters, q)
 	}
 	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
-	return got.all, got.silent, nil
+	return got.all, got.silent
 }
 
 func (r *responses[T]) fromSockets(ctx context.Context, sockets []string, q Request) {

@@ -17,7 +17,7 @@ func TracePackets(ctx context.Context, f Targets, q Request) (*packettrace.Repor
 	var nodes []packettrace.NodeTrace
 	for _, r := range got {
 		if r.Value.Node == "" {
-			unreachable = append(unreachable, status.Unreachable{Agent: r.who, Error: "the agent is older than this hawser and does not report traces"})
+			unreachable = append(unreachable, status.Unreachable{Agent: r.Agent, Error: "the agent is older than this hawser and does not report traces"})
 			continue
 		}
 		nodes = append(nodes, packettrace.NodeTrace{Diagnosis: r.Value, Start: r.at.Add(-time.Duration(r.Value.Seconds * float64(time.Second)))})

@@ -1,12 +1,10 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +17,6 @@ import (
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/cli/pagedata"
 	"hawser.dev/hawser/internal/cli/topofile"
-	"hawser.dev/hawser/nodeagent/observe/verify"
-	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/load"
 	"hawser.dev/hawser/view/ui"
 )
@@ -112,11 +108,15 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 	}
 	if f.verify {
 		began := time.Now()
-		nodes, silent, err := verifications(ctx, env, verifyFlags{Targets: f.For(c.Fabric), timeout: verifyPatience})
+		v, err := verifyFlags{Targets: f.For(c.Fabric), timeout: verifyTimeout, from: []string{fromNodes}}.verify(ctx, env)
 		if err != nil {
 			return err
 		}
-		if in.Verification, err = ui.NewVerification(began, time.Now(), nodes, silent); err != nil {
+		agentquery.WarnUnreachable(env, v.Unreachable)
+		if len(v.Nodes) == 0 {
+			return errors.New("no agent answered (see hawser-agent status on the node)")
+		}
+		if in.Verification, err = ui.NewVerification(began, time.Now(), v.Nodes, v.Unreachable); err != nil {
 			return err
 		}
 	}
@@ -158,29 +158,6 @@ func writeReport(env *cli.Env, r *ui.Snapshot, file, format string) error {
 
 // reportHides returns the parts of the page that a file cannot show: they need git or agents.
 func reportHides() []string { return []string{"change", "trace", "explain", "follow"} }
-
-// verifications has agents connect to every export, as hawser verify prints it.
-func verifications(ctx context.Context, env *cli.Env, f verifyFlags) ([]status.Verification, []status.Unreachable, error) {
-	done := env.Progress("connecting to every export from every node")
-	q := agentquery.NewRequest("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.MaxDuration)
-	got, silent, err := agentquery.Query[status.Verification](ctx, f.Targets, q)
-	done()
-	if err != nil {
-		return nil, nil, err
-	}
-	agentquery.WarnUnreachable(env, silent)
-	if len(got) == 0 {
-		return nil, silent, errors.New("no agent answered (see hawser-agent status on the node)")
-	}
-	var nodes []status.Verification
-	for _, r := range got {
-		nodes = append(nodes, r.Value)
-	}
-	slices.SortFunc(nodes, func(a, b status.Verification) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
-	})
-	return nodes, silent, nil
-}
 
 // addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
 // topology of the lab. Without either it adds none.

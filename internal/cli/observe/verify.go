@@ -1,125 +1,312 @@
 package observe
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/nodeagent/observe/verify"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// verifyPatience is how long a lookup or a connection may take where nobody says.
-const verifyPatience = 3 * time.Second
+// verifyTimeout is the default of --timeout.
+const verifyTimeout = 3 * time.Second
+
+// Values of --from.
+const (
+	fromNodes = "nodes"
+	fromPods  = "pods"
+)
 
 type verifyFlags struct {
 	agentquery.Targets
-	timeout time.Duration
-	exports []string
+	timeout  time.Duration
+	exports  []string
+	protocol string
+	from     []string
+	junit    string
 }
 
 // verification is the JSON form of `hawser verify`.
 type verification struct {
 	Nodes       []status.Verification `json:"nodes"`
+	Pods        []status.Verification `json:"pods,omitempty"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
 }
+
+// errNoPods says why nothing is tested from pods.
+var errNoPods = errors.New("pods are started in Kubernetes clusters, and used in labs: use --from nodes, --cluster, --context or --lab")
 
 func NewVerifyCommand(env *cli.Env) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Test every export from every node",
-		Long: `Has every agent look up the names of all exports that its cluster may reach, that of
-each service and that of each cluster's part of it, and open a TCP connection to each
-address, as a process of its node would. Nothing is deployed and nothing is sent;
-servers see connections that close at once.
+		Short: "Test every export from every node and its pods",
+		Long: `Test the names of all exports that a cluster may reach: the name of each service, and of
+each cluster's part of it. Each name is looked up; each of its addresses gets a TCP
+connection, or a datagram where the port is UDP.
+
+Two kinds of clients test:
+- nodes: each agent asks its own name server and connects from its node.
+- pods: a pod on each node asks the cluster's DNS with the search domains of pods, and
+  connects from the pod network. A lookup that fails there alone means that the cluster's
+  DNS does not lead to the clusterset's domain.
+
+The pods need the right to create namespaces and pods and to read logs. They run the
+agent's image without any privilege, in a namespace hawser-verify-... of their own, and
+are removed at the end. NetworkPolicies of other namespaces do not apply to them. In a
+lab, the requests come from its pods. --from nodes creates nothing.
+
+Servers see connections that close at once; nothing is sent or read over them. A UDP port
+gets up to three datagrams with a line end (DNS servers: the query "NS ."). A reply counts
+as answered, an ICMP error as failed. No reply means unknown, as many UDP servers send
+none: --protocol tcp leaves UDP out. Names whose addresses are outside the clusterset
+fail, and are not connected to. An export without a ready endpoint fails.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
---context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
-the right to exec there).
+--context or --cluster it asks the agents in pods of Kubernetes clusters (this needs the
+right to exec there).
 
-Exit codes: 0 everything answered, 1 something did not, 2 error.`,
+Exit codes: 0 everything answered, 1 something did not, 2 could not tell: there is nothing
+to verify, agents or pods did not report, UDP servers sent no reply, or the command failed.`,
 		Example: `  hawser verify
-  hawser verify --cluster fra,sin
-  hawser verify --cluster fra --export shop/web --timeout 1s`,
+  hawser verify --cluster fra,sin --junit verify.xml
+  hawser verify --cluster fra --export shop/web --from nodes --timeout 1s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runVerify(cmd.Context(), env, f) },
 	}
 	flags := cmd.Flags()
 	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
-	flags.DurationVar(&f.timeout, "timeout", verifyPatience, "how long a lookup or a connection may take, from 100ms to 30s")
+	flags.DurationVar(&f.timeout, "timeout", verifyTimeout, "how long a lookup or a connection may take, from 100ms to 30s")
 	flags.StringSliceVar(&f.exports, "export", nil, "only this export, NAMESPACE/NAME; may be repeated")
 	cli.CompleteFlag(cmd, "export", cli.CompleteList(topofile.ExportNames))
+	flags.StringVar(&f.protocol, "protocol", "", "only ports of this protocol: tcp or udp")
+	_ = cmd.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	flags.StringSliceVar(&f.from, "from", nil, "clients: nodes, pods or both (default: both in clusters and labs, else nodes)")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{fromNodes, fromPods}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	flags.StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML for CI")
 	f.AddFlags(cmd, false)
 	return cmd
 }
 
 func runVerify(ctx context.Context, env *cli.Env, f verifyFlags) error {
-	nodes, silent, err := verifications(ctx, env, f)
+	if f.protocol = strings.ToLower(f.protocol); !slices.Contains([]string{"", "tcp", "udp"}, f.protocol) {
+		return fmt.Errorf("--protocol %s: use tcp or udp", f.protocol)
+	}
+	for _, from := range f.from {
+		if from != fromNodes && from != fromPods {
+			return fmt.Errorf("--from %s: use nodes or pods", from)
+		}
+	}
+	v, err := f.verify(ctx, env)
 	if err != nil {
 		return err
 	}
-	v := verification{Nodes: nodes, Unreachable: silent}
-	text, failed := verifiedText(v.Nodes)
+	agentquery.WarnUnreachable(env, v.Unreachable)
 	if f.Output == "text" {
-		_, err = env.Out.Write([]byte(text))
+		_, err = env.Out.Write([]byte(v.text()))
 	} else {
 		err = env.Encode(f.Output, v)
 	}
-	if err == nil && (failed || len(silent) > 0) {
-		return cli.ExitError{}
+	if f.junit != "" && err == nil {
+		err = writeJUnit(f.junit, v)
 	}
-	return err
+	return cmp.Or(err, v.exit())
 }
 
-// verifiedText gives the text form of `hawser verify`, and whether something failed. What
-// fails or is skipped in the same way on several nodes is reported once.
-func verifiedText(nodes []status.Verification) (text string, failed bool) {
-	var out strings.Builder
-	var order []string
-	where := map[string][]string{}
-	tell := func(what, node string) {
-		if where[what] == nil {
-			order = append(order, what)
-		}
-		where[what] = append(where[what], node)
+// verify runs the checks from nodes, and then from pods.
+func (f verifyFlags) verify(ctx context.Context, env *cli.Env) (verification, error) {
+	agents, err := f.Agents()
+	if err != nil {
+		return verification{}, err
 	}
-	exports := map[string]bool{}
-	for _, n := range nodes {
-		reached, all := 0, 0
+	got, silent := f.fromNodes(ctx, env, agents)
+	v := verification{Nodes: []status.Verification{}, Unreachable: silent}
+	if len(f.from) == 0 || slices.Contains(f.from, fromPods) {
+		v.Pods, err = verifyFromPods(ctx, env, f, agents, got)
+		if errors.Is(err, errNoPods) && len(f.from) == 0 {
+			err = nil
+		}
+		if err != nil {
+			return verification{}, err
+		}
+	}
+	if len(f.from) == 0 || slices.Contains(f.from, fromNodes) {
+		for _, r := range got {
+			v.Nodes = append(v.Nodes, r.Value)
+		}
+	}
+	for _, list := range [][]status.Verification{v.Nodes, v.Pods} {
+		slices.SortFunc(list, func(a, b status.Verification) int {
+			return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+		})
+	}
+	return v, nil
+}
+
+// fromNodes has the agents run the checks.
+func (f verifyFlags) fromNodes(ctx context.Context, env *cli.Env, agents agentquery.Agents) ([]agentquery.Response[status.Verification], []status.Unreachable) {
+	defer env.Progress("connecting to every export from every node")()
+	query := url.Values{"timeout": {f.timeout.String()}, "export": f.exports}
+	if f.protocol != "" {
+		query.Set("protocol", f.protocol)
+	}
+	return agentquery.QueryAgents[status.Verification](ctx, agents, agentquery.NewRequest("verify", query, verify.MaxDuration))
+}
+
+// exit returns the error that ends the command with the exit code of the results.
+func (v verification) exit() error {
+	count := map[status.Verdict]int{}
+	var unknown []string
+	pods := 0
+	for _, n := range slices.Concat(v.Nodes, v.Pods) {
 		for _, r := range n.Results {
-			what := fmt.Sprintf("%s (%s)", r.Name, r.Export)
-			switch {
-			case r.Skipped != "":
-				tell(what+": not tried: "+r.Skipped, n.Cluster+"/"+n.Node)
-				continue
-			case r.Error != "":
-				tell(what+": "+r.Error, n.Cluster+"/"+n.Node)
-				failed, exports[r.Export] = true, true
-			default:
-				reached++
+			count[r.Verdict()]++
+		}
+		if n.Problem != "" {
+			pods++
+		}
+	}
+	if n := len(v.Unreachable); n > 0 {
+		unknown = append(unknown, humanize.Plural(n, "agent")+" did not answer")
+	}
+	if pods > 0 {
+		unknown = append(unknown, humanize.Plural(pods, "pod")+" did not report")
+	}
+	if n := count[status.VerdictUnknown]; n > 0 {
+		unknown = append(unknown, humanize.Plural(n, "result")+" unknown")
+	}
+	switch {
+	case count[status.VerdictFailed] > 0:
+		return cli.ExitError{}
+	case len(unknown) > 0:
+		return fmt.Errorf("could not tell whether every export is reached: %s", strings.Join(unknown, ", "))
+	case count[status.VerdictAnswered] == 0:
+		return errors.New("nothing to verify: no export yet that these clusters may reach")
+	}
+	return nil
+}
+
+// client names the client of a verification.
+func client(n status.Verification) string {
+	if n.FromPod {
+		return "pod on " + n.Cluster + "/" + n.Node
+	}
+	return n.Cluster + "/" + n.Node
+}
+
+// text returns the text form. Results that are equal on several nodes are printed once.
+func (v verification) text() string {
+	var out strings.Builder
+	line := func(format string, args ...any) {
+		_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf(format, args...)))
+	}
+	var order []string
+	where := map[string]map[bool][]string{} // nodes by text, and by FromPod
+	for _, n := range slices.Concat(v.Nodes, v.Pods) {
+		note := func(text string) {
+			if where[text] == nil {
+				where[text] = map[bool][]string{}
+				order = append(order, text)
 			}
-			all++
+			where[text][n.FromPod] = append(where[text][n.FromPod], n.Cluster+"/"+n.Node)
 		}
-		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, humanize.Plural(all, "name"))
-	}
-	for _, what := range order {
-		_, _ = fmt.Fprintf(&out, "\n%s\n  from %s\n", what, strings.Join(where[what], ", "))
-	}
-	if failed {
-		var flags []string
-		for e := range exports {
-			flags = append(flags, "--export "+e)
+		if n.Problem != "" {
+			note("not tested: " + n.Problem)
 		}
-		slices.Sort(flags)
-		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it shows where the packets end\n", strings.Join(flags, " "))
+		answered, all := 0, 0
+		for _, r := range n.Results {
+			name := fmt.Sprintf("%s (%s): ", r.Name, r.Export)
+			for _, text := range []struct{ prefix, text string }{{"", r.Error}, {"unknown: ", r.Unknown}, {"not tested: ", r.Skipped}} {
+				if text.text != "" {
+					note(name + text.prefix + text.text)
+				}
+			}
+			if r.Verdict() == status.VerdictAnswered {
+				answered++
+			}
+			if r.Skipped == "" {
+				all++
+			}
+		}
+		line("%s: %d of %s answered", client(n), answered, humanize.Plural(all, "name"))
 	}
-	return out.String(), failed
+	for _, text := range order {
+		_, _ = fmt.Fprintln(&out)
+		line("%s", text)
+		for _, kind := range []bool{false, true} {
+			if nodes := where[text][kind]; nodes != nil {
+				line("  from %s%s", map[bool]string{true: "pods on "}[kind], strings.Join(nodes, ", "))
+			}
+		}
+	}
+	for i, todo := range v.todo() {
+		if i == 0 {
+			_, _ = fmt.Fprintln(&out)
+		}
+		line("to do: %s", todo)
+	}
+	return out.String()
+}
+
+// todo returns the next commands to run.
+func (v verification) todo() []string {
+	resolved := map[string]bool{} // names by cluster, from nodes
+	for _, n := range v.Nodes {
+		for _, r := range n.Results {
+			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, "look up ")
+		}
+	}
+	var noDNS, exports, notReady []string
+	for _, n := range slices.Concat(v.Nodes, v.Pods) {
+		for _, r := range n.Results {
+			switch {
+			case r.Error == "":
+			case r.NotReady != "":
+				notReady = append(notReady, r.Export)
+			case n.FromPod && strings.HasPrefix(r.Error, "look up ") && resolved[n.Cluster+" "+r.Name]:
+				noDNS = append(noDNS, n.Cluster)
+			default:
+				exports = append(exports, "--export "+r.Export)
+			}
+		}
+	}
+	list := func(all []string, between string) string {
+		return strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), between)
+	}
+	var out []string
+	if len(noDNS) > 0 {
+		out = append(out, fmt.Sprintf("run hawser status: pods of %s look names up at the cluster's DNS, which does not lead to the agents; nodes resolve the same names", list(noDNS, ", ")))
+	}
+	if len(notReady) > 0 {
+		out = append(out, fmt.Sprintf("run hawser show exports: it says why %s has no endpoint that is ready", list(notReady, ", ")))
+	}
+	if len(exports) > 0 {
+		out = append(out, fmt.Sprintf("run hawser diagnose %s, and meanwhile hawser verify again: it shows where the packets end", list(exports, " ")))
+	}
+	return out
+}
+
+func writeJUnit(file string, v verification) error {
+	raw, err := junit(v)
+	if err == nil {
+		err = checkout.Replace(file, raw, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write --junit: %w", err)
+	}
+	return nil
 }

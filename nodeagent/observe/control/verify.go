@@ -1,12 +1,15 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/observe/report"
@@ -22,7 +25,7 @@ const (
 	mostAttempt  = 30 * time.Second
 )
 
-// serveVerification answers GET /verify?timeout=3s&export=shop/web.
+// serveVerification answers GET /verify?timeout=3s&export=shop/web&protocol=tcp.
 func (c *Control) serveVerification(w http.ResponseWriter, r *http.Request) {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout < leastAttempt || timeout > mostAttempt {
@@ -49,45 +52,54 @@ func (c *Control) verify(ctx context.Context, timeout time.Duration, query url.V
 	checks := checksOf(v.Input)
 	if only := query["export"]; len(only) > 0 {
 		for _, id := range only {
-			if !slices.ContainsFunc(checks, func(c verify.Check) bool { return c.Export == id }) {
+			if !slices.ContainsFunc(checks, func(c status.Check) bool { return c.Export == id }) {
 				return status.Verification{}, fmt.Errorf("there is no export %s here: namespace/name, as hawser show exports has them", id)
 			}
 		}
-		checks = slices.DeleteFunc(checks, func(c verify.Check) bool { return !slices.Contains(only, c.Export) })
+		checks = slices.DeleteFunc(checks, func(c status.Check) bool { return !slices.Contains(only, c.Export) })
+	}
+	if protocol := strings.ToUpper(query.Get("protocol")); protocol != "" {
+		for i := range checks {
+			checks[i] = ofProtocol(checks[i], protocol)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, verify.MaxDuration)
 	defer cancel()
-	results := verify.Verifier{Server: servers[0], Timeout: timeout}.All(ctx, checks)
-	return status.Verification{Cluster: c.config.Cluster, Node: c.config.Node, Results: results}, nil
+	prefixes := answerPrefixes(v.Input)
+	results := verify.Verifier{Server: servers[0], Timeout: timeout, Prefixes: prefixes}.All(ctx, checks)
+	return status.Verification{Cluster: c.config.Cluster, Node: c.config.Node, Results: results, Prefixes: prefixes}, nil
 }
 
-// checksOf gives the names of all exports that a cluster's nodes may reach: that of each
-// service, and that of each cluster's part of it.
-func checksOf(in projection.Input) []verify.Check {
-	var out []verify.Check
+// checksOf returns the names of all exports that a cluster's nodes may reach: the name of each
+// service, and of each cluster's part of it.
+func checksOf(in projection.Input) []status.Check {
+	var out []status.Check
 	shown := report.Exports(in)
 	for i := range in.Fabric.Exports {
 		e := &in.Fabric.Exports[i]
-		base := verify.Check{
-			Export: e.ID(), Ports: tcpPorts(e.Ports), Headless: e.Type == fabric.Headless,
-			Name: e.Name + "." + e.Namespace + ".svc." + in.Fabric.Domain + ".",
+		base := status.Check{
+			Export: e.ID(), Ports: checkPorts(e.Ports), Headless: e.Type == fabric.Headless,
+			Name: e.Name + "." + e.Namespace + ".svc." + in.Fabric.Domain,
 		}
 		may := e.Allow == nil || slices.Contains(e.Allow, in.Cluster)
-		var parts []verify.Check
+		var parts []status.Check
 		ready := false
 		for k, c := range e.Clusters {
 			part := base
 			part.Cluster, part.Name = c.Name, c.Name+"."+base.Name
 			if c.Ports != nil {
-				part.Ports = tcpPorts(c.Ports)
+				part.Ports = checkPorts(c.Ports)
 			}
-			is := shown[i].Clusters[k].Ready != "no"
-			ready = ready || is
-			part.Skip = skipped(may || c.Name == in.Cluster, is, part.Ports)
-			parts = append(parts, part)
+			if shown[i].Clusters[k].Ready == "no" {
+				part.NotReady = "no endpoint is ready in cluster " + c.Name
+			}
+			ready = ready || part.NotReady == ""
+			parts = append(parts, skipUnless(may || c.Name == in.Cluster, part))
 		}
-		base.Skip = skipped(may, ready, base.Ports)
-		out = append(out, base)
+		if !ready {
+			base.NotReady = "no endpoint is ready in any cluster"
+		}
+		out = append(out, skipUnless(may, base))
 		if in.Fabric.DNS.ClusterNames {
 			out = append(out, parts...)
 		}
@@ -95,25 +107,49 @@ func checksOf(in projection.Input) []verify.Check {
 	return out
 }
 
-// skipped says why a name cannot be proved.
-func skipped(may, ready bool, ports []verify.Port) string {
-	switch {
-	case !may:
-		return "the export does not allow this cluster"
-	case len(ports) == 0:
-		return "it has no TCP port"
-	case !ready:
-		return "no endpoint is ready"
+// skipUnless returns the check, skipped unless this cluster may use the export.
+func skipUnless(may bool, c status.Check) status.Check {
+	if !may {
+		c.NotReady, c.Skipped = "", "the export does not allow this cluster"
 	}
-	return ""
+	return c
 }
 
-func tcpPorts(all []fabric.Port) []verify.Port {
-	var out []verify.Port
+// ofProtocol returns the check with the ports of one protocol, skipped if there are none.
+func ofProtocol(c status.Check, protocol string) status.Check {
+	c.Ports = slices.DeleteFunc(slices.Clone(c.Ports), func(p status.CheckPort) bool { return p.Protocol != protocol })
+	if len(c.Ports) == 0 && c.Skipped == "" {
+		c.NotReady, c.Skipped = "", "it has no "+protocol+" port"
+	}
+	return c
+}
+
+func checkPorts(all []fabric.Port) []status.CheckPort {
+	var out []status.CheckPort
 	for _, p := range all {
-		if p.Protocol == "TCP" {
-			out = append(out, verify.Port{Name: p.Name, Number: uint16(p.Port)})
-		}
+		out = append(out, status.CheckPort{Name: p.Name, Protocol: p.Protocol, Number: uint16(p.Port)})
 	}
 	return out
+}
+
+// answerPrefixes returns prefixes that hold every address that a name of the clusterset may have
+// in this cluster.
+func answerPrefixes(in projection.Input) []netip.Prefix {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil {
+		return nil
+	}
+	out := slices.Concat(in.Fabric.ServicePools, in.Fabric.GlobalPools, own.PodCIDRs, own.ServiceCIDRs)
+	for i := range in.Fabric.Clusters {
+		if c := &in.Fabric.Clusters[i]; c.Name != own.Name {
+			out = append(out, c.SeenFrom(own)...)
+		}
+	}
+	for _, n := range in.Facts.Nodes { // pods of the own cluster that share the network of their node
+		for _, a := range n.Addrs {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	return slices.Compact(out)
 }

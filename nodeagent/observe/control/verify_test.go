@@ -43,30 +43,30 @@ func TestChecksOf(t *testing.T) {
 			if c.Headless {
 				line += " headless"
 			}
-			if c.Skip != "" {
-				line += ": " + c.Skip
+			if c.NotReady+c.Skipped != "" {
+				line += ": " + c.NotReady + c.Skipped
 			}
 			lines = append(lines, line)
 		}
 		return strings.Join(lines, "\n")
 	}
-	const want = `web.a.svc.set. a/web [{tcp 80}]
-g1.web.a.svc.set. a/web [{tcp 80}]: no endpoint is ready
-g2.web.a.svc.set. a/web [{tcp 80}]
-dns.b.svc.set. b/dns []: it has no TCP port
-g2.dns.b.svc.set. b/dns []: it has no TCP port
-pods.c.svc.set. c/pods [{tcp 80}] headless: no endpoint is ready
-g3.pods.c.svc.set. c/pods [{tcp 80}] headless: no endpoint is ready
-theirs.d.svc.set. d/theirs [{tcp 80}]: the export does not allow this cluster
-g1.theirs.d.svc.set. d/theirs [{tcp 80}]: no endpoint is ready
-g2.theirs.d.svc.set. d/theirs [{tcp 80}]: the export does not allow this cluster
-part.e.svc.set. e/part [{tcp 80} {tcp 81}]
-g2.part.e.svc.set. e/part [{tcp 81}]`
+	const want = `web.a.svc.set a/web [{tcp TCP 80} {udp UDP 53}]
+g1.web.a.svc.set a/web [{tcp TCP 80} {udp UDP 53}]: no endpoint is ready in cluster g1
+g2.web.a.svc.set a/web [{tcp TCP 80} {udp UDP 53}]
+dns.b.svc.set b/dns [{udp UDP 53}]: no endpoint is ready in any cluster
+g2.dns.b.svc.set b/dns [{udp UDP 53}]: no endpoint is ready in cluster g2
+pods.c.svc.set c/pods [{tcp TCP 80}] headless: no endpoint is ready in any cluster
+g3.pods.c.svc.set c/pods [{tcp TCP 80}] headless: no endpoint is ready in cluster g3
+theirs.d.svc.set d/theirs [{tcp TCP 80}]: the export does not allow this cluster
+g1.theirs.d.svc.set d/theirs [{tcp TCP 80}]: no endpoint is ready in cluster g1
+g2.theirs.d.svc.set d/theirs [{tcp TCP 80}]: the export does not allow this cluster
+part.e.svc.set e/part [{tcp TCP 80} {tcp TCP 81}]
+g2.part.e.svc.set e/part [{tcp TCP 81}]`
 	if have := told(); have != want {
 		t.Errorf("have\n%s\nwant\n%s", have, want)
 	}
 	in.Fabric.DNS.ClusterNames = false
-	if have := told(); strings.Contains(have, "g2.web") || !strings.HasPrefix(have, "web.a.svc.set. ") {
+	if have := told(); strings.Contains(have, "g2.web") || !strings.HasPrefix(have, "web.a.svc.set ") {
 		t.Errorf("without names of clusters:\n%s", have)
 	}
 }

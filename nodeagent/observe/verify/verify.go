@@ -1,5 +1,5 @@
-// Package verify proves that exports are reached from a node: it looks their names up as
-// a client of the node does, and opens a TCP connection to each address that is answered.
+// Package verify tests that exports are reached: it looks their names up as a client does,
+// opens a TCP connection to each address and sends a datagram to each UDP port.
 package verify
 
 import (
@@ -17,42 +17,31 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// MaxDuration is how long an agent takes for all names at most.
+// MaxDuration is the maximum time for all names together.
 const MaxDuration = time.Minute
 
 const (
 	atOnce = 16
-	// maxAddrsPerName is how many addresses of one name are tried: a headless service may have
-	// thousands of pods.
+	// maxAddrsPerName bounds the addresses of one name: a headless service may have thousands of pods.
 	maxAddrsPerName = 3
+	// datagrams is the number of datagrams that get no reply until a UDP port counts as silent.
+	datagrams = 3
 )
 
-// Check is one name to prove.
-type Check struct {
-	Export  string // namespace/name
-	Cluster string // of which the name is; empty = the name of the whole service
-	Name    string // whole, with a dot at its end
-	Ports   []Port // of TCP
-	// Headless says that pods may have ports of their own, which SRV records tell.
-	Headless bool
-	Skip     string // why it cannot be proved; empty = it can
-}
-
-// Port is one TCP port of an export.
-type Port struct {
-	Name   string // empty = it has none, and no SRV record
-	Number uint16
-}
-
-// Verifier asks one name server, and gives each attempt so much time.
+// Verifier looks names up and connects.
 type Verifier struct {
+	// Server is the name server. If it is invalid, those of /etc/resolv.conf are asked, with its
+	// search domains, as any program on the host or in the pod does.
 	Server  netip.AddrPort
-	Timeout time.Duration
+	Timeout time.Duration // of each lookup and connection
+	// Prefixes hold every address that a name may have. Others are reported and never connected to:
+	// whoever answers names could otherwise send requests anywhere. Empty allows every address.
+	Prefixes []netip.Prefix
 }
 
-// All proves all names, and gives one result for each, in their order. What is not
-// begun when ctx ends says so.
-func (v Verifier) All(ctx context.Context, checks []Check) []status.Verified {
+// All runs all checks and returns their results in the same order. Checks that have not begun
+// when ctx ends fail.
+func (v Verifier) All(ctx context.Context, checks []status.Check) []status.Verified {
 	out := make([]status.Verified, len(checks))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -62,110 +51,225 @@ func (v Verifier) All(ctx context.Context, checks []Check) []status.Verified {
 			return nil
 		})
 	}
-	_ = group.Wait() // every function gives nil; the errors are in the results
+	_ = group.Wait() // every function returns nil; the errors are in the results
 	return out
 }
 
-func (v Verifier) one(ctx context.Context, c Check) status.Verified {
-	r := status.Verified{Export: c.Export, Cluster: c.Cluster, Name: strings.TrimSuffix(c.Name, "."), Skipped: c.Skip}
-	if c.Skip != "" {
+func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
+	r := status.Verified{Check: c}
+	switch {
+	case c.Skipped != "":
 		return r
-	}
-	if ctx.Err() != nil {
-		r.Error = "not tried: there was no time left"
+	case c.NotReady != "":
+		r.Error = c.NotReady
+		return r
+	case ctx.Err() != nil:
+		r.Error = "not tested: no time was left"
 		return r
 	}
 	begun := time.Now()
 	targets, err := v.targets(ctx, c)
+	failed := []error{err}
+	var silent []string
 	for _, to := range targets {
-		if failed := v.connect(ctx, to); failed != nil {
-			err = errors.Join(err, failed)
-			continue
+		answered, err := true, error(nil)
+		if to.protocol == "UDP" {
+			answered, err = v.exchange(ctx, to)
+		} else {
+			err = v.connect(ctx, to)
 		}
-		r.Reached = append(r.Reached, to.String())
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case !answered:
+			silent = append(silent, to.String())
+		default:
+			r.Reached = append(r.Reached, to.String())
+		}
 	}
 	r.Micros = time.Since(begun).Microseconds()
-	if err != nil {
+	if err := errors.Join(failed...); err != nil {
 		r.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	if len(silent) > 0 {
+		r.Unknown = "no reply from " + strings.Join(silent, ", ") + ": UDP servers may send none"
 	}
 	return r
 }
 
-// targets gives where to connect for a name.
-func (v Verifier) targets(ctx context.Context, c Check) ([]netip.AddrPort, error) {
-	var out []netip.AddrPort
+// target is one address of a name with one port.
+type target struct {
+	netip.AddrPort
+	protocol string
+	dns      bool // a DNS server answers there
+}
+
+func (t target) String() string {
+	if t.protocol == "UDP" {
+		return t.AddrPort.String() + "/UDP"
+	}
+	return t.AddrPort.String()
+}
+
+// targets returns where to connect for a name.
+func (v Verifier) targets(ctx context.Context, c status.Check) ([]target, error) {
+	var out []target
 	for _, p := range c.Ports {
-		at := []*net.SRV{{Target: c.Name, Port: p.Number}}
+		hosts := []*net.SRV{{Target: c.Name, Port: p.Number}}
 		if c.Headless && p.Name != "" {
-			pods, err := v.pods(ctx, c.Name, p.Name)
+			pods, err := v.pods(ctx, c.Name, p)
 			if err != nil {
 				return out, err
 			}
-			at = pods
+			hosts = pods
 		}
-		for _, a := range at {
-			to, err := v.addresses(ctx, a.Target, a.Port)
+		for _, host := range hosts {
+			addrs, err := v.addresses(ctx, host.Target)
 			if err != nil {
 				return out, err
 			}
-			out = append(out, to...)
+			for _, a := range addrs {
+				out = append(out, target{netip.AddrPortFrom(a, host.Port), p.Protocol, isDNS(p)})
+			}
 		}
 	}
 	return out, nil
 }
 
-// pods gives some of the pods of a headless service.
-func (v Verifier) pods(ctx context.Context, name, port string) ([]*net.SRV, error) {
+// pods returns some of the pods of a headless service.
+func (v Verifier) pods(ctx context.Context, name string, p status.CheckPort) ([]*net.SRV, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
-	_, found, err := v.resolver().LookupSRV(ctx, port, "tcp", name)
+	_, found, err := v.resolver().LookupSRV(ctx, p.Name, strings.ToLower(p.Protocol), v.query(name))
 	if err != nil {
-		return nil, lookupError("_"+port+"._tcp."+name, err)
+		return nil, v.lookupError("_"+p.Name+"._"+strings.ToLower(p.Protocol)+"."+name, err)
 	}
-	return found[:min(len(found), maxAddrsPerName)], nil
+	found = found[:min(len(found), maxAddrsPerName)]
+	for _, srv := range found {
+		srv.Target = strings.TrimSuffix(srv.Target, ".")
+		if !strings.HasSuffix("."+srv.Target, "."+name) {
+			return nil, fmt.Errorf("look up %s: its SRV record names %s, a host outside the service", name, srv.Target)
+		}
+	}
+	return found, nil
 }
 
-func (v Verifier) addresses(ctx context.Context, name string, port uint16) ([]netip.AddrPort, error) {
+func (v Verifier) addresses(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
-	found, err := v.resolver().LookupNetIP(ctx, "ip", name)
+	found, err := v.resolver().LookupNetIP(ctx, "ip", v.query(name))
 	if err != nil {
-		return nil, lookupError(name, err)
+		return nil, v.lookupError(name, err)
 	}
 	slices.SortFunc(found, netip.Addr.Compare)
-	out := make([]netip.AddrPort, 0, len(found))
+	out := make([]netip.Addr, 0, maxAddrsPerName)
 	for _, addr := range found[:min(len(found), maxAddrsPerName)] {
-		out = append(out, netip.AddrPortFrom(addr.Unmap(), port))
+		addr = addr.Unmap()
+		if len(v.Prefixes) > 0 && !slices.ContainsFunc(v.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			return nil, fmt.Errorf("look up %s: the answer is %s, no address of the clusterset", name, addr)
+		}
+		out = append(out, addr)
 	}
 	return out, nil
 }
 
-// lookupError says what the name server answered; of its own text net has the server of
-// resolv.conf, which was not asked.
-func lookupError(name string, err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return fmt.Errorf("look up %s: %s", strings.TrimSuffix(name, "."), dns.Err)
+// query returns the name to ask for. Without a name server of its own it has no dot at its end, so
+// that search domains count.
+func (v Verifier) query(name string) string {
+	if v.Server.IsValid() {
+		return name + "."
 	}
-	return fmt.Errorf("look up %s: %w", strings.TrimSuffix(name, "."), err)
+	return name
+}
+
+// lookupError says what the name server answered. With a server of its own, the text of package
+// net names the server of resolv.conf, which was not asked.
+func (v Verifier) lookupError(name string, err error) error {
+	var dns *net.DNSError
+	switch {
+	case !errors.As(err, &dns):
+		return fmt.Errorf("look up %s: %w", name, err)
+	case v.Server.IsValid() || dns.Server == "":
+		return fmt.Errorf("look up %s: %s", name, dns.Err)
+	}
+	return fmt.Errorf("look up %s at %s: %s", name, dns.Server, dns.Err)
 }
 
 func (v Verifier) resolver() *net.Resolver {
+	if !v.Server.IsValid() {
+		return &net.Resolver{PreferGo: true}
+	}
 	var d net.Dialer
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return d.DialContext(ctx, network, v.Server.String())
 	}}
 }
 
-func (v Verifier) connect(ctx context.Context, to netip.AddrPort) error {
+// connect opens a connection and closes it. It reads nothing.
+func (v Verifier) connect(ctx context.Context, to target) error {
 	d := net.Dialer{Timeout: v.Timeout}
-	conn, err := d.DialContext(ctx, "tcp", to.String())
+	conn, err := d.DialContext(ctx, "tcp", to.AddrPort.String())
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op.Err
-		}
-		return fmt.Errorf("connect to %s: %w", to, err)
+		return fmt.Errorf("connect to %s: %w", to, opError(err))
 	}
 	return conn.Close()
+}
+
+// exchange sends datagrams until one is answered, an ICMP error arrives or the time is over. It
+// returns false if nothing came back.
+func (v Verifier) exchange(ctx context.Context, to target) (bool, error) {
+	d := net.Dialer{Timeout: v.Timeout}
+	conn, err := d.DialContext(ctx, "udp", to.AddrPort.String())
+	if err != nil {
+		return false, fmt.Errorf("send to %s: %w", to, opError(err))
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	reply := make([]byte, 1) // the rest of the datagram is discarded
+	for range datagrams {
+		_ = conn.SetDeadline(time.Now().Add(v.Timeout / datagrams))
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("send to %s: %w", to, ctx.Err())
+		}
+		_, err := conn.Write(payload(to.dns))
+		if err == nil {
+			_, err = conn.Read(reply)
+		}
+		var timeout net.Error
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, fmt.Errorf("send to %s: %w", to, ctx.Err())
+		case !errors.As(err, &timeout) || !timeout.Timeout():
+			return false, fmt.Errorf("send to %s: %w", to, opError(err))
+		}
+	}
+	return false, nil
+}
+
+// isDNS reports whether DNS servers listen at a port, by its name or number.
+func isDNS(p status.CheckPort) bool {
+	return p.Number == 53 || p.Name == "dns" || strings.HasPrefix(p.Name, "dns-")
+}
+
+// payload returns the datagram to send: a line end, or for DNS servers the query "NS .".
+func payload(dns bool) []byte {
+	if !dns {
+		return []byte("\n")
+	}
+	return []byte{
+		'h', 'w', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, // ID, no flags, one question
+		0, 0, 2, 0, 1, // the root, NS, IN
+	}
+}
+
+// opError returns the error without its operation and addresses.
+func opError(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
 }

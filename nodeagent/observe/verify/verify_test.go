@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/netip"
@@ -60,6 +61,52 @@ func listen(t *testing.T, address string) {
 	t.Cleanup(func() { _ = l.Close() })
 }
 
+// accepted listens and returns a function that closes the listener and returns how many connections came.
+func accepted(t *testing.T, address string) func() int {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, done := 0, make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n++
+			_ = conn.Close()
+		}
+	}()
+	return func() int { _ = l.Close(); <-done; return n }
+}
+
+// udp answers each datagram with what reply returns; nil sends nothing.
+func udp(t *testing.T, address string, reply func([]byte) []byte) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			if out := reply(buf[:n]); out != nil {
+				_, _ = conn.WriteTo(out, from)
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+}
+
 const server = "127.9.0.53:53"
 
 // zone answers with these records, and that there is no such name.
@@ -106,42 +153,83 @@ func TestAll(t *testing.T) {
 		"_http._tcp.pods.shop.svc.set. 5 SRV 0 50 8080 a.pods.shop.svc.set.", "a.pods.shop.svc.set. 5 A 127.9.0.3",
 		"plain.shop.svc.set. 5 A 127.9.0.1", "many.shop.svc.set. 5 A 127.9.0.1", "many.shop.svc.set. 5 A 127.9.0.4", "many.shop.svc.set. 5 A 127.9.0.5",
 		"many.shop.svc.set. 5 A 127.9.0.6", "empty.shop.svc.set. 5 TXT \"nothing\"",
+		"metadata.shop.svc.set. 5 A 127.8.0.1", "_http._tcp.astray.shop.svc.set. 5 SRV 0 50 80 web.shop.svc.set.",
 	)
+	elsewhere := accepted(t, "127.8.0.1:80")
 	for _, at := range []string{"127.9.0.1:80", "[::1]:80", "127.9.0.3:8080", "127.9.0.4:80", "127.9.0.5:80"} {
 		listen(t, at)
 	}
-	http := []Port{{Name: "http", Number: 80}}
-	check := func(name string) Check {
-		return Check{Export: "shop/" + name, Name: name + ".shop.svc.set.", Ports: http}
-	}
-	pods, plain, skip, part := check("pods"), check("plain"), check("web"), check("web")
-	pods.Headless, plain.Headless, plain.Ports = true, true, []Port{{Number: 80}}
-	skip.Skip, part.Cluster = "no endpoint is ready", "g2"
-	v := Verifier{Server: netip.MustParseAddrPort(server), Timeout: 5 * time.Second}
-	have := v.All(t.Context(), []Check{check("web"), check("half"), check("both"), pods, plain, check("many"), check("gone"), check("empty"), skip, part})
-	for i := range have {
-		if (have[i].Micros > 0) != (have[i].Skipped == "") {
-			t.Errorf("%s took %d µs", have[i].Name, have[i].Micros)
+	udp(t, "127.9.0.1:7", func(in []byte) []byte { return bytes.Repeat([]byte("x"), 60_000) })
+	udp(t, "127.9.0.1:53", func(in []byte) []byte {
+		if m := new(dns.Msg); m.Unpack(in) != nil || m.Question[0].Qtype != dns.TypeNS {
+			return nil
 		}
-		have[i].Micros = 0
+		return in
+	})
+	udp(t, "127.9.0.1:9", func([]byte) []byte { return nil })
+	http := []status.CheckPort{{Name: "http", Protocol: "TCP", Number: 80}}
+	check := func(name string, ports ...status.CheckPort) status.Check {
+		if ports == nil {
+			ports = http
+		}
+		return status.Check{Export: "shop/" + name, Name: name + ".shop.svc.set", Ports: ports}
 	}
-	result := func(name, failed string, reached ...string) status.Verified {
-		return status.Verified{Export: "shop/" + name, Name: name + ".shop.svc.set", Reached: reached, Error: failed}
+	port := func(protocol string, number uint16) status.CheckPort {
+		return status.CheckPort{Protocol: protocol, Number: number}
 	}
-	want := []status.Verified{
-		result("web", "", "127.9.0.1:80"),
-		result("half", "connect to 127.9.0.2:80: connect: connection refused", "127.9.0.1:80"),
-		result("both", "", "127.9.0.1:80", "[::1]:80"),
-		result("pods", "", "127.9.0.3:8080"),
-		result("plain", "", "127.9.0.1:80"),
-		result("many", "", "127.9.0.1:80", "127.9.0.4:80", "127.9.0.5:80"),
-		result("gone", "look up gone.shop.svc.set: no such host"),
-		result("empty", "look up empty.shop.svc.set: no such host"),
-		{Export: "shop/web", Name: "web.shop.svc.set", Skipped: "no endpoint is ready"},
-		{Export: "shop/web", Cluster: "g2", Name: "web.shop.svc.set", Reached: []string{"127.9.0.1:80"}},
+	pods, headless, skip, part, unready := check("pods"), check("plain", port("TCP", 80)), check("web"), check("web"), check("web")
+	pods.Headless, headless.Headless = true, true
+	skip.Skipped, part.Cluster, unready.NotReady = "the export does not allow this cluster", "g2", "no endpoint is ready"
+	astray := check("astray")
+	astray.Headless = true
+	v := Verifier{Server: netip.MustParseAddrPort(server), Timeout: 2 * time.Second,
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("127.9.0.0/24"), netip.MustParsePrefix("::1/128")}}
+	tests := []struct {
+		check   status.Check
+		reached []string
+		error   string
+		unknown string
+		verdict status.Verdict
+	}{
+		{check("web"), []string{"127.9.0.1:80"}, "", "", status.VerdictAnswered},
+		{check("half"), []string{"127.9.0.1:80"}, "connect to 127.9.0.2:80: connect: connection refused", "", status.VerdictFailed},
+		{check("both"), []string{"127.9.0.1:80", "[::1]:80"}, "", "", status.VerdictAnswered},
+		{pods, []string{"127.9.0.3:8080"}, "", "", status.VerdictAnswered},
+		{headless, []string{"127.9.0.1:80"}, "", "", status.VerdictAnswered},
+		{check("many"), []string{"127.9.0.1:80", "127.9.0.4:80", "127.9.0.5:80"}, "", "", status.VerdictAnswered},
+		{check("gone"), nil, "look up gone.shop.svc.set: no such host", "", status.VerdictFailed},
+		{check("empty"), nil, "look up empty.shop.svc.set: no such host", "", status.VerdictFailed},
+		{skip, nil, "", "", status.VerdictSkipped},
+		{part, []string{"127.9.0.1:80"}, "", "", status.VerdictAnswered},
+		{unready, nil, "no endpoint is ready", "", status.VerdictFailed},
+		// Of a huge reply one byte is read.
+		{check("web", port("UDP", 7)), []string{"127.9.0.1:7/UDP"}, "", "", status.VerdictAnswered},
+		{check("web", port("UDP", 53)), []string{"127.9.0.1:53/UDP"}, "", "", status.VerdictAnswered},
+		{check("web", port("TCP", 80), port("UDP", 9)), []string{"127.9.0.1:80"}, "", "no reply from 127.9.0.1:9/UDP: UDP servers may send none", status.VerdictUnknown},
+		{check("web", port("UDP", 10)), nil, "send to 127.9.0.1:10/UDP: read: connection refused", "", status.VerdictFailed},
+		// Names that lead elsewhere are not followed: something listens there.
+		{check("metadata"), nil, "look up metadata.shop.svc.set: the answer is 127.8.0.1, no address of the clusterset", "", status.VerdictFailed},
+		{astray, nil, "look up astray.shop.svc.set: its SRV record names web.shop.svc.set, a host outside the service", "", status.VerdictFailed},
 	}
-	if text := cmp.Diff(want, have); text != "" {
-		t.Errorf("(-want +got)\n%s", text)
+	checks := make([]status.Check, len(tests))
+	for i, tt := range tests {
+		checks[i] = tt.check
+	}
+	for i, have := range v.All(t.Context(), checks) {
+		tt := tests[i]
+		if tried := have.Skipped == "" && have.NotReady == ""; (have.Micros > 0) != tried {
+			t.Errorf("%s took %d µs", have.Name, have.Micros)
+		}
+		have.Micros = 0
+		if text := cmp.Diff(status.Verified{Check: tt.check, Reached: tt.reached, Error: tt.error, Unknown: tt.unknown}, have); text != "" {
+			t.Errorf("(-want +got)\n%s", text)
+		}
+		if have.Verdict() != tt.verdict {
+			t.Errorf("%s: %s, want %s", have.Name, have.Verdict(), tt.verdict)
+		}
+	}
+	if n := elsewhere(); n != 0 {
+		t.Errorf("%d connections to an address outside the prefixes", n)
 	}
 }
 
@@ -150,8 +238,8 @@ func TestNoTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	have := Verifier{Timeout: time.Second}.All(ctx, []Check{{Name: "a."}, {Name: "b.", Skip: "why"}})
-	if len(have) != 2 || !strings.HasPrefix(have[0].Error, "not tried") || have[1].Skipped != "why" || have[1].Error != "" {
+	have := Verifier{Timeout: time.Second}.All(ctx, []status.Check{{Name: "a"}, {Name: "b", Skipped: "why"}})
+	if len(have) != 2 || !strings.HasPrefix(have[0].Error, "not tested") || have[1].Skipped != "why" || have[1].Error != "" {
 		t.Errorf("%+v", have)
 	}
 }

@@ -20,9 +20,9 @@ function content({ findings, versions, verified }) {
 function verification(v) {
   if (!v) return [h('p', { class: 'faint' }, 'Nothing was verified: with hawser report --verify every agent connects to every export.')];
   const results = v.nodes.flatMap((n) => n.results.map((r) => ({ ...r, of: `${n.cluster}/${n.node}` })));
-  const tried = results.filter((r) => !r.skipped), reached = tried.filter((r) => !r.error);
+  const tried = results.filter((r) => !r.skipped), reached = tried.filter((r) => !r.error && !r.unknown);
   const cell = (r) => (r.skipped ? [h('span', { class: 'fair' }, 'not tried'), ` ${r.skipped}`] : [
-    h('span', { class: r.error ? 'bad' : 'good' }, r.error || (r.reached ?? []).join(', ')), ` ${((r.micros ?? 0) / 1000).toFixed(1)} ms`]);
+    h('span', { class: r.error ? 'bad' : r.unknown ? 'fair' : 'good' }, r.error || r.unknown || (r.reached ?? []).join(', ')), ` ${((r.micros ?? 0) / 1000).toFixed(1)} ms`]);
   return [h('p', { class: reached.length < tried.length || v.unreachable?.length ? 'bad' : 'good' },
     `From ${time(v.began)} to ${time(v.ended)} ${reached.length} of ${tried.length} names answered, on ${v.nodes.length} nodes.`),
   (v.unreachable ?? []).map((u) => h('p', { class: 'bad' }, `No answer: ${u.agent}: ${u.error}`)),

@@ -1,0 +1,112 @@
+package observe
+
+import (
+	"encoding/xml"
+	"fmt"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// The JUnit XML format as Jenkins, GitLab and GitHub actions read it.
+type (
+	junitReport struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Name     string       `xml:"name,attr"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Errors   int          `xml:"errors,attr"`
+		Skipped  int          `xml:"skipped,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"`
+		Skipped  int         `xml:"skipped,attr"`
+		Time     string      `xml:"time,attr"` // seconds
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		Time    string        `xml:"time,attr"` // seconds
+		Failure *junitMessage `xml:"failure"`
+		Error   *junitMessage `xml:"error"`
+		Skipped *junitMessage `xml:"skipped"`
+	}
+	junitMessage struct {
+		Message string `xml:"message,attr"`
+	}
+)
+
+// junit returns the results as JUnit XML: a suite for each node and for each pod, with a case for
+// each name. What did not answer is a failure, what could not be told an error.
+func junit(v verification) ([]byte, error) {
+	r := junitReport{Name: "hawser verify"}
+	for _, n := range slices.Concat(v.Nodes, v.Pods) {
+		s := junitSuite{Name: client(n)}
+		micros := int64(0)
+		for _, result := range n.Results {
+			micros += result.Micros
+			s.add(junitCaseOf(client(n), result))
+		}
+		if n.Problem != "" {
+			s.add(junitCase{Class: client(n), Name: "report of the pod", Time: seconds(0), Error: &junitMessage{n.Problem}})
+		}
+		s.Time = seconds(micros)
+		if s.Tests > 0 {
+			r.add(s)
+		}
+	}
+	for _, u := range v.Unreachable {
+		s := junitSuite{Name: u.Agent, Time: seconds(0)}
+		s.add(junitCase{Class: u.Agent, Name: "answer of the agent", Time: seconds(0), Error: &junitMessage{u.Error}})
+		r.add(s)
+	}
+	if r.Tests == r.Skipped {
+		s := junitSuite{Name: "exports", Time: seconds(0)}
+		s.add(junitCase{Class: "exports", Name: "there is an export to verify", Time: seconds(0), Error: &junitMessage{v.exit().Error()}})
+		r.add(s)
+	}
+	raw, err := xml.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(xml.Header), raw, []byte("\n")), nil
+}
+
+func junitCaseOf(class string, r status.Verified) junitCase {
+	c := junitCase{Class: class, Name: r.Name + " (" + r.Export + ")", Time: seconds(r.Micros)}
+	switch r.Verdict() {
+	case status.VerdictFailed:
+		c.Failure = &junitMessage{r.Error}
+	case status.VerdictUnknown:
+		c.Error = &junitMessage{r.Unknown}
+	case status.VerdictSkipped:
+		c.Skipped = &junitMessage{r.Skipped}
+	case status.VerdictAnswered:
+	}
+	return c
+}
+
+func (s *junitSuite) add(c junitCase) {
+	s.Tests++
+	s.Cases = append(s.Cases, c)
+	switch {
+	case c.Failure != nil:
+		s.Failures++
+	case c.Error != nil:
+		s.Errors++
+	case c.Skipped != nil:
+		s.Skipped++
+	}
+}
+
+func (r *junitReport) add(s junitSuite) {
+	r.Suites = append(r.Suites, s)
+	r.Tests, r.Failures, r.Errors, r.Skipped = r.Tests+s.Tests, r.Failures+s.Failures, r.Errors+s.Errors, r.Skipped+s.Skipped
+}
+
+func seconds(micros int64) string { return fmt.Sprintf("%.3f", float64(micros)/1e6) }
