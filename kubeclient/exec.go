@@ -47,7 +47,7 @@ type AgentOutput struct {
 
 // ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
 // (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
-// exit code 1 has answered no, and with 2 and JSON that it cannot tell.
+// exit code 1 has answered no, and with 2 and JSON that it is unknown.
 func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput, error) {
 	if err := c.Ping(ctx); err != nil {
 		return nil, err

@@ -103,8 +103,8 @@ func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 // makes.
 const accountWithin = 20 * time.Second
 
-// nobody is the user of pods in the pod network.
-const nobody = int64(65534)
+// podUser is the user and group of pods in the pod network.
+const podUser = int64(65534)
 
 // pod returns a pod without privileges except NET_BIND_SERVICE, and none in the pod network.
 func (e TestPod) pod(namespace string) *unstructured.Unstructured {
@@ -130,7 +130,7 @@ func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	case e.PodNetwork:
 		spec["nodeName"], spec["tolerations"] = e.Node, []any{map[string]any{"operator": "Exists"}}
 		spec["securityContext"] = map[string]any{
-			"runAsNonRoot": true, "runAsUser": nobody, "runAsGroup": nobody, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+			"runAsNonRoot": true, "runAsUser": podUser, "runAsGroup": podUser, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
 		}
 		container, _ := spec["containers"].([]any)[0].(map[string]any)
 		container["securityContext"] = map[string]any{
@@ -179,10 +179,10 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	return out, ctx.Err()
 }
 
-// PodOutput is the output of a test pod, or why there is none yet.
+// PodOutput is the output of a test pod, or the reason why it is missing.
 type PodOutput struct {
 	Ended bool
-	Text  []byte // everything that it printed, at most maxOutput bytes; the last line of one that runs
+	Text  []byte // everything that it printed, at most maxOutput bytes; the last line while it runs
 	Why   string
 	Image bool // the image is why
 }

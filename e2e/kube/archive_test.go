@@ -65,6 +65,9 @@ func TestGuide(t *testing.T) {
 		if verb == "hawser bootstrap" {
 			bootstrap = time.Now()
 		}
+		if verb == "hawser verify" {
+			line += " || [ $? -eq 2 ]" // nothing to verify yet
+		}
 		said[verb] = u.types(t, dir, "y\n", line)
 	}
 	took := time.Since(bootstrap)
@@ -119,7 +122,7 @@ func TestGuide(t *testing.T) {
 	u.types(t, dir, "", "hawser bootstrap --yes")
 	u.types(t, dir, "", "hawser status --wait")
 	(&set{rig: r}).ask(t, "c1", "client", service, from("c2"))
-	if out := u.types(t, dir, "", "hawser verify"); !strings.Contains(out, "fra/c1n2: 2 of 2 names answered") {
+	if out := u.types(t, dir, "", "hawser verify"); !strings.Contains(out, "pod on fra/c1n2: 2 of 2 names answered") {
 		t.Errorf("verify:\n%s", out)
 	}
 

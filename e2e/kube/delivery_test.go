@@ -116,7 +116,7 @@ func (d *delivery) bootstrap(t *testing.T, by string) {
 		d.eventually(t, has("daemonset"), "kubectl", "--context", c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")
 	}
 	d.types(t, d.net, "", "hawser status --wait")
-	out = d.types(t, d.net, "", "hawser verify")
+	out = d.types(t, d.net, "", "hawser verify || [ $? -eq 2 ]")
 	t.Logf("figure: from bootstrap to verify, by way of %s: %.1f s", by, time.Since(begun).Seconds())
 	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
 		if !strings.Contains(out, node+": 0 of 0 names answered") {

@@ -48,6 +48,11 @@ func TestClusterDNS(t *testing.T) {
 	// The topology says that somebody else sees to it.
 	s.change(t, "  - name: c1\n", "  - name: c1\n    dns: none\n")
 	s.eventually(t, func(out string) bool { return out == plain }, d.read()...)
+	// Pods cannot resolve names then, though nodes can: verify says so, and does not say that all is well.
+	s.eventually(t, func(out string) bool {
+		return strings.Contains(out, "code 1") && strings.Contains(out, "\nc1/c1n2: 2 of 2 names answered\n") && strings.Contains(out, "\npod on c1/c1n2: 0 of 2 names answered\n") &&
+			strings.Contains(out, "pods of c1 look names up at the cluster's DNS, which does not lead to the agents")
+	}, "sh", "-c", "hawser verify --cluster c1,c2 --export sample/whereami-cs; echo code $?")
 	s.reset(t)
 	d.eventuallyOurs()
 	d.resolves()

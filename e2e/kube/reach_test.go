@@ -33,9 +33,18 @@ func (s *set) reach(t *testing.T) {
 	}
 	// UDP, through the same address.
 	s.eventually(t, has(`"cluster":"c2"`), within("c1", "client", "sh", "-c", "echo hello | nc -u -w 1 "+vip+" 80")...)
-	// Every node says the same of every export.
-	if out := s.eventually(t, has("c2/c2n2: "), "hawser", "verify", "--cluster", "c1,c2"); strings.Contains(out, "0 of") || !strings.Contains(out, "c1/c1n1: ") {
+	// Every node and a pod on each of them reach every export, over TCP and UDP. The pods are removed.
+	out := s.eventually(t, has("pod on c2/c2n2: "), "hawser", "verify", "--cluster", "c1,c2", "--export", "sample/whereami-cs,sample/whereami-ss")
+	if strings.Contains(out, "0 of") || !strings.Contains(out, "\nc1/c1n2: ") || !strings.Contains(out, "\npod on c1/c1n1: ") {
 		t.Errorf("hawser verify:\n%s", out)
+	}
+	if out := s.must(t, "", "hawser", "verify", "--cluster", "c1,c2", "--export", "sample/whereami-cs", "--from", "pods", "-o", "json"); !strings.Contains(out, "/UDP\"") || strings.Contains(out, "unknown") {
+		t.Errorf("hawser verify from pods:\n%s", out)
+	}
+	for _, c := range []string{"c1", "c2"} {
+		if out := s.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-verify-") {
+			t.Errorf("%s still has the namespace of the pods: %s", c, out)
+		}
 	}
 	// What the cluster had before, it still has.
 	if s.shape.proxy != "none" {

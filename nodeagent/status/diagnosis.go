@@ -104,7 +104,7 @@ type Verification struct {
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 }
 
-// Check is one name to verify: that of a service, or of one cluster's part of it.
+// Check is one name to verify: of a service, or of one cluster's part of it.
 type Check struct {
 	Export   string      `json:"export"`            // namespace/name
 	Cluster  string      `json:"cluster,omitempty"` // whose part it is; empty = the name of the whole service

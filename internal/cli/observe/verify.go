@@ -242,7 +242,9 @@ func (v verification) text() string {
 				all++
 			}
 		}
-		line("%s: %d of %s answered", client(n), answered, humanize.Plural(all, "name"))
+		if n.Problem == "" || all > 0 {
+			line("%s: %d of %s answered", client(n), answered, humanize.Plural(all, "name"))
+		}
 	}
 	for _, text := range order {
 		_, _ = fmt.Fprintln(&out)

@@ -42,7 +42,7 @@ type (
 )
 
 // junit returns the results as JUnit XML: a suite for each node and for each pod, with a case for
-// each name. What did not answer is a failure, what could not be told an error.
+// each name. A name that did not answer is a failure, an unknown result an error.
 func junit(v verification) ([]byte, error) {
 	r := junitReport{Name: "hawser verify"}
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {

@@ -30,7 +30,7 @@ const (
 
 // podRun is hawser-agent running in the pod network of nodes.
 type podRun interface {
-	// outputs returns what was printed, by cluster/node.
+	// outputs returns the output of the programs, by cluster/node.
 	outputs(ctx context.Context) (map[string]kubeclient.PodOutput, error)
 	// stop removes everything. It also works if ctx has ended.
 	stop(ctx context.Context)

@@ -115,7 +115,7 @@ func skipUnless(may bool, c status.Check) status.Check {
 	return c
 }
 
-// ofProtocol returns the check with the ports of one protocol, skipped if there are none.
+// ofProtocol returns the check with the ports of one protocol, skipped if it has none.
 func ofProtocol(c status.Check, protocol string) status.Check {
 	c.Ports = slices.DeleteFunc(slices.Clone(c.Ports), func(p status.CheckPort) bool { return p.Protocol != protocol })
 	if len(c.Ports) == 0 && c.Skipped == "" {

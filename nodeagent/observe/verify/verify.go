@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +31,12 @@ const (
 
 // Verifier looks names up and connects.
 type Verifier struct {
-	// Server is the name server. If it is invalid, those of /etc/resolv.conf are asked, with its
-	// search domains, as any program on the host or in the pod does.
+	// Server is the name server. If it is invalid, /etc/resolv.conf names the servers and search
+	// domains, as for any program on the host or in the pod.
 	Server  netip.AddrPort
 	Timeout time.Duration // of each lookup and connection
-	// Prefixes hold every address that a name may have. Others are reported and never connected to:
-	// whoever answers names could otherwise send requests anywhere. Empty allows every address.
+	// Prefixes hold every address that a name may have. Others are reported and never connected to,
+	// so that forged answers cannot send requests anywhere. Empty allows every address.
 	Prefixes []netip.Prefix
 }
 
@@ -182,17 +183,30 @@ func (v Verifier) query(name string) string {
 	return name
 }
 
-// lookupError says what the name server answered. With a server of its own, the text of package
-// net names the server of resolv.conf, which was not asked.
+// lookupError says what the name server answered, and which server it was unless v names one. The
+// text of package net names a server of resolv.conf even if v.Server was asked, and none after a
+// timeout.
 func (v Verifier) lookupError(name string, err error) error {
 	var dns *net.DNSError
-	switch {
-	case !errors.As(err, &dns):
-		return fmt.Errorf("look up %s: %w", name, err)
-	case v.Server.IsValid() || dns.Server == "":
-		return fmt.Errorf("look up %s: %s", name, dns.Err)
+	if errors.As(err, &dns) {
+		err = errors.New(dns.Err)
 	}
-	return fmt.Errorf("look up %s at %s: %s", name, dns.Server, dns.Err)
+	if servers := nameServers(); !v.Server.IsValid() && len(servers) > 0 {
+		name += " at " + strings.Join(servers, ", ")
+	}
+	return fmt.Errorf("look up %s: %w", name, err)
+}
+
+// nameServers returns the name servers of resolv.conf, none if it cannot be read.
+func nameServers() []string {
+	raw, _ := os.ReadFile("/etc/resolv.conf")
+	var out []string
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			out = append(out, f[1])
+		}
+	}
+	return out
 }
 
 func (v Verifier) resolver() *net.Resolver {
