@@ -78,7 +78,7 @@ func TestGuide(t *testing.T) {
 	if out := said["hawser bootstrap"]; !strings.Contains(out, "Do this?") || !strings.Contains(out, "published as ") {
 		t.Errorf("bootstrap does not ask, or does not publish:\n%s", out)
 	}
-	if out := said["hawser status"]; strings.Contains(out, "Trouble") {
+	if out := said["hawser status"]; !strings.Contains(out, "no problems: ") {
 		t.Error(out)
 	}
 	for _, node := range []string{"fra/c1n1", "fra/c1n2", "ams/c2n1", "ams/c2n2"} {
@@ -103,7 +103,7 @@ func TestGuide(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build an older hawser: %v\n%s", err, out)
 	}
-	want := "warning: there are agents of " + rel.version + ", and this is hawser v0.1.0, which may not know all that they say"
+	want := "warning: agents run " + rel.version + " and this is hawser v0.1.0, which may not show all that they report"
 	if out := u.types(t, dir, "", older+" status"); !strings.Contains(out, want) {
 		t.Errorf("status of an older version does not say %q:\n%s", want, out)
 	}

@@ -5,16 +5,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/render"
 )
 
-// Node is what one agent says of itself in its HawserNode.
+// Node is the report of one agent in its HawserNode, with the state of its Node object.
 type Node struct {
 	Name      string `json:"name"`
 	Cluster   string `json:"cluster"`
@@ -30,6 +34,21 @@ type Node struct {
 	LastError string `json:"lastError,omitempty"`
 	// Changed is when the agent's condition Ready changed last.
 	Changed time.Time `json:"changed,omitzero"`
+	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
+	// report is then old. Empty = ready, or not readable.
+	Off string `json:"off,omitempty"`
+	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY.
+	LinksDown []string `json:"linksDown,omitempty"`
+}
+
+// linkUp is the state of a link that is up, as in the CRD of HawserNode.
+const linkUp = "Up"
+
+// Pod is a pod of an agent that does not run.
+type Pod struct {
+	Name   string `json:"name"`
+	Node   string `json:"node"`
+	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9"
 }
 
 func HawserNodeKind() schema.GroupVersionKind {
@@ -70,10 +89,96 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 				n.Changed = at
 			}
 		}
+		links, _, _ := unstructured.NestedSlice(o.Object, "status", "linkStates")
+		for _, item := range links {
+			link, _ := item.(map[string]any)
+			cluster, _ := link["remoteCluster"].(string)
+			gateway, _ := link["remoteGateway"].(string)
+			if end := cluster + "/" + gateway; link["state"] != linkUp && !slices.Contains(n.LinksDown, end) {
+				n.LinksDown = append(n.LinksDown, end)
+			}
+		}
 		out = append(out, n)
 	}
 	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// nodesOff returns, by name, the Node objects that are not ready, with a description.
+func nodesOff(ctx context.Context, c *kubeclient.Client) (map[string]string, error) {
+	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", "")
+	if err != nil {
+		return nil, unlessForbidden(err)
+	}
+	out := map[string]string{}
+	for i := range items {
+		list, _, _ := unstructured.NestedSlice(items[i].Object, "status", "conditions")
+		for _, item := range list {
+			ready, _ := item.(map[string]any)
+			if ready["type"] != "Ready" || ready["status"] == "True" {
+				continue
+			}
+			text := "NotReady"
+			if since, _ := ready["lastTransitionTime"].(string); since != "" {
+				text += " since " + since
+			}
+			out[items[i].GetName()] = text
+		}
+	}
+	return out, nil
+}
+
+// stoppedPods returns the pods of agents that do not run, with the reason of their containers.
+func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]Pod, error) {
+	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, render.Namespace, "")
+	if err != nil {
+		return nil, unlessForbidden(err)
+	}
+	var out []Pod
+	for i := range items {
+		var pod corev1.Pod
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &pod); err != nil {
+			continue
+		}
+		owner := metav1.GetControllerOf(&pod)
+		if owner == nil || owner.Kind != kubeclient.KindDaemonSet || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if reason := stoppedReason(&pod); reason != "" {
+			out = append(out, Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: reason})
+		}
+	}
+	slices.SortFunc(out, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
+	return out, nil
+}
+
+// stoppedReason returns why a pod does not run; empty if all its containers run.
+func stoppedReason(pod *corev1.Pod) string {
+	images := map[string]string{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		images[c.Name] = c.Image
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		switch {
+		case s.State.Waiting != nil && strings.Contains(s.State.Waiting.Reason, "Image"):
+			return s.State.Waiting.Reason + " " + images[s.Name]
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "" && s.State.Waiting.Reason != "PodInitializing":
+			reason := s.State.Waiting.Reason
+			if last := s.LastTerminationState.Terminated; last != nil {
+				reason += fmt.Sprintf(", the last run ended with code %d", last.ExitCode)
+			}
+			return reason
+		}
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+				return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+			}
+		}
+		return "pod is " + cmp.Or(string(pod.Status.Phase), "Pending")
+	}
+	return ""
 }
 
 // rollout is how far a DaemonSet's pods are.

@@ -18,14 +18,10 @@ import (
 const nodeLocal = "node-local-dns"
 
 // checkNodeLocalDNS returns a problem if NodeLocal DNSCache does not forward the domain to the agents and the
-// topology does not set dns: none.
-func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client) (string, error) {
+// topology does not set dns: none. tree has the fabric.
+func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tree) (string, error) {
 	cache, err := cache(ctx, c)
 	if err != nil || cache == nil {
-		return "", err
-	}
-	tree := render.Tree{}
-	if err := ReadFabric(ctx, c, tree); err != nil {
 		return "", err
 	}
 	f, err := render.FabricOf(tree)

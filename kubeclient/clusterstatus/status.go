@@ -12,19 +12,25 @@ import (
 
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/render"
 )
 
 // State is what a cluster's API reports about Hawser.
 type State struct {
-	Cluster    string   `json:"cluster"`
-	Context    string   `json:"context"`
-	Error      string   `json:"error,omitempty"` // why the rest is not known
-	Clusterset string   `json:"clusterset,omitempty"`
-	Applied    string   `json:"applied,omitempty"` // digest of the fabric that hawser apply brought last
-	Nodes      []Node   `json:"nodes"`
-	Pods       int64    `json:"pods"` // agents that should run
-	Running    int64    `json:"running"`
-	Exports    []Export `json:"exports"`
+	Cluster    string `json:"cluster"`
+	Context    string `json:"context"`
+	Error      string `json:"error,omitempty"` // why the rest is not known
+	Clusterset string `json:"clusterset,omitempty"`
+	Applied    string `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last
+	Delivered  string `json:"delivered,omitempty"` // digest of the fabric in the API
+	Image      string `json:"image,omitempty"`     // of the agents
+	Nodes      []Node `json:"nodes"`
+	Pods       int64  `json:"pods"` // agents that should run
+	Running    int64  `json:"running"`
+	// Outdated counts agents that do not run the newest version of their DaemonSet.
+	Outdated int64    `json:"outdated,omitempty"`
+	Stopped  []Pod    `json:"stopped,omitempty"` // agents that do not run
+	Exports  []Export `json:"exports"`
 	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
 	DNSProblem string `json:"unresolved,omitempty"`
 }
@@ -77,11 +83,37 @@ func read(ctx context.Context, c *kubeclient.Client, s *State) error {
 	}
 	for _, set := range sets {
 		s.Pods, s.Running = s.Pods+set.wanted, s.Running+set.available
+		if !set.observed {
+			s.Outdated += set.wanted
+		} else {
+			s.Outdated += max(set.wanted-set.updated, 0)
+		}
 	}
+	off, err := nodesOff(ctx, c)
+	if err != nil {
+		return err
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Off = off[s.Nodes[i].Name]
+	}
+	if s.Running < s.Pods || s.Outdated > 0 {
+		if s.Stopped, err = stoppedPods(ctx, c); err != nil {
+			return err
+		}
+	}
+	tree := render.Tree{}
+	if err := ReadFabric(ctx, c, tree); err != nil {
+		return err
+	}
+	s.Delivered, _ = render.FabricDigest(tree) // empty without a readable fabric
+	if err := copyImage(ctx, c, tree); err != nil {
+		return err
+	}
+	s.Image = render.ImageOf(tree)
 	if err := readExports(ctx, c, s); err != nil {
 		return err
 	}
-	s.DNSProblem, err = checkNodeLocalDNS(ctx, c)
+	s.DNSProblem, err = checkNodeLocalDNS(ctx, c, tree)
 	return err
 }
 

@@ -76,3 +76,50 @@ func TestNodeLocalCache(t *testing.T) {
 		}
 	}
 }
+
+// TestStopped checks that nodes that are off and agents that do not run are read with their reason.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	api, c := fakeapi.New(t, "g1")
+	applyTree(t, api, c)
+	api.Mu.Lock()
+	api.Kinds["v1"] = append(api.Kinds["v1"], fakeapi.Resource{Name: "nodes", Kind: "Node"}, fakeapi.Resource{Name: "pods", Kind: "Pod", Namespaced: true})
+	api.Kinds["hawser.dev/v1alpha1"] = []fakeapi.Resource{{Name: "hawsernodes", Kind: "HawserNode"}}
+	object := func(version, kind, namespace, name string, fields map[string]any) map[string]any {
+		o := fakeapi.Object(kind, namespace, name, fields)
+		o["apiVersion"] = version
+		return o
+	}
+	conditions := func(ready string) map[string]any {
+		return map[string]any{"status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-27T10:41:12Z"},
+		}}}
+	}
+	for name, ready := range map[string]string{"n1": "Unknown", "n2": "True"} {
+		api.Objects["/api/v1/nodes/"+name] = object("v1", "Node", "", name, conditions(ready))
+		api.Objects["/apis/hawser.dev/v1alpha1/hawsernodes/"+name] = object("hawser.dev/v1alpha1", "HawserNode", "", name, conditions("True"))
+	}
+	pod := object("v1", "Pod", "hawser-system", "hawser-agent-x", map[string]any{
+		"spec": map[string]any{"nodeName": "n2", "containers": []any{map[string]any{"name": "agent", "image": "hawser-agent:v9.9.9"}}},
+		"status": map[string]any{"phase": "Pending", "containerStatuses": []any{
+			map[string]any{"name": "agent", "state": map[string]any{"waiting": map[string]any{"reason": "ErrImagePull"}}},
+		}},
+	})
+	pod["metadata"].(map[string]any)["ownerReferences"] = []any{
+		map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "hawser-agent", "uid": "u", "controller": true},
+	}
+	api.Objects["/api/v1/namespaces/hawser-system/pods/hawser-agent-x"] = pod
+	path := "/apis/apps/v1/namespaces/hawser-system/daemonsets/hawser-agent"
+	api.Objects[path]["status"] = map[string]any{"desiredNumberScheduled": int64(2), "updatedNumberScheduled": int64(1), "numberAvailable": int64(1), "observedGeneration": int64(9)}
+	api.Mu.Unlock()
+	s := clusterstatus.Read(t.Context(), c)
+	if s.Error != "" || len(s.Nodes) != 2 || s.Nodes[0].Off != "NotReady since 2026-11-27T10:41:12Z" || s.Nodes[1].Off != "" {
+		t.Errorf("nodes %+v, error %q", s.Nodes, s.Error)
+	}
+	if len(s.Stopped) != 1 || s.Stopped[0] != (clusterstatus.Pod{Name: "hawser-agent-x", Node: "n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}) || s.Outdated < 1 {
+		t.Errorf("stopped %+v, outdated %d", s.Stopped, s.Outdated)
+	}
+	if s.Delivered == "" || s.Image == "" {
+		t.Errorf("delivered %q, image %q", s.Delivered, s.Image)
+	}
+}

@@ -151,7 +151,7 @@ func TestFiveCommands(t *testing.T) {
 
 	out = r.types(t, dir, "", "hawser status --wait --timeout 2m")
 	published := r.types(t, hub, "", "git show rendered:fabric.json | grep -c .") // it is there
-	if !strings.Contains(out, "fra-1") || strings.Contains(out, "Trouble") || published == "0\n" {
+	if !strings.Contains(out, "fra-1") || !strings.Contains(out, "no problems: ") || published == "0\n" {
 		t.Errorf("status:\n%s", out)
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/diag"
@@ -125,7 +126,7 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 		g.Add(supportbundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
 	}
 	if len(g.states) > 0 {
-		g.Add("status.txt", []byte(statusTables(g.states, findProblems(g.states), true)))
+		g.Add("status.txt", []byte(statusText(g.states, health.Assess(g.states), true)))
 	}
 	if len(g.agents) > 0 {
 		g.Add("show.txt", []byte(tables(showAll, agentquery.Sort(g.agents), true)))

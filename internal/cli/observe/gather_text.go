@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/status"
@@ -25,7 +26,11 @@ func (g *collector) summary(what string, missing []string) string {
 	agents := agentquery.Sort(g.agents)
 	line("%s answered, versions: %s", humanize.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
-	wrong := slices.Concat(findProblems(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
+	var problems []string
+	for _, p := range health.Assess(g.states) {
+		problems = append(problems, p.String())
+	}
+	wrong := slices.Concat(problems, agentProblems(agents), slices.Sorted(slices.Values(g.notes)))
 	list := func(title string, texts []string) {
 		line("")
 		line("%s", title)
@@ -54,8 +59,8 @@ func tally(agents []status.Status, of func(status.Status) string) string {
 	return cmp.Or(strings.Join(out, ", "), "none")
 }
 
-// agentTroubles says what agents tell that a person should look at.
-func agentTroubles(agents []status.Status) []string {
+// agentProblems returns the problems in the statuses of agents.
+func agentProblems(agents []status.Status) []string {
 	var out []string
 	for _, s := range agents {
 		add := func(format string, args ...any) {
@@ -76,7 +81,7 @@ func agentTroubles(agents []status.Status) []string {
 			add("failed: %s", text)
 		}
 		for _, text := range s.LastPass.Blocked {
-			add("waits: %s", text)
+			add("waiting: %s", text)
 		}
 		for _, c := range s.Connections {
 			if c.Status != status.Connected {

@@ -1,20 +1,21 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/clusterselect"
 	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler"
@@ -34,20 +35,21 @@ func NewStatusCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [FILE|DIR]",
 		Short: "Show the health of the clusterset",
-		Long: `Show what the clusters' APIs tell of Hawser: agents, the fabric that they follow,
-links, and every export with what is wrong with it. The clusters are those of the
-topology, of --cluster, or those that --context names.
+		Long: `Show what the clusters' APIs report about Hawser: problems with their next step, causes
+first, then agents, links and exports. The clusters are those of the topology, of
+--cluster, or of --context. It sends no packets: hawser verify tests names and
+connections, and finds a NetworkPolicy or firewall that drops them.
 
-With --wait it comes back when all is well and every agent follows what is published
-for the topology, and says on stderr what it waits for. With --watch it draws
-links and exports, marks what changed, and shows each change until it is interrupted.
+--wait waits until there is no problem and all agents run the published version and
+fabric. It prints on stderr what it waits for, and who has to act. --watch draws links
+and exports and marks each change until it is interrupted.
 
-Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
-2 error.`,
+Exit codes: 0 fine; 1 there are problems; 2 unknown, because a cluster cannot be read
+or no agent has reported, or an error.`,
 		Example: `  hawser status
   hawser status --wait --timeout 10m
   hawser status --watch
-  hawser status -o jsonpath={.trouble}
+  hawser status -o jsonpath={.problems}
   hawser status --context fra=admin@fra -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runStatus(cmd.Context(), env, args, f) },
@@ -56,7 +58,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 	f.Add(cmd, false)
 	cli.OutputFlag(cmd, false, &f.output, tableOutputs()...)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wait, "wait", false, "wait until all is well, and all agents follow what is published")
+	flags.BoolVar(&f.wait, "wait", false, "wait until there is no problem and agents run what is published")
 	flags.BoolVar(&f.watch, "watch", false, "show every change, until it is interrupted")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.StringVar(&f.repo, "repo", "", "repository that is published to (default: the one that holds the topology)")
@@ -74,42 +76,42 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 	if err != nil {
 		return err
 	}
-	look := func() overview {
+	read := func() overview {
 		states := make([]clusterstatus.State, len(clusters))
 		kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
-		return overview{states, findProblems(states)}
+		return overview{states, health.Assess(states)}
 	}
 	switch {
 	case f.watch && f.output != "text":
 		return errors.New("--watch shows text only: -o json and yaml are for one answer")
 	case f.watch:
-		return watch(ctx, env, look)
+		return watch(ctx, env, read)
 	case f.wait:
-		return await(ctx, env, t, f, look)
+		return await(ctx, env, t, f, read)
 	}
-	done := env.Progress("asking the clusters")
-	seen := look()
+	done := env.Progress("reading the clusters")
+	o := read()
 	done()
-	_, _ = fmt.Fprint(env.Err, versionSkewWarning(env.Version, seen.states))
-	return printOverview(env, f.output, seen)
+	_, _ = fmt.Fprint(env.Err, versionSkewWarning(env.Version, o.states))
+	return printOverview(env, f.output, o)
 }
 
-// overview is what clusters say at one time.
+// overview is the state of the clusters at one time.
 type overview struct {
 	states   []clusterstatus.State
-	problems []string
+	problems []health.Problem
 }
 
-func (o overview) String() string { return statusTables(o.states, o.problems, false) }
+func (o overview) String() string { return statusText(o.states, o.problems, false) }
 
-// printOverview gives answer where there is trouble.
+// printOverview prints an overview. The error has the exit code.
 func printOverview(env *cli.Env, output string, o overview) error {
 	var err error
 	switch output {
 	case "text":
 		_, err = fmt.Fprint(env.Out, o)
 	case outWide:
-		_, err = fmt.Fprint(env.Out, statusTables(o.states, o.problems, true))
+		_, err = fmt.Fprint(env.Out, statusText(o.states, o.problems, true))
 	case outName:
 		var names []string
 		for _, s := range o.states {
@@ -123,79 +125,60 @@ func printOverview(env *cli.Env, output string, o overview) error {
 		}
 		_, err = fmt.Fprint(env.Out, linesOnce(names))
 	default:
-		err = env.Encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.problems...)})
+		err = env.Encode(output, map[string]any{"clusters": o.states, "problems": append([]health.Problem{}, o.problems...)})
 	}
-	if err == nil && len(o.problems) > 0 {
-		return cli.ExitError{}
+	if err != nil {
+		return err
 	}
-	return err
+	healthy, known := health.Healthy(o.problems)
+	switch {
+	case healthy:
+		return nil
+	case !known:
+		return errors.New("the health of the clusterset is unknown")
+	}
+	return cli.ExitError{}
 }
 
-// named gives the clusters to ask, and all that there are: those of a topology, or those
-// that flags name. Then the topology has no text.
+// named returns the selected clusters and all clusters: of a topology, or of --context. Without a
+// topology, t is empty. With --context, errors in a topology that no flag names are a warning.
 func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File, names, all []string, err error) {
-	t, err = topofile.Read(env, args)
-	if err != nil && len(args)+len(env.File) == 0 && cli.IsMissing(reconciler.TopologyFile) {
-		names, all, err = clusterselect.NamesByContext(f)
-		return t, names, all, err
-	}
-	if err == nil {
+	explicit := len(args)+len(env.File) > 0
+	if t, err = topofile.Read(env, args); err == nil {
 		names, all, err = clusterselect.SelectNames(t, f)
 	}
-	return t, names, all, err
+	switch {
+	case err == nil || explicit:
+		return t, names, all, err
+	case !cli.IsMissing(reconciler.TopologyFile) && len(f.Access.Contexts) == 0:
+		return t, names, all, err
+	case !cli.IsMissing(reconciler.TopologyFile):
+		_, _ = fmt.Fprintf(env.Err, "warning: %s has errors and is not used: hawser validate lists them\n", reconciler.TopologyFile)
+	}
+	names, all, err = clusterselect.NamesByContext(f)
+	return topofile.File{}, names, all, err
 }
 
-// findProblems says what a person should look at.
-func findProblems(states []clusterstatus.State) []string {
-	var out []string
-	digests := map[string][]string{}
-	for _, s := range states {
-		add := func(format string, args ...any) { out = append(out, s.Cluster+": "+fmt.Sprintf(format, args...)) }
-		if s.Error != "" {
-			add("%s", s.Error)
-			continue
-		}
-		if s.Running < s.Pods {
-			add("%d of %d agents run", s.Running, s.Pods)
-		}
-		if len(s.Nodes) == 0 {
-			add("no agent has reported (there is no HawserNode)")
-		}
-		for _, n := range s.Nodes {
-			if digest := n.Fabric; digest != "" && !slices.Contains(digests[digest], s.Cluster) {
-				digests[digest] = append(digests[digest], s.Cluster)
-			}
-			if n.Ready != "True" {
-				add("node %s is not ready: %s", n.Name, cmp.Or(n.LastError, n.Why, "it says nothing"))
-			} else if n.LastError != "" {
-				add("node %s: %s", n.Name, n.LastError)
-			}
-			if n.Up < n.Links {
-				add("node %s: %d of %d links are up", n.Name, n.Up, n.Links)
-			}
-		}
-		if s.DNSProblem != "" {
-			add("%s", s.DNSProblem)
-		}
-		for _, e := range s.Exports {
-			for _, c := range e.Conditions {
-				if text := c.Problem(); text != "" {
-					add("export %s/%s: %s", e.Namespace, e.Name, text)
-				}
-			}
-		}
+// statusText returns the problems, or that there are none, and the tables.
+func statusText(states []clusterstatus.State, problems []health.Problem, wide bool) string {
+	var out strings.Builder
+	for _, p := range problems {
+		out.WriteString(diag.Line(p.String()) + "\n")
 	}
-	if len(digests) > 1 {
-		var parts []string
-		for _, digest := range slices.Sorted(maps.Keys(digests)) {
-			parts = append(parts, digest+" in "+strings.Join(digests[digest], ", "))
+	if len(problems) == 0 {
+		agents, links := int64(0), int64(0)
+		for _, s := range states {
+			agents += s.Running
+			for _, n := range s.Nodes {
+				links += n.Links
+			}
 		}
-		out = append(out, "different fabrics are in force: "+strings.Join(parts, "; "))
+		_, _ = fmt.Fprintf(&out, "no problems: %s, %s, %s\n", humanize.Plural(len(states), "cluster"), humanize.Plural(int(agents), "agent"), humanize.Plural(int(links), "link end"))
 	}
-	return out
+	return out.String() + "\n" + statusTables(states, wide)
 }
 
-func statusTables(states []clusterstatus.State, trouble []string, wide bool) string {
+func statusTables(states []clusterstatus.State, wide bool) string {
 	clusters := cli.Table{Title: "Clusters", Head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
 	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
@@ -211,6 +194,9 @@ func statusTables(states []clusterstatus.State, trouble []string, wide bool) str
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
 			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError}
+			if n.Off != "" { // the report is old
+				row = []string{s.Cluster, n.Name, row[2], "off", "", "", "", n.Off}
+			}
 			if wide {
 				row = append(row, n.Why)
 			}
@@ -229,11 +215,7 @@ func statusTables(states []clusterstatus.State, trouble []string, wide bool) str
 				strings.Join(e.IPs, ","), strings.Join(e.Clusters, ","), strings.Join(all, " ")})
 		}
 	}
-	out := clusters.String() + "\n" + nodes.String() + "\n" + exports.String()
-	if len(trouble) == 0 {
-		return out
-	}
-	return out + "\nTrouble\n  " + strings.Join(trouble, "\n  ") + "\n"
+	return clusters.String() + "\n" + nodes.String() + "\n" + exports.String()
 }
 
 func clusterRow(s clusterstatus.State) []string {
@@ -244,6 +226,10 @@ func clusterRow(s clusterstatus.State) []string {
 	ready, exported, imported := 0, 0, 0
 	var fabrics []string
 	for _, n := range s.Nodes {
+		if n.Off != "" {
+			all += n.Links
+			continue
+		}
 		up, all = up+n.Up, all+n.Links
 		if n.Ready == "True" {
 			ready++
@@ -271,8 +257,8 @@ func links(up, all int64) string {
 	return fmt.Sprintf("%d/%d", up, all)
 }
 
-// versionSkewWarning is the warning that agents are newer than a program of some version, whose
-// answers may lack what they say; empty if none is.
+// versionSkewWarning returns a warning if agents are newer than this program, which may not know
+// all that they report; empty if none is newer.
 func versionSkewWarning(own string, states []clusterstatus.State) string {
 	newest := own
 	for _, s := range states {
@@ -285,5 +271,5 @@ func versionSkewWarning(own string, states []clusterstatus.State) string {
 	if newest == own {
 		return ""
 	}
-	return fmt.Sprintf("warning: there are agents of %s, and this is hawser %s, which may not know all that they say: use hawser %[1]s or a newer one\n", newest, own)
+	return fmt.Sprintf("warning: agents run %s and this is hawser %s, which may not show all that they report: use hawser %[1]s or later\n", newest, own)
 }

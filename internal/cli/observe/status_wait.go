@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/baseline"
 	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
@@ -27,15 +29,15 @@ const (
 
 // watch prints the overview after each change and marks the changes. On a terminal it replaces the last
 // overview; elsewhere it appends.
-func watch(ctx context.Context, env *cli.Env, look func() overview) error {
+func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	first, between := "", "\n"
 	if cli.IsTerminal(env.Out) {
-		first = "\x1b[H\x1b[2J" // to the first line, and all gone
+		first = "\x1b[H\x1b[2J" // cursor to the top, clear the screen
 		between = first
 	}
-	var states []clusterstatus.State // as they were shown last
+	var states []clusterstatus.State // of the last output
 	for before := ""; ; {
-		seen := look()
+		seen := read()
 		if text := seen.String(); text != before && ctx.Err() == nil {
 			if _, err := fmt.Fprint(env.Out, first, drawnStatus(states, seen.states, env.Colored(env.Out)), "\n", text); err != nil {
 				return err
@@ -50,105 +52,133 @@ func watch(ctx context.Context, env *cli.Env, look func() overview) error {
 	}
 }
 
-// await waits until no problem is left or the time is over, and prints the overview.
-func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, look func() overview) error {
+// await waits until there is no problem and agents run what is published, or the time is over, and
+// prints the overview.
+func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, read func() overview) error {
 	end := time.Now().Add(f.timeout)
 	verify, err := baseline.Verifiers("", t.Path, topofile.BuildFlags{})
 	if err != nil {
 		return err
 	}
 	g := waitTarget{topology: t, from: baseline.Options{File: t.Path, Address: f.repo, Branch: f.branch, Flag: "--branch", Verify: verify}}
-	var said []string
+	var printed []string
 	for {
-		o := look()
+		o := read()
 		late := g.laggingAgents(o.states)
-		if time.Since(g.read) >= readAgain || len(o.problems)+len(late) == 0 {
+		if time.Since(g.readAt) >= readAgain || len(o.problems)+len(late) == 0 {
 			g.refresh(ctx)
 			late = g.laggingAgents(o.states)
 		}
 		if o.problems = append(o.problems, late...); len(o.problems) == 0 {
 			return printOverview(env, f.output, o)
 		}
-		for _, text := range o.problems {
-			if !slices.Contains(said, text) {
-				_, _ = fmt.Fprintln(env.Err, "waiting:", text)
+		var texts []string
+		for _, p := range o.problems {
+			texts = append(texts, p.String())
+			if !slices.Contains(printed, p.String()) {
+				_, _ = fmt.Fprintln(env.Err, "waiting:", diag.Line(p.String()))
 			}
 		}
-		said = o.problems
+		printed = texts
 		left := time.Until(end)
 		if left <= 0 {
 			if err := printOverview(env, f.output, o); !errors.Is(err, cli.ExitError{}) {
 				return err
 			}
-			return cli.ExitError{Msg: fmt.Sprintf("not all is well after %s", f.timeout)}
+			return cli.ExitError{Msg: fmt.Sprintf("there are still problems after %s", f.timeout)}
 		}
 		select {
 		case <-ctx.Done():
-			return cli.ExitError{Msg: "interrupted before all was well"}
+			return cli.ExitError{Msg: "interrupted while there were problems"}
 		case <-time.After(min(pollInterval, left)):
 		}
 	}
 }
 
-// waitTarget is the published fabric that agents should apply, if it is the one of the topology.
+// waitTarget is what agents must run: the published fabric and image, if they are of the topology.
 type waitTarget struct {
-	topology topofile.File // without text: any published fabric
+	topology topofile.File // empty: any published fabric
 	from     baseline.Options
 
-	read      time.Time // when it was asked last
-	digest    string    // of the published fabric; empty without a topology
-	blockedBy string    // why nothing can be followed yet
+	readAt    time.Time
+	digest    string         // of the published fabric; empty without a repository
+	image     string         // of the agents
+	blockedBy health.Problem // why nothing can be awaited yet; without a text: nothing
 }
 
 // refresh reads the publish branch.
 func (g *waitTarget) refresh(ctx context.Context) {
-	g.read, g.digest, g.blockedBy = time.Now(), "", ""
+	g.readAt, g.digest, g.image, g.blockedBy = time.Now(), "", "", health.Problem{}
 	if g.topology.Raw == nil && g.from.Address == "" {
 		return
+	}
+	blocked := func(code, next, format string, args ...any) {
+		g.blockedBy = health.Problem{Severity: health.Error, Code: code, Text: fmt.Sprintf(format, args...), Next: next}
 	}
 	p, err := g.from.Load(ctx)
 	switch {
 	case g.from.Address == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch):
 		return
 	case err != nil:
-		g.blockedBy = "what is published is not known: " + err.Error()
+		blocked("publish-branch", "", "the publish branch cannot be read: %v", err)
 		return
 	case p.Missing != "":
-		g.blockedBy = p.Missing
+		blocked("not-published", "hawser reconcile, or git push if a reconciler runs", "%s", p.Missing)
 		return
 	}
 	if g.topology.Raw != nil {
-		set, _, _ := load.Topology(g.topology.Path, g.topology.Raw) // without errors, or the clusters were not known
+		set, _, _ := load.Topology(g.topology.Path, g.topology.Raw) // without errors, or the clusters were unknown
 		want, err := render.Topology(set)
 		if err != nil {
-			g.blockedBy = err.Error()
+			blocked("topology", "", "%v", err)
 			return
 		}
 		if string(p.Tree[render.TopologyText]) != string(want) {
-			g.blockedBy = fmt.Sprintf("what is published on %s is not what %s says: commit and push it, and see what the reconciler says of it", p.Name, g.topology.Path)
+			blocked("not-published", "git commit and git push; the log of the reconciler shows refused commits",
+				"branch %s does not have the topology of %s yet", p.Name, g.topology.Path)
 			return
 		}
 	}
+	g.image = render.ImageOf(p.Tree)
 	if g.digest, err = render.FabricDigest(p.Tree); err != nil {
-		g.blockedBy = err.Error()
+		blocked("publish-branch", "", "%v", err)
 	}
 }
 
-// laggingAgents says which agents do not follow it, by cluster.
-func (g *waitTarget) laggingAgents(states []clusterstatus.State) []string {
-	if g.blockedBy != "" {
-		return []string{g.blockedBy}
+// laggingAgents returns the problems of clusters and agents that do not have the published fabric
+// and image.
+func (g *waitTarget) laggingAgents(states []clusterstatus.State) []health.Problem {
+	if g.blockedBy.Text != "" {
+		return []health.Problem{g.blockedBy}
 	}
-	var out []string
+	if g.digest == "" {
+		return nil
+	}
+	var out []health.Problem
 	for _, s := range states {
+		if s.Error != "" {
+			continue
+		}
+		add := func(code, next, format string, args ...any) {
+			out = append(out, health.Problem{Severity: health.Error, Code: code, Cluster: s.Cluster, Text: fmt.Sprintf(format, args...), Next: next})
+		}
+		deliver := "Flux or Argo CD, or hawser apply --repo URL"
+		switch {
+		case s.Delivered != "" && s.Delivered != g.digest:
+			add("not-delivered", deliver, "the cluster has fabric %s, not the published fabric %s", s.Delivered, g.digest)
+			continue
+		case s.Image != "" && g.image != "" && s.Image != g.image:
+			add("not-delivered", deliver, "the agents run image %s, not the published image %s", s.Image, g.image)
+			continue
+		}
 		var late []string
 		for _, n := range s.Nodes {
-			if g.digest != "" && n.Fabric != g.digest {
+			if n.Off == "" && n.Fabric != g.digest {
 				late = append(late, n.Name)
 			}
 		}
 		if len(late) > 0 {
-			out = append(out, fmt.Sprintf("%s: %s not at the published fabric %s yet", s.Cluster, strings.Join(late, ", "), g.digest))
+			add("fabric-old", "", "%s: not at the published fabric %s yet", strings.Join(late, ", "), g.digest)
 		}
 	}
 	return out

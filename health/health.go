@@ -1,0 +1,205 @@
+// Package health decides whether a clusterset works, from the state that the clusters' APIs
+// report. It is the only place that decides this, and does no I/O.
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+)
+
+// Severity is the weight of a problem.
+type Severity string
+
+const (
+	// Error means that something does not work.
+	Error Severity = "error"
+	// Unknown means that a report is missing.
+	Unknown Severity = "unknown"
+)
+
+// Problem is one reason why a clusterset is not healthy.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"` // stable, kebab-case
+	Cluster  string   `json:"cluster,omitempty"`
+	Node     string   `json:"node,omitempty"`
+	Export   string   `json:"export,omitempty"` // namespace/name
+	Text     string   `json:"text"`             // what is wrong, lower case, no full stop
+	Next     string   `json:"next,omitempty"`   // the next step, often a command
+
+	rank int // causes before their effects
+}
+
+// String returns the problem on one line.
+func (p Problem) String() string {
+	text := p.Text
+	switch {
+	case p.Cluster != "" && p.Node != "":
+		text = p.Cluster + "/" + p.Node + ": " + text
+	case p.Cluster != "":
+		text = p.Cluster + ": " + text
+	}
+	if p.Next != "" {
+		text += "; next: " + p.Next
+	}
+	return text
+}
+
+// Ranks of problems. A problem of a lower rank may cause those of higher ranks.
+const (
+	rankUnreachable = iota
+	rankNodeOff
+	rankAgent
+	rankInput
+	rankDNS
+	rankLinks
+	rankFabrics
+	rankExport
+)
+
+// Assess returns all problems of the clusters, causes before their effects. No problem means that
+// all reports are good.
+func Assess(states []clusterstatus.State) []Problem {
+	var out []Problem
+	fabrics := map[string][]string{}
+	for i := range states {
+		s := &states[i]
+		a := assessment{state: s}
+		if s.Error != "" {
+			a.add(Problem{Severity: Unknown, Code: "cluster-unreachable", Text: s.Error, rank: rankUnreachable})
+			out = append(out, a.problems...)
+			continue
+		}
+		a.agents()
+		a.nodes()
+		if s.DNSProblem != "" {
+			a.add(Problem{Severity: Error, Code: "dns", Text: s.DNSProblem, rank: rankDNS})
+		}
+		a.exports()
+		for _, n := range s.Nodes {
+			if n.Off == "" && n.Fabric != "" && !slices.Contains(fabrics[n.Fabric], s.Cluster) {
+				fabrics[n.Fabric] = append(fabrics[n.Fabric], s.Cluster)
+			}
+		}
+		out = append(out, a.problems...)
+	}
+	if len(fabrics) > 1 {
+		var parts []string
+		for _, digest := range slices.Sorted(maps.Keys(fabrics)) {
+			parts = append(parts, digest+" in "+strings.Join(fabrics[digest], ", "))
+		}
+		out = append(out, Problem{Severity: Error, Code: "fabrics-differ", Text: "clusters have different fabrics: " + strings.Join(parts, "; "),
+			Next: "hawser status --wait", rank: rankFabrics})
+	}
+	slices.SortStableFunc(out, func(a, b Problem) int { return cmp.Compare(a.rank, b.rank) })
+	return out
+}
+
+// Healthy reports whether nothing is wrong, and Known whether that is known of all clusters.
+func Healthy(problems []Problem) (healthy, known bool) {
+	known = true
+	for _, p := range problems {
+		if p.Severity == Error {
+			return false, true
+		}
+		known = known && p.Severity != Unknown
+	}
+	return len(problems) == 0, known
+}
+
+// assessment collects the problems of one cluster.
+type assessment struct {
+	state    *clusterstatus.State
+	problems []Problem
+}
+
+func (a *assessment) add(p Problem) {
+	p.Cluster = a.state.Cluster
+	a.problems = append(a.problems, p)
+}
+
+func (a *assessment) kubectl(format string, args ...any) string {
+	return "kubectl --context " + cmp.Or(a.state.Context, a.state.Cluster) + " " + fmt.Sprintf(format, args...)
+}
+
+// agents finds agents that do not run or have another version than their DaemonSet.
+func (a *assessment) agents() {
+	s := a.state
+	explained := int64(0)
+	for _, n := range s.Nodes {
+		if n.Off == "" {
+			continue
+		}
+		explained++
+		what := "the node is " + n.Off
+		if n.Role != "" {
+			what += ", its agent (" + n.Role + ") does not run"
+		}
+		a.add(Problem{Severity: Error, Code: "node-off", Node: n.Name, Text: what, Next: a.kubectl("describe node %s", n.Name), rank: rankNodeOff})
+	}
+	for _, p := range s.Stopped {
+		if slices.ContainsFunc(s.Nodes, func(n clusterstatus.Node) bool { return n.Name == p.Node && n.Off != "" }) {
+			continue
+		}
+		explained++
+		a.add(Problem{Severity: Error, Code: "agent-stopped", Node: p.Node, Text: "the agent does not run: " + p.Reason,
+			Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
+	}
+	if missing := s.Pods - s.Running; missing > explained {
+		a.add(Problem{Severity: Error, Code: "agents-missing", Text: fmt.Sprintf("%d of %d agents run", s.Running, s.Pods),
+			Next: a.kubectl("-n hawser-system get pods -o wide"), rank: rankAgent})
+	}
+	if s.Outdated > 0 && int64(len(s.Stopped)) < s.Outdated {
+		a.add(Problem{Severity: Error, Code: "rollout", Text: fmt.Sprintf("%d of %d agents wait for the rollout of the newest DaemonSet", s.Outdated, s.Pods),
+			Next: a.kubectl("-n hawser-system rollout status daemonset"), rank: rankAgent})
+	}
+	if len(s.Nodes) == 0 {
+		a.add(Problem{Severity: Unknown, Code: "no-reports", Text: "no agent has reported: there is no HawserNode",
+			Next: a.kubectl("-n hawser-system get daemonsets,pods"), rank: rankAgent})
+	}
+}
+
+// nodes finds problems in the reports of agents. Reports of nodes that are off are old.
+func (a *assessment) nodes() {
+	for _, n := range a.state.Nodes {
+		if n.Off != "" {
+			continue
+		}
+		show := "hawser show --cluster " + a.state.Cluster
+		switch {
+		case n.LastError != "":
+			a.add(Problem{Severity: Error, Code: "node", Node: n.Name, Text: n.LastError, Next: show, rank: rankInput})
+		case n.Ready != "True":
+			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Why, "it reports no reason"),
+				Next: show, rank: rankInput})
+		}
+		if n.Up < n.Links {
+			text := fmt.Sprintf("%d of %d links are up", n.Up, n.Links)
+			if len(n.LinksDown) > 0 {
+				text += ", not to " + strings.Join(n.LinksDown[:min(len(n.LinksDown), 3)], ", ")
+				if more := len(n.LinksDown) - 3; more > 0 {
+					text += fmt.Sprintf(" and %d more", more)
+				}
+			}
+			a.add(Problem{Severity: Error, Code: "links-down", Node: n.Name, Text: text,
+				Next: "hawser show connections --cluster " + a.state.Cluster, rank: rankLinks})
+		}
+	}
+}
+
+func (a *assessment) exports() {
+	for _, e := range a.state.Exports {
+		id := e.Namespace + "/" + e.Name
+		for _, c := range e.Conditions {
+			if text := c.Problem(); text != "" {
+				a.add(Problem{Severity: Error, Code: "export", Export: id, Text: "export " + id + ": " + text,
+					Next: a.kubectl("-n %s get service,endpointslices", e.Namespace), rank: rankExport})
+			}
+		}
+	}
+}

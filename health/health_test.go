@@ -1,0 +1,99 @@
+package health_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/health"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+)
+
+// good returns the state of a healthy cluster with a gateway and a worker.
+func good(name string) clusterstatus.State {
+	return clusterstatus.State{Cluster: name, Context: name + "-admin", Pods: 2, Running: 2, Nodes: []clusterstatus.Node{
+		{Name: name + "n1", Cluster: name, Role: "gateway", Fabric: "f1", Ready: "True", Up: 2, Links: 2},
+		{Name: name + "n2", Cluster: name, Role: "worker", Fabric: "f1", Ready: "True"},
+	}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Conditions: []clusterstatus.Condition{
+		{Type: "Conflict", Status: "False"}, {Type: "Ready", Status: "True"}, {Type: "Valid", Status: "True"},
+	}}}}
+}
+
+// TestAssess checks the problems of each fault, causes first, and whether the clusterset is healthy.
+func TestAssess(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name           string
+		change         func(c1, c2 *clusterstatus.State)
+		healthy, known bool
+		want           []string
+	}{
+		{"no fault", func(_, _ *clusterstatus.State) {}, true, true, nil},
+		{"gateway node off", func(c1, c2 *clusterstatus.State) {
+			c2.Nodes[0].Off, c2.Running = "NotReady since 2026-11-27T10:41:12Z", 1
+			c1.Nodes[0].Up, c1.Nodes[0].LinksDown = 0, []string{"c2/a", "c2/b"}
+		}, false, true, []string{
+			"c2/c2n1: the node is NotReady since 2026-11-27T10:41:12Z, its agent (gateway) does not run; next: kubectl --context c2-admin describe node c2n1",
+			"c1/c1n1: 0 of 2 links are up, not to c2/a, c2/b; next: hawser show connections --cluster c1",
+		}},
+		{"wrong image", func(c1, _ *clusterstatus.State) {
+			c1.Running, c1.Outdated = 1, 1
+			c1.Stopped = []clusterstatus.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}}
+		}, false, true, []string{
+			"c1/c1n2: the agent does not run: ErrImagePull hawser-agent:v9.9.9; next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
+		}},
+		{"rollout", func(c1, _ *clusterstatus.State) { c1.Outdated = 2 }, false, true, []string{
+			"c1: 2 of 2 agents wait for the rollout of the newest DaemonSet; next: kubectl --context c1-admin -n hawser-system rollout status daemonset",
+		}},
+		{"pod that cannot be listed", func(c1, _ *clusterstatus.State) { c1.Running = 1 }, false, true, []string{
+			"c1: 1 of 2 agents run; next: kubectl --context c1-admin -n hawser-system get pods -o wide",
+		}},
+		{"pods outside the prefixes", func(_, c2 *clusterstatus.State) { c2.Nodes[1].LastError = "pods of node c2n2 are outside" }, false, true, []string{
+			"c2/c2n2: pods of node c2n2 are outside; next: hawser show --cluster c2",
+		}},
+		{"agent not ready", func(_, c2 *clusterstatus.State) { c2.Nodes[1].Ready = "False" }, false, true, []string{
+			"c2/c2n2: the agent is not ready: it reports no reason; next: hawser show --cluster c2",
+		}},
+		{"DNS", func(c1, _ *clusterstatus.State) { c1.DNSProblem = "the cache does not forward" }, false, true, []string{"c1: the cache does not forward"}},
+		{"export without a Service", func(c1, _ *clusterstatus.State) {
+			c1.Exports[0].Conditions[2] = clusterstatus.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: "there is no Service shop/web"}
+		}, false, true, []string{
+			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",
+		}},
+		{"different fabrics", func(_, c2 *clusterstatus.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
+			"clusters have different fabrics: f1 in c1; f2 in c2; next: hawser status --wait",
+		}},
+		{"API away", func(c1, _ *clusterstatus.State) {
+			*c1 = clusterstatus.State{Cluster: "c1", Error: "connection refused"}
+		}, false, false, []string{
+			"c1: connection refused",
+		}},
+		{"no reports", func(c1, _ *clusterstatus.State) { c1.Nodes = nil }, false, false, []string{
+			"c1: no agent has reported: there is no HawserNode; next: kubectl --context c1-admin -n hawser-system get daemonsets,pods",
+		}},
+		{"API away and a fault", func(c1, c2 *clusterstatus.State) {
+			*c1 = clusterstatus.State{Cluster: "c1", Error: "connection refused"}
+			c2.Nodes[0].Up = 0
+		}, false, true, []string{
+			"c1: connection refused",
+			"c2/c2n1: 0 of 2 links are up; next: hawser show connections --cluster c2",
+		}},
+	} {
+		c1, c2 := good("c1"), good("c2")
+		tt.change(&c1, &c2)
+		problems := health.Assess([]clusterstatus.State{c1, c2})
+		var have []string
+		for _, p := range problems {
+			have = append(have, p.String())
+			if p.Code == "" {
+				t.Errorf("%s: %s has no code", tt.name, p)
+			}
+		}
+		if !slices.Equal(have, tt.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", tt.name, strings.Join(have, "\n"), strings.Join(tt.want, "\n"))
+		}
+		if healthy, known := health.Healthy(problems); healthy != tt.healthy || known != tt.known {
+			t.Errorf("%s: healthy %v, known %v", tt.name, healthy, known)
+		}
+	}
+}
