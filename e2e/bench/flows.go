@@ -15,7 +15,7 @@ type callLog struct {
 	list []traffic.Attempt
 }
 
-func (c *callLog) note(a traffic.Attempt) error {
+func (c *callLog) record(a traffic.Attempt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, a)
@@ -75,8 +75,8 @@ func startRequests(from traffic.Socket, to netip.AddrPort, pause time.Duration) 
 					return err
 				}
 			}
-			if err = conn.Within(time.Now().Add(patience)); err == nil {
-				stop := context.AfterFunc(ctx, func() { _ = conn.Within(time.Now()) })
+			if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
+				stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 				defer stop()
 				err = conn.Exchange(0)
 			}
@@ -92,7 +92,7 @@ func startRequests(from traffic.Socket, to netip.AddrPort, pause time.Duration) 
 				a.Error = err.Error()
 			}
 			a.Long = traffic.Millis(time.Since(a.At))
-			_ = log.note(a) // it has no way to fail
+			_ = log.record(a) // never fails
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
@@ -123,7 +123,7 @@ func startDials(from traffic.Socket, to netip.AddrPort, rate int) *background {
 	return inBackground(func(ctx context.Context, log *callLog) {
 		// Without the resets, fifty ports a second would wait for a minute each.
 		call := traffic.Call{Target: to.String(), Who: dialer, Reset: true, Dial: from.Ports(firstPort, endPort)}
-		_, _ = traffic.Calls{Call: call, Rate: rate, Timeout: dialPatience, Note: log.note}.Run(ctx) // the log is the report
+		_, _ = traffic.Calls{Call: call, Rate: rate, Timeout: dialPatience, OnAttempt: log.record}.Run(ctx) // the log is the report
 	})
 }
 

@@ -81,7 +81,7 @@ func TestStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests, dials := startRequests(at, to, 5*time.Millisecond), startDials(at, to, 50)
-	await(t, "the flow before", func() error { return packets.Whole(100 * time.Millisecond) })
+	await(t, "the flow before", func() error { return packets.CheckComplete(100 * time.Millisecond) })
 	// What has no connection yet finds no network and fails at once, which is no stall.
 	await(t, "the requests before", func() error {
 		for _, call := range requests.begun(time.Time{}, time.Now()) {
@@ -101,13 +101,13 @@ func TestStall(t *testing.T) {
 		}
 		return nil
 	})
-	if err := packets.Whole(100 * time.Millisecond); err == nil {
+	if err := packets.CheckComplete(100 * time.Millisecond); err == nil {
 		t.Error("the flow counts as whole in the outage")
 	}
 	if err := loopback(at, true); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the flow after", func() error { return packets.Whole(100 * time.Millisecond) })
+	await(t, "the flow after", func() error { return packets.CheckComplete(100 * time.Millisecond) })
 	end := time.Now()
 	for _, closer := range []interface{ Close() error }{packets, requests, dials, server} {
 		if err := closer.Close(); err != nil {

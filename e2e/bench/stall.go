@@ -151,7 +151,7 @@ func (b *failoverLab) repeat(ctx context.Context, t *flows, trouble faultCase, r
 		if time.Since(hit) < watched+watched/4 {
 			return errors.New("the fault is too new")
 		}
-		return t.packets.Whole(watched)
+		return t.packets.CheckComplete(watched)
 	}))
 	one.Heal = time.Now()
 	fail("mend", trouble.heal(ctx, b.labAgents, one.Victim))

@@ -155,5 +155,5 @@ func (t *flows) close() error {
 
 // settle waits until the packets have flowed without a loss for a while.
 func (t *flows) settle(ctx context.Context, while, limit time.Duration) error {
-	return within(ctx, limit, func() error { return t.packets.Whole(while) })
+	return within(ctx, limit, func() error { return t.packets.CheckComplete(while) })
 }

@@ -191,7 +191,7 @@ func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near b
 		if time.Since(gone) < 2*watched {
 			return errors.New("the fault is too new")
 		}
-		return t.packets.Whole(watched)
+		return t.packets.CheckComplete(watched)
 	})
 	back := time.Now()
 	one.Stall = t.packets.Gap(hit, back)

@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// Call is a new connection with one message, or a datagram from a new socket, and its
-// answer.
+// Call is one message and its answer, over a new TCP connection or from a new UDP socket.
 type Call struct {
 	Target string // IP:PORT
-	Who    string // calls, in at most 27 bytes
+	Who    string // name of the caller, at most 27 bytes
 	UDP    bool
-	Burst  bool   // of TCP: the answer is 32 KiB long
-	Reset  bool   // of TCP: it ends with a reset, so that its port is free at once
-	Dial   Dialer // nil = from where the process is
+	Burst  bool   // TCP: the answer is 32 KiB long
+	Reset  bool   // TCP: close with a reset, which frees the port at once
+	Dial   Dialer // nil: from the namespace of this process
 }
 
-// Make makes the call within the time of a context, and gives the name of the server that
-// answered a connection.
+// Make makes the call. It returns the name of the server that answered the connection; a
+// datagram has no server name.
 func (c Call) Make(ctx context.Context) (server string, err error) {
 	network := "tcp"
 	if c.UDP {
@@ -76,25 +75,25 @@ func (c Call) datagram(ctx context.Context, conn net.Conn) error {
 // Calls are calls over TCP at a rate.
 type Calls struct {
 	Call
-	Rate    int           // a second, 1..10000
-	Count   int           // ends after so many; 0 = with the context
-	Timeout time.Duration // of one; 0 = 3s
-	Slow    time.Duration // from here on one counts as slow; 0 = never
-	Ready   func()        // is called at the first success; may be nil
-	// Note is told of every attempt that has ended, of one at a time; an error of it is one
-	// of Run. nil = nobody is.
-	Note func(Attempt) error
+	Rate    int           // calls per second, 1..10000
+	Count   int           // number of calls; 0: until the context is done
+	Timeout time.Duration // of one call; 0: 3s
+	Slow    time.Duration // duration from which a call counts as slow; 0: never
+	Ready   func()        // called after the first successful call; may be nil
+	// OnAttempt is called after every attempt, never concurrently. Run returns its first
+	// error. It may be nil.
+	OnAttempt func(Attempt) error
 }
 
 // Attempt is one call.
 type Attempt struct {
-	At     time.Time `json:"at"`   // when it began
-	Long   Millis    `json:"long"` // until the answer, or the failure
+	At     time.Time `json:"at"`   // start
+	Long   Millis    `json:"long"` // time until the answer or the failure
 	Server string    `json:"server,omitempty"`
-	Error  string    `json:"error,omitempty"` // empty = it was answered
+	Error  string    `json:"error,omitempty"` // empty if answered
 }
 
-// CallsReport is what became of the attempts.
+// CallsReport is the result of all attempts.
 type CallsReport struct {
 	Target     string         `json:"target"`
 	Began      time.Time      `json:"began"`
@@ -102,13 +101,13 @@ type CallsReport struct {
 	Attempts   int            `json:"attempts"`
 	Failed     int            `json:"failed"`
 	Slow       int            `json:"slow"`
-	Took       Spread         `json:"took"` // of those that were answered
+	Took       Spread         `json:"took"` // answered calls only
 	Servers    map[string]int `json:"servers"`
 	FirstError *Attempt       `json:"firstError,omitempty"`
 	LastError  *Attempt       `json:"lastError,omitempty"`
 }
 
-// Run makes calls until ctx ends and waits for those under way.
+// Run makes calls until ctx is done, then waits for the pending ones.
 func (c Calls) Run(ctx context.Context) (CallsReport, error) {
 	if c.Rate < 1 || c.Rate > 10_000 {
 		return CallsReport{}, fmt.Errorf("rate %d: from 1 to 10000 connections a second", c.Rate)
@@ -122,7 +121,7 @@ func (c Calls) Run(ctx context.Context) (CallsReport, error) {
 	tick := time.NewTicker(time.Second / time.Duration(c.Rate))
 	defer tick.Stop()
 	for count := 0; ctx.Err() == nil && (c.Count == 0 || count < c.Count); count++ {
-		group.Go(func() { r.note(c.attempt()) })
+		group.Go(func() { r.record(c.attempt()) })
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -134,7 +133,7 @@ func (c Calls) Run(ctx context.Context) (CallsReport, error) {
 	return r.report, r.failed
 }
 
-// attempt is not ended by the end of the measurement.
+// attempt makes one call. It does not end with the measurement's context.
 func (c Calls) attempt() Attempt {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
@@ -152,10 +151,10 @@ type callsRun struct {
 	mu     sync.Mutex
 	report CallsReport
 	took   []time.Duration
-	failed error // of noting
+	failed error // first error of OnAttempt
 }
 
-func (r *callsRun) note(a Attempt) {
+func (r *callsRun) record(a Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Attempts++
@@ -176,9 +175,9 @@ func (r *callsRun) note(a Attempt) {
 			r.report.Slow++
 		}
 	}
-	if r.Note != nil {
-		if err := r.Note(a); err != nil && r.failed == nil {
-			r.failed = fmt.Errorf("note attempts: %w", err)
+	if r.OnAttempt != nil {
+		if err := r.OnAttempt(a); err != nil && r.failed == nil {
+			r.failed = fmt.Errorf("record attempts: %w", err)
 		}
 	}
 }

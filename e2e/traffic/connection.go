@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// Kind is who speaks on a connection.
+// Kind names which end of a connection sends.
 type Kind string
 
-// The kinds of connections. All but Idle carry a message each interval.
+// Kinds of connections. All but Idle transfer a message each interval.
 const (
-	Idle       Kind = "idle"        // nobody, until one exchange at the end
-	Busy       Kind = "busy"        // the client asks, the server answers
-	ClientPush Kind = "client-push" // the client; the server is silent
-	ServerPush Kind = "server-push" // the server; the client is silent for ever
+	Idle       Kind = "idle"        // silent until one exchange at the end
+	Busy       Kind = "busy"        // the client sends, the server answers
+	ClientPush Kind = "client-push" // only the client sends
+	ServerPush Kind = "server-push" // only the server sends
 )
 
-// Kinds lists them.
+// Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Idle, Busy, ClientPush, ServerPush} }
 
-// Connection is a TCP connection that is kept. All messages on it are numbered. One
-// goroutine may send and another one receive.
+// Connection is a long-lived TCP connection with numbered messages. One goroutine may send
+// while a second one receives.
 type Connection struct {
 	Kind   Kind
-	Server string    // who answered
-	Opened time.Time // when
+	Server string // name of the server that answered
+	Opened time.Time
 
 	conn     net.Conn
 	messages io.Reader
 	who      string
-	sent     uint64 // next number
-	received uint64 // likewise
+	sent     uint64 // number of the next message to send
+	received uint64 // number of the next message to receive
 }
 
-// Open connects within the time of a context and says what the connection is for; on one of
-// ServerPush the server sends every interval. who is the client, in at most 27 bytes.
+// Open connects and announces the kind of the connection. The server sends every interval on
+// a ServerPush connection. who is the client's name, at most 27 bytes.
 func Open(ctx context.Context, dial Dialer, target string, kind Kind, who string, interval time.Duration) (*Connection, error) {
 	conn, err := dial.orPlain()(ctx, "tcp", target)
 	if err != nil {
@@ -60,7 +60,7 @@ func Open(ctx context.Context, dial Dialer, target string, kind Kind, who string
 	return c, conn.SetDeadline(time.Time{})
 }
 
-// greet sends the first message of a connection and gives the server's name.
+// greet sends the first message of a connection and returns the server's name.
 func greet(ctx context.Context, conn net.Conn, messages io.Reader, hello message) (server string, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
@@ -74,7 +74,7 @@ func greet(ctx context.Context, conn net.Conn, messages io.Reader, hello message
 	return string(m.body), err
 }
 
-// Send sends the next message, of size bytes or as short as can be.
+// Send sends the next message, of size bytes or the shortest possible.
 func (c *Connection) Send(size int) error {
 	m := message{who: c.who, mode: modeEcho, seq: c.sent, body: make([]byte, max(0, size-header))}
 	c.sent++
@@ -82,7 +82,7 @@ func (c *Connection) Send(size int) error {
 	return err
 }
 
-// Receive takes the next message. One that was lost, doubled or changed places is an error.
+// Receive reads the next message. It fails if a message was lost, duplicated or reordered.
 func (c *Connection) Receive() error {
 	m, err := receive(c.messages)
 	if err == nil && m.seq != c.received {
@@ -92,7 +92,7 @@ func (c *Connection) Receive() error {
 	return err
 }
 
-// Exchange sends a message of size bytes, or as short as can be, and takes its answer.
+// Exchange sends a message of size bytes, or the shortest possible, and reads the answer.
 func (c *Connection) Exchange(size int) error {
 	if err := c.Send(size); err != nil {
 		return err
@@ -100,29 +100,28 @@ func (c *Connection) Exchange(size int) error {
 	return c.Receive()
 }
 
-// counted asks the server of a ClientPush connection whether it has all that was sent, and
-// gives the longest silence that it heard.
+// counted checks that the server of a ClientPush connection received every message. It
+// returns the longest silence that the server saw.
 func (c *Connection) counted() (silence time.Duration, err error) {
-	if _, err := c.conn.Write(message{who: c.who, mode: modeAsk}.encode()); err != nil {
+	if _, err := c.conn.Write(message{who: c.who, mode: modeReport}.encode()); err != nil {
 		return 0, err
 	}
 	m, err := receive(c.messages)
 	if err == nil && m.seq != c.sent {
-		err = fmt.Errorf("the server has counted %d of %d messages", m.seq, c.sent)
+		err = fmt.Errorf("the server received %d of %d messages", m.seq, c.sent)
 	}
 	return time.Duration(m.arg), err
 }
 
-// Within bounds all that is sent and received from now on; the zero time = nothing does.
-func (c *Connection) Within(deadline time.Time) error { return c.conn.SetDeadline(deadline) }
+// SetDeadline bounds all sending and receiving from now on; the zero time removes the bound.
+func (c *Connection) SetDeadline(deadline time.Time) error { return c.conn.SetDeadline(deadline) }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Connection) Close() error { return c.conn.Close() }
 
-// reset has a connection end with a reset when it is closed: nothing is left to be said, and
-// its port is free at once.
+// reset makes Close send a reset, which frees the local port at once.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // the port is free later otherwise
+		_ = tcp.SetLinger(0)
 	}
 }

@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// Server is the other end of all traffic: it sends datagrams back as they are, and does on
-// a TCP connection what the first message on it says. What begins like no message is sent
-// back as it is, too: nc and the like need no more.
+// Server answers all traffic. It echoes datagrams; the first message of a TCP connection
+// selects what the server does there. Other input is echoed as well, for nc and similar tools.
 type Server struct {
 	name    string
 	socket  Socket
 	seen    func(Seen)
-	closers []io.Closer // ports
+	closers []io.Closer // listeners and packet sockets
 	group   sync.WaitGroup
 
 	mu     sync.Mutex
@@ -26,17 +25,17 @@ type Server struct {
 	conns  map[net.Conn]bool
 }
 
-// Seen is what a server knows of who calls.
+// Seen describes a caller as the server sees it.
 type Seen struct {
-	Caller string // what it says of itself
+	Caller string // name that the caller sent
 	Server string
 	From   netip.Addr
-	Begun  time.Time // of a Call: when it began, by the caller's clock
+	Begun  time.Time // of a Call: its start, by the caller's clock
 }
 
 // Serve opens ports on all addresses of a network namespace, TCP and UDP each, and answers
-// on them. seen is told of the first message of each connection and of every datagram;
-// nil = nobody is.
+// on them. It calls seen, which may be nil, for the first message of each connection and for
+// every datagram.
 func Serve(at Socket, name string, seen func(Seen), ports ...int) (*Server, error) {
 	s := &Server{name: name, socket: at, seen: seen, conns: map[net.Conn]bool{}}
 	for _, port := range ports {
@@ -44,7 +43,7 @@ func Serve(at Socket, name string, seen func(Seen), ports ...int) (*Server, erro
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("serve as %s: %w", name, err), s.Close())
 		}
-		widen(packets)
+		raiseReadBuffer(packets)
 		s.closers = append(s.closers, streams, packets)
 		s.group.Go(func() { s.accept(streams) })
 		s.group.Go(func() { s.packets(packets) })
@@ -61,7 +60,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for conn := range s.conns {
-		_ = conn.Close() // whether it still works is not the question any more
+		_ = conn.Close()
 	}
 	s.mu.Unlock()
 	s.group.Wait()
@@ -81,7 +80,7 @@ func (s *Server) packets(conn net.PacketConn) {
 		if m, _, err := decode(buffer[:n]); err == nil && s.seen != nil {
 			s.seen(Seen{Caller: m.who, Server: s.name, From: addressOf(from)})
 		}
-		_, _ = conn.WriteTo(buffer[:n], from) // what is lost here is lost as on a wire
+		_, _ = conn.WriteTo(buffer[:n], from) // a datagram lost here counts as lost on the path
 	}
 }
 
@@ -92,9 +91,9 @@ func (s *Server) accept(listener net.Listener) {
 			return
 		}
 		if err != nil {
-			continue // the client went away while it waited
+			continue // the client closed the connection before Accept
 		}
-		if !s.keep(conn) {
+		if !s.track(conn) {
 			return
 		}
 		s.group.Go(func() {
@@ -107,8 +106,9 @@ func (s *Server) accept(listener net.Listener) {
 	}
 }
 
-// keep notes a connection, for Close to end.
-func (s *Server) keep(conn net.Conn) bool {
+// track registers a connection for Close. It reports false, and closes the connection, if the
+// server is closed.
+func (s *Server) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -126,12 +126,12 @@ func (s *Server) answer(conn net.Conn) {
 	}
 	messages := bufio.NewReader(conn)
 	for n := range len(Mark) {
-		begin, err := messages.Peek(n + 1)
+		start, err := messages.Peek(n + 1)
 		if err != nil {
 			return
 		}
-		if begin[n] != Mark[n] {
-			_, _ = io.Copy(conn, messages) // until either end has enough
+		if start[n] != Mark[n] {
+			_, _ = io.Copy(conn, messages) // until either end closes
 			return
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Server) answer(conn net.Conn) {
 	case modeCount:
 		s.count(messages, conn)
 	case modePush:
-		// What the caller sends is read, so that its end is noticed.
+		// Reading notices when the caller closes the connection.
 		go func() { _, _ = receive(messages); _ = conn.Close() }()
 		s.push(conn, time.Duration(first.arg))
 	}
@@ -176,8 +176,8 @@ func (s *Server) echo(messages io.Reader, conn net.Conn) {
 	}
 }
 
-// count takes numbers in silence, and tells how many there were and the longest time
-// between two when it is asked.
+// count counts numbered messages. On modeReport it returns the count and the longest time
+// between two messages.
 func (s *Server) count(messages io.Reader, conn net.Conn) {
 	var got uint64
 	var longest time.Duration
@@ -192,10 +192,10 @@ func (s *Server) count(messages io.Reader, conn net.Conn) {
 		}
 		last = time.Now()
 		switch {
-		case m.mode == modeAsk:
-			_, err = conn.Write(message{who: s.name, mode: modeAsk, seq: got, arg: uint64(longest)}.encode())
+		case m.mode == modeReport:
+			_, err = conn.Write(message{who: s.name, mode: modeReport, seq: got, arg: uint64(longest)}.encode())
 		case m.seq != got:
-			return // a stream that is not what was sent: the client sees it closed
+			return // a message is missing: the client sees the connection closed
 		default:
 			got++
 		}

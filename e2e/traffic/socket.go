@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// Dialer makes one connection to an address of a network, which is tcp or udp; the
-// address is IP:PORT. A TCP connection is established when it returns.
+// Dialer opens one connection. network is tcp or udp, address is IP:PORT. A TCP connection
+// is established when Dialer returns.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (d Dialer) orPlain() Dialer {
@@ -27,19 +27,19 @@ func (d Dialer) orPlain() Dialer {
 	return d
 }
 
-// Socket says where sockets are made, and how TCP repeats on them. There are no
-// keep-alive packets: an idle connection sends nothing at all.
+// Socket holds the network namespace and the TCP retransmission options of new sockets.
+// Sockets send no keep-alive packets: an idle connection is silent.
 type Socket struct {
-	Net string // file that pins the network namespace; empty = that of the process
-	// RetryAtMost is how far apart TCP repeats what was not acknowledged, at most, 1 s or
-	// more: otherwise its own waiting, which doubles each time, is measured and not the
-	// network's. 0, and a kernel before 6.15: as the kernel likes.
+	Net string // file that pins the network namespace; empty: the namespace of this process
+	// RetryAtMost is the longest interval between TCP retransmissions, 1 s or more. Without
+	// it the interval doubles each time, and a measurement shows TCP's wait, not the
+	// network's. 0, or a kernel before 6.15: the kernel's default.
 	RetryAtMost time.Duration
-	GiveUp      time.Duration // how long TCP repeats before the connection ends; 0 = as the kernel likes
-	Port        int           // of this end; 0 = any
+	GiveUp      time.Duration // TCP user timeout; 0: the kernel's default
+	Port        int           // local port; 0: any
 }
 
-// inside calls do in the namespace.
+// inside calls do in the namespace of the socket.
 func (s Socket) inside(do func() error) error {
 	if s.Net == "" {
 		return do()
@@ -47,8 +47,8 @@ func (s Socket) inside(do func() error) error {
 	return netnsexec.Do(s.Net, do)
 }
 
-// Dial is a Dialer. Only the making of the socket happens on a thread in the namespace,
-// so that a thousand of them wait without a thousand threads.
+// Dial implements Dialer. Only socket(2) runs on a thread in the namespace, so a thousand
+// pending connections need no thousand threads.
 func (s Socket) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := s.dial(ctx, network, address)
 	if err != nil {
@@ -124,23 +124,23 @@ func sockaddr(at netip.AddrPort) unix.Sockaddr {
 // tcpRTOMax is the socket option TCP_RTO_MAX_MS of Linux 6.15.
 const tcpRTOMax = 44
 
-// prepare sets how a TCP socket repeats.
+// prepare sets the retransmission options of a TCP socket.
 func (s Socket) prepare(fd int) error {
 	if s.RetryAtMost > 0 {
 		err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMax, int(s.RetryAtMost.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
-			return fmt.Errorf("limit the distance of retries: %w", err)
+			return fmt.Errorf("limit the interval between retransmissions: %w", err)
 		}
 	}
 	if s.GiveUp > 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(s.GiveUp.Milliseconds())); err != nil {
-			return fmt.Errorf("set when TCP gives up: %w", err)
+			return fmt.Errorf("set the TCP user timeout: %w", err)
 		}
 	}
 	return nil
 }
 
-// connected waits until the handshake has ended.
+// connected waits for the end of the handshake.
 func connected(ctx context.Context, conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -166,16 +166,16 @@ func connected(ctx context.Context, conn *net.TCPConn) error {
 	return errors.Join(err, failed)
 }
 
-// Ports gives a Dialer whose connections have the ports from first to end-1 in turn. The
-// kernel may take one that it chose itself again after 10 s, while conntrack still knows the
-// connection before, of which the new one would be a part: it goes where that went.
+// Ports returns a Dialer that uses the local ports first..end-1 in rotation. The kernel may
+// reuse a port of its own choice after 10 s, while conntrack still has the entry of the
+// previous connection: the new one would then follow the old one's path.
 func (s Socket) Ports(first, end int) Dialer {
-	turn := make(chan int, 1)
-	turn <- first
+	next := make(chan int, 1)
+	next <- first
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		from := s
-		from.Port = <-turn
-		turn <- first + (from.Port+1-first)%(end-first)
+		from.Port = <-next
+		next <- first + (from.Port+1-first)%(end-first)
 		return from.Dial(ctx, network, address)
 	}
 }
@@ -196,10 +196,10 @@ func (s Socket) listen(port int) (streams net.Listener, packets net.PacketConn, 
 	return streams, packets, err
 }
 
-// widen gives a socket room for what comes while this process waits for a
-// processor: what is measured is the way, not the machine. Beyond the system's
-// limit it takes a right that not everybody has; that limit is enough otherwise.
-func widen(conn any) {
+// raiseReadBuffer enlarges a socket's receive buffer. Packets that arrive while this process
+// waits for a processor are then not lost: the test measures the network, not the machine. To
+// exceed the system's limit it needs CAP_NET_ADMIN; without it, the limit is enough.
+func raiseReadBuffer(conn any) {
 	if b, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
 		_ = b.SetReadBuffer(readBuffer)
 	}

@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// Gap is a time in which something did not happen.
+// Gap is a period of silence or of lost datagrams.
 type Gap struct {
-	At   time.Time `json:"at"`   // when it began
-	From Millis    `json:"from"` // the same, since the beginning of the flow
-	Long Millis    `json:"long"` // how long it was
+	At   time.Time `json:"at"`   // start
+	From Millis    `json:"from"` // start, since the start of the flow
+	Long Millis    `json:"long"` // duration
 	Lost int       `json:"lost"` // datagrams lost in a row; 0 for a silence
 }
 
-// UDPReport is what became of a flow of datagrams. Times of sending and of
-// receiving are the sender's own.
+// UDPReport is the result of a flow of datagrams. All times are by the sender's clock.
 type UDPReport struct {
 	Target     string    `json:"target"`
 	Began      time.Time `json:"began"`
 	Lasted     Millis    `json:"lasted"`
 	Sent       int       `json:"sent"`
-	Received   int       `json:"received"` // each once
-	Lost       int       `json:"lost"`     // no answer, also not in the end, until none came for Grace
+	Received   int       `json:"received"` // without duplicates
+	Lost       int       `json:"lost"`     // no answer, not even within Grace after the last one
 	Duplicates int       `json:"duplicates"`
 	Reordered  int       `json:"reordered"` // answers to a datagram after the answer to a later one
 	RTT        struct {
@@ -29,44 +28,44 @@ type UDPReport struct {
 		Max  Millis `json:"max"`
 	} `json:"rtt"`
 	Silence   Gap    `json:"silence"`             // the longest time without any answer
-	Outage    Gap    `json:"outage"`              // the longest row of lost datagrams, in time of sending
+	Outage    Gap    `json:"outage"`              // the longest run of lost datagrams, by time of sending
 	Pause     Millis `json:"pause"`               // the longest time in which the sender itself did not send
-	Silences  []Gap  `json:"silences"`            // those over the threshold, the first mostGaps
-	Outages   []Gap  `json:"outages"`             // likewise
+	Silences  []Gap  `json:"silences"`            // over the threshold, the first maxGaps
+	Outages   []Gap  `json:"outages"`             // the first maxGaps
 	SendError string `json:"sendError,omitempty"` // the last one
 }
 
 const (
-	// window is how many datagrams may be under way; what is answered later counts as lost.
+	// window is the number of datagrams in flight; answers to older ones count as lost.
 	window = 1 << 15
-	// mostGaps bounds the lists of a report.
-	mostGaps = 1000
+	// maxGaps bounds the lists of a report.
+	maxGaps = 1000
 )
 
-// tally is the log of a flow. It holds no socket and no clock: times are since the
-// beginning. Datagrams are numbered from 0 and leave in order.
+// tally is the log of a flow. It has no socket and no clock: times are relative to the
+// start of the flow. Datagrams are numbered from 0 and sent in order.
 type tally struct {
-	sent    []time.Duration // by number, which rises
-	back    []bool          // by number: it was answered
-	arrived []time.Duration // of first answers, in the order of arrival
+	sent    []time.Duration // by number, ascending
+	back    []bool          // by number: answered
+	arrived []time.Duration // first answers, in the order of arrival
 
 	duplicates, reordered int
-	highest               int           // number answered so far; -1 = none
-	rtts, rtt             time.Duration // in all, and the longest
+	highest               int           // highest number answered so far; -1: none
+	rtts, rtt             time.Duration // sum, and the longest
 }
 
 func newTally() *tally { return &tally{highest: -1} }
 
-// send notes that the next datagram leaves, and gives its number.
+// send records that the next datagram is sent, and returns its number.
 func (t *tally) send(at time.Duration) int {
 	t.sent, t.back = append(t.sent, at), append(t.back, false)
 	return len(t.sent) - 1
 }
 
-// receive notes an answer.
+// receive records an answer.
 func (t *tally) receive(n int, at time.Duration) {
 	if n < 0 || n >= len(t.sent) || n < len(t.sent)-window {
-		return // not ours, or too late
+		return // not of this flow, or too late
 	}
 	if t.back[n] {
 		t.duplicates++
@@ -82,10 +81,10 @@ func (t *tally) receive(n int, at time.Duration) {
 	t.rtts, t.rtt = t.rtts+rtt, max(t.rtt, rtt)
 }
 
-// gap is the longest time without an answer that touches the time from..to.
+// gap returns the longest time without an answer that overlaps from..to.
 func (t *tally) gap(from, to time.Duration) time.Duration { return longest(t.arrived, from, to) }
 
-// longest is the longest time between two that touches from..to; times rise.
+// longest returns the longest interval between two times that overlaps from..to. times ascend.
 func longest(times []time.Duration, from, to time.Duration) time.Duration {
 	i, _ := slices.BinarySearch(times, from)
 	last := time.Duration(0)
@@ -99,8 +98,7 @@ func longest(times []time.Duration, from, to time.Duration) time.Duration {
 	return max(most, to-last)
 }
 
-// lost counts the datagrams that were sent from..to, and those of them that were not
-// answered.
+// lost returns the number of datagrams sent in from..to, and how many of these have no answer.
 func (t *tally) lost(from, to time.Duration) (lost, sent int) {
 	first, _ := slices.BinarySearch(t.sent, from)
 	end, _ := slices.BinarySearch(t.sent, to)
@@ -112,8 +110,8 @@ func (t *tally) lost(from, to time.Duration) (lost, sent int) {
 	return lost, sent
 }
 
-// report sums a flow up that began at a moment and whose sending ended at end. Silences
-// from threshold on are listed.
+// report summarises a flow that began at a time and whose last datagram was sent at end. It
+// lists silences of at least threshold.
 func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport {
 	r := UDPReport{
 		Began: began, Lasted: Millis(end), Sent: len(t.sent), Received: len(t.arrived), Lost: len(t.sent) - len(t.arrived),
@@ -123,24 +121,24 @@ func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport 
 	if r.Received > 0 {
 		r.RTT.Mean = Millis(t.rtts / time.Duration(r.Received))
 	}
-	note := func(from, until time.Duration, lost int, most *Gap, list *[]Gap, least time.Duration) {
+	record := func(from, until time.Duration, lost int, most *Gap, list *[]Gap, least time.Duration) {
 		gap := Gap{At: began.Add(from), From: Millis(from), Long: Millis(until - from), Lost: lost}
 		if gap.Long > most.Long {
 			*most = gap
 		}
-		if until-from >= least && len(*list) < mostGaps {
+		if until-from >= least && len(*list) < maxGaps {
 			*list = append(*list, gap)
 		}
 	}
 	last := time.Duration(0)
 	for _, at := range t.arrived {
-		note(last, at, 0, &r.Silence, &r.Silences, threshold)
+		record(last, at, 0, &r.Silence, &r.Silences, threshold)
 		last = at
 	}
 	if end > last {
-		note(last, end, 0, &r.Silence, &r.Silences, threshold)
+		record(last, end, 0, &r.Silence, &r.Silences, threshold)
 	}
-	row := 0
+	run := 0
 	for n, back := range append(slices.Clip(t.back), true) {
 		at := end
 		if n < len(t.sent) {
@@ -151,10 +149,10 @@ func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport 
 		}
 		switch {
 		case !back:
-			row++
-		case row > 0:
-			note(t.sent[n-row], at, row, &r.Outage, &r.Outages, 0)
-			row = 0
+			run++
+		case run > 0:
+			record(t.sent[n-run], at, run, &r.Outage, &r.Outages, 0)
+			run = 0
 		}
 	}
 	return r

@@ -14,37 +14,37 @@ import (
 	"time"
 )
 
-// TCP is a crowd of connections that are kept and then proven to live.
+// TCP is a set of long-lived connections. Each is tested at the end.
 type TCP struct {
-	Targets  []string      // HOST:PORT each; connections take them in turn
-	Count    int           // connections in all; they take the kinds in turn
-	Kinds    []Kind        // empty = all
-	Interval time.Duration // between two messages of a connection that speaks
-	Line     int           // bytes of a message of a busy connection at least
-	Patience time.Duration // a connection that carries nothing for so long is dead
-	Grace    time.Duration // in which each is proven in the end; 0 = Patience
-	Open     time.Duration // in which all must be open; each is tried again meanwhile
-	Reset    bool          // they end with resets, so that their ports are free at once
-	Dial     Dialer        // nil = from where the process is
-	Ready    func()        // is called when all are open; may be nil
+	Targets  []string      // HOST:PORT; connections use them in rotation
+	Count    int           // number of connections; they use the kinds in rotation
+	Kinds    []Kind        // empty: all
+	Interval time.Duration // between two messages of a connection that is not idle
+	Line     int           // minimum bytes of a message of a busy connection
+	Patience time.Duration // a connection without progress for this time is dead
+	Grace    time.Duration // time for the test at the end; 0: Patience
+	Open     time.Duration // time in which all must open; failed attempts are repeated
+	Reset    bool          // close with resets, which frees the ports at once
+	Dial     Dialer        // nil: from the namespace of this process
+	Ready    func()        // called when all are open; may be nil
 }
 
-// TCPReport says which connections still lived in the end.
+// TCPReport counts the connections that worked at the end.
 type TCPReport struct {
 	Targets     []string             `json:"targets"`
 	Began       time.Time            `json:"began"`
-	Opened      Millis               `json:"opened"` // how long it took to open all
+	Opened      Millis               `json:"opened"` // time to open all
 	Lasted      Millis               `json:"lasted"`
 	Connections int                  `json:"connections"`
 	Survivors   int                  `json:"survivors"`
 	Resets      int                  `json:"resets"`   // ended by RST, FIN or ICMP
-	Timeouts    int                  `json:"timeouts"` // carried nothing for the whole patience
+	Timeouts    int                  `json:"timeouts"` // no progress for Patience
 	Kinds       map[Kind]*KindReport `json:"kinds"`
 	Servers     map[string]int       `json:"servers"`  // connections by server
-	Failures    []Failure            `json:"failures"` // the first mostFailures
+	Failures    []Failure            `json:"failures"` // the first maxFailures
 }
 
-// KindReport is the part of one kind.
+// KindReport is the part of TCPReport for one kind.
 type KindReport struct {
 	Connections int    `json:"connections"`
 	Survivors   int    `json:"survivors"`
@@ -64,20 +64,20 @@ type Failure struct {
 }
 
 const (
-	// mostFailures bounds the list of a report.
-	mostFailures = 50
-	// openers open connections at the same time.
+	// maxFailures bounds the list of failures in a report.
+	maxFailures = 50
+	// openers is the number of connections opened at the same time.
 	openers = 32
 )
 
-// Run opens all connections, keeps them until ctx ends and proves them. An error
-// means that not all could be opened.
+// Run opens all connections, uses them until ctx is done and then tests each. It fails if
+// not all could be opened.
 func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 	if len(t.Kinds) == 0 {
 		t.Kinds = Kinds()
 	}
 	if t.Count < 1 || len(t.Targets) == 0 || t.Interval <= 0 || t.Patience <= 0 {
-		return TCPReport{}, errors.New("crowd of connections: it needs a target, a count, an interval and a patience")
+		return TCPReport{}, errors.New("tcp connections need a target, a count, an interval and a patience")
 	}
 	if err := RaiseFiles(uint64(2*t.Count+256), uint64(t.Count+64)); err != nil {
 		return TCPReport{}, err
@@ -104,9 +104,9 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 	var group sync.WaitGroup
 	for _, m := range crowd {
 		group.Go(func() {
-			// Those that speak do not all speak at once.
+			// Spread the senders over the interval.
 			pause(ctx, t.Interval*time.Duration(m.id%64)/64)
-			m.stall, m.err = t.hold(ctx, m.Connection)
+			m.stall, m.err = t.exercise(ctx, m.Connection)
 		})
 	}
 	if t.Ready != nil {
@@ -118,17 +118,17 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 	return report, nil
 }
 
-// member is one connection of the crowd.
+// member is one connection of the set.
 type member struct {
 	*Connection
 	id     int
 	kind   Kind
 	target string
-	stall  time.Duration // the longest time between two signs of life
+	stall  time.Duration // the longest time without progress
 	err    error
 }
 
-// open opens the connections, each for as long as it takes within t.Open.
+// open opens the connections. It repeats failed attempts until t.Open is over.
 func (t TCP) open(ctx context.Context) ([]*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(t.Open, 20*time.Second))
 	defer cancel()
@@ -164,10 +164,10 @@ func (t TCP) open(ctx context.Context) ([]*member, error) {
 	return crowd, nil
 }
 
-// hold carries on until ctx ends and then proves that the connection lives: data that was
-// sent after that moment arrives, each way in which it flows. It gives the longest stall.
-func (t TCP) hold(ctx context.Context, c *Connection) (stall time.Duration, err error) {
-	// From the end on all has one deadline; before it, each sign of life has its own.
+// exercise uses the connection until ctx is done and then tests it: data sent after that
+// moment must arrive, in each direction of its kind. It returns the longest stall.
+func (t TCP) exercise(ctx context.Context, c *Connection) (stall time.Duration, err error) {
+	// Each message has its own deadline. After ctx is done, one deadline holds for the whole test.
 	var mu sync.Mutex
 	patient := func(d time.Duration) {
 		mu.Lock()
@@ -175,9 +175,9 @@ func (t TCP) hold(ctx context.Context, c *Connection) (stall time.Duration, err 
 		switch {
 		case ctx.Err() != nil:
 		case d == 0:
-			_ = c.Within(time.Time{})
+			_ = c.SetDeadline(time.Time{})
 		default:
-			_ = c.Within(time.Now().Add(d))
+			_ = c.SetDeadline(time.Now().Add(d))
 		}
 	}
 	ended := make(chan struct{})
@@ -185,12 +185,12 @@ func (t TCP) hold(ctx context.Context, c *Connection) (stall time.Duration, err 
 		defer close(ended)
 		mu.Lock()
 		defer mu.Unlock()
-		_ = c.Within(time.Now().Add(cmp.Or(t.Grace, t.Patience)))
+		_ = c.SetDeadline(time.Now().Add(cmp.Or(t.Grace, t.Patience)))
 	})
 	defer stop()
 
 	switch c.Kind {
-	case Idle: // it is not read from: an end that the network sends is seen by the exchange
+	case Idle: // no read before the end: the exchange also sees an earlier reset
 		patient(0)
 		<-ctx.Done()
 		<-ended
@@ -220,8 +220,8 @@ func (t TCP) hold(ctx context.Context, c *Connection) (stall time.Duration, err 
 		<-ended
 		return c.counted()
 	}
-	// What may have been on its way when ctx ended is no proof: the server sends number n
-	// no earlier than n intervals after it answered.
+	// Messages sent before ctx was done prove nothing. The server sends number n no earlier
+	// than n intervals after it answered.
 	patient(0)
 	last := time.Now()
 	for enough := -1; enough < 0 || int(c.received) <= enough; last = time.Now() {
@@ -258,7 +258,7 @@ func (r *TCPReport) judge(crowd []*member) {
 			r.Resets++
 			kind.Resets++
 		}
-		if len(r.Failures) < mostFailures {
+		if len(r.Failures) < maxFailures {
 			r.Failures = append(r.Failures, Failure{
 				ID: m.id, Kind: m.kind, Local: m.conn.LocalAddr().String(), Target: m.target, Server: m.Server, Error: reason(m.err),
 			})
@@ -271,12 +271,12 @@ func (r *TCPReport) judge(crowd []*member) {
 
 func reason(err error) string {
 	if errors.Is(err, io.EOF) {
-		return "the server closed it"
+		return "the server closed the connection"
 	}
 	return err.Error()
 }
 
-// ParseKinds reads a list such as idle,busy; empty or "all" = all.
+// ParseKinds parses a list such as idle,busy. Empty and "all" mean all kinds.
 func ParseKinds(text string) ([]Kind, error) {
 	if text == "" || text == "all" {
 		return Kinds(), nil

@@ -1,13 +1,9 @@
-// Package traffic makes traffic that notices everything: numbered datagrams, TCP
-// connections of four kinds that are kept and then proven to live, and new connections
-// at a rate. Every message is marked and numbered and says who sent it, so that what is
-// lost, doubled or leaked shows.
+// Package traffic generates and measures traffic: numbered datagrams, long-lived TCP
+// connections of four kinds, and new connections at a rate. Every message has a mark, a number
+// and its sender's name, so a test finds lost, duplicated and leaked messages.
 //
-// Sockets are made where a Socket says, or by the caller, so that one process measures
-// inside any number of network namespaces, with one clock for both ends.
-//
-// Used by e2e/bench and e2e/chaos, and by scenarios and tests on Kubernetes through the
-// program hawser-traffic.
+// One process measures inside any number of network namespaces (see Socket), with one clock
+// for both ends. The program hawser-traffic runs the same measurements in a pod.
 package traffic
 
 import (
@@ -19,14 +15,14 @@ import (
 	"time"
 )
 
-// Resolve turns every HOST:PORT into one for each address of the host, in the
-// order of the arguments, addresses sorted.
+// Resolve resolves every HOST:PORT to one IP:PORT for each address of the host, in the order
+// of the arguments, with sorted addresses.
 func Resolve(ctx context.Context, targets []string) ([]string, error) {
 	var out []string
 	for _, target := range targets {
 		name, port, err := net.SplitHostPort(target)
 		if err != nil {
-			return nil, fmt.Errorf("target %q: it is HOST:PORT: %w", target, err)
+			return nil, fmt.Errorf("target %q: not HOST:PORT: %w", target, err)
 		}
 		addresses, err := net.DefaultResolver.LookupHost(ctx, name)
 		if err != nil {
@@ -40,8 +36,8 @@ func Resolve(ctx context.Context, targets []string) ([]string, error) {
 	return out, nil
 }
 
-// RaiseFiles allows the process n open files. Where the limit of the machine is
-// in the way it takes what there is, and least must be.
+// RaiseFiles raises the process's limit of open files to n, or to the hard limit if that is
+// lower. It fails if the hard limit is below least.
 func RaiseFiles(n, least uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -59,7 +55,7 @@ func RaiseFiles(n, least uint64) error {
 		return fmt.Errorf("raise limit of open files to %d: %w", limit.Cur, err)
 	}
 	if limit.Cur < least {
-		return fmt.Errorf("open files are limited to %d, and %d are needed: ulimit -n", limit.Cur, least)
+		return fmt.Errorf("open files are limited to %d, but the test needs %d: raise it with ulimit -n", limit.Cur, least)
 	}
 	return nil
 }
@@ -82,7 +78,7 @@ func (m *Millis) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Spread summarises durations; all zero when there are none.
+// Spread summarises durations. It is zero without durations.
 type Spread struct {
 	Count int    `json:"count"`
 	P50   Millis `json:"p50"`
@@ -91,7 +87,7 @@ type Spread struct {
 	Max   Millis `json:"max"`
 }
 
-// Summarise gives the spread of durations by nearest rank.
+// Summarise returns the spread of durations, by nearest rank.
 func Summarise(values []time.Duration) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -101,7 +97,7 @@ func Summarise(values []time.Duration) Spread {
 	return Spread{Count: len(sorted), P50: rank(50), P90: rank(90), P99: rank(99), Max: rank(100)}
 }
 
-// pause waits for a while, or until ctx ends.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

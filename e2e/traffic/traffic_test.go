@@ -23,7 +23,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// space is a namespace of this test's own with a server in it.
+// space is a network namespace of one test.
 type space struct {
 	t    *testing.T
 	path string
@@ -101,8 +101,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestTallyForgets: a flow that is longer than the window counts all the same.
-func TestTallyForgets(t *testing.T) {
+// TestTallyBeyondWindow tests the counts of a flow longer than the window.
+func TestTallyBeyondWindow(t *testing.T) {
 	t.Parallel()
 	tally := newTally()
 	const sent = 3*window + 7
@@ -119,8 +119,8 @@ func TestTallyForgets(t *testing.T) {
 	if want := (sent + 99) / 100; got.Lost != want || got.Received != sent-want {
 		t.Errorf("%d lost, %d received of %d; want %d lost", got.Lost, got.Received, sent, want)
 	}
-	if len(got.Outages) != mostGaps && len(got.Outages) != got.Lost {
-		t.Errorf("%d rows of lost ones listed", len(got.Outages))
+	if len(got.Outages) != maxGaps && len(got.Outages) != got.Lost {
+		t.Errorf("%d outages listed", len(got.Outages))
 	}
 }
 
@@ -142,11 +142,11 @@ func TestSummarise(t *testing.T) {
 		t.Errorf("%s became %+v, %v", raw, back, err)
 	}
 	if Summarise(nil) != (Spread{}) {
-		t.Error("nothing has a spread")
+		t.Error("Summarise(nil) is not zero")
 	}
 }
 
-// TestUDP: a flow loses nothing, and loses exactly what was sent while no server was there.
+// TestUDP tests that a flow loses nothing, except the datagrams sent without a server.
 func TestUDP(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -173,7 +173,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestTCP: all kinds survive when nothing happens, and none when the server ends.
+// TestTCP tests that all kinds survive without a fault, and none survives the server's end.
 func TestTCP(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -206,13 +206,13 @@ func TestTCP(t *testing.T) {
 				t.Errorf("server dies %t: %s: %+v", dies, kind, k)
 			}
 		}
-		if report.Survivors != 4*want || report.Servers["a"] != 80 || len(report.Failures) != min(4*resets, mostFailures) {
+		if report.Survivors != 4*want || report.Servers["a"] != 80 || len(report.Failures) != min(4*resets, maxFailures) {
 			t.Errorf("server dies %t: %+v", dies, report)
 		}
 	}
 }
 
-// TestTCPSilence: a connection that nobody answers any more is a timeout, not a survivor.
+// TestTCPSilence tests that a connection without answers is a timeout, not a survivor.
 func TestTCPSilence(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -257,25 +257,25 @@ func TestTCPCannotOpen(t *testing.T) {
 	}
 }
 
-// TestNew: every attempt is answered, then every one fails; all are noted.
-func TestNew(t *testing.T) {
+// TestCalls tests that every attempt is answered and recorded, and that all fail without a server.
+func TestCalls(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	stop := s.serve("a")
-	noted := 0
-	note := func(a Attempt) error {
+	recorded := 0
+	onAttempt := func(a Attempt) error {
 		if a.Server == "a" && a.Error == "" && a.Long > 0 && !a.At.IsZero() {
-			noted++
+			recorded++
 		}
 		return nil
 	}
 	call := Call{Target: "127.0.0.1:7000", Dial: s.dial}
-	report, err := Calls{Call: call, Rate: 500, Count: 50, Note: note}.Run(context.Background())
+	report, err := Calls{Call: call, Rate: 500, Count: 50, OnAttempt: onAttempt}.Run(context.Background())
 	if err != nil || report.Attempts != 50 || report.Failed != 0 || report.Servers["a"] != 50 || report.Took.Count != 50 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if noted != 50 {
-		t.Errorf("%d attempts were noted", noted)
+	if recorded != 50 {
+		t.Errorf("%d attempts were recorded, want 50", recorded)
 	}
 	stop()
 	report, err = Calls{Call: call, Rate: 500, Count: 50}.Run(context.Background())
@@ -298,9 +298,9 @@ func TestParseKinds(t *testing.T) {
 	}
 }
 
-// log is a flow of one packet a millisecond of which some came back, each after
-// half a millisecond.
-func log(count int, back func(int) bool) *tally {
+// newLog returns a flow of one packet a millisecond. Packets for which back is true are
+// answered after half a millisecond.
+func newLog(count int, back func(int) bool) *tally {
 	l := newTally()
 	for i := range count {
 		at := time.Duration(i) * time.Millisecond
@@ -329,10 +329,10 @@ func TestGapAndLost(t *testing.T) {
 		{"an outage that ended before", outage(50, 90), 100 * ms, 200 * ms, ms, 0, 100},
 		{"an outage that has not ended", outage(150, 1000), 100 * ms, 200 * ms, 50*ms + ms/2, 50, 100},
 		{"never anything", outage(0, 1000), 100 * ms, 200 * ms, 200 * ms, 100, 100},
-		{"nothing sent any more", outage(0, 0), 2000 * ms, 2100 * ms, 1100*ms + ms/2, 0, 0},
+		{"nothing sent later", outage(0, 0), 2000 * ms, 2100 * ms, 1100*ms + ms/2, 0, 0},
 	}
 	for _, tt := range tests {
-		l := log(1000, tt.back)
+		l := newLog(1000, tt.back)
 		if have := l.gap(tt.from, tt.to); have != tt.gap {
 			t.Errorf("%s: gap %s, want %s", tt.name, have, tt.gap)
 		}
@@ -340,22 +340,22 @@ func TestGapAndLost(t *testing.T) {
 			t.Errorf("%s: %d of %d lost, want %d of %d", tt.name, lost, sent, tt.lost, tt.sent)
 		}
 	}
-	l := log(1000, outage(0, 0))
+	l := newLog(1000, outage(0, 0))
 	l.sent = slices.Concat(l.sent[:100], l.sent[150:])
 	ends := l.sent[100] - l.sent[99]
 	if have := longest(l.sent, l.sent[90], l.sent[110]); have != ends || ends < 50*ms {
-		t.Errorf("the sender stood still for %s, want %s", have, ends)
+		t.Errorf("the sender paused for %s, want %s", have, ends)
 	}
-	twice := log(3, outage(0, 0))
+	twice := newLog(3, outage(0, 0))
 	twice.receive(1, 10*ms)
 	twice.receive(99, 10*ms)
 	if len(twice.arrived) != 3 {
-		t.Errorf("an answer that came twice, or to nothing, counts: %v", twice.arrived)
+		t.Errorf("a duplicate or unknown answer counts: %v", twice.arrived)
 	}
 }
 
-// TestConnections has every kind alive in its time of grace, and none of those whose server
-// is gone, over several addresses.
+// TestConnections tests over two addresses that every kind survives, and none whose server
+// stopped.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -384,7 +384,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestGrace: what is silent when the end comes has the time of grace, and not more.
+// TestGrace tests that connections silent at the end get the grace period, and not more.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -424,7 +424,7 @@ func TestMessage(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	got, _, err = decode(want.encode()[:leastDatagram])
+	got, _, err = decode(want.encode()[:minDatagram])
 	if err != nil || got.seq != want.seq || got.arg != want.arg || got.mode != want.mode || got.who != "" {
 		t.Errorf("the shortest datagram: %+v, %v", got, err)
 	}
@@ -438,13 +438,13 @@ func TestMessage(t *testing.T) {
 	if _, err := receive(bytes.NewReader(long)); !errors.Is(err, errNoMessage) {
 		t.Errorf("an endless body: %v", err)
 	}
-	if _, _, err := decode(want.encode()[:leastDatagram-1]); !errors.Is(err, errNoMessage) {
+	if _, _, err := decode(want.encode()[:minDatagram-1]); !errors.Is(err, errNoMessage) {
 		t.Errorf("a short message: %v", err)
 	}
 }
 
-// TestServerSees: a server knows who calls, from where, and when a call began; long answers
-// are whole, and ports are used in turn.
+// TestServerSees tests that a server sees the caller's name, address and start time. Long
+// answers are complete, and ports are used in rotation.
 func TestServerSees(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -458,7 +458,7 @@ func TestServerSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
+	start := time.Now()
 	dial := Socket{Net: s.path, RetryAtMost: time.Second, GiveUp: time.Minute}.Ports(10_000, 10_002)
 	for _, call := range []Call{{}, {Burst: true}, {Reset: true}, {UDP: true}} {
 		call.Target, call.Who, call.Dial = "127.0.0.1:7000", "g1/caller", dial
@@ -474,13 +474,13 @@ func TestServerSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const text = "hawser takes\n"
+	const text = "hawser text\n"
 	raw := make([]byte, len(text))
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Error(err)
 	}
 	if _, err := io.ReadFull(conn, raw); err != nil || string(raw) != text {
-		t.Errorf("of text came back %q, %v", raw, err)
+		t.Errorf("text was echoed as %q, %v", raw, err)
 	}
 	_ = conn.Close()
 	if err := server.Close(); err != nil {
@@ -490,13 +490,13 @@ func TestServerSees(t *testing.T) {
 		t.Fatalf("the server saw %+v", saw)
 	}
 	for i, seen := range saw {
-		if seen.Caller != "g1/caller" || seen.Server != "g2/web" || seen.From != netip.MustParseAddr("127.0.0.1") || i < 3 && seen.Begun.Before(begin) {
+		if seen.Caller != "g1/caller" || seen.Server != "g2/web" || seen.From != netip.MustParseAddr("127.0.0.1") || i < 3 && seen.Begun.Before(start) {
 			t.Errorf("the server saw %+v", seen)
 		}
 	}
 }
 
-// TestReceiveNoticesLoss shows that a message that is missing ends the connection's good name.
+// TestReceiveNoticesLoss tests that a missing message is an error.
 func TestReceiveNoticesLoss(t *testing.T) {
 	t.Parallel()
 	a, b := net.Pipe()
@@ -514,6 +514,6 @@ func TestReceiveNoticesLoss(t *testing.T) {
 		}
 	}
 	if err := c.Receive(); err == nil || err.Error() != "messages lost or doubled: got 3, want 2" {
-		t.Errorf("a message was skipped: %v", err)
+		t.Errorf("Receive with a missing message: %v", err)
 	}
 }

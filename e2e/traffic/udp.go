@@ -14,41 +14,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grace is how long answers are waited for after the last datagram or answer, unless a flow
-// says otherwise.
+// Grace is the default time to wait for answers after the last datagram or answer.
 const Grace = 2 * time.Second
 
-// UDP is a flow of numbered datagrams to a server that sends them back.
+// UDP is a flow of numbered datagrams to a server that echoes them.
 type UDP struct {
 	Target    string        // IP:PORT
-	Who       string        // sends, in at most 27 bytes
+	Who       string        // name of the sender, at most 27 bytes
 	Rate      int           // datagrams a second, 1..100000
 	Size      int           // bytes of payload, from 37
-	Count     int           // ends after so many; 0 = with the context
-	Threshold time.Duration // silences from here on are listed
-	Grace     time.Duration // how long the next answer is waited for in the end; 0 = Grace
-	Dial      Dialer        // nil = from where the process is
-	Ready     func()        // is called at the first answer; may be nil
+	Count     int           // number of datagrams; 0: until the context is done
+	Threshold time.Duration // the report lists silences of at least this time
+	Grace     time.Duration // time to wait for late answers; 0: the constant Grace
+	Dial      Dialer        // nil: from the namespace of this process
+	Ready     func()        // called at the first answer; may be nil
 }
 
-// Flow is a UDP flow that was started. What is asked of a moment is answered as far as
-// answers have come.
+// Flow is a running UDP flow. Its methods return the state so far. It is safe for concurrent
+// use.
 type Flow struct {
-	udp    UDP
-	conn   net.Conn
-	id     uint64
-	began  time.Time
-	cancel context.CancelFunc
-	sender sync.WaitGroup
-	taker  sync.WaitGroup
+	udp      UDP
+	conn     net.Conn
+	id       uint64
+	began    time.Time
+	cancel   context.CancelFunc
+	sender   sync.WaitGroup
+	receiver sync.WaitGroup
 
 	mu     sync.Mutex
 	tally  *tally
-	end    time.Duration // of sending, when it has ended
-	failed string        // the last error of sending
+	end    time.Duration // time of the last datagram; 0 while sending
+	failed string        // last error of sending
 }
 
-// Run sends until ctx ends (or Count is reached) and waits for late answers.
+// Run sends until ctx is done or Count is reached, then waits for late answers.
 func (u UDP) Run(ctx context.Context) (UDPReport, error) {
 	f, err := u.Start(ctx)
 	if err != nil {
@@ -60,7 +59,7 @@ func (u UDP) Run(ctx context.Context) (UDPReport, error) {
 	return report, f.Close()
 }
 
-// Start begins a flow, which lasts until ctx ends, Count is reached or it is closed.
+// Start starts a flow. It ends when ctx is done, Count is reached or the flow is closed.
 func (u UDP) Start(ctx context.Context) (*Flow, error) {
 	if u.Rate < 1 || u.Rate > 100_000 {
 		return nil, fmt.Errorf("rate %d: from 1 to 100000 datagrams a second", u.Rate)
@@ -69,28 +68,28 @@ func (u UDP) Start(ctx context.Context) (*Flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open flow to %s: %w", u.Target, err)
 	}
-	widen(conn)
+	raiseReadBuffer(conn)
 	f := &Flow{udp: u, conn: conn, id: rand.Uint64(), began: time.Now(), tally: newTally()}
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.sender.Go(func() { f.send(ctx) })
-	f.taker.Go(f.receive)
+	f.receiver.Go(f.receive)
 	return f, nil
 }
 
-// Close ends the flow at once. What is known of it stays.
+// Close ends the flow at once. Its counts stay readable.
 func (f *Flow) Close() error {
 	f.cancel()
 	f.sender.Wait()
 	err := f.conn.Close()
-	f.taker.Wait()
+	f.receiver.Wait()
 	return err
 }
 
-// send keeps to the rate: what a late wake-up missed is made up for.
+// send sends at the rate. After a late wake-up it catches up.
 func (f *Flow) send(ctx context.Context) {
 	tick := time.NewTicker(max(time.Second/time.Duration(f.udp.Rate), 500*time.Microsecond))
 	defer tick.Stop()
-	size := max(f.udp.Size, leastDatagram)
+	size := max(f.udp.Size, minDatagram)
 	packet := make([]byte, size)
 	for sent := 0; ctx.Err() == nil; {
 		due := int(time.Since(f.began)*time.Duration(f.udp.Rate)/time.Second) + 1
@@ -99,8 +98,8 @@ func (f *Flow) send(ctx context.Context) {
 			n := f.tally.send(time.Since(f.began))
 			f.mu.Unlock()
 			copy(packet, message{who: f.udp.Who, mode: modePacket, arg: f.id, seq: uint64(n)}.encode())
-			// Refusals and missing routes are part of what is measured: the datagram is lost.
-			if err := f.put(packet); err != nil {
+			// A refused or unroutable datagram counts as lost.
+			if err := f.sendNoWait(packet); err != nil {
 				f.mu.Lock()
 				f.failed = err.Error()
 				f.mu.Unlock()
@@ -119,10 +118,9 @@ func (f *Flow) send(ctx context.Context) {
 	f.mu.Unlock()
 }
 
-// put sends without ever waiting: when a queue on the way is full, what this
-// socket sent before may fill its buffer. A packet that the kernel refuses is
-// one that got lost.
-func (f *Flow) put(packet []byte) (err error) {
+// sendNoWait sends without blocking: while a queue on the path is full, earlier packets may
+// fill the socket's buffer. A packet that the kernel refuses counts as lost.
+func (f *Flow) sendNoWait(packet []byte) (err error) {
 	if !control(f.conn, func(fd int) { err = unix.Send(fd, packet, unix.MSG_DONTWAIT) }) {
 		_, err = f.conn.Write(packet)
 	}
@@ -142,7 +140,7 @@ func (f *Flow) receive() {
 		}
 		m, _, err := decode(buffer[:n])
 		if err != nil || m.arg != f.id {
-			continue // somebody else's
+			continue // not of this flow
 		}
 		f.mu.Lock()
 		f.tally.receive(int(m.seq), time.Since(f.began))
@@ -154,7 +152,7 @@ func (f *Flow) receive() {
 	}
 }
 
-// await gives late answers their time, for as long as some come.
+// await waits for late answers, until none arrived for the grace period.
 func (f *Flow) await() {
 	received, deadline := -1, time.Time{}
 	for {
@@ -177,41 +175,39 @@ func (f *Flow) report() UDPReport {
 	return r
 }
 
-// Counts gives the highest number that was answered, from 0 on and -1 when none was, and how
-// many datagrams were sent and answered so far.
+// Counts returns the highest answered number (from 0; -1 if none), and the numbers of sent and
+// answered datagrams.
 func (f *Flow) Counts() (newest, sent, answered int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tally.highest, len(f.tally.sent), len(f.tally.arrived)
 }
 
-// Gap is the longest time without an answer that touches the time from..to.
+// Gap returns the longest time without an answer that overlaps from..to.
 func (f *Flow) Gap(from, to time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tally.gap(from.Sub(f.began), to.Sub(f.began))
 }
 
-// Paused is the longest time without a datagram that the sender itself sent, which
-// touches the time from..to: then the machine had no processor for the sender, and
-// what is measured is the machine.
+// Paused returns the longest time in from..to in which the sender itself sent nothing. A long
+// pause means that the machine was too busy for a valid measurement.
 func (f *Flow) Paused(from, to time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return longest(f.tally.sent, from.Sub(f.began), to.Sub(f.began))
 }
 
-// Lost counts the datagrams that were sent from..to, and those of them that never
-// came back.
+// Lost returns the number of datagrams sent in from..to, and how many of these have no answer.
 func (f *Flow) Lost(from, to time.Time) (lost, sent int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tally.lost(from.Sub(f.began), to.Sub(f.began))
 }
 
-// Whole says what is missing of the datagrams of the last while; nil = every one
-// came back. The newest may still be under way and do not count.
-func (f *Flow) Whole(while time.Duration) error {
+// CheckComplete returns an error if a datagram of the last while has no answer. Datagrams
+// younger than underWay do not count.
+func (f *Flow) CheckComplete(while time.Duration) error {
 	now := time.Now()
 	to := now.Add(-underWay)
 	lost, sent := f.Lost(to.Add(-while), to)
@@ -219,8 +215,8 @@ func (f *Flow) Whole(while time.Duration) error {
 	if lost == 0 && sent > 0 && gap < while {
 		return nil
 	}
-	return fmt.Errorf("of the last %s %d of %d datagrams did not come back, the longest gap is %s", while, lost, sent, gap)
+	return fmt.Errorf("%[2]d of %[3]d datagrams of the last %[1]s have no answer; the longest gap is %[4]s", while, lost, sent, gap)
 }
 
-// underWay is how long an answer may take in the lab, with room for a busy machine.
+// underWay is the longest round trip in the lab, with room for a busy machine.
 const underWay = 30 * time.Millisecond

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -38,7 +37,7 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntSliceVar(&ports, "port", []int{7000}, "ports to serve")
-	cmd.Flags().StringVar(&name, "name", "", "what the server says of itself [host name]")
+	cmd.Flags().StringVar(&name, "name", "", "name of the server in its answers [host name]")
 	return cmd
 }
 
@@ -49,15 +48,15 @@ func newUDPCommand() *cobra.Command {
 	var margin int
 	cmd := &cobra.Command{
 		Use:   "udp HOST:PORT",
-		Short: "Send numbered datagrams and count what comes back",
-		Long: `Send numbered datagrams to a server that sends them back. What is not back
---grace after the end is lost. silence is the longest time without any answer, as
-the client sees it; outage the longest row of lost datagrams; pause the longest
-time in which this program itself did not send (a busy machine).
+		Short: "Send numbered datagrams and count the answers",
+		Long: `Send numbered datagrams to a server that echoes them. A datagram without an
+answer --grace after the end is lost. In the report, silence is the longest time
+without any answer, outage the longest run of lost datagrams, and pause the
+longest time in which this program itself did not send (a busy machine).
 
-With --control a second flow goes to another server at the same time. The report
-then has both, and the exit code is 1 when the first lost more than --margin
-datagrams beyond the second: what a busy machine loses, it loses of both.`,
+With --control, a second flow to another server runs at the same time. The report
+then has both. The exit code is 1 if the first flow lost more than --margin
+datagrams beyond the second: a busy machine drops datagrams of both.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -67,7 +66,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
 			if control != "" {
-				b := traffic.Paired{Changed: u, Control: u, Margin: margin, Ready: s.tell}
+				b := traffic.Paired{Changed: u, Control: u, Margin: margin, Ready: s.markReady}
 				var err error
 				if b.Control.Target, err = resolveOne(ctx, control); err != nil {
 					return err
@@ -78,7 +77,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 				}
 				return report.Err()
 			}
-			u.Ready = s.tell
+			u.Ready = s.markReady
 			report, err := u.Run(ctx)
 			return print(cmd, report, err)
 		},
@@ -87,22 +86,22 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 	flags := cmd.Flags()
 	flags.IntVar(&u.Rate, "rate", 1000, "datagrams a second")
 	flags.IntVar(&u.Size, "size", 64, "bytes of payload, from 37")
-	flags.IntVar(&u.Count, "count", 0, "end after so many")
-	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences from here on")
-	flags.DurationVar(&u.Grace, "grace", traffic.Grace, "how long the next answer is waited for in the end")
-	flags.StringVar(&control, "control", "", "HOST:PORT of a flow that nothing is done to")
-	flags.IntVar(&margin, "margin", 0, "datagrams that may be lost beyond what the control flow loses")
+	flags.IntVar(&u.Count, "count", 0, "number of datagrams; 0 = no limit")
+	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences of at least this time")
+	flags.DurationVar(&u.Grace, "grace", traffic.Grace, "time to wait for late answers at the end")
+	flags.StringVar(&control, "control", "", "HOST:PORT of the control flow, through an unchanged path")
+	flags.IntVar(&margin, "margin", 0, "datagrams that may be lost beyond the losses of the control flow")
 	return cmd
 }
 
-// resolveOne finds the only address of a measurement that has no use for more.
+// resolveOne resolves a target that must have exactly one address.
 func resolveOne(ctx context.Context, target string) (string, error) {
 	targets, err := traffic.Resolve(ctx, []string{target})
 	if err != nil {
 		return "", err
 	}
 	if len(targets) != 1 {
-		return "", errors.New("the target has several addresses: name one")
+		return "", fmt.Errorf("target %s has %d addresses: give one of them", target, len(targets))
 	}
 	return targets[0], nil
 }
@@ -113,17 +112,17 @@ func newTCPCommand() *cobra.Command {
 	var kinds string
 	cmd := &cobra.Command{
 		Use:   "tcp HOST:PORT...",
-		Short: "Keep TCP connections and prove in the end that each still lives",
-		Long: `Open connections, to all addresses of all targets in turn and of all kinds in
-turn, keep them, and prove in the end that each one lives:
+		Short: "Hold TCP connections open and test each at the end",
+		Long: `Open connections, hold them open, and test each at the end. They use all
+addresses of all targets, and all kinds, in rotation:
 
-  idle         carries nothing at all until one exchange in the end
-  busy         the client asks every interval, the server answers
-  client-push  the client sends every interval, the server is silent and tells in the end what it got
+  idle         silent until one exchange at the end
+  busy         the client sends every interval, the server answers
+  client-push  the client sends every interval, the server reports the count at the end
   server-push  the server sends every interval, the client never sends again
 
-All must open within --open; afterwards the exit code says nothing of the
-survivors, the report does.`,
+All must open within --open. The exit code does not depend on the survivors: see
+the report.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if t.Targets, err = traffic.Resolve(cmd.Context(), args); err != nil {
@@ -134,19 +133,19 @@ survivors, the report does.`,
 			}
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
-			t.Ready = s.tell
+			t.Ready = s.markReady
 			report, err := t.Run(ctx)
 			return print(cmd, report, err)
 		},
 	}
 	s.flags(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&t.Count, "count", 1000, "connections in all")
+	flags.IntVar(&t.Count, "count", 1000, "number of connections")
 	flags.StringVar(&kinds, "kinds", "all", "kinds, separated by commas")
-	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "between two messages of a connection that speaks")
-	flags.IntVar(&t.Line, "line", 0, "bytes of a message of busy connections, at least")
-	flags.DurationVar(&t.Patience, "patience", 20*time.Second, "a connection that carries nothing for so long is dead")
-	flags.DurationVar(&t.Open, "open", 20*time.Second, "in which all must be open")
+	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "time between two messages of a connection that is not idle")
+	flags.IntVar(&t.Line, "line", 0, "minimum bytes of a message of busy connections")
+	flags.DurationVar(&t.Patience, "patience", 20*time.Second, "a connection without progress for this time is dead")
+	flags.DurationVar(&t.Open, "open", 20*time.Second, "time in which all must open")
 	return cmd
 }
 
@@ -170,11 +169,11 @@ func newNewCommand() *cobra.Command {
 				}
 				defer file.Close()
 				encoder := json.NewEncoder(file)
-				c.Note = func(a traffic.Attempt) error { return encoder.Encode(a) }
+				c.OnAttempt = func(a traffic.Attempt) error { return encoder.Encode(a) }
 			}
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
-			c.Ready = s.tell
+			c.Ready = s.markReady
 			report, err := c.Run(ctx)
 			return print(cmd, report, err)
 		},
@@ -182,9 +181,9 @@ func newNewCommand() *cobra.Command {
 	s.flags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&c.Rate, "rate", 50, "connections a second")
-	flags.IntVar(&c.Count, "count", 0, "end after so many")
-	flags.DurationVar(&c.Timeout, "timeout", 3*time.Second, "of one connection")
-	flags.DurationVar(&c.Slow, "slow", 200*time.Millisecond, "from here on a connection counts as slow")
-	flags.StringVar(&log, "log", "", "file for every attempt, a line of JSON each")
+	flags.IntVar(&c.Count, "count", 0, "number of connections; 0 = no limit")
+	flags.DurationVar(&c.Timeout, "timeout", 3*time.Second, "timeout of one connection")
+	flags.DurationVar(&c.Slow, "slow", 200*time.Millisecond, "duration from which a connection counts as slow")
+	flags.StringVar(&log, "log", "", "file for one line of JSON per attempt")
 	return cmd
 }

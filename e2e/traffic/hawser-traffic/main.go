@@ -1,5 +1,5 @@
-// Command hawser-traffic makes traffic that notices everything, between pods of
-// a lab or anywhere else: see package traffic.
+// Command hawser-traffic generates and measures traffic between pods of a lab or other
+// hosts: see package traffic.
 package main
 
 import (
@@ -26,18 +26,18 @@ func main() {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hawser-traffic",
-		Short: "Make traffic that notices everything",
-		Long: `Make traffic that notices everything: numbered datagrams, TCP connections that
-are kept and then proven to live, new connections at a rate. Every measurement
-ends with SIGINT or SIGTERM, after --for, or when the file --until appears, and
-then prints its report as JSON. The other end is hawser-traffic serve.`,
+		Short: "Generate and measure traffic",
+		Long: `Generate and measure traffic: numbered datagrams, long-lived TCP connections, new
+connections at a rate. Every measurement ends with SIGINT or SIGTERM, after --for,
+or when the file --until appears, and then prints its report as JSON. Run
+hawser-traffic serve at the other end.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(newServeCommand(), newUDPCommand(), newTCPCommand(), newNewCommand())
 	return root
 }
 
-// span says when a measurement begins and ends.
+// span holds the start and end conditions of a measurement.
 type span struct {
 	ready string
 	until string
@@ -45,12 +45,12 @@ type span struct {
 }
 
 func (s *span) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.ready, "ready", "", "file to make as soon as the traffic flows")
+	cmd.Flags().StringVar(&s.ready, "ready", "", "file to create when traffic flows")
 	cmd.Flags().StringVar(&s.until, "until", "", "end when this file appears")
-	cmd.Flags().DurationVar(&s.last, "for", 0, "end after so long; 0 = by a signal or --until")
+	cmd.Flags().DurationVar(&s.last, "for", 0, "duration; 0 = until a signal or --until")
 }
 
-// context ends with the measurement.
+// context returns a context that is done at the end of the measurement.
 func (s *span) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	cancel := context.CancelFunc(func() {})
 	if s.last > 0 {
@@ -78,13 +78,13 @@ func (s *span) context(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() { stop(); cancel() }
 }
 
-// tell makes the file that others wait for.
-func (s *span) tell() {
+// markReady creates the --ready file.
+func (s *span) markReady() {
 	if s.ready == "" {
 		return
 	}
 	if err := os.WriteFile(s.ready, nil, 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "error: say that the traffic flows:", err)
+		fmt.Fprintln(os.Stderr, "error: create the ready file:", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestBesideErr(t *testing.T) {
+func TestPairedErr(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                               string
@@ -18,10 +18,10 @@ func TestBesideErr(t *testing.T) {
 		{"nothing lost", 0, 0, 100, 100, 10, ""},
 		{"as much as the margin", 10, 0, 100, 100, 10, ""},
 		{"one more", 11, 0, 100, 100, 10, "the changed flow lost 11 of 100 datagrams and the control flow 0 of 100: 11 more, and 10 are allowed"},
-		{"a busy machine takes from both", 45, 40, 100, 60, 10, ""},
+		{"a busy machine drops from both", 45, 40, 100, 60, 10, ""},
 		{"the control lost more", 0, 40, 100, 60, 10, ""},
-		{"a control that says nothing", 60, 60, 100, 40, 10, "the control flow lost 60 of 100 datagrams: nothing can be told of the other"},
-		{"a control that never was", 0, 0, 0, 0, 10, "the control flow lost 0 of 0 datagrams: nothing can be told of the other"},
+		{"the control lost most", 60, 60, 100, 40, 10, "the control flow lost 60 of 100 datagrams: no comparison is possible"},
+		{"the control never ran", 0, 0, 0, 0, 10, "the control flow lost 0 of 0 datagrams: no comparison is possible"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestBesideErr(t *testing.T) {
 				got = err.Error()
 			}
 			if got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
+				t.Errorf("Err() = %q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -53,8 +53,8 @@ func (l lossy) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// TestBeside loses what only the changed flow loses, and counts it.
-func TestBeside(t *testing.T) {
+// TestPaired drops datagrams of the changed flow only, and expects them in the excess.
+func TestPaired(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.serve("one")
@@ -76,12 +76,12 @@ func TestBeside(t *testing.T) {
 		t.Errorf("changed lost %d, control %d, excess %d, %v", report.Changed.Lost, report.Control.Lost, report.Excess, report.Err())
 	}
 	if len(ready) != 1 {
-		t.Errorf("ready %d times", len(ready))
+		t.Errorf("Ready was called %d times, want once", len(ready))
 	}
 }
 
-// TestBesideRefuses: a flow that cannot begin ends the other.
-func TestBesideRefuses(t *testing.T) {
+// TestPairedRefuses tests that a flow that cannot start ends the other flow.
+func TestPairedRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.serve("one")

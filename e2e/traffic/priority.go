@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// autogroup is where the kernel keeps how much this session is preferred (sched(7)).
+// autogroup is the file with the nice value of this session (sched(7)).
 const autogroup = "/proc/self/autogroup"
 
-// RaisePriority lets this session have the processors first, until the function that it
-// gives is called: clients and servers stand for hosts of their own, and a sender
-// that waits for those whom it measures measures itself. The programs of the lab
-// are in sessions of their own. A kernel that knows no such groups is left alone.
+// RaisePriority raises the scheduling priority of this session until undo is called. Clients
+// and servers represent hosts of their own: a sender that waits for a processor behind the
+// measured programs measures itself. The lab's programs run in other sessions. RaisePriority
+// does nothing on kernels without autogroups.
 func RaisePriority() (undo func() error) {
 	before, err := os.ReadFile(autogroup)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// Paired is a flow that something is done to and a control flow that nothing is
-// done to, from one program at the same time: what the machine does to both for
-// want of time is no loss of the first.
+// Paired is a flow through the tested path and a control flow through an unchanged path. One
+// program runs both at the same time, so datagrams that a busy machine drops are lost in both
+// and do not count against the first.
 type Paired struct {
 	Changed, Control UDP
 	Margin           int    // datagrams that the changed flow may lose beyond the control flow
-	Ready            func() // is called when both had their first answer; may be nil
+	Ready            func() // called when both flows received their first answer; may be nil
 }
 
-// PairedReport is what became of both.
+// PairedReport is the result of both flows.
 type PairedReport struct {
 	Changed UDPReport `json:"changed"`
 	Control UDPReport `json:"control"`
 	Margin  int       `json:"margin"`
-	Excess  int       `json:"excess"` // what the changed flow lost beyond the control flow; below 0 when it lost less
+	Excess  int       `json:"excess"` // what the changed flow lost beyond the control flow; negative if it lost less
 }
 
 // Run runs both flows until ctx ends.
@@ -45,7 +45,7 @@ func (b Paired) Run(ctx context.Context) (PairedReport, error) {
 	}{{b.Changed, &report.Changed}, {b.Control, &report.Control}} {
 		group.Go(func() {
 			if *one.into, errs[i] = one.flow.Run(ctx); errs[i] != nil {
-				cancel() // neither says anything without the other
+				cancel() // one flow alone is no measurement
 			}
 		})
 	}
@@ -54,12 +54,12 @@ func (b Paired) Run(ctx context.Context) (PairedReport, error) {
 	return report, errors.Join(errs[:]...)
 }
 
-// Err says that the changed flow lost more than the machine explains, or that the
-// control flow lost so much itself that nothing can be told.
+// Err returns an error if the changed flow lost more than the margin beyond the control flow,
+// or if the control flow lost too much for a comparison.
 func (r PairedReport) Err() error {
 	switch {
 	case r.Control.Received*2 < r.Control.Sent || r.Control.Received == 0:
-		return fmt.Errorf("the control flow lost %d of %d datagrams: nothing can be told of the other", r.Control.Lost, r.Control.Sent)
+		return fmt.Errorf("the control flow lost %d of %d datagrams: no comparison is possible", r.Control.Lost, r.Control.Sent)
 	case r.Excess > r.Margin:
 		return fmt.Errorf("the changed flow lost %d of %d datagrams and the control flow %d of %d: %d more, and %d are allowed",
 			r.Changed.Lost, r.Changed.Sent, r.Control.Lost, r.Control.Sent, r.Excess, r.Margin)
