@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// binariesEnv names a folder with the programs to test; without it the tests
-// build them from the tree.
+// binariesEnv names a folder with the programs under test. Without it, the tests build them.
 const binariesEnv = "HAWSER_E2E_BIN"
 
 func TestMain(m *testing.M) {
@@ -44,8 +43,8 @@ func withBinaries(m *testing.M) int {
 	return m.Run()
 }
 
-// attempts is how often a run may be late: a machine that does too much at once
-// makes everything late. What is a matter of safety fails at once.
+// attempts is the number of runs that may be late: a busy machine delays everything. A safety
+// violation fails at once.
 const attempts = 3
 
 // TestChaos runs thirty faults of a fixed seed.
@@ -71,8 +70,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// needs skips what this machine cannot do; REQUIRE_KERNEL=1 makes the skip a
-// failure.
+// needs skips the test if the machine lacks a requirement, or fails it with REQUIRE_KERNEL=1.
 func needs(t *testing.T) {
 	t.Helper()
 	missing := ""
@@ -93,12 +91,12 @@ func needs(t *testing.T) {
 	}
 }
 
-// TestCommandRefuses names what is wrong with arguments before anything is made.
+// TestCommandRefuses tests that wrong arguments fail before the lab starts.
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-faults", "0"}, {"-faults", "50", "-round", "3"}, {"-slow", "0.5"}, {"-per-round", "0"}, {"-x"}} {
 		if err := command(context.Background(), args, &bytes.Buffer{}); err == nil {
-			t.Errorf("%v was taken", args)
+			t.Errorf("arguments %v: no error", args)
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// action is one thing that was done, for the history.
+// action is one line of the history of a round.
 type action struct {
-	at   time.Duration // after the begin of the round
+	at   time.Duration // since the start of the round
 	took time.Duration
 	text string
 	err  error
 }
 
-// String gives one line of the history.
+// String returns the line of the history.
 func (d action) String() string {
 	text := fmt.Sprintf("%7.3fs (%4d ms)  %s", d.at.Seconds(), d.took.Milliseconds(), d.text)
 	if d.err != nil {
@@ -33,8 +33,8 @@ func (d action) String() string {
 	return text
 }
 
-// play carries a schedule out and gives what was done, in the order of its end.
-// Every fault is mended when it returns.
+// play injects the faults of a schedule and returns the actions in the order of their end. It
+// returns after the end of every fault.
 func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	began := time.Now()
 	var mu sync.Mutex
@@ -46,8 +46,8 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 		defer mu.Unlock()
 		history = append(history, action{at: at, took: time.Since(began) - at, text: text, err: err})
 	}
-	taken := &holds{taken: map[string]bool{}}
-	taken.freed = sync.NewCond(&taken.mu)
+	locks := &targetLocks{locked: map[string]bool{}}
+	locks.freed = sync.NewCond(&locks.mu)
 	var group sync.WaitGroup
 	lanes := map[int][]schedule.Event{}
 	for _, e := range events {
@@ -57,12 +57,12 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 		group.Go(func() {
 			for _, e := range lane {
 				time.Sleep(e.At - time.Since(began))
-				taken.take(e.Holds)
-				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.begin(ctx, e) })
-				// What takes long to begin is still in force for as long as planned.
+				locks.acquire(e.Locks)
+				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.startFault(ctx, e) })
+				// The planned time counts from the end of a slow start.
 				time.Sleep(e.For)
-				act(strings.TrimSpace("end   "+e.Kind+" "+e.Target), func() error { return b.end(ctx, e) })
-				taken.release(e.Holds)
+				act(strings.TrimSpace("end   "+e.Kind+" "+e.Target), func() error { return b.endFault(ctx, e) })
+				locks.release(e.Locks)
 			}
 		})
 	}
@@ -70,59 +70,59 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	return history
 }
 
-// holds keeps events that run late from touching what another one has.
-type holds struct {
-	mu    sync.Mutex
-	freed *sync.Cond
-	taken map[string]bool
+// targetLocks prevents a late event from changing a target that another event uses.
+type targetLocks struct {
+	mu     sync.Mutex
+	freed  *sync.Cond
+	locked map[string]bool
 }
 
-func (h *holds) take(names []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for slices.ContainsFunc(names, func(name string) bool { return h.taken[name] }) {
-		h.freed.Wait()
+func (l *targetLocks) acquire(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for slices.ContainsFunc(names, func(name string) bool { return l.locked[name] }) {
+		l.freed.Wait()
 	}
 	for _, name := range names {
-		h.taken[name] = true
+		l.locked[name] = true
 	}
 }
 
-func (h *holds) release(names []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l *targetLocks) release(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, name := range names {
-		delete(h.taken, name)
+		delete(l.locked, name)
 	}
-	h.freed.Broadcast()
+	l.freed.Broadcast()
 }
 
-func (b *chaosLab) begin(ctx context.Context, e schedule.Event) error {
-	k, known := schedule.KindOf(e.Kind)
-	if !known {
+func (b *chaosLab) startFault(ctx context.Context, e schedule.Event) error {
+	k, ok := schedule.KindOf(e.Kind)
+	if !ok {
 		return fmt.Errorf("unknown kind %q", e.Kind)
 	}
 	switch k.Begin {
 	case schedule.Export:
-		return b.commit(ctx, "an export comes", string(b.text)+extraExport)
+		return b.commit(ctx, "add an export", string(b.text)+extraExport)
 	case schedule.Join:
-		return b.commit(ctx, "a gateway comes", b.withGateway())
+		return b.commit(ctx, "add a gateway", b.withGateway())
 	case schedule.Drain:
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
-		return b.insist(ctx, func(ctx context.Context) error {
+		return b.retry(ctx, func(ctx context.Context) error {
 			return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Direction: k.Direction, Value: e.Value})
 		})
 	}
 }
 
-// patience is how long an agent or a tunnel process that has just been started
-// may take to be there, and the lab to do something, on a machine that is busy.
-const patience = time.Minute
+// startTimeout bounds the start of an agent or a tunnel process, and a command of the lab, on
+// a busy machine.
+const startTimeout = time.Minute
 
-// insist repeats what fails because of a program that does not run yet.
-func (b *chaosLab) insist(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// retry repeats do until it succeeds: it fails while a program is starting.
+func (b *chaosLab) retry(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		err := do(ctx)
@@ -132,51 +132,51 @@ func (b *chaosLab) insist(ctx context.Context, do func(context.Context) error) e
 	}
 }
 
-func (b *chaosLab) end(ctx context.Context, e schedule.Event) error {
-	k, _ := schedule.KindOf(e.Kind) // known: it began
+func (b *chaosLab) endFault(ctx context.Context, e schedule.Event) error {
+	k, _ := schedule.KindOf(e.Kind) // startFault found it
 	switch k.End {
 	case "":
 		return nil
 	case schedule.Revert:
-		return b.commit(ctx, "and goes", string(b.text))
+		return b.commit(ctx, "restore the topology", string(b.text))
 	case schedule.Undrain:
 		return b.drain(ctx, k.End, e.Target)
 	case "start-sync":
 		cluster, _, _ := strings.Cut(e.Target, "/")
 		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: cluster})
 	default:
-		// A tunnel process that was frozen for long is just being replaced, perhaps.
-		return b.insist(ctx, func(ctx context.Context) error {
+		// The agent may be replacing a tunnel process that was frozen for long.
+		return b.retry(ctx, func(ctx context.Context) error {
 			return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: e.Target, Side: k.Side})
 		})
 	}
 }
 
-// extraExport is what a commit adds to the topology and a later one takes away.
+// extraExport is the export that a commit adds to the topology and a later one removes.
 const extraExport = `  - name: extra
     namespace: shop
     clusters: [g1, g3]
     ports: [{name: tcp, port: 8001, protocol: TCP}]
 `
 
-// extraNumber is that of the endpoint of the gateway that a commit adds to g2.
+// extraNumber is the host number in the endpoint of the gateway that a commit adds to g2.
 const extraNumber = "24"
 
-// withGateway gives the topology with a gateway more, before those that g2 has.
+// withGateway returns the topology with one more gateway, before the gateways of g2.
 func (b *chaosLab) withGateway() string {
 	const first = "    gateways:\n    - name: g2-a\n"
 	more := "    gateways:\n    - name: g2-d\n      node: g2-d\n      endpoints: " + list(b.variant.endpoints(extraNumber)) + "\n    - name: g2-a\n"
 	return strings.Replace(string(b.text), first, more, 1)
 }
 
-// drain tells an agent to drain its gateway, or to take it back into use. What is
-// still in use goes on: the next thing that happens to it is part of the test.
+// drain runs hawser-agent drain or undrain on a node. It does not wait for the end of the
+// drain: faults on a draining gateway are part of the test.
 func (b *chaosLab) drain(ctx context.Context, command, node string) error {
 	args := []string{command, "--socket", b.socket(node)}
 	if command == schedule.Drain {
 		args = append(args, "--wait", "0")
 	}
-	return b.insist(ctx, func(ctx context.Context) error {
+	return b.retry(ctx, func(ctx context.Context) error {
 		_, err := output(b.command(ctx, filepath.Join(b.bin, "hawser-agent"), args...))
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 1 { // still in use
@@ -186,7 +186,7 @@ func (b *chaosLab) drain(ctx context.Context, command, node string) error {
 	})
 }
 
-// commit writes the topology, as a person would.
+// commit writes and commits the topology, as a user would.
 func (b *chaosLab) commit(ctx context.Context, message, text string) error {
 	if err := os.WriteFile(b.topologyFile(), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("change the topology: %w", err)
@@ -195,12 +195,12 @@ func (b *chaosLab) commit(ctx context.Context, message, text string) error {
 	return err
 }
 
-// recovery is how one flow came back.
+// recovery is the recovery of one flow.
 type recovery struct {
 	name string
-	took time.Duration // after the last heal
-	err  error         // it was late
-	back bool          // but it came
+	took time.Duration // since the last heal
+	err  error         // set if the flow was late
+	back bool          // the flow recovered, in time or late
 }
 
 func (r recovery) end() string {
@@ -210,22 +210,23 @@ func (r recovery) end() string {
 	return fmt.Sprintf("not back after %.0fs", r.took.Seconds())
 }
 
-// recover waits for every flow; soon and soonHeld end when they are late. What is
-// late is waited for nevertheless, to tell late from never.
-func (s *trafficSet) recover(soon, soonHeld context.Context, healed time.Time) []recovery {
+// recover waits for every flow. A new flow is late when soon is done, a long-lived one when
+// soonLongLived is done. recover waits for a late flow until reallyLate, to distinguish late
+// from never.
+func (s *trafficSet) recover(soon, soonLongLived context.Context, healed time.Time) []recovery {
 	out := make([]recovery, len(s.flows))
 	var group sync.WaitGroup
 	for i, f := range s.flows {
 		group.Go(func() {
 			limit := soon
-			if _, isHeld := f.(*longLived); isHeld {
-				limit = soonHeld
+			if _, ok := f.(*longLived); ok {
+				limit = soonLongLived
 			}
 			r := recovery{name: f.String(), back: true}
-			if r.err = f.back(limit); r.err != nil {
+			if r.err = f.awaitRecovery(limit); r.err != nil {
 				long, cancel := context.WithTimeout(context.WithoutCancel(soon), reallyLate)
 				defer cancel()
-				r.back = f.back(long) == nil
+				r.back = f.awaitRecovery(long) == nil
 			}
 			r.took = time.Since(healed)
 			out[i] = r

@@ -18,57 +18,57 @@ import (
 	"hawser.dev/hawser/lab/whereami"
 )
 
-// pod is where sockets are opened.
+// pod identifies the network namespace of a pod.
 type pod struct {
 	name string // CLUSTER/NAME
 	net  string // file that pins its network namespace
 }
 
-// socket is patient: TCP repeats at most 1 s apart, which is the least that the kernel takes,
-// and gives up after 2 minutes.
+// socket returns the options of the pod's sockets. TCP retransmits at least every second, the
+// kernel's minimum for this option, and times out after 2 minutes.
 func (p pod) socket() traffic.Socket {
 	return traffic.Socket{Net: p.net, RetryAtMost: time.Second, GiveUp: 2 * time.Minute}
 }
 
-// The ports of every server.
+// Ports of every server.
 const (
 	tcpPort = 8001
 	udpPort = 8002
 )
 
-// counts of attempts.
+// counts holds numbers of attempts.
 type counts struct{ ok, failed int64 }
 
-// flow is one stream of calls that goes on for the whole run.
+// flow is one stream of traffic that lasts for the whole run.
 type flow interface {
-	// String says what is called, by whom and how.
+	// String returns the kind, the caller and the target.
 	String() string
-	// run makes the traffic until the context ends.
+	// run sends until the context is done.
 	run(ctx context.Context)
-	// back returns when the flow works, seen from the time of the call on, or the
-	// reason why it did not until the context ended.
-	back(ctx context.Context) error
+	// awaitRecovery waits until traffic sent after the call succeeds. It returns the last
+	// error if the context is done first.
+	awaitRecovery(ctx context.Context) error
 	counts() counts
 }
 
 const (
-	// callEvery is how often new connections are made and messages sent.
+	// callEvery is the interval of new connections and of messages.
 	callEvery = 250 * time.Millisecond
-	// impatient is how long a single call waits for its answer.
-	impatient = 400 * time.Millisecond
-	// proof is how many calls must work one after the other.
-	proof = 3
+	// callTimeout bounds a single call.
+	callTimeout = 400 * time.Millisecond
+	// requiredSuccesses is the number of consecutive calls that must succeed.
+	requiredSuccesses = 3
 )
 
-// calls are new connections, each with one message and its answer.
+// calls makes new connections at a fixed rate, each with one message and its answer.
 type calls struct {
 	from   pod
 	to     netip.AddrPort
-	target string // for people
+	target string // readable name
 	udp    bool
 	burst  bool // the answer is long
-	// web asks a server of the lab itself, over HTTP, and saw is told what that
-	// server says: who it is and whom it saw.
+	// web calls an HTTP server of the lab. saw is called with the server's name and the
+	// client address in its answer.
 	web bool
 	saw func(traffic.Seen)
 
@@ -97,11 +97,11 @@ func (c *calls) run(ctx context.Context) {
 
 // try makes one call.
 func (c *calls) try() error {
-	ctx, cancel := context.WithTimeout(context.Background(), impatient)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	var err error
 	if c.web {
-		err = c.ask(ctx)
+		err = c.callWeb(ctx)
 	} else {
 		call := traffic.Call{Target: c.to.String(), Who: c.from.name, UDP: c.udp, Burst: c.burst, Dial: c.from.socket().Dial}
 		_, err = call.Make(ctx)
@@ -114,14 +114,14 @@ func (c *calls) try() error {
 	return nil
 }
 
-// ask wants to know of a whereami server who it is.
-func (c *calls) ask(ctx context.Context) error {
+// callWeb calls a whereami server, and passes its answer to saw.
+func (c *calls) callWeb(ctx context.Context) error {
 	conn, err := c.from.socket().Dial(ctx, "tcp", c.to.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(impatient)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\nX-Mark: %s\r\n\r\n", strings.TrimSpace(traffic.Mark)); err != nil {
@@ -144,9 +144,9 @@ func (c *calls) ask(ctx context.Context) error {
 	return nil
 }
 
-// back calls until proof calls have worked one after the other.
-func (c *calls) back(ctx context.Context) error {
-	for good := 0; good < proof; {
+// awaitRecovery calls until requiredSuccesses consecutive calls succeed.
+func (c *calls) awaitRecovery(ctx context.Context) error {
+	for good := 0; good < requiredSuccesses; {
 		err := c.try()
 		if err == nil {
 			good++
@@ -160,7 +160,7 @@ func (c *calls) back(ctx context.Context) error {
 	return nil
 }
 
-// datagrams are numbered datagrams of one socket that stays open.
+// datagrams sends numbered datagrams from one socket.
 type datagrams struct {
 	from   pod
 	to     netip.AddrPort
@@ -170,7 +170,7 @@ type datagrams struct {
 }
 
 func (d *datagrams) String() string {
-	return fmt.Sprintf("held udp %s -> %s", d.from.name, d.target)
+	return fmt.Sprintf("long-lived udp %s -> %s", d.from.name, d.target)
 }
 
 func (d *datagrams) counts() counts {
@@ -189,7 +189,7 @@ func (d *datagrams) run(ctx context.Context) {
 		if err == nil {
 			d.flow.Store(f)
 			<-ctx.Done()
-			_ = f.Close() // nothing more is asked of it
+			_ = f.Close() // the run is over
 			return
 		}
 		if !wait(ctx, 10*time.Millisecond) {
@@ -198,55 +198,55 @@ func (d *datagrams) run(ctx context.Context) {
 	}
 }
 
-// back waits for the answers to datagrams that were sent after the call.
-func (d *datagrams) back(ctx context.Context) error {
-	from := -1 // what a flow sends that begins only now is new
+// awaitRecovery waits for answers to datagrams sent after the call.
+func (d *datagrams) awaitRecovery(ctx context.Context) error {
+	from := -1 // every datagram of a flow that starts now is new
 	if f := d.flow.Load(); f != nil {
 		_, sent, _ := f.Counts()
 		from = sent - 1
 	}
 	for {
 		if f := d.flow.Load(); f != nil {
-			if newest, _, _ := f.Counts(); newest >= from+proof {
+			if newest, _, _ := f.Counts(); newest >= from+requiredSuccesses {
 				return nil
 			}
 		}
 		if !wait(ctx, 10*time.Millisecond) {
-			return fmt.Errorf("%s: no answer to what was sent after the last heal", d)
+			return fmt.Errorf("%s: no answer to datagrams sent after the last heal", d)
 		}
 	}
 }
 
-// longLived is one TCP connection that must live for the whole run, and of which not
-// one message may be lost or doubled.
+// longLived is a TCP connection that must last for the whole run, without a lost or
+// duplicated message.
 type longLived struct {
 	from   pod
 	to     netip.AddrPort
 	target string
 	kind   traffic.Kind                 // Busy, ServerPush or Idle
-	died   func(name string, err error) // is told when the connection ends
+	died   func(name string, err error) // called when the connection ends
 
 	received atomic.Int64
 	deaths   atomic.Int64
 	mu       sync.Mutex
-	open     *traffic.Connection // that is written to; nil = there is none
+	open     *traffic.Connection // nil if not connected
 }
 
 func (h *longLived) String() string {
-	return fmt.Sprintf("held tcp, %s, %s -> %s", h.kind, h.from.name, h.target)
+	return fmt.Sprintf("long-lived tcp, %s, %s -> %s", h.kind, h.from.name, h.target)
 }
 
-// counts reports how many messages came, and how many connections died.
+// counts returns the numbers of received messages and of failed connections.
 func (h *longLived) counts() counts { return counts{h.received.Load(), h.deaths.Load()} }
 
-// run holds a connection; when it ends another one begins.
+// run opens a connection, and a new one after each failure.
 func (h *longLived) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		began, err := h.hold(ctx)
+		connected, err := h.runConnection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if began {
+		if connected {
 			h.deaths.Add(1)
 			h.died(h.String(), err)
 		}
@@ -254,8 +254,9 @@ func (h *longLived) run(ctx context.Context) {
 	}
 }
 
-// hold reports whether there was a connection, and why it ended.
-func (h *longLived) hold(ctx context.Context) (began bool, err error) {
+// runConnection opens one connection and uses it. It reports whether it was established, and
+// returns the reason for its end.
+func (h *longLived) runConnection(ctx context.Context) (connected bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 	c, err := traffic.Open(attempt, h.from.socket().Dial, h.to.String(), h.kind, h.from.name, pushEvery)
 	cancel()
@@ -266,12 +267,12 @@ func (h *longLived) hold(ctx context.Context) (began bool, err error) {
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
-	h.use(c)
-	defer h.use(nil)
+	h.setOpen(c)
+	defer h.setOpen(nil)
 	if h.kind == traffic.Busy {
 		go func() {
 			for wait(ctx, callEvery/2) {
-				_ = h.send() // who receives sees the same error
+				_ = h.send() // the receiver sees the same error
 			}
 		}()
 	}
@@ -283,10 +284,10 @@ func (h *longLived) hold(ctx context.Context) (began bool, err error) {
 	}
 }
 
-// pushEvery is how often the server sends on a connection of ServerPush.
+// pushEvery is the interval at which the server sends on a ServerPush connection.
 const pushEvery = 100 * time.Millisecond
 
-func (h *longLived) use(c *traffic.Connection) {
+func (h *longLived) setOpen(c *traffic.Connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open = c
@@ -301,8 +302,8 @@ func (h *longLived) send() error {
 	return h.open.Send(0)
 }
 
-// back waits for messages that came after the call; an idle connection sends one.
-func (h *longLived) back(ctx context.Context) error {
+// awaitRecovery waits for messages received after the call. An idle connection sends one first.
+func (h *longLived) awaitRecovery(ctx context.Context) error {
 	from, need := h.received.Load(), int64(2)
 	if h.kind == traffic.Idle {
 		need = 1
@@ -314,16 +315,16 @@ func (h *longLived) back(ctx context.Context) error {
 	}
 	for h.received.Load() < from+need {
 		if !wait(ctx, 10*time.Millisecond) {
-			return fmt.Errorf("%s: nothing came after the last heal", h)
+			return fmt.Errorf("%s: no message after the last heal", h)
 		}
 	}
 	return nil
 }
 
-// refused are calls to what the caller must not reach, all the time.
+// refused calls a target that the caller must not reach, for the whole run.
 type refused struct {
 	calls
-	reached func(name string) // is told when there was an answer
+	reached func(name string) // called on every answer
 
 	tries atomic.Int64
 }
@@ -332,7 +333,7 @@ func (r *refused) String() string {
 	return fmt.Sprintf("forbidden (udp %t) %s -> %s", r.udp, r.from.name, r.target)
 }
 
-// run calls until the context ends.
+// run calls until the context is done.
 func (r *refused) run(ctx context.Context) {
 	for wait(ctx, callEvery) {
 		if r.try() == nil {
@@ -342,7 +343,7 @@ func (r *refused) run(ctx context.Context) {
 	}
 }
 
-// wait reports whether the time passed before the context ended.
+// wait waits for d. It reports false if the context is done first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// newPod makes a namespace of its own with a server in it.
+// newPod creates a network namespace with a server in it.
 func newPod(t *testing.T, seen func(traffic.Seen)) (pod, *traffic.Server) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -40,7 +40,7 @@ func newPod(t *testing.T, seen func(traffic.Seen)) (pod, *traffic.Server) {
 	return p, s
 }
 
-// TestFlows runs every kind of traffic against a server, and against none.
+// TestFlows runs every kind of traffic with a server, and without one.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -66,7 +66,7 @@ func TestFlows(t *testing.T) {
 	}
 	for _, f := range flows {
 		limit, stop := context.WithTimeout(ctx, 20*time.Second)
-		if err := f.back(limit); err != nil {
+		if err := f.awaitRecovery(limit); err != nil {
 			t.Error(err)
 		}
 		stop()
@@ -84,7 +84,7 @@ func TestFlows(t *testing.T) {
 	}
 	for _, f := range flows[:4] {
 		limit, stop := context.WithTimeout(ctx, 600*time.Millisecond)
-		if err := f.back(limit); err == nil {
+		if err := f.awaitRecovery(limit); err == nil {
 			t.Errorf("%s works without a server", f)
 		}
 		stop()
@@ -93,8 +93,8 @@ func TestFlows(t *testing.T) {
 	group.Wait()
 }
 
-// TestRefusedTells shows that an answer to a forbidden call is told.
-func TestRefusedTells(t *testing.T) {
+// TestRefusedReports tests that an answer to a forbidden call is reported.
+func TestRefusedReports(t *testing.T) {
 	t.Parallel()
 	p, _ := newPod(t, func(traffic.Seen) {})
 	reached := make(chan string, 100)
@@ -106,7 +106,7 @@ func TestRefusedTells(t *testing.T) {
 	select {
 	case <-reached:
 	case <-time.After(10 * time.Second):
-		t.Error("nothing was told")
+		t.Error("the answer was not reported")
 	}
 	cancel()
 	group.Wait()

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// plantScript puts one of every kind of kernel object that is not ours onto a
-// node: as close to ours as it may be, in our tables where those are shared.
+// plantScript creates one foreign kernel object of every kind on a node: as similar to
+// Hawser's as possible, and in Hawser's routing tables where these are shared.
 const plantScript = `set -e
 six() { [ ! -e /proc/sys/net/ipv6 ] || ip -6 "$@"; }
 ip link add foreign0 address 02:00:00:00:00:73 type bridge
@@ -50,8 +50,8 @@ echo 1 > /proc/sys/net/ipv4/conf/foreign0/log_martians
 echo 66 > /proc/sys/net/ipv4/ip_default_ttl
 `
 
-// showScript prints them. Rules of protocol 74 are ours, and there for milliseconds now and
-// then.
+// showScript prints these objects. It leaves out rules of protocol 74: Hawser creates them for
+// milliseconds.
 const showScript = `
 ip -d -o link show foreign0 | grep -o 'foreign0.*mtu [0-9]*'
 ip -o addr show dev foreign0 to 192.0.2.0/24 | cut -d ' ' -f 2-
@@ -68,13 +68,13 @@ cat /proc/sys/net/ipv4/conf/foreign0/rp_filter /proc/sys/net/ipv4/conf/foreign0/
 true
 `
 
-// foreign watches over objects that are not ours, on every node.
+// foreign checks that foreign objects on every node do not change.
 type foreign struct {
-	bed  *chaosLab
-	want string // what a node shows; the same on all
+	lab  *chaosLab
+	want string // output of showScript, the same on every node
 }
 
-// plant puts the objects onto the nodes given.
+// plant creates the objects on the given nodes.
 func (f *foreign) plant(ctx context.Context, nodes ...string) error {
 	var errs []error
 	for _, id := range nodes {
@@ -84,7 +84,7 @@ func (f *foreign) plant(ctx context.Context, nodes ...string) error {
 		}
 		have, err := f.onNode(ctx, id, showScript)
 		if err == nil && f.want != "" && have != f.want {
-			err = fmt.Errorf("foreign objects of %s differ as soon as they are there: %s", id, firstDifference(f.want, have))
+			err = fmt.Errorf("foreign objects of %s differ right after their creation: %s", id, firstDifference(f.want, have))
 		}
 		if f.want == "" {
 			f.want = have
@@ -94,7 +94,7 @@ func (f *foreign) plant(ctx context.Context, nodes ...string) error {
 	return errors.Join(errs...)
 }
 
-// check gives what was touched on the nodes given.
+// check returns the changed objects of the given nodes.
 func (f *foreign) check(ctx context.Context, nodes ...string) []string {
 	var out []string
 	for _, id := range nodes {
@@ -110,26 +110,26 @@ func (f *foreign) check(ctx context.Context, nodes ...string) []string {
 }
 
 func (f *foreign) onNode(ctx context.Context, id, script string) (string, error) {
-	at, err := f.bed.client.Place(ctx, id)
+	at, err := f.lab.client.Place(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	var out []byte
 	err = netnsexec.Do(at.Net, func() error {
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
-		var complaint bytes.Buffer
-		cmd.Stderr = &complaint
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
 		// The child is forked from this thread, so it is in the namespace too.
 		out, err = cmd.Output()
 		if err != nil {
-			return fmt.Errorf("node %s: %w: %s", id, err, complaint.Bytes())
+			return fmt.Errorf("node %s: %w: %s", id, err, stderr.Bytes())
 		}
 		return nil
 	})
 	return string(out), err
 }
 
-// firstDifference names the first line that differs.
+// firstDifference describes the first line that differs.
 func firstDifference(want, have string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(have, "\n")
 	for i := range max(len(a), len(b)) {

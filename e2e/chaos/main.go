@@ -1,9 +1,9 @@
-// Command chaos breaks a lab of three clusters in seeded ways, several faults at
-// a time, under traffic of every kind, and checks all the while what must hold.
+// Command chaos injects faults into a lab of three clusters, several at a time, under traffic
+// of every kind. A seed selects the faults. It checks the invariants all the time.
 //
 //	chaos -seed 7 -faults 200          # rounds of 25 faults
-//	chaos -seed 7 -round 3             # the third of them alone
-//	chaos -shape hub -family dual      # another sort of clusterset
+//	chaos -seed 7 -round 3             # only the third round
+//	chaos -shape hub -family dual      # another variant of the clusterset
 //
 // docs/testing.md lists the faults and the invariants.
 package main
@@ -21,26 +21,26 @@ import (
 	"syscall"
 )
 
-// options is what a run is made of; the schedule depends on seed, faults and
-// perRound alone.
+// options holds the parameters of a run. The schedule depends only on seed, faults and
+// perRound.
 type options struct {
 	seed     uint64
 	faults   int
 	perRound int
-	round    int     // only this one; 0 = all
-	variant  variant // of the clusterset
-	slow     float64 // what times to wait are multiplied with
+	round    int     // only this round; 0: all
+	variant  variant // variant of the clusterset
+	slow     float64 // factor for the allowed recovery times
 	bin      string  // folder of the programs
-	root     string  // of the repository
-	evidence string  // folder for what a violation leaves behind
-	keep     bool    // leave the lab when something was violated
-	record   string  // folder for recordings of what agents see; empty = nothing is recorded
-	nodes    string  // whose agents are recorded: names, separated by commas
+	root     string  // root of the repository
+	evidence string  // folder for the evidence of a violation
+	keep     bool    // keep the lab running after a violation
+	record   string  // folder for recordings of the agents' input; empty: no recording
+	nodes    string  // nodes whose agents are recorded, separated by commas
 }
 
 func main() {
-	// The lab ends the processes of a node that loses power by the namespace of
-	// their first thread: ours stays where it is.
+	// On power loss the lab kills processes by the namespace of their first thread: keep that
+	// of this process in its own namespace.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout)
@@ -54,18 +54,18 @@ func main() {
 func command(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.Uint64Var(&o.seed, "seed", 1, "what the schedule is drawn from")
-	flags.IntVar(&o.faults, "faults", 200, "how many faults")
-	flags.IntVar(&o.perRound, "per-round", 25, "faults in a round; after each, all is healed and checked")
-	flags.IntVar(&o.round, "round", 0, "run this round alone [0 = all]")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the schedule")
+	flags.IntVar(&o.faults, "faults", 200, "number of faults")
+	flags.IntVar(&o.perRound, "per-round", 25, "faults in a round; each round ends with healing and checks")
+	flags.IntVar(&o.round, "round", 0, "run only this round [0 = all]")
 	flags.StringVar(&o.variant.shape, "shape", usual.shape, "mesh, hub or links")
-	flags.StringVar(&o.variant.family, "family", usual.family, "of the addresses: 4, 6 or dual")
-	flags.Float64Var(&o.slow, "slow", 1, "multiplies the time that traffic may take to come back")
+	flags.StringVar(&o.variant.family, "family", usual.family, "address family: 4, 6 or dual")
+	flags.Float64Var(&o.slow, "slow", 1, "factor for the time that traffic may take to recover")
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the programs")
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
-	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for what a violation leaves behind")
-	flags.BoolVar(&o.keep, "keep", false, "leave the lab running when something was violated")
-	flags.StringVar(&o.record, "record", "", "folder for recordings of what agents see")
+	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for the evidence of a violation")
+	flags.BoolVar(&o.keep, "keep", false, "keep the lab running after a violation")
+	flags.StringVar(&o.record, "record", "", "folder for recordings of the agents' input")
 	flags.StringVar(&o.nodes, "nodes", "g1-a,g2-b,g3-w1", "with -record: nodes whose agents are recorded")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -83,8 +83,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return run(ctx, o, out)
 }
 
-// rounds is how many rounds the faults make.
+// rounds returns the number of rounds.
 func (o options) rounds() int { return (o.faults + o.perRound - 1) / o.perRound }
 
-// size is how many faults a round has: the last one has the rest.
+// size returns the number of faults of a round; the last round has the rest.
 func (o options) size(round int) int { return min(o.perRound, o.faults-(round-1)*o.perRound) }

@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// usage is what one process holds.
+// usage holds the memory and open files of one process.
 type usage struct {
 	name  string
 	rss   int64 // anonymous memory, in bytes
-	files int   // open ones
+	files int   // open files
 }
 
-// witnesses measures the processes of the nodes whose agents are never killed: by
-// process, so that one that was started anew is not compared with an old one.
+// witnesses measures the processes of the nodes whose agents are never killed. The key is the
+// process, so a restarted one is not compared with its predecessor.
 func (b *chaosLab) witnesses(ctx context.Context) (map[netnsexec.Process]usage, error) {
 	out := map[netnsexec.Process]usage{}
 	for _, n := range b.topology.Nodes {
@@ -66,7 +66,7 @@ func measure(pid int) (usage, error) {
 	return u, err
 }
 
-// anonymous reads RssAnon from proc_pid_status(5).
+// anonymous returns RssAnon of proc_pid_status(5) in bytes.
 func anonymous(status string) int64 {
 	for _, line := range strings.Split(status, "\n") {
 		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
@@ -80,15 +80,15 @@ func anonymous(status string) int64 {
 	return 0
 }
 
-// Growth that is no leak: what the garbage collector has not collected yet, and
-// what a fuller picture of the clusterset takes once.
+// Allowed growth: memory that the garbage collector has not collected yet, and the one-time
+// cost of more state of the clusterset.
 const (
 	growthFactor = 1.5
 	growthSlack  = 12 << 20 // bytes
 	growthFiles  = 32
 )
 
-// grown names the processes that hold more than at the beginning.
+// grown lists the processes that grew beyond the allowed growth.
 func grown(before, after map[netnsexec.Process]usage) []string {
 	var out []string
 	for p, a := range before {
@@ -97,10 +97,10 @@ func grown(before, after map[netnsexec.Process]usage) []string {
 			continue
 		}
 		if float64(b.rss) > float64(a.rss)*growthFactor+growthSlack {
-			out = append(out, fmt.Sprintf("%s holds %d KiB, after the first round %d KiB", a.name, b.rss>>10, a.rss>>10))
+			out = append(out, fmt.Sprintf("%s uses %d KiB; after the first round it used %d KiB", a.name, b.rss>>10, a.rss>>10))
 		}
 		if b.files > a.files+growthFiles {
-			out = append(out, fmt.Sprintf("%s has %d open files, after the first round %d", a.name, b.files, a.files))
+			out = append(out, fmt.Sprintf("%s has %d open files; after the first round it had %d", a.name, b.files, a.files))
 		}
 	}
 	return out

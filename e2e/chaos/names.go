@@ -13,11 +13,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// answers are what the name servers of the clusters say: "CALLER NAME FAMILY" to
-// addresses.
+// answers maps "CALLER NAME FAMILY" to the addresses in the answer of the caller's name server.
 type answers map[string]string
 
-// names are asked for in every cluster.
+// names returns the names to query in every cluster.
 func names(clusters []string) []string {
 	out := []string{"web", "wide", "secret", "g2.secret", "db", "vault", "vault-0.g2.vault"}
 	for _, c := range clusters {
@@ -26,14 +25,14 @@ func names(clusters []string) []string {
 	return out
 }
 
-// question is one name and family that one cluster's name server is asked for.
+// question is a DNS query to the name server of one cluster.
 type question struct {
 	caller pod
-	name   string // before .shop.svc, as the clusters call it
+	name   string // without .shop.svc and the domain
 	family int
 }
 
-// key is that of the answer.
+// key returns the key in answers.
 func (q question) key() string { return answerKey(q.caller.name, q.name, q.family) }
 
 func answerKey(caller, name string, family int) string {
@@ -43,8 +42,8 @@ func answerKey(caller, name string, family int) string {
 func (s *trafficSet) questions() []question {
 	var out []question
 	for _, caller := range s.callers {
-		for _, name := range names(s.bed.topology.Clusters) {
-			for _, family := range s.bed.variant.families() {
+		for _, name := range names(s.lab.topology.Clusters) {
+			for _, family := range s.lab.variant.families() {
 				out = append(out, question{caller, name, family})
 			}
 		}
@@ -52,28 +51,28 @@ func (s *trafficSet) questions() []question {
 	return out
 }
 
-// Where agents answer questions; every node has both.
+// Addresses of the agents' name servers, on every node.
 const names4, names6 = "169.254.73.53", "fd68:6177:7365:72::53"
 
-// lookup asks once.
+// lookup sends one query.
 func (s *trafficSet) lookup(q question) (string, error) {
 	server := names4
-	if !slices.Contains(s.bed.variant.families(), 4) {
+	if !slices.Contains(s.lab.variant.families(), 4) {
 		server = names6
 	}
 	got, err := q.caller.lookup(netip.AddrPortFrom(netip.MustParseAddr(server), 53), q.name+".shop.svc.clusterset.local", q.family == 6)
 	return strings.Join(got, " "), err
 }
 
-// lookup asks a name server from inside the pod for the addresses of a name of one
-// family; no such name is no address.
+// lookup queries a name server from inside the pod for the addresses of one family. A name
+// that does not exist has no addresses.
 func (p pod) lookup(server netip.AddrPort, name string, six bool) ([]string, error) {
 	conn, err := p.socket().Dial(context.Background(), "udp", server.String())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(impatient)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return nil, err
 	}
 	kind := dns.TypeA
@@ -83,14 +82,14 @@ func (p pod) lookup(server netip.AddrPort, name string, six bool) ([]string, err
 	question := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	c := &dns.Conn{Conn: conn}
 	if err := c.WriteMsg(question); err != nil {
-		return nil, fmt.Errorf("%s asks for %s: %w", p.name, name, err)
+		return nil, fmt.Errorf("%s queries %s: %w", p.name, name, err)
 	}
 	reply, err := c.ReadMsg()
 	if err != nil {
-		return nil, fmt.Errorf("%s asks for %s: %w", p.name, name, err)
+		return nil, fmt.Errorf("%s queries %s: %w", p.name, name, err)
 	}
 	if reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
-		return nil, fmt.Errorf("%s asks for %s: %s", p.name, name, dns.RcodeToString[reply.Rcode])
+		return nil, fmt.Errorf("%s queries %s: %s", p.name, name, dns.RcodeToString[reply.Rcode])
 	}
 	var out []string
 	for _, record := range reply.Answer {
@@ -105,8 +104,8 @@ func (p pod) lookup(server netip.AddrPort, name string, six bool) ([]string, err
 	return out, nil
 }
 
-// ask collects all answers.
-func (s *trafficSet) ask() (answers, error) {
+// queryAll sends every query and returns the answers.
+func (s *trafficSet) queryAll() (answers, error) {
 	out := answers{}
 	for _, q := range s.questions() {
 		got, err := s.lookup(q)
@@ -118,23 +117,23 @@ func (s *trafficSet) ask() (answers, error) {
 	return out, nil
 }
 
-// settle waits for answers that are complete: as the lock has them, and none
-// where the export does not allow the cluster.
-func (s *trafficSet) settle(ctx context.Context) (answers, error) {
+// awaitAnswers waits for complete answers: addresses for every name, except where the export
+// does not allow the cluster.
+func (s *trafficSet) awaitAnswers(ctx context.Context) (answers, error) {
 	for {
-		got, err := s.ask()
+		got, err := s.queryAll()
 		if err == nil {
-			if err = s.complete(got); err == nil {
+			if err = s.checkComplete(got); err == nil {
 				return got, nil
 			}
 		}
 		if !wait(ctx, 20*time.Millisecond) {
-			return nil, fmt.Errorf("names do not settle: %w", err)
+			return nil, fmt.Errorf("wait for complete DNS answers: %w", err)
 		}
 	}
 }
 
-func (s *trafficSet) complete(got answers) error {
+func (s *trafficSet) checkComplete(got answers) error {
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		caller, name, _ := strings.Cut(key, " ")
 		hidden := strings.HasPrefix(caller, "g3") && (strings.Contains(name, "secret") || strings.Contains(name, "vault"))
@@ -143,8 +142,8 @@ func (s *trafficSet) complete(got answers) error {
 		}
 	}
 	for _, caller := range s.callers {
-		for _, family := range s.bed.variant.families() {
-			if err := whole(got, caller.name, family, s.bed.topology.Clusters); err != nil {
+		for _, family := range s.lab.variant.families() {
+			if err := checkPods(got, caller.name, family, s.lab.topology.Clusters); err != nil {
 				return err
 			}
 		}
@@ -152,9 +151,9 @@ func (s *trafficSet) complete(got answers) error {
 	return nil
 }
 
-// whole checks that a caller's name server knows the pods of all clusters: it
-// answers for a name without a cluster as soon as it knows the first of them.
-func whole(got answers, caller string, family int, clusters []string) error {
+// checkPods checks that the answer for a name without a cluster has the pods of all clusters.
+// A name server answers as soon as it has the first pod.
+func checkPods(got answers, caller string, family int, clusters []string) error {
 	var want []string
 	for _, c := range clusters {
 		want = append(want, strings.Fields(got[answerKey(caller, "db-0."+c+".db", family)])...)
@@ -163,14 +162,14 @@ func whole(got answers, caller string, family int, clusters []string) error {
 	slices.Sort(want)
 	slices.Sort(have)
 	if !slices.Equal(want, have) {
-		return fmt.Errorf("db for %s: %v, its pods are %v", caller, have, want)
+		return fmt.Errorf("db for %s: got %v, want its pods %v", caller, have, want)
 	}
 	return nil
 }
 
-// unchanged waits until each answer was that of the begin once. An address that was
-// never among a name's is wrong at once.
-func (s *trafficSet) unchanged(ctx context.Context, want answers) {
+// awaitUnchanged waits until each query returned its initial answer once. An address that the
+// initial answer lacks is a violation at once.
+func (s *trafficSet) awaitUnchanged(ctx context.Context, want answers) {
 	for pending := s.questions(); ; {
 		var err error
 		pending, err = s.differing(pending, want)
@@ -178,14 +177,14 @@ func (s *trafficSet) unchanged(ctx context.Context, want answers) {
 			return
 		}
 		if !wait(ctx, 20*time.Millisecond) {
-			s.ledger.add(late, "names: %d answers are missing or others: %v", len(pending), err)
+			s.log.add(late, "names: %d answers are missing or differ: %v", len(pending), err)
 			return
 		}
 	}
 }
 
-// differing asks all at once, and gives the questions without the right answer, and
-// what the first of them got.
+// differing sends all queries at once. It returns those whose answer differs, and the error of
+// the first.
 func (s *trafficSet) differing(questions []question, want answers) (out []question, first error) {
 	wrong := make([]error, len(questions))
 	var group sync.WaitGroup
@@ -211,22 +210,22 @@ func (s *trafficSet) differs(q question, want string) error {
 	}
 	for _, addr := range strings.Fields(got) {
 		if !slices.Contains(strings.Fields(want), addr) {
-			s.ledger.add(safety, "the answer for %s was %q and is %q", q.key(), want, got)
+			s.log.add(safety, "the answer for %s was %q and is %q", q.key(), want, got)
 		}
 	}
 	return fmt.Errorf("the answer for %s was %q and is %q", q.key(), want, got)
 }
 
-// allocations checks that nothing of the lock has moved since the begin.
-func (s *trafficSet) allocations(ctx context.Context) {
-	now, err := s.bed.lock(ctx)
+// checkAllocations checks that no allocation of the lock changed since the start.
+func (s *trafficSet) checkAllocations(ctx context.Context) {
+	now, err := s.lab.lock(ctx)
 	if err != nil {
-		s.ledger.add(safety, "the lock: %v", err)
+		s.log.add(safety, "the lock: %v", err)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.lock)) {
 		if now[name] != s.lock[name] {
-			s.ledger.add(safety, "%s was [%s] and is [%s]", name, s.lock[name], now[name])
+			s.log.add(safety, "%s was [%s] and is [%s]", name, s.lock[name], now[name])
 		}
 	}
 }

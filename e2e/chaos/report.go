@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// summary is what a run amounts to.
+// summary holds the totals of a run.
 type summary struct {
 	rounds     int
 	faults     map[string]int // by kind
@@ -45,21 +45,21 @@ func (s *summary) print(out io.Writer, c *chaos) {
 	fmt.Fprintf(out, "seed %d%s: %d faults in %d rounds (%s)\n", c.seed, c.variant, total, s.rounds, strings.Join(kinds, ", "))
 	slices.Sort(s.recoveries)
 	if n := len(s.recoveries); n > 0 {
-		fmt.Fprintf(out, "back after the last heal: p50 %.2fs, p99 %.2fs, worst %.2fs of %d flows and rounds\n",
+		fmt.Fprintf(out, "recovery after the last heal: p50 %.2fs, p99 %.2fs, worst %.2fs of %d flows and rounds\n",
 			s.recoveries[n/2].Seconds(), s.recoveries[n*99/100].Seconds(), s.recoveries[n-1].Seconds(), n)
 	}
 	var ok, failed, tries int64
-	for _, f := range c.scene.flows {
+	for _, f := range c.trafficSet.flows {
 		counts := f.counts()
 		ok, failed = ok+counts.ok, failed+counts.failed
 	}
-	for _, r := range c.scene.refused {
+	for _, r := range c.trafficSet.refused {
 		tries += r.tries.Load()
 	}
-	fmt.Fprintf(out, "calls and messages answered %d, not answered while broken %d; forbidden calls %d; frames looked at %d\n",
+	fmt.Fprintf(out, "calls and messages answered %d, not answered during faults %d; forbidden calls %d; frames checked %d\n",
 		ok, failed, tries, c.captures.frames())
 	for p, u := range s.memory {
-		if first, known := c.first[p]; known {
+		if first, ok := c.first[p]; ok {
 			fmt.Fprintf(out, "%s: %d KiB after the first round, %d KiB at the end; %d and %d files\n",
 				u.name, first.rss>>10, u.rss>>10, first.files, u.files)
 		}
@@ -67,17 +67,16 @@ func (s *summary) print(out io.Writer, c *chaos) {
 	fmt.Fprintf(out, "violations: safety %d, late %d\n", s.violations[safety], s.violations[late])
 }
 
-// tell prints what was violated with everything that is needed to see it again,
-// and keeps it.
-func (c *chaos) tell(ctx context.Context, round int, story string, logs map[string]int64) error {
+// reportViolations prints the violations of a round and the command that repeats it, and saves
+// the evidence.
+func (c *chaos) reportViolations(ctx context.Context, round int, story string, logs map[string]int64) error {
 	text := fmt.Sprintf("VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d%s)\n%s",
 		c.seed, round, c.seed, c.faults, round, c.variant, story)
 	fmt.Fprint(c.out, text)
-	return c.keepEvidence(ctx, round, text, logs)
+	return c.saveEvidence(ctx, round, text, logs)
 }
 
-// account is the story of one round: what was done and what was found, in the
-// order of time.
+// account returns the history of one round: the actions and the violations in the order of time.
 func account(began, healed time.Time, history []action, found []violation) string {
 	type line struct {
 		at   time.Duration
@@ -91,7 +90,7 @@ func account(began, healed time.Time, history []action, found []violation) strin
 		at := v.at.Sub(began)
 		lines = append(lines, line{at, fmt.Sprintf("%7.3fs  ** %s: %s", at.Seconds(), v.sort, v.text)})
 	}
-	lines = append(lines, line{healed.Sub(began), fmt.Sprintf("%7.3fs  -- all healed (round began at %s)", healed.Sub(began).Seconds(), began.Format("15:04:05.000"))})
+	lines = append(lines, line{healed.Sub(began), fmt.Sprintf("%7.3fs  -- all healed (round started at %s)", healed.Sub(began).Seconds(), began.Format("15:04:05.000"))})
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var out strings.Builder
 	for _, l := range lines {
@@ -100,14 +99,14 @@ func account(began, healed time.Time, history []action, found []violation) strin
 	return out.String()
 }
 
-// stateScript prints what the kernel of a node has of ours.
+// stateScript prints Hawser's objects in the kernel of a node.
 const stateScript = `ip -s link; ip addr; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; ip neigh; bridge fdb; nft list table inet hawser; wg show all; cat /proc/net/nf_conntrack; true`
 
-// keepEvidence writes the story, the agents' logs of the round, and the nodes' kernel state.
-func (c *chaos) keepEvidence(ctx context.Context, round int, story string, logs map[string]int64) error {
+// saveEvidence writes the history, the agents' logs of the round, and the nodes' kernel state.
+func (c *chaos) saveEvidence(ctx context.Context, round int, story string, logs map[string]int64) error {
 	dir := filepath.Join(c.evidence, fmt.Sprintf("chaos-%d-%d", c.seed, round))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("keep evidence: %w", err)
+		return fmt.Errorf("save evidence: %w", err)
 	}
 	errs := []error{os.WriteFile(filepath.Join(dir, "story.txt"), []byte(story), 0o644)}
 	for _, n := range c.status.Nodes {

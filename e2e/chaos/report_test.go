@@ -17,17 +17,16 @@ func TestParseLock(t *testing.T) {
 	}
 }
 
-// TestWhole: answers are those of the begin only once every cluster's pod is in
-// the name of all of them.
-func TestWhole(t *testing.T) {
+// TestCheckPods tests that a name without a cluster needs the pods of every cluster.
+func TestCheckPods(t *testing.T) {
 	t.Parallel()
 	clusters := []string{"g1", "g2"}
 	got := answers{"g1/caller db-0.g1.db 4": "242.0.0.9", "g1/caller db-0.g2.db 4": "242.2.0.9", "g1/caller db 4": "242.0.0.9"}
-	if err := whole(got, "g1/caller", 4, clusters); err == nil {
-		t.Error("a name that lacks a pod counts as whole")
+	if err := checkPods(got, "g1/caller", 4, clusters); err == nil {
+		t.Error("a name without one of its pods counts as complete")
 	}
 	got["g1/caller db 4"] = "242.2.0.9 242.0.0.9"
-	if err := whole(got, "g1/caller", 4, clusters); err != nil {
+	if err := checkPods(got, "g1/caller", 4, clusters); err != nil {
 		t.Error(err)
 	}
 }
@@ -48,23 +47,23 @@ func TestAccountIsInOrder(t *testing.T) {
 	}
 }
 
-func TestLedgerCountsRepeats(t *testing.T) {
+func TestViolationLogLimitsRepeats(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := newViolationLog()
 	for range 10 {
 		l.add(safety, "the same %d", 1)
 	}
 	l.add(late, "another")
 	l.add(note, "an explanation")
-	if got, notes := l.take(); len(got) != mostOfOne+1 || len(notes) != 1 {
+	if got, notes := l.drain(); len(got) != maxSame+1 || len(notes) != 1 {
 		t.Errorf("%d violations and %d notes", len(got), len(notes))
 	}
-	if got, notes := l.take(); len(got)+len(notes) != 0 {
-		t.Errorf("%d were kept", len(got)+len(notes))
+	if got, notes := l.drain(); len(got)+len(notes) != 0 {
+		t.Errorf("%d entries are left", len(got)+len(notes))
 	}
 	l.add(safety, "the same 1")
-	if got, _ := l.take(); len(got) != 1 {
-		t.Error("a repeat in the next round is not told")
+	if got, _ := l.drain(); len(got) != 1 {
+		t.Error("a repeat in the next round is not reported")
 	}
 }
 

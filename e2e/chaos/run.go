@@ -19,52 +19,52 @@ import (
 )
 
 const (
-	// back is how long after the last heal everything must work again.
-	back = 2 * time.Second
-	// heldMore is what TCP may wait on top before it repeats what was lost; see
-	// the package traffic.
-	heldMore = time.Second
-	// reallyLate ends the wait for what is late already: it tells late from never.
+	// recoveryTimeout bounds the recovery of every flow after the last heal.
+	recoveryTimeout = 2 * time.Second
+	// tcpExtra is the additional time for long-lived TCP connections: TCP may wait this time
+	// before a retransmission (traffic.Socket.RetryAtMost).
+	tcpExtra = time.Second
+	// reallyLate bounds the additional wait for late flows, to distinguish late from never.
 	reallyLate = 8 * time.Second
-	// ready is how long agents may take to have all that is published.
-	ready = 15 * time.Second
-	// settle is how long everything may take at the very begin.
-	settle = 60 * time.Second
+	// readyTimeout bounds the time until all agents have the published configuration.
+	readyTimeout = 15 * time.Second
+	// initialTimeout bounds the time until everything works before the first round.
+	initialTimeout = 60 * time.Second
 )
 
-// chaos is a run.
+// chaos is one run.
 type chaos struct {
 	*chaosLab
-	out      io.Writer
-	ledger   *violationLog
-	scene    *trafficSet
-	captures captures
-	foreign  *foreign
-	answers  answers
-	first    map[netnsexec.Process]usage // of the witnesses after the first round
-	sum      summary
+	out        io.Writer
+	log        *violationLog
+	trafficSet *trafficSet
+	captures   captures
+	foreign    *foreign
+	answers    answers
+	first      map[netnsexec.Process]usage // usage of the witnesses after the first round
+	sum        summary
 }
 
-// run does all rounds, or one, and fails when anything was violated.
+// run runs all rounds, or one, and fails on a violation.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	b, err := newBed(ctx, o)
+	b, err := newChaosLab(ctx, o)
 	if err != nil {
 		return err
 	}
 	violated := 0
 	defer func() {
 		if o.keep && violated > 0 {
-			fmt.Fprintf(out, "the lab is left in %s\n", b.labDir())
+			fmt.Fprintf(out, "the lab keeps running in %s\n", b.labDir())
 			return
 		}
 		err = errors.Join(err, b.close())
 	}()
-	c := &chaos{chaosLab: b, out: out, ledger: newLedger(), foreign: &foreign{bed: b}, sum: newSummary()}
-	if c.scene, err = newScene(ctx, b, c.ledger); err != nil {
+	c := &chaos{chaosLab: b, out: out, log: newViolationLog(), foreign: &foreign{lab: b}, sum: newSummary()}
+	if c.trafficSet, err = newTrafficSet(ctx, b, c.log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.scene.close()) }()
-	if c.captures, err = c.scene.watch(ctx); err != nil {
+	defer func() { err = errors.Join(err, c.trafficSet.close()) }()
+	if c.captures, err = c.trafficSet.startCaptures(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.captures.close()) }()
@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	stop := c.traffic(ctx)
 	defer stop()
 	if err := c.prepare(ctx); err != nil {
-		return errors.Join(err, c.keepEvidence(ctx, 0, err.Error()+"\n", nil))
+		return errors.Join(err, c.saveEvidence(ctx, 0, err.Error()+"\n", nil))
 	}
 	recorded := c.recording(ctx)
 	violated, err = c.rounds(ctx)
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// violatedError says that a run found something.
+// violatedError reports that a run found violations.
 type violatedError struct {
 	safety, late int
 	evidence     string
@@ -97,20 +97,20 @@ func (e *violatedError) Error() string {
 	return fmt.Sprintf("violated: safety %d, late %d: see above, and %s", e.safety, e.late, e.evidence)
 }
 
-// traffic starts all of it; stop ends it.
+// traffic starts all traffic; stop ends it.
 func (c *chaos) traffic(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	for _, f := range c.scene.flows {
+	for _, f := range c.trafficSet.flows {
 		group.Go(func() { f.run(ctx) })
 	}
-	for _, r := range c.scene.refused {
+	for _, r := range c.trafficSet.refused {
 		group.Go(func() { r.run(ctx) })
 	}
 	return func() { cancel(); group.Wait() }
 }
 
-// prepare waits until everything works, and notes how it is.
+// prepare waits until everything works, and records the initial DNS answers.
 func (c *chaos) prepare(ctx context.Context) error {
 	var ids []string
 	for _, n := range c.topology.Nodes {
@@ -119,13 +119,13 @@ func (c *chaos) prepare(ctx context.Context) error {
 	if err := c.foreign.plant(ctx, ids...); err != nil {
 		return err
 	}
-	limit, cancel := context.WithTimeout(ctx, settle)
+	limit, cancel := context.WithTimeout(ctx, initialTimeout)
 	defer cancel()
 	var err error
-	if c.answers, err = c.scene.settle(limit); err != nil {
+	if c.answers, err = c.trafficSet.awaitAnswers(limit); err != nil {
 		return err
 	}
-	for _, r := range c.scene.recover(limit, limit, time.Now()) {
+	for _, r := range c.trafficSet.recover(limit, limit, time.Now()) {
 		if r.err != nil {
 			return fmt.Errorf("before the first fault: %w", r.err)
 		}
@@ -134,11 +134,11 @@ func (c *chaos) prepare(ctx context.Context) error {
 }
 
 func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
-	if found, notes := c.ledger.take(); len(found) > 0 {
+	if found, notes := c.log.drain(); len(found) > 0 {
 		now := time.Now()
 		violated += len(found)
 		c.sum.count(found)
-		if err := c.tell(ctx, 0, account(now, now, nil, append(notes, found...)), nil); err != nil {
+		if err := c.reportViolations(ctx, 0, account(now, now, nil, append(notes, found...)), nil); err != nil {
 			return violated, err
 		}
 	}
@@ -146,7 +146,7 @@ func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
 		if c.options.round != 0 && c.options.round != round {
 			continue
 		}
-		found, err := c.one(ctx, round)
+		found, err := c.runRound(ctx, round)
 		violated += len(found)
 		if err != nil {
 			return violated, err
@@ -155,9 +155,9 @@ func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
 	return violated, nil
 }
 
-// one runs a round and gives what was violated in it.
-func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
-	logs := map[string]int64{} // how long each was before, so that the part of the round can be kept
+// runRound runs a round and returns its violations.
+func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
+	logs := map[string]int64{} // length of each log before the round, to save only the round's part
 	for _, n := range c.status.Nodes {
 		path := filepath.Join(n.Dir, "agent.log")
 		if info, err := os.Stat(path); err == nil {
@@ -174,11 +174,11 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 	recovered := c.check(ctx, healed, events)
 	for _, h := range history {
 		if h.err != nil {
-			// Nothing of the product: the machine, for the most part.
-			c.ledger.add(late, "the lab failed: %v", h)
+			// Not Hawser's fault: usually the machine's.
+			c.log.add(late, "the lab failed: %v", h)
 		}
 	}
-	found, notes := c.ledger.take()
+	found, notes := c.log.drain()
 	c.sum.rounds++
 	c.sum.broken += healed.Sub(began)
 	for _, e := range events {
@@ -188,41 +188,41 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 		c.sum.recoveries = append(c.sum.recoveries, r.took)
 	}
 	c.sum.count(found)
-	fmt.Fprintf(c.out, "round %d: %d faults in %.1fs, all back after %.2fs (%s), %d violations\n",
+	fmt.Fprintf(c.out, "round %d: %d faults in %.1fs, all recovered after %.2fs (%s), %d violations\n",
 		round, len(events), healed.Sub(began).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found, c.tell(ctx, round, account(began, healed, history, append(notes, found...)), logs)
+	return found, c.reportViolations(ctx, round, account(began, healed, history, append(notes, found...)), logs)
 }
 
-// check waits for everything to be back and compares it with the begin.
+// check waits for the recovery of every flow, and compares the state with the initial one.
 func (c *chaos) check(ctx context.Context, healed time.Time, events []schedule.Event) []recovery {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * c.slow) }
-	soon, cancel := context.WithDeadline(ctx, healed.Add(slow(back)))
+	soon, cancel := context.WithDeadline(ctx, healed.Add(slow(recoveryTimeout)))
 	defer cancel()
-	soonHeld, cancelHeld := context.WithDeadline(ctx, healed.Add(slow(back+heldMore)))
-	defer cancelHeld()
+	soonLongLived, cancelLongLived := context.WithDeadline(ctx, healed.Add(slow(recoveryTimeout+tcpExtra)))
+	defer cancelLongLived()
 	var recovered []recovery
 	var group sync.WaitGroup
-	group.Go(func() { recovered = c.scene.recover(soon, soonHeld, healed) })
-	group.Go(func() { c.scene.unchanged(soon, c.answers) })
+	group.Go(func() { recovered = c.trafficSet.recover(soon, soonLongLived, healed) })
+	group.Go(func() { c.trafficSet.awaitUnchanged(soon, c.answers) })
 	group.Wait()
 	for _, r := range recovered {
 		if r.err != nil {
-			c.ledger.add(late, "%v; %s", r.err, r.end())
+			c.log.add(late, "%v; %s", r.err, r.end())
 		}
 	}
-	until, cancelReady := context.WithTimeout(ctx, slow(ready))
+	until, cancelReady := context.WithTimeout(ctx, slow(readyTimeout))
 	defer cancelReady()
 	if err := c.awaitReady(until); err != nil {
-		c.ledger.add(late, "agents: %v", err)
+		c.log.add(late, "agents: %v", err)
 	}
-	c.scene.allocations(ctx)
+	c.trafficSet.checkAllocations(ctx)
 	c.checkForeign(ctx, events)
 	c.checkMemory(ctx)
 	if lost, err := c.captures.lost(); err != nil || lost > 0 {
-		c.ledger.add(late, "the capture missed %d frames (%v): it proves nothing of this round", lost, err)
+		c.log.add(late, "the capture missed %d frames (%v): its result for this round is not valid", lost, err)
 	}
 	return recovered
 }
@@ -235,7 +235,7 @@ func (c *chaos) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil && last != nil {
-			return last // says more than that the time is over
+			return last // more useful than the context's error
 		}
 		if last = err; !wait(ctx, 50*time.Millisecond) {
 			return err
@@ -243,23 +243,23 @@ func (c *chaos) awaitReady(ctx context.Context) error {
 	}
 }
 
-// checkForeign compares what was planted; a node that lost its power has none of
-// it and gets it again.
+// checkForeign checks the foreign objects. A node that lost power lost them: checkForeign
+// creates them again.
 func (c *chaos) checkForeign(ctx context.Context, events []schedule.Event) {
-	var kept, lost []string
+	var intact, lost []string
 	for _, n := range c.topology.Nodes {
 		off := slices.ContainsFunc(events, func(e schedule.Event) bool { return e.Target == n.ID && schedule.TakesPower(e.Kind) })
 		if off {
 			lost = append(lost, n.ID)
 		} else {
-			kept = append(kept, n.ID)
+			intact = append(intact, n.ID)
 		}
 	}
-	for _, text := range c.foreign.check(ctx, kept...) {
-		c.ledger.add(safety, "%s", text)
+	for _, text := range c.foreign.check(ctx, intact...) {
+		c.log.add(safety, "%s", text)
 	}
 	if err := c.foreign.plant(ctx, lost...); err != nil {
-		c.ledger.add(safety, "%v", err)
+		c.log.add(safety, "%v", err)
 	}
 }
 
@@ -267,19 +267,19 @@ func (c *chaos) checkMemory(ctx context.Context) {
 	now, err := c.witnesses(ctx)
 	switch {
 	case err != nil:
-		c.ledger.add(safety, "measure memory: %v", err)
+		c.log.add(safety, "measure memory: %v", err)
 	case c.first == nil:
 		c.first = now
 	default:
 		for _, text := range grown(c.first, now) {
-			c.ledger.add(safety, "%s", text)
+			c.log.add(safety, "%s", text)
 		}
 	}
 	c.sum.memory = now
 }
 
-// recording writes down what agents see until its end, for tests that make the same rounds
-// again; nothing without -record.
+// recording records the agents' input until end is called, for tests that replay these rounds.
+// It does nothing without -record.
 func (c *chaos) recording(ctx context.Context) (end func() error) {
 	if c.record == "" {
 		return func() error { return nil }

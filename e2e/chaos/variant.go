@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// variant is what sort of clusterset is broken: which clusters have links, and of
-// which families the addresses inside and outside are.
+// variant is a variant of the clusterset: the links between the clusters, and the families of
+// the addresses inside and outside.
 type variant struct{ shape, family string }
 
 // Shapes and families of variants.
 const (
 	mesh  = "mesh"
-	hub   = "hub"   // g1 passes on between g2 and g3, which have no link
-	links = "links" // all have links, and each passes on when one is dead
+	hub   = "hub"   // g1 forwards between g2 and g3, which have no link
+	links = "links" // all have links, and each forwards when one fails
 
 	four = "4"
 	six  = "6"
-	dual = "dual" // of both inside; outside IPv6 is preferred
+	dual = "dual" // both inside; IPv6 preferred outside
 )
 
-// usual is the variant that the files are written for.
+// usual is the variant of the files in testdata.
 var usual = variant{mesh, four}
 
 func (v variant) check() error {
@@ -36,7 +36,7 @@ func (v variant) check() error {
 	return nil
 }
 
-// String is what is told of a variant, as make takes it; empty for the usual one.
+// String returns the variant as arguments of make; empty for the usual one.
 func (v variant) String() string {
 	if v == usual {
 		return ""
@@ -44,7 +44,7 @@ func (v variant) String() string {
 	return " SHAPE=" + v.shape + " FAMILY=" + v.family
 }
 
-// families gives those that are in use inside.
+// families returns the address families inside the clusters.
 func (v variant) families() []int {
 	switch v.family {
 	case six:
@@ -55,7 +55,7 @@ func (v variant) families() []int {
 	return []int{4}
 }
 
-// in picks by family, IPv6 before IPv4.
+// in selects by family, IPv6 before IPv4.
 func (v variant) in(four, six string) []string {
 	switch v.family {
 	case "6":
@@ -81,17 +81,17 @@ func (v variant) prefixes(four, six string) []netip.Prefix {
 	return out
 }
 
-// list writes addresses or prefixes as a topology does.
+// list formats addresses or prefixes as a topology file does.
 func list(texts []string) string { return `["` + strings.Join(texts, `", "`) + `"]` }
 
-// endpoints gives where a gateway is reached whose number is known.
+// endpoints returns the endpoints of the gateway with a host number.
 func (v variant) endpoints(number string) []string {
 	return v.in("203.0.113."+number, "2001:db8::"+number)
 }
 
 var endpoint = regexp.MustCompile(`endpoints: \[203\.0\.113\.(\d+)\]`)
 
-// topology makes the file that is written for the usual variant one of this one.
+// topology converts the topology file of the usual variant to this variant.
 func (v variant) topology(text string) string {
 	if v.family != four {
 		text = strings.NewReplacer("["+pods4+"]", list(v.in(pods4, pods6)), "["+services4+"]", list(v.in(services4, services6))).Replace(text)
@@ -106,7 +106,7 @@ func (v variant) topology(text string) string {
 	return strings.Replace(text, "\nspec:\n", "\nspec:\n"+shape, 1)
 }
 
-// write copies the files of the lab, as the variant has them.
+// write writes the files of the lab for this variant.
 func (v variant) write(from, to string) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return fmt.Errorf("write the clusterset: %w", err)
@@ -122,8 +122,7 @@ func (v variant) write(from, to string) error {
 	return nil
 }
 
-// ofFamily picks the address of a family from several in one text, as a lock
-// writes them; invalid = there is none.
+// ofFamily returns the address of a family from a list as in a lock file, or the zero address.
 func ofFamily(text string, family int) netip.Addr {
 	for _, part := range strings.Split(text, ", ") {
 		if a, err := netip.ParseAddr(strings.Trim(part, `"`)); err == nil && familyOf(a) == family {

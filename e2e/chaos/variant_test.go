@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestVariants: every variant is a valid topology of the shape and the families
-// that it is named after, and the usual one is the file as it is.
+// TestVariants tests that every variant is a valid topology with its shape and families, and
+// that the usual one equals the file.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	from := filepath.Join("testdata", "lab")
@@ -22,7 +22,7 @@ func TestVariants(t *testing.T) {
 		t.Fatal(err)
 	}
 	if usual.topology(string(written)) != string(written) {
-		t.Error("the usual variant is not the file")
+		t.Error("the usual variant differs from the file")
 	}
 	for _, shape := range []string{mesh, hub, links} {
 		for _, family := range []string{four, six, dual} {
@@ -40,18 +40,18 @@ func TestVariants(t *testing.T) {
 				checkVariant(t, v, text)
 			}
 			if v.check() != nil || (v.String() == "") != (v == usual) {
-				t.Errorf("variant %v is not taken, or not told", v)
+				t.Errorf("variant %v: check() = %v, String() = %q", v, v.check(), v.String())
 			}
 		}
 	}
 	if (variant{"ring", four}).check() == nil || (variant{mesh, "5"}).check() == nil {
-		t.Error("what there is not was taken")
+		t.Error("an unknown shape or family was accepted")
 	}
 }
 
 func checkVariant(t *testing.T, v variant, text string) {
 	t.Helper()
-	// The lab says for whom keys are, as a person would.
+	// The lab adds the recipient, as a user would.
 	const recipient = "    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n\n"
 	text = strings.ReplaceAll(text, "    podCIDRs:", recipient+"    podCIDRs:")
 	set, _, list := load.Topology("clusterset.yaml", []byte(text))
@@ -59,7 +59,7 @@ func checkVariant(t *testing.T, v variant, text string) {
 		t.Fatalf("%v: %v", v, list)
 	}
 	if have := string(set.Spec.Connectivity.Mode); have != v.shape {
-		t.Errorf("%v: the shape is %s", v, have)
+		t.Errorf("%v: shape %s", v, have)
 	}
 	for _, c := range set.Spec.Clusters {
 		for _, prefixes := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
@@ -78,11 +78,11 @@ func checkVariant(t *testing.T, v variant, text string) {
 	}
 }
 
-func TestAnswering(t *testing.T) {
+func TestNodeAddress(t *testing.T) {
 	t.Parallel()
 	for pod, want := range map[string]string{"10.7.3.9": "10.7.3.1", "fd00:10:7::3:109": "fd00:10:7::3:1"} {
-		if have := answering(netip.MustParseAddr(pod)); have.String() != want {
-			t.Errorf("%s is answered from %s, want %s", pod, have, want)
+		if have := nodeAddress(netip.MustParseAddr(pod)); have.String() != want {
+			t.Errorf("node address of pod %s: %s, want %s", pod, have, want)
 		}
 	}
 }

@@ -1,35 +1,35 @@
 package schedule
 
-// Kind is one kind of fault. Begin and End name what the lab does for it; those
-// that are no fault of the lab are done by the driver.
+// Kind is one kind of fault. Begin and End name faults of the lab; the chaos command does the
+// others itself.
 type Kind struct {
 	Name      string
-	Begin     string // fault of the lab, or of the driver
-	End       string // what mends it; empty = it mends itself
-	Side      string // wan | lan; empty = not about a link
-	Direction string // in | out, as the node sees it; empty = both
+	Begin     string // fault of the lab, or an action of the chaos command
+	End       string // action that ends the fault; empty: it ends by itself
+	Side      string // wan | lan; empty: not a fault of a link
+	Direction string // in | out, as the node sees it; empty: both
 
 	weight int
-	values []string // one is drawn; of delay, loss and mtu
+	values []string // for delay, loss and mtu: the schedule draws one
 	on     func(Topology) []target
 }
 
-// target is something that a fault can be done to.
+// target is a possible target of a fault.
 type target struct {
 	name  string
-	holds []string
+	locks []string
 }
 
-// What the driver does itself.
+// Actions of the chaos command.
 const (
 	Drain   = "drain"       // hawser-agent drain on a gateway
-	Undrain = "undrain"     // and back
-	Export  = "add-export"  // a commit adds an export, a later one removes it
-	Join    = "add-gateway" // a commit adds a gateway with its node, a later one removes it
-	Revert  = "revert"      // the commit that takes it back
+	Undrain = "undrain"     // hawser-agent undrain
+	Export  = "add-export"  // a commit adds an export
+	Join    = "add-gateway" // a commit adds a gateway on a node
+	Revert  = "revert"      // a commit restores the topology
 )
 
-// Kinds lists all kinds, in a fixed order: it is part of what a seed means.
+// Kinds lists all kinds in a fixed order. A change of the order changes the schedule of a seed.
 func Kinds() []Kind {
 	delays, losses, sizes := []string{"3ms", "10ms", "30ms"}, []string{"5%", "20%", "60%"}, []string{"1280", "1400"}
 	return []Kind{
@@ -65,7 +65,7 @@ func Kinds() []Kind {
 	}
 }
 
-// KindOf finds a kind by its name.
+// KindOf returns the kind with a name.
 func KindOf(name string) (Kind, bool) {
 	for _, k := range Kinds() {
 		if k.Name == name {
@@ -78,7 +78,7 @@ func KindOf(name string) (Kind, bool) {
 func any(Node) bool       { return true }
 func gateway(n Node) bool { return n.Gateway }
 func mortal(n Node) bool  { return !n.NeverKilled }
-func powered(n Node) bool { return !n.Holds && !n.NeverKilled }
+func powered(n Node) bool { return !n.KeepsPower && !n.NeverKilled }
 
 func both(a, b func(Node) bool) func(Node) bool {
 	return func(n Node) bool { return a(n) && b(n) }
@@ -104,8 +104,8 @@ func clusters(t Topology) []target {
 	return out
 }
 
-// withSync are nodes together with the sync of their cluster, which would mend
-// the node's files.
+// withSync returns the nodes, each locked together with the sync of its cluster, which would
+// repair the node's files.
 func withSync(t Topology) []target {
 	var out []target
 	for _, n := range t.Nodes {
@@ -116,7 +116,7 @@ func withSync(t Topology) []target {
 
 func repository(Topology) []target { return []target{{"", []string{"repository"}}} }
 
-// TakesPower reports whether a kind of fault takes a node away with all that is on it.
+// TakesPower reports whether a kind of fault stops a node and everything on it.
 func TakesPower(kind string) bool {
 	k, _ := KindOf(kind)
 	return k.Begin == "power-off" || k.Begin == "reboot"

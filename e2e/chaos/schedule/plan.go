@@ -1,6 +1,5 @@
-// Package schedule decides what goes wrong in a chaos run, and when. It is pure: the
-// same seed, round and topology give the same schedule, so that any round can be
-// repeated alone.
+// Package schedule selects the faults of a chaos run and their times. It is pure: the same
+// seed, round and topology produce the same schedule, so any round can be repeated alone.
 package schedule
 
 import (
@@ -9,48 +8,47 @@ import (
 	"time"
 )
 
-// Node is one machine that faults are done to.
+// Node is one node of the lab.
 type Node struct {
 	ID      string // CLUSTER/NODE
 	Cluster string
 	Gateway bool
-	// Holds says that the ends of watched connections live here: power stays on.
-	Holds bool
-	// NeverKilled says that the agent's process stays, so that its memory can be
-	// compared from the first round to the last.
+	// KeepsPower protects a node with pods of watched connections from power loss.
+	KeepsPower bool
+	// NeverKilled protects the agent's process, so its memory can be compared between the
+	// first round and the last.
 	NeverKilled bool
 }
 
-// Topology is what a schedule is made for; the order of the nodes counts.
+// Topology is the input of a schedule. The order of the nodes matters.
 type Topology struct {
 	Nodes    []Node
 	Clusters []string
 }
 
-// Event is one fault, from its begin to its end.
+// Event is one fault.
 type Event struct {
-	At     time.Duration `json:"at"`  // after the begin of the round
-	For    time.Duration `json:"for"` // how long it lasts
+	At     time.Duration `json:"at"`  // since the start of the round
+	For    time.Duration `json:"for"` // duration
 	Kind   string        `json:"kind"`
-	Target string        `json:"target,omitempty"` // CLUSTER/NODE, CLUSTER, or nothing
+	Target string        `json:"target,omitempty"` // CLUSTER/NODE, CLUSTER, or empty
 	Value  string        `json:"value,omitempty"`
-	Lane   int           `json:"lane"` // events of a lane follow each other
-	Holds  []string      `json:"-"`    // what no other event touches meanwhile
+	Lane   int           `json:"lane"` // events of one lane do not overlap
+	Locks  []string      `json:"-"`    // targets that no other event uses at the same time
 }
 
 const (
-	// lanes is how many faults are in force at a time at most.
+	// lanes is the maximum number of concurrent faults.
 	lanes = 4
-	// A fault lasts from shortest to longest, mean beyond shortest: typical.
+	// A fault lasts from shortest to longest; the mean is about shortest + typical.
 	shortest = 200 * time.Millisecond
 	typical  = 400 * time.Millisecond
 	longest  = 2 * time.Second
-	// pause is the most that lies between two faults of a lane.
+	// pause is the longest pause between two faults of a lane.
 	pause = 200 * time.Millisecond
 )
 
-// Round gives the schedule of one round (from 1 on) with n faults, in the order
-// of their begin.
+// Round returns the schedule of one round (from 1) with n faults, in the order of their start.
 func Round(seed uint64, round, n int, t Topology) []Event {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	var free [lanes]time.Duration
@@ -65,7 +63,7 @@ func Round(seed uint64, round, n int, t Topology) []Event {
 		at := free[lane] + time.Duration(r.Int64N(int64(pause)))
 		e, found := draw(r, t, busy(out, at))
 		if !found {
-			// All targets are taken: wait for the next that ends.
+			// All targets are locked: wait for the next event to end.
 			next := at + longest
 			for _, e := range out {
 				if end := e.At + e.For; end > at {
@@ -87,21 +85,21 @@ func Round(seed uint64, round, n int, t Topology) []Event {
 	return out
 }
 
-// busy lists what the events that are not over at a time hold.
+// busy returns the locks of the events that run at a time.
 func busy(events []Event, at time.Duration) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range events {
 		if e.At+e.For <= at {
 			continue
 		}
-		for _, held := range e.Holds {
+		for _, held := range e.Locks {
 			out[held] = true
 		}
 	}
 	return out
 }
 
-// draw picks a kind by weight and a target that is free.
+// draw selects a kind by weight and one of its free targets.
 func draw(r *rand.Rand, t Topology, taken map[string]bool) (Event, bool) {
 	type choice struct {
 		kind    Kind
@@ -111,7 +109,7 @@ func draw(r *rand.Rand, t Topology, taken map[string]bool) (Event, bool) {
 	total := 0
 	for _, k := range Kinds() {
 		targets := slices.DeleteFunc(k.on(t), func(at target) bool {
-			return slices.ContainsFunc(at.holds, func(held string) bool { return taken[held] })
+			return slices.ContainsFunc(at.locks, func(held string) bool { return taken[held] })
 		})
 		if len(targets) > 0 {
 			choices = append(choices, choice{k, targets})
@@ -129,7 +127,7 @@ func draw(r *rand.Rand, t Topology, taken map[string]bool) (Event, bool) {
 		}
 		at := c.targets[r.IntN(len(c.targets))]
 		lasts := shortest + time.Duration(r.ExpFloat64()*float64(typical))
-		e := Event{Kind: c.kind.Name, Target: at.name, Holds: at.holds, For: min(lasts, longest).Round(time.Millisecond)}
+		e := Event{Kind: c.kind.Name, Target: at.name, Locks: at.locks, For: min(lasts, longest).Round(time.Millisecond)}
 		if len(c.kind.values) > 0 {
 			e.Value = c.kind.values[r.IntN(len(c.kind.values))]
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// end is when the last of the events is over.
+// end returns the end of the last event.
 func end(events []Event) time.Duration {
 	var last time.Duration
 	for _, e := range events {
@@ -22,14 +22,14 @@ func topology() Topology {
 	for _, c := range t.Clusters {
 		for _, name := range []string{"a", "b", "c", "w1", "w2"} {
 			t.Nodes = append(t.Nodes, Node{
-				ID: c + "/" + name, Cluster: c, Gateway: name < "d", Holds: name == "w1", NeverKilled: name == "c",
+				ID: c + "/" + name, Cluster: c, Gateway: name < "d", KeepsPower: name == "w1", NeverKilled: name == "c",
 			})
 		}
 	}
 	return t
 }
 
-// TestRoundIsPure shows that the schedule depends on seed, round and topology only.
+// TestRoundIsPure tests that the schedule depends only on seed, round and topology.
 func TestRoundIsPure(t *testing.T) {
 	t.Parallel()
 	for round := 1; round < 20; round++ {
@@ -45,7 +45,7 @@ func TestRoundIsPure(t *testing.T) {
 	}
 }
 
-// TestRoundKeepsRules checks what every schedule must obey.
+// TestRoundKeepsRules checks the rules for every schedule.
 func TestRoundKeepsRules(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -66,8 +66,8 @@ func TestRoundKeepsRules(t *testing.T) {
 					continue
 				}
 				open++
-				if slices.ContainsFunc(e.Holds, func(held string) bool { return slices.Contains(other.Holds, held) }) {
-					t.Errorf("seed %d: %v and %v touch the same", seed, other, e)
+				if slices.ContainsFunc(e.Locks, func(held string) bool { return slices.Contains(other.Locks, held) }) {
+					t.Errorf("seed %d: %v and %v use the same target", seed, other, e)
 				}
 				if other.Lane == e.Lane {
 					t.Errorf("seed %d: %v and %v overlap in their lane", seed, other, e)
@@ -90,7 +90,7 @@ func TestRoundKeepsRules(t *testing.T) {
 	}
 }
 
-// TestRoundSpares checks that what must not happen to a node never does.
+// TestRoundSpares checks that no schedule has a fault on a node protected from it.
 func TestRoundSpares(t *testing.T) {
 	t.Parallel()
 	nodes := map[string]Node{}
@@ -104,11 +104,11 @@ func TestRoundSpares(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("unknown kind: %v", e)
-			case isNode && TakesPower(e.Kind) && (n.Holds || n.NeverKilled):
+			case isNode && TakesPower(e.Kind) && (n.KeepsPower || n.NeverKilled):
 				t.Errorf("power taken from a node with watched connections: %v", e)
 			case isNode && n.NeverKilled && strings.HasSuffix(k.Begin, "-agent") && k.Begin != "freeze-agent",
 				isNode && n.NeverKilled && k.Begin == "kill-gateway":
-				t.Errorf("a witness dies: %v", e)
+				t.Errorf("the agent of a witness is killed: %v", e)
 			case isNode && k.Side == "wan" && !n.Gateway:
 				t.Errorf("a worker has no wan: %v", e)
 			case len(k.values) > 0 && e.Value == "":

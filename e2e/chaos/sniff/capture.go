@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// Finding is a frame that should not be, and where it came in.
+// Finding is a forbidden frame, and the link on which it arrived.
 type Finding struct {
 	At   time.Time
 	Link string
@@ -23,7 +23,7 @@ type Finding struct {
 // Capture reads every frame that enters a namespace, on all its links.
 type Capture struct {
 	fd      int
-	names   map[int]string // links by index, as far as they were met
+	names   map[int]string // names of links by index, filled on first use
 	check   func(link string, frame []byte) string
 	found   func(Finding)
 	frames  atomic.Int64
@@ -31,14 +31,14 @@ type Capture struct {
 	group   sync.WaitGroup
 }
 
-// readTimeout is how long a read waits at most, so that Close is noticed.
+// readTimeout bounds a read, so that Close returns.
 const readTimeout = 100 * time.Millisecond
 
-// receiveBuffer holds what arrives while the reader is not scheduled, in bytes.
+// receiveBuffer is the size in bytes of the buffer for frames that arrive while the reader waits for a processor.
 const receiveBuffer = 64 << 20
 
-// Start captures in the namespace pinned at path until Close. check says what is
-// wrong with a frame, and found is told; both are called from one goroutine.
+// Start captures in the namespace pinned at path until Close. check returns the problem of a
+// frame, or an empty string; found is called with each problem. Both run in one goroutine.
 func Start(path string, check func(link string, frame []byte) string, found func(Finding)) (*Capture, error) {
 	c := &Capture{names: map[int]string{}, check: check, found: found}
 	err := netnsexec.Do(path, func() (err error) {
@@ -50,7 +50,7 @@ func Start(path string, check func(link string, frame []byte) string, found func
 		err = errors.Join(
 			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer),
 			unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-			// Nothing is received before the protocol is bound, so nothing of it is lost.
+			// The socket receives nothing before it is bound to the protocol.
 			unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL)}),
 		)
 		if err != nil {
@@ -74,11 +74,11 @@ func (c *Capture) read() {
 	for !c.stopped.Load() {
 		n, from, err := unix.Recvfrom(c.fd, buffer, 0)
 		if err != nil {
-			continue // the time is over, or a link went down
+			continue // a timeout, or a link went down
 		}
 		link, ok := from.(*unix.SockaddrLinklayer)
 		if !ok || link.Pkttype == unix.PACKET_OUTGOING {
-			continue // it came in somewhere and was looked at there
+			continue // already checked on the link where it arrived
 		}
 		c.frames.Add(1)
 		name := c.name(link.Ifindex)
@@ -88,14 +88,13 @@ func (c *Capture) read() {
 	}
 }
 
-// name looks a link up when it is met for the first time; one that is gone
-// already has no name.
+// name returns the name of a link, or an empty string if the link no longer exists.
 func (c *Capture) name(index int) string {
-	name, known := c.names[index]
-	if known {
+	name, ok := c.names[index]
+	if ok {
 		return name
 	}
-	// A plain ioctl: the list of all links takes too long for a capture.
+	// An ioctl: netlink's list of all links is too slow for a capture.
 	request, err := unix.NewIfreq("")
 	if err != nil {
 		return ""
@@ -108,10 +107,10 @@ func (c *Capture) name(index int) string {
 	return c.names[index]
 }
 
-// Frames is how many frames were looked at so far.
+// Frames returns the number of checked frames.
 func (c *Capture) Frames() int64 { return c.frames.Load() }
 
-// Lost is how many frames the kernel dropped since the last call because the
+// Lost returns the number of frames that the kernel dropped since the last call because the
 // reader was too slow.
 func (c *Capture) Lost() (uint32, error) {
 	stats, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)

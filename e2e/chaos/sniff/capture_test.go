@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// TestCapture sees a datagram that crosses a link of a namespace, once.
+// TestCapture tests that a capture finds a datagram on a link of a namespace, once.
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -67,7 +67,7 @@ func TestCapture(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	// The datagram itself was seen once; the refusal that quotes it is another frame.
+	// The ICMP error that quotes the datagram is another frame.
 	if n := len(findings); n > 1 {
 		t.Errorf("%d more findings", n)
 	}

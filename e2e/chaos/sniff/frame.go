@@ -1,5 +1,5 @@
-// Package sniff looks at what crosses the lab's underlay and says what should not
-// be there: packets between clusters outside their tunnels.
+// Package sniff captures on the lab's underlay and finds forbidden frames: packets between
+// clusters outside their tunnels.
 package sniff
 
 import (
@@ -10,20 +10,19 @@ import (
 	"slices"
 )
 
-// Rules says what an underlay may carry.
+// Rules describes the packets allowed on an underlay.
 type Rules struct {
-	// Endpoints are the gateways' addresses in the wide area; Ports are the UDP
-	// ports that their tunnels listen on, first and last.
+	// Endpoints are the gateways' addresses in the wide area. Ports are the first and the last
+	// UDP port of their tunnels.
 	Endpoints map[netip.Addr]bool
 	Ports     [2]uint16
 	// Inside are the prefixes of the nodes, pods and services of a cluster.
 	Inside []netip.Prefix
-	// Nodes are the networks of the nodes; VXLAN between them (to port VXLAN) may
-	// carry anything.
+	// Nodes are the networks of the nodes. Any content is allowed inside VXLAN between them,
+	// to the port VXLAN.
 	Nodes []netip.Prefix
 	VXLAN uint16
-	// Mark is what every watched payload holds: it is never seen in clear where
-	// tunnels run.
+	// Mark is part of every watched payload. It must not appear in clear in the wide area.
 	Mark []byte
 }
 
@@ -40,17 +39,17 @@ const (
 	protoICMPv6 = 58
 )
 
-// packet is what the rules look at.
+// packet holds the parsed fields of a frame.
 type packet struct {
 	src, dst netip.Addr
 	proto    byte
-	fragment bool // not the first of its packet: there are no ports
+	fragment bool // not the first fragment: it has no ports
 	rest     []byte
 }
 
 func (p packet) String() string { return fmt.Sprintf("%s > %s proto %d", p.src, p.dst, p.proto) }
 
-// WAN gives the problems of a frame in the wide area; empty = nothing.
+// WAN returns the problem of a frame in the wide area, or an empty string.
 func (r Rules) WAN(frame []byte) string {
 	if len(r.Mark) > 0 && bytes.Contains(frame, r.Mark) {
 		return "payload in clear: " + Describe(frame)
@@ -68,8 +67,8 @@ func (r Rules) WAN(frame []byte) string {
 	return "not a tunnel's packet: " + Describe(frame)
 }
 
-// refusal reports whether a gateway whose tunnel is down says so of a packet that
-// it got.
+// refusal reports whether a packet is a gateway's ICMP error about a tunnel's packet, as sent
+// while its tunnel is down.
 func (r Rules) refusal(p packet) bool {
 	if !r.Endpoints[p.dst] || len(p.rest) <= 8 || !p.unreachable() {
 		return false
@@ -78,8 +77,8 @@ func (r Rules) refusal(p packet) bool {
 	return ok && r.ports(quoted)
 }
 
-// unreachable reports whether p says that another packet did not get through; that
-// it was too long is a message of its own in IPv6 (RFC 4443).
+// unreachable reports whether p is an ICMP error about an undelivered packet, including
+// IPv6's separate message for too long packets (RFC 4443).
 func (p packet) unreachable() bool {
 	switch {
 	case p.fragment || len(p.rest) == 0:
@@ -113,14 +112,14 @@ func (r Rules) ports(p packet) bool {
 	if len(p.rest) < 4 {
 		return false
 	}
-	// One of the two is enough: a tunnel process that was frozen before it was told
-	// its port takes its orders in any order when it goes on, and a peer first.
+	// One of the two ports is enough. A tunnel process that was frozen before the agent set its
+	// port may process the agent's commands in another order after the thaw, with a peer first.
 	return r.port(binary.BigEndian.Uint16(p.rest)) || r.port(binary.BigEndian.Uint16(p.rest[2:]))
 }
 
 func (r Rules) port(n uint16) bool { return n >= r.Ports[0] && n <= r.Ports[1] }
 
-// LAN gives the problems of a frame in a cluster's own network; empty = nothing.
+// LAN returns the problem of a frame in a cluster's own network, or an empty string.
 func (r Rules) LAN(frame []byte) string {
 	p, done, wrong := r.parse(frame)
 	if done {
@@ -136,7 +135,7 @@ func (r Rules) LAN(frame []byte) string {
 	if contains(r.Inside, p.src) && contains(r.Inside, p.dst) {
 		return ""
 	}
-	// While a node boots, its routes to the wide area are not there yet.
+	// A booting node has no routes to the wide area yet.
 	if r.refusal(p) {
 		return ""
 	}
@@ -147,8 +146,8 @@ func contains(list []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// parse deals with what is the same everywhere: ARP and neighbour discovery pass,
-// what is no IP does not. done = there is nothing more to look at.
+// parse parses a frame and applies the common rules: ARP and neighbour discovery are allowed,
+// other non-IP frames are not. done reports whether the frame needs no further check.
 func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
 	if len(frame) < 14 {
 		return p, true, fmt.Sprintf("a frame of %d bytes", len(frame))
@@ -163,8 +162,8 @@ func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
 	return p, true, "unknown: " + Describe(frame)
 }
 
-// neighbours reports whether a packet is neighbour discovery or its group
-// membership (RFC 4861, RFC 3810), which an idle link of IPv6 sends.
+// neighbours reports whether a packet is neighbour discovery or multicast listener discovery
+// (RFC 4861, RFC 3810), which an idle IPv6 link sends.
 func neighbours(b []byte) bool {
 	if len(b) < 40 {
 		return false
@@ -193,7 +192,7 @@ func parseIPv4(b []byte) (packet, bool) {
 	return p, true
 }
 
-// Extension headers of IPv6 (IANA); all but that of fragments begin alike.
+// Extension headers of IPv6 (IANA). All except the fragment header start with the same fields.
 const (
 	extHopByHop    = 0
 	extRouting     = 43
@@ -220,13 +219,13 @@ func parseIPv6(b []byte) (packet, bool) {
 		}
 		p.proto, p.rest = p.rest[0], p.rest[min(size, len(p.rest)):]
 		if p.fragment {
-			break // what follows is the middle of something
+			break // the rest is from the middle of a packet
 		}
 	}
 	return p, true
 }
 
-// parseIP reads a packet of either family.
+// parseIP parses a packet of either family.
 func parseIP(b []byte) (packet, bool) {
 	if len(b) > 0 && b[0]>>4 == 6 {
 		return parseIPv6(b)
@@ -234,7 +233,7 @@ func parseIP(b []byte) (packet, bool) {
 	return parseIPv4(b)
 }
 
-// parseFrame reads the packet in a frame.
+// parseFrame parses the packet in a frame.
 func parseFrame(frame []byte) (packet, bool) {
 	if len(frame) < 14 {
 		return packet{}, false

@@ -96,12 +96,12 @@ func TestWAN(t *testing.T) {
 		{"neighbour discovery", ipv6(58, 135), ""},
 		{"multicast listener report", ipv6(0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, 143)...), ""},
 		{"tunnel", ipv4(g1, g2, 17, udp(51820, 51822, sealed)), ""},
-		{"second epoch of the last lane", ipv4(g1, g2, 17, udp(51825, 51825, sealed)), ""},
+		{"second epoch of the last ordinal", ipv4(g1, g2, 17, udp(51825, 51825, sealed)), ""},
 		{"later fragment of a tunnel's packet", fragment(ipv4(g1, g2, 17, []byte("anything"))), ""},
 		{"refusal of a tunnel's packet", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 17, udp(51820, 51820, ""))[14:])), ""},
 		{"refusal of something else", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 6, udp(80, 80, ""))[14:])), "not a tunnel's"},
 		{"ping between gateways", ipv4(g1, g2, 1, icmp(8, nil)), "not a tunnel's"},
-		{"ports beside the tunnels'", ipv4(g1, g2, 17, udp(51819, 51826, sealed)), "not a tunnel's"},
+		{"ports outside the tunnels' range", ipv4(g1, g2, 17, udp(51819, 51826, sealed)), "not a tunnel's"},
 		{"a handshake before the own port is known", ipv4(g1, g2, 17, udp(50001, 51820, sealed)), ""},
 		{"its answer", ipv4(g2, g1, 17, udp(51820, 50001, sealed)), ""},
 		{"no WireGuard in it", ipv4(g1, g2, 17, udp(51820, 51820, "\x45\x00\x00\x00")), "not a tunnel's"},
@@ -190,20 +190,20 @@ func TestInnerResets(t *testing.T) {
 	tcp := func(flags byte) []byte { return append(append(make([]byte, 13), flags), 0, 0, 0, 0, 0, 0) }
 	reset, plain := ipv4("10.7.1.2", "242.2.0.10", 6, tcp(0x14)), ipv4("10.7.1.2", "242.2.0.10", 6, tcp(0x10))
 	if !Resets(reset) || Resets(plain) || Resets(other(etherARP)) || Resets(reset[:40]) {
-		t.Error("resets are not told from others")
+		t.Error("Resets is wrong")
 	}
 	if !Refuses(ipv4(g1, g2, 1, icmp(11, nil))) || Refuses(ipv4(g1, g2, 1, icmp(8, nil))) || Refuses(reset) {
-		t.Error("refusals are not told from others")
+		t.Error("Refuses is wrong")
 	}
 	if six := ip6("fd00:10:7::1:2", "fd7f::1", 6, tcp(0x14)); !Resets(six) || Refuses(six) ||
 		!Refuses(ip6(g1six, g2six, 58, icmp6(3, nil))) || Refuses(ip6(g1six, g2six, 58, icmp6(128, nil))) {
-		t.Error("over IPv6 they are not told")
+		t.Error("Resets or Refuses is wrong over IPv6")
 	}
 	packed := ipv4("172.18.0.2", "172.18.0.5", 17, append(udp(50000, 4803, "12345678"), reset...))
 	if got := Inner(packed, 4803); string(got) != string(reset) {
 		t.Errorf("inner frame: %x", got)
 	}
 	if Inner(packed, 4804) != nil || Inner(reset, 4803) != nil || Inner(packed[:45], 4803) != nil {
-		t.Error("an inner frame where there is none")
+		t.Error("Inner returned a frame for a packet without one")
 	}
 }

@@ -17,19 +17,19 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// chaosLab is the lab that is broken.
+// chaosLab is the lab into which the run injects faults.
 type chaosLab struct {
 	options
-	dir      string // holds the lab's folder, and the files that it began with
+	dir      string // contains the lab's folder, and its initial files
 	client   *lab.Client
 	status   lab.Status
 	topology schedule.Topology
-	text     []byte // of the topology file, as every round begins with it
+	text     []byte // topology file at the start of every round
 }
 
-// newBed brings the lab up.
-func newBed(ctx context.Context, o options) (*chaosLab, error) {
-	dir, err := os.MkdirTemp("", "hwc-") // short, as unix sockets live in it
+// newChaosLab starts the lab.
+func newChaosLab(ctx context.Context, o options) (*chaosLab, error) {
+	dir, err := os.MkdirTemp("", "hwc-") // short: the path of a unix socket has at most 107 bytes
 	if err != nil {
 		return nil, fmt.Errorf("make folder of the lab: %w", err)
 	}
@@ -57,7 +57,7 @@ func (b *chaosLab) labDir() string       { return filepath.Join(b.dir, "lab") }
 func (b *chaosLab) repo() string         { return filepath.Join(b.labDir(), "repo") }
 func (b *chaosLab) topologyFile() string { return filepath.Join(b.repo(), "clusterset.yaml") }
 
-// close takes the lab down.
+// close stops the lab.
 func (b *chaosLab) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -65,8 +65,8 @@ func (b *chaosLab) close() error {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// topologyOf says what may be done to which node. Watched pods stand on the
-// first worker of each cluster; a gateway and a worker keep their agents.
+// topologyOf returns the nodes and the faults that each allows. Watched pods run on the first
+// worker of each cluster. The agents of one gateway and one worker are never killed.
 func topologyOf(s lab.Status, seed uint64) schedule.Topology {
 	var t schedule.Topology
 	var gateways, workers []int
@@ -80,7 +80,7 @@ func topologyOf(s lab.Status, seed uint64) schedule.Topology {
 			workers = append(workers, len(t.Nodes))
 		}
 		t.Nodes = append(t.Nodes, schedule.Node{
-			ID: n.Cluster + "/" + n.Name, Cluster: n.Cluster, Gateway: n.Gateway, Holds: n.Name == n.Cluster+"-w1",
+			ID: n.Cluster + "/" + n.Name, Cluster: n.Cluster, Gateway: n.Gateway, KeepsPower: n.Name == n.Cluster+"-w1",
 		})
 	}
 	t.Nodes[gateways[seed%uint64(len(gateways))]].NeverKilled = true
@@ -88,7 +88,7 @@ func topologyOf(s lab.Status, seed uint64) schedule.Topology {
 	return t
 }
 
-// command prepares a program with the lab's environment.
+// command returns a command with the lab's environment.
 func (b *chaosLab) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), lab.DirEnv+"="+b.labDir(), "PATH="+b.bin+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
@@ -101,23 +101,22 @@ func (b *chaosLab) hawser(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func output(cmd *exec.Cmd) ([]byte, error) {
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args, " "), err, out, complaint.Bytes())
+		return nil, fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args, " "), err, out, stderr.Bytes())
 	}
 	return out, nil
 }
 
-// pod finds a pod of the namespace that all workloads are in.
+// pod returns a pod of the namespace of all workloads.
 func (b *chaosLab) pod(ctx context.Context, cluster, name string) (pod, error) {
 	at, err := b.client.Place(ctx, cluster+"/shop/"+name)
 	return pod{name: cluster + "/" + name, net: at.Net}, err
 }
 
-// address is where a pod lives inside its cluster; the zero address is reported
-// by whoever uses it.
+// address returns the address of a pod inside its cluster. Callers check for the zero address.
 func (b *chaosLab) address(cluster, name string, family int) netip.Addr {
 	for _, p := range b.status.Pods {
 		if p.Cluster == cluster && p.Namespace == "shop" && p.Name == name {
@@ -127,7 +126,7 @@ func (b *chaosLab) address(cluster, name string, family int) netip.Addr {
 	return netip.Addr{}
 }
 
-// lock is what the reconciler has allocated: prefixes or addresses by name.
+// lock returns the allocated prefixes and addresses by name, from the published lock file.
 func (b *chaosLab) lock(ctx context.Context) (map[string]string, error) {
 	raw, err := output(b.command(ctx, "git", "-C", b.repo(), "show", "rendered:clusterset.lock.yaml"))
 	if err != nil {
@@ -136,7 +135,7 @@ func (b *chaosLab) lock(ctx context.Context) (map[string]string, error) {
 	return parseLock(string(raw)), nil
 }
 
-// parseLock reads the lines "name: [address]" of a lock file.
+// parseLock parses the lines "name: [address]" of a lock file.
 func parseLock(text string) map[string]string {
 	out := map[string]string{}
 	for _, line := range strings.Split(text, "\n") {
@@ -148,7 +147,7 @@ func parseLock(text string) map[string]string {
 	return out
 }
 
-// socket is where the agent of a node answers.
+// socket returns the path of the agent's socket on a node.
 func (b *chaosLab) socket(id string) string {
 	for _, n := range b.status.Nodes {
 		if n.Cluster+"/"+n.Name == id {
@@ -158,8 +157,8 @@ func (b *chaosLab) socket(id string) string {
 	return ""
 }
 
-// ports is the range that the tunnels listen on: two epochs for each lane, and
-// as many lanes as a cluster has gateways, with one more that a commit may add.
+// ports returns the range of the tunnels' ports: two epochs for each gateway ordinal of the
+// largest cluster, and for one gateway that a commit may add.
 func (b *chaosLab) ports() [2]uint16 {
 	const first = 51820
 	count, most := map[string]int{}, 0

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Source is the sender of a packet in a frame; invalid when there is none, or when
-// it is about neighbours.
+// Source returns the source address of the packet in a frame. It returns the zero address for
+// frames without IP and for neighbour discovery.
 func Source(frame []byte) netip.Addr {
 	p, ok := parseFrame(frame)
 	if !ok || p.src.Is6() && neighbours(frame[14:]) {
@@ -16,10 +16,10 @@ func Source(frame []byte) netip.Addr {
 	return p.src
 }
 
-// vxlanHeader is the size of what precedes the inner frame (RFC 7348).
+// vxlanHeader is the size in bytes of the VXLAN header (RFC 7348).
 const vxlanHeader = 8
 
-// Inner is the frame that a VXLAN packet to a port carries; nil when it is none.
+// Inner returns the inner frame of a VXLAN packet to a port, or nil for other frames.
 func Inner(frame []byte, port uint16) []byte {
 	p, ok := parseFrame(frame)
 	if !ok || p.proto != protoUDP || p.fragment || len(p.rest) < 8+vxlanHeader || binary.BigEndian.Uint16(p.rest[2:]) != port {
@@ -36,14 +36,14 @@ func Refuses(frame []byte) bool {
 		(p.proto == protoICMP && p.rest[0] == expired4 || p.proto == protoICMPv6 && p.rest[0] == expired6))
 }
 
-// Resets reports whether a frame ends a TCP connection by force.
+// Resets reports whether a frame is a TCP reset.
 func Resets(frame []byte) bool {
 	p, ok := parseFrame(frame)
 	const flags, reset = 13, 4
 	return ok && p.proto == protoTCP && !p.fragment && len(p.rest) > flags && p.rest[flags]&reset != 0
 }
 
-// Describe names a frame for a person.
+// Describe returns a readable description of a frame.
 func Describe(frame []byte) string {
 	if len(frame) < 14 {
 		return fmt.Sprintf("%x", frame)

@@ -10,22 +10,22 @@ import (
 	"hawser.dev/hawser/e2e/traffic"
 )
 
-// trafficSet is all traffic of a run, and what it must look like.
+// trafficSet is all traffic of a run, with its expected properties.
 type trafficSet struct {
-	bed     *chaosLab
-	ledger  *violationLog
-	lock    map[string]string // as it was at the begin
-	nodes   []netip.Prefix    // the networks of the nodes, the same in every cluster
-	callers []pod             // one a cluster
+	lab     *chaosLab
+	log     *violationLog
+	lock    map[string]string // initial allocations
+	nodes   []netip.Prefix    // networks of the nodes, the same in every cluster
+	callers []pod             // one per cluster
 	servers []*traffic.Server
 	flows   []flow
 	refused []*refused
-	sources map[string]netip.Addr // what a server must see, by "CALLER CLUSTER FAMILY"
+	sources map[string]netip.Addr // expected source addresses by "CALLER CLUSTER FAMILY"
 }
 
-// newScene opens the servers and prepares the traffic.
-func newScene(ctx context.Context, b *chaosLab, l *violationLog) (*trafficSet, error) {
-	s := &trafficSet{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: b.variant.prefixes(nodes4, nodes6)}
+// newTrafficSet starts the servers and prepares the traffic.
+func newTrafficSet(ctx context.Context, b *chaosLab, l *violationLog) (*trafficSet, error) {
+	s := &trafficSet{lab: b, log: l, sources: map[string]netip.Addr{}, nodes: b.variant.prefixes(nodes4, nodes6)}
 	var err error
 	if s.lock, err = b.lock(ctx); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (s *trafficSet) close() error {
 	return errors.Join(errs...)
 }
 
-// mapped is the global address of a pod of a cluster: the prefix that its pods
-// are mapped to with the pod's host part.
+// mapped returns the global address of a pod: the prefix of its cluster's mapping, with the
+// pod's host part.
 func (s *trafficSet) mapped(cluster string, pod netip.Addr) (netip.Addr, error) {
 	pods := pods4
 	if pod.Is6() {
@@ -70,54 +70,54 @@ func (s *trafficSet) mapped(cluster string, pod netip.Addr) (netip.Addr, error) 
 		return netip.Addr{}, fmt.Errorf("map pod %v of cluster %s to %q: %w", pod, cluster, text, err)
 	}
 	raw, host := prefix.Addr().AsSlice(), pod.AsSlice()
-	copy(raw[prefix.Bits()/8:], host[prefix.Bits()/8:]) // all mappings are of whole bytes
+	copy(raw[prefix.Bits()/8:], host[prefix.Bits()/8:]) // the prefix lengths of all mappings are multiples of 8
 	out, _ := netip.AddrFromSlice(raw)
 	return out, nil
 }
 
-// source names what a caller is seen as.
+// source returns the key in sources.
 func source(caller, cluster string, family int) string {
 	return fmt.Sprintf("%s %s %d", caller, cluster, family)
 }
 
-// expectSources says as whom a cluster's caller is seen: by its own cluster with
-// its own address, by others with its global one.
+// expectSources sets the expected source addresses of a cluster's caller: its own address in
+// its own cluster, its global address in others.
 func (s *trafficSet) expectSources(cluster string, family int) error {
-	own := s.bed.address(cluster, "caller", family)
+	own := s.lab.address(cluster, "caller", family)
 	global, err := s.mapped(cluster, own)
 	if err != nil {
 		return err
 	}
-	for _, c := range s.bed.topology.Clusters {
+	for _, c := range s.lab.topology.Clusters {
 		s.sources[source(cluster+"/caller", c, family)] = global
 	}
 	s.sources[source(cluster+"/caller", cluster, family)] = own
 	return nil
 }
 
-// saw checks what a server saw: the caller's one address, and nobody whom the
-// export keeps out.
+// saw checks a call as the server saw it: the source address, and that the export allows the
+// caller.
 func (s *trafficSet) saw(seen traffic.Seen) {
 	cluster, pod, _ := strings.Cut(seen.Server, "/")
 	want := s.sources[source(seen.Caller, cluster, familyOf(seen.From))]
 	if seen.From != want {
-		s.ledger.add(safety, "%s was seen by %s as %s, not as %s", seen.Caller, seen.Server, seen.From, want)
+		s.log.add(safety, "%s reached %s with source %s, want %s", seen.Caller, seen.Server, seen.From, want)
 	}
 	from1 := strings.HasPrefix(seen.Caller, "g1/")
 	if pod == "private" || !from1 && (pod == "secret" || pod == "vault-0") {
-		s.ledger.add(safety, "%s reached %s, which it must not", seen.Caller, seen.Server)
+		s.log.add(safety, "%s reached %s, which it must not", seen.Caller, seen.Server)
 	}
 }
 
-// serve starts servers in the pods that the lab does not serve.
+// serve starts servers in the pods without a server of the lab.
 func (s *trafficSet) serve(ctx context.Context) error {
-	for _, c := range s.bed.topology.Clusters {
+	for _, c := range s.lab.topology.Clusters {
 		pods := []string{"web-1", "web-2", "db-0"}
 		if c == "g2" {
 			pods = append(pods, "secret", "vault-0", "private")
 		}
 		for _, name := range pods {
-			pod, err := s.bed.pod(ctx, c, name)
+			pod, err := s.lab.pod(ctx, c, name)
 			if err != nil {
 				return err
 			}
@@ -131,25 +131,25 @@ func (s *trafficSet) serve(ctx context.Context) error {
 	return nil
 }
 
-// at gives an address of the lock with a port.
+// at returns an address of the lock with a port.
 func (s *trafficSet) at(name string, port uint16, family int) (netip.AddrPort, error) {
 	addr := ofFamily(s.lock[name], family)
 	if !addr.IsValid() {
-		return netip.AddrPort{}, fmt.Errorf("address of %s: none of IPv%d in %q", name, family, s.lock[name])
+		return netip.AddrPort{}, fmt.Errorf("address of %s: no IPv%d address in %q", name, family, s.lock[name])
 	}
 	return netip.AddrPortFrom(addr, port), nil
 }
 
-// allowed makes the flows that must come back after every round. Where there are
-// two families the clusterset address is called over both, and of the other
-// addresses every second one over IPv6: twice the traffic would be another test.
+// allowed creates the flows that must recover after every round. With two families, the
+// clusterset address is called over both, and every second one of the other addresses over
+// IPv6: all over both would double the load.
 func (s *trafficSet) allowed() error {
-	families := s.bed.variant.families()
+	families := s.lab.variant.families()
 	var errs []error
-	turn := 0
+	count := 0
 	next := func() int {
-		turn++
-		return families[turn%len(families)]
+		count++
+		return families[count%len(families)]
 	}
 	for _, caller := range s.callers {
 		own, _, _ := strings.Cut(caller.name, "/")
@@ -157,7 +157,7 @@ func (s *trafficSet) allowed() error {
 			errs = append(errs, s.to(caller, "web", "exports[shop/web].vips", family))
 		}
 		errs = append(errs, s.wide(caller, next()))
-		for _, c := range s.bed.topology.Clusters {
+		for _, c := range s.lab.topology.Clusters {
 			if c != own {
 				errs = append(errs,
 					s.to(caller, c+".web", fmt.Sprintf("exports[shop/web].clusters[%s].ips", c), next()),
@@ -172,7 +172,7 @@ func (s *trafficSet) allowed() error {
 	return errors.Join(errs...)
 }
 
-// to makes traffic of every kind to one address.
+// to creates traffic of every kind to one address.
 func (s *trafficSet) to(caller pod, target, name string, family int) error {
 	tcp, err := s.at(name, tcpPort, family)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *trafficSet) to(caller pod, target, name string, family int) error {
 	return nil
 }
 
-// over names a target for people.
+// over returns a readable name of a target.
 func over(target string, family int) string {
 	if family == 6 {
 		return target + " (IPv6)"
@@ -200,25 +200,25 @@ func over(target string, family int) string {
 	return target
 }
 
-// wide calls an export with a backend on a worker that loses its power; nothing
-// that is held open goes there.
+// wide calls an export with a backend on a worker that may lose power. No long-lived connection
+// uses it.
 func (s *trafficSet) wide(caller pod, family int) error {
 	to, err := s.at("exports[shop/wide].vips", tcpPort, family)
 	s.flows = append(s.flows, &calls{from: caller, to: to, target: over("wide", family), web: true, saw: s.saw})
 	return err
 }
 
-// died: no fault of the schedule may end a connection. The pods at both of its
-// ends keep their nodes, and TCP is more patient than a round is long.
+// died records the end of a connection. No fault of the schedule may end one: the nodes of both
+// pods keep their power, and TCP's timeout is longer than a round.
 func (s *trafficSet) died(name string, err error) {
-	s.ledger.add(safety, "%s: the connection died: %v", name, err)
+	s.log.add(safety, "%s: the connection died: %v", name, err)
 }
 
-// forbidden makes the calls that must never be answered: what is exported to g1
-// alone, by its addresses of every kind, and what is exported to nobody.
+// forbidden creates the calls that must never be answered: to exports for g1 only, at all kinds
+// of addresses, and to pods without an export.
 func (s *trafficSet) forbidden() error {
 	var errs []error
-	for _, family := range s.bed.variant.families() {
+	for _, family := range s.lab.variant.families() {
 		errs = append(errs, s.unlisted(family), s.unexported(family))
 	}
 	return errors.Join(errs...)
@@ -234,7 +234,7 @@ func (s *trafficSet) unlisted(family int) error {
 			if err != nil {
 				return err
 			}
-			if own != "g2" { // a cluster may use what it exports itself
+			if own != "g2" { // a cluster may use its own exports
 				s.refuse(caller, over(name, family), to.Addr())
 			}
 		}
@@ -249,7 +249,7 @@ func (s *trafficSet) unexported(family int) error {
 			if own == "g2" || own == "g1" && pod != "private" {
 				continue
 			}
-			addr, err := s.mapped("g2", s.bed.address("g2", pod, family))
+			addr, err := s.mapped("g2", s.lab.address("g2", pod, family))
 			if err != nil {
 				return err
 			}
@@ -260,7 +260,7 @@ func (s *trafficSet) unexported(family int) error {
 }
 
 func (s *trafficSet) refuse(caller pod, target string, to netip.Addr) {
-	reached := func(name string) { s.ledger.add(safety, "%s was answered", name) }
+	reached := func(name string) { s.log.add(safety, "%s was answered", name) }
 	tcp, udp := &refused{reached: reached}, &refused{reached: reached}
 	tcp.from, tcp.to, tcp.target = caller, netip.AddrPortFrom(to, tcpPort), target
 	udp.from, udp.to, udp.target, udp.udp = caller, netip.AddrPortFrom(to, udpPort), target, true
