@@ -14,50 +14,50 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// The anchor: one active and one passive gateway a cluster on the same nodes and
-// pods, without any agent, set up by hand as systems with a lease do it. What
-// they have to do after the lease has run out costs next to nothing here:
-// tunnels, keys and NAT rules of the passive gateway are there already.
+// The anchor is the reference of measureSurvive: one active and one passive gateway per cluster,
+// on the same nodes and pods, without agents. It is set up by hand, like systems with a lease.
+// After the lease expires it has almost nothing to do: tunnels, keys and NAT rules of the passive
+// gateway exist already.
 const (
 	anchorLink = "wgap0"
 	anchorPort = 51998
 	anchorAll  = "198.18.0.0/16" // all global addresses
-	egressIPs  = 8               // that a cluster's pods share
+	egressIPs  = 8               // source addresses shared by a cluster's pods
 )
 
 // anchorEnd is one cluster of the anchor.
 type anchorEnd struct {
 	cluster  string
-	net      netip.Prefix // its global addresses
-	gateways []string     // nodes: two, the active and the passive one
-	others   []string     // nodes that send to the active one
+	net      netip.Prefix // global addresses
+	gateways []string     // two nodes: the active and the passive gateway
+	others   []string     // nodes that send to the active gateway
 	keys     map[string]wgtypes.Key
-	pods     map[string]string // by name: address
+	pods     map[string]string // address by name
 	lease    *lease
 }
 
-// global gives an address of the cluster that stands for something.
+// global returns the cluster's global address with a host number.
 func (e *anchorEnd) global(number byte) netip.Addr {
 	raw := e.net.Addr().As4()
 	raw[3] = number
 	return netip.AddrFrom4(raw)
 }
 
-// Global addresses by what stands behind them.
+// Host numbers of global addresses, by their backend.
 const (
 	globalOne  = 20
 	globalBack = 21
-	globalHead = 30 // and one for each further pod
+	globalHead = 30 // the next numbers are the other pods
 )
 
-// activePassive is both ends with their leases.
+// activePassive holds both clusters with their leases.
 type activePassive struct {
 	*failoverLab
 	near, far *anchorEnd
 	stop      context.CancelFunc
 	wait      sync.WaitGroup
 
-	mu     sync.Mutex // held while routes and peers change
+	mu     sync.Mutex // guards changes of routes and peers
 	failed error
 	moved  time.Time // last change of the active gateway
 }
@@ -96,7 +96,7 @@ func newAnchor(ctx context.Context, b *failoverLab) (*activePassive, error) {
 	return a, nil
 }
 
-// start sets everything up and begins the elections.
+// start configures everything and starts the elections.
 func (a *activePassive) start(ctx context.Context) error {
 	for _, e := range []*anchorEnd{a.near, a.far} {
 		for _, gateway := range e.gateways {
@@ -111,7 +111,7 @@ func (a *activePassive) start(ctx context.Context) error {
 		}
 	}
 	for _, e := range []*anchorEnd{a.near, a.far} {
-		if err := a.lead(ctx, e); err != nil {
+		if err := a.activate(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -139,16 +139,16 @@ func (a *activePassive) other(e *anchorEnd) *anchorEnd {
 	return a.near
 }
 
-// takeOver is what happens when a passive gateway has got the lease.
+// takeOver runs when a passive gateway acquired the lease.
 func (a *activePassive) takeOver(ctx context.Context, e *anchorEnd) {
-	if err := a.lead(ctx, e); err != nil && ctx.Err() == nil {
+	if err := a.activate(ctx, e); err != nil && ctx.Err() == nil {
 		a.mu.Lock()
 		a.failed = errors.Join(a.failed, err)
 		a.mu.Unlock()
 	}
 }
 
-// prepare makes a gateway ready to be active: tunnel, keys, NAT.
+// prepare configures tunnel, keys and NAT of a gateway, so that it can become active.
 func (a *activePassive) prepare(ctx context.Context, e *anchorEnd, gateway string) error {
 	if err := a.background("lab", "node", gateway, "--", a.bin+"/hawser-agent", "wireguard", anchorLink); err != nil {
 		return err
@@ -180,9 +180,8 @@ func (a *activePassive) prepare(ctx context.Context, e *anchorEnd, gateway strin
 	return a.rules(gateway, e.translate(remote))
 }
 
-// translate is the NAT of an active gateway: what comes in goes to a backend at
-// random, what goes out gets one of the cluster's addresses, and only connection
-// tracking knows which.
+// translate returns the NAT rules of a gateway. Incoming connections go to a random backend;
+// outgoing ones get one of the cluster's addresses. Only connection tracking has the choice.
 func (e *anchorEnd) translate(remote *anchorEnd) string {
 	var in, out strings.Builder
 	for number, pod := range map[byte]string{globalOne: "one", globalHead: "head-0", globalHead + 1: "head-1", globalHead + 2: "head-2"} {
@@ -190,7 +189,7 @@ func (e *anchorEnd) translate(remote *anchorEnd) string {
 			fmt.Fprintf(&in, "ip daddr %s dnat to %s\n", e.global(number), addr)
 		}
 		if addr := e.pods[pod]; addr != "" && number >= globalHead {
-			// A pod with a global address of its own also calls from there.
+			// A pod with its own global address also uses it as its source.
 			fmt.Fprintf(&out, "ip saddr %s ip daddr %s snat to %s\n", addr, remote.net, e.global(number))
 		}
 	}
@@ -203,7 +202,7 @@ func (e *anchorEnd) translate(remote *anchorEnd) string {
 		"chain out { type nat hook postrouting priority 90;\n%s}\n}\n", in.String(), out.String())
 }
 
-// keepSource keeps the cluster's own masquerading from what goes to the gateway.
+// keepSource returns rules that prevent masquerading of packets to the gateway.
 func (e *anchorEnd) keepSource() string {
 	var out strings.Builder
 	for _, addr := range slices.Sorted(maps.Values(e.pods)) {
@@ -212,16 +211,16 @@ func (e *anchorEnd) keepSource() string {
 	return fmt.Sprintf("table ip anchor {\nchain out { type nat hook postrouting priority 90;\n%s}\n}\n", out.String())
 }
 
-// lead makes the holder of the lease the one that everything goes through: the
-// nodes of its cluster, and the other cluster's gateways.
-func (a *activePassive) lead(ctx context.Context, e *anchorEnd) error {
+// activate routes all traffic through the holder of the lease: from the nodes of its cluster and
+// from the other cluster's gateways.
+func (a *activePassive) activate(ctx context.Context, e *anchorEnd) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	active, remote := e.lease.active(), a.other(e)
 	key := e.keys[active].PublicKey().String()
 	for _, gateway := range remote.gateways {
-		if remote.lease.gone(gateway) {
-			continue // told when it is prepared again
+		if remote.lease.isDead(gateway) {
+			continue // prepare configures it later
 		}
 		if err := a.node(ctx, gateway, "", "wg", "set", anchorLink, "peer", key, "allowed-ips", e.net.String()); err != nil {
 			return err
@@ -236,14 +235,14 @@ func (a *activePassive) lead(ctx context.Context, e *anchorEnd) error {
 	return nil
 }
 
-// crash takes power from the active gateway of an end, and gives its node.
+// crash powers off the active gateway of an end, and returns its node.
 func (a *activePassive) crash(ctx context.Context, e *anchorEnd) (string, error) {
 	victim := e.lease.active()
-	e.lease.die(victim, true)
+	e.lease.setDead(victim, true)
 	return victim, powerOff(ctx, a.labAgents, victim, 0)
 }
 
-// revive brings it back as the passive one.
+// revive powers the node on as the passive gateway.
 func (a *activePassive) revive(ctx context.Context, e *anchorEnd, victim string) error {
 	if err := powerOn(ctx, a.labAgents, victim); err != nil {
 		return err
@@ -253,6 +252,6 @@ func (a *activePassive) revive(ctx context.Context, e *anchorEnd, victim string)
 	if err := errors.Join(a.failed, a.prepare(ctx, e, victim)); err != nil {
 		return err
 	}
-	e.lease.die(victim, false)
+	e.lease.setDead(victim, false)
 	return nil
 }

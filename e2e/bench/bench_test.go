@@ -8,24 +8,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPlace(t *testing.T) {
+func TestReplaceSection(t *testing.T) {
 	t.Parallel()
-	mark := func(name, text string) string { return begin(name) + "\n" + text + "\n" + end(name) + "\n" }
+	mark := func(name, text string) string { return beginMark(name) + "\n" + text + "\n" + endMark(name) + "\n" }
 	page := []byte("# head\n\n" + mark("a", "old a") + "\n" + mark("b", "old b"))
 	tests := []struct{ name, section, keeps, drops string }{
-		{name: "in its place", section: "a", keeps: "old b", drops: "old a"},
-		{name: "the last one", section: "b", keeps: "old a", drops: "old b"},
-		{name: "a new one", section: "c", keeps: "old b", drops: "nothing of it"},
+		{name: "existing", section: "a", keeps: "old b", drops: "old a"},
+		{name: "last", section: "b", keeps: "old a", drops: "old b"},
+		{name: "new", section: "c", keeps: "old b", drops: "no such text"},
 	}
 	for _, tt := range tests {
-		have := string(place(page, section{name: tt.section, title: "New title"}))
+		have := string(replaceSection(page, section{name: tt.section, title: "New title"}))
 		if !strings.HasPrefix(have, "# head\n") || !strings.Contains(have, tt.keeps) || strings.Contains(have, tt.drops) {
 			t.Errorf("%s: page is\n%s", tt.name, have)
 		}
-		if strings.Count(have, "## New title") != 1 || strings.Count(have, begin(tt.section)) != 1 {
-			t.Errorf("%s: not exactly one new section:\n%s", tt.name, have)
+		if strings.Count(have, "## New title") != 1 || strings.Count(have, beginMark(tt.section)) != 1 {
+			t.Errorf("%s: want exactly one new section:\n%s", tt.name, have)
 		}
-		again := string(place([]byte(have), section{name: tt.section, title: "New title"}))
+		again := string(replaceSection([]byte(have), section{name: tt.section, title: "New title"}))
 		if d := cmp.Diff(have, again); d != "" {
 			t.Errorf("%s: a second time (-want +got):\n%s", tt.name, d)
 		}
@@ -53,8 +53,8 @@ func TestRow(t *testing.T) {
 		want string
 	}{
 		{row{what: "w", figure: "1", reference: "2", ratio: "0.50"}, "| w | 1 | 2 | 0.50 |  |\n"},
-		{row{what: "w"}.aim("1 or better", true), "| w |  |  |  | 1 or better: met |\n"},
-		{row{what: "w"}.aim("1 or better", false), "| w |  |  |  | 1 or better: **missed** |\n"},
+		{row{what: "w"}.withTarget("1 or better", true), "| w |  |  |  | 1 or better: met |\n"},
+		{row{what: "w"}.withTarget("1 or better", false), "| w |  |  |  | 1 or better: **missed** |\n"},
 	}
 	for _, tt := range tests {
 		if d := cmp.Diff(tt.want, tt.row.String()); d != "" {
@@ -71,7 +71,7 @@ func TestSample(t *testing.T) {
 	}
 	a := &side{name: "a", once: func() (time.Duration, error) { return 10, nil }}
 	b := &side{name: "b", once: func() (time.Duration, error) { return 20, nil }}
-	if err := inTurn(3, []*side{a, b}); err != nil || len(a.times) != 3 || len(b.times) != 3 {
+	if err := alternate(3, []*side{a, b}); err != nil || len(a.times) != 3 || len(b.times) != 3 {
 		t.Fatalf("%d and %d measurements (%v), want 3", len(a.times), len(b.times), err)
 	}
 	if r := ratio(a.times, b.times); r != 0.5 {
@@ -91,7 +91,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestElements keeps the sizes that the page promises.
+// TestElements checks the sizes that the page promises.
 func TestElements(t *testing.T) {
 	t.Parallel()
 	s, err := gatewayState()

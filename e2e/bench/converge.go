@@ -33,13 +33,13 @@ func measureConverge(ctx context.Context, _ config) (s section, err error) {
 		{name: "nothing to do, everything read again", once: func() (time.Duration, error) { return g.disturbed(ctx) }},
 		{name: "one element changes", once: func() (time.Duration, error) { return g.oneElement(ctx) }},
 	}
-	if err := inTurn(convergeRounds, sides); err != nil {
+	if err := alternate(convergeRounds, sides); err != nil {
 		return s, err
 	}
 	return convergeSection(first, sides), nil
 }
 
-// pass converges and demands a number of changes.
+// pass converges once, and fails unless it makes the given number of changes.
 func (g *gateway) pass(ctx context.Context, changes int) (time.Duration, error) {
 	r := g.engine.Once(ctx, g.state, strconv.Itoa(g.generation))
 	if len(r.Changed) != changes || !r.Clean() {
@@ -48,8 +48,7 @@ func (g *gateway) pass(ctx context.Context, changes int) (time.Duration, error) 
 	return r.Took, nil
 }
 
-// disturbed has somebody else change the ruleset first: nothing that was read
-// before may be trusted.
+// disturbed changes the ruleset from outside first: the engine must read everything again.
 func (g *gateway) disturbed(ctx context.Context) (time.Duration, error) {
 	if err := g.space.run("add table inet foreign; delete table inet foreign", "nft", "-f", "-"); err != nil {
 		return 0, err
@@ -57,9 +56,8 @@ func (g *gateway) disturbed(ctx context.Context) (time.Duration, error) {
 	return g.pass(ctx, 0)
 }
 
-// oneElement gives one slot another backend, in a state that is new as a whole,
-// as project makes it. The pass after it, which reads the change back, is the
-// next measurement's first.
+// oneElement changes the backend of one slot, in a new state like the projection's. The next
+// measurement starts with the pass that reads the change back.
 func (g *gateway) oneElement(ctx context.Context) (time.Duration, error) {
 	if _, err := g.pass(ctx, 0); err != nil {
 		return 0, err
@@ -91,7 +89,7 @@ touched nftables. *One element changes* is the pass from a new desired state to 
 		m := median(side.times)
 		r := row{what: side.name, figure: millis(m), reference: millis(first.Took) + " (first pass)",
 			ratio: fmt.Sprintf("%.3f", m.Seconds()/first.Took.Seconds())}
-		s.rows = append(s.rows, r.aim(millis(targets[i]), m <= targets[i]))
+		s.rows = append(s.rows, r.withTarget(millis(targets[i]), m <= targets[i]))
 	}
 	return s
 }

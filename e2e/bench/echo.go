@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-const echoSize = 64 // bytes of a request, and of its answer
+const echoSize = 64 // bytes of a request and of its answer
 
-// echo answers every request on a port with itself, until it is killed.
+// echo echoes every request on a port, until it is killed.
 func echo(port string) error {
 	listener, err := net.Listen("tcp", ":"+port)
 	if err != nil {
@@ -37,9 +37,9 @@ func echo(port string) error {
 	}
 }
 
-// ask sends requests one after the other over one connection, and prints what
-// each took, in nanoseconds, as JSON.
-func ask(address, count string) error {
+// measureRequests sends requests one after the other over one connection. It prints the duration
+// of each in nanoseconds, as JSON.
+func measureRequests(address, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
 		return err
@@ -55,14 +55,14 @@ func ask(address, count string) error {
 	buf := make([]byte, echoSize)
 	took := make([]time.Duration, n)
 	for i := range took {
-		begin := time.Now()
+		start := time.Now()
 		if _, err := conn.Write(buf); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(conn, buf); err != nil {
 			return err
 		}
-		took[i] = time.Since(begin)
+		took[i] = time.Since(start)
 	}
 	return json.NewEncoder(os.Stdout).Encode(took)
 }

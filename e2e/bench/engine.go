@@ -29,7 +29,7 @@ const (
 	engineElements = 10_000
 )
 
-// gateway is a node in a namespace of its own with an engine for it.
+// gateway is a node in its own network namespace, with an engine.
 type gateway struct {
 	space      *space
 	ns         *kernel.Namespace
@@ -60,7 +60,7 @@ func newGateway() (*gateway, error) {
 	return g, nil
 }
 
-// close takes everything down, above all the process that holds the tunnel.
+// close removes everything, including the process of the tunnel.
 func (g *gateway) close() error {
 	var errs []error
 	if g.engine != nil {
@@ -76,7 +76,7 @@ func (g *gateway) close() error {
 	return errors.Join(append(errs, g.space.close())...)
 }
 
-// stages are those of the agent, in its order.
+// stages returns the agent's stages, in its order.
 func (g *gateway) stages() []converge.Stage[desired.State] {
 	type d = desired.State
 	tables, elements := kernel.NewRuleset(kernel.NFTOptions{NetNS: int(g.space.handle)}, nil).Kinds()
@@ -97,8 +97,8 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 	}
 }
 
-// gatewayState is what a gateway in a clusterset of 1 000 others holds: a peer and
-// a route for each, and 10 000 elements for their exports.
+// gatewayState returns the state of a gateway with 1 000 remote gateways: a peer and a route for
+// each, and 10 000 elements for their exports.
 func gatewayState() (desired.State, error) {
 	prefix := netip.MustParsePrefix
 	// The sockets of userspace devices share one folder, so the name is unique.
@@ -168,7 +168,7 @@ const (
 	exports = "242.2.0.0/16"
 )
 
-// elements are what a gateway holds for n exports of another cluster.
+// elements returns a gateway's elements for n exports of another cluster.
 func elements(n int) []desired.Element {
 	out := []desired.Element{
 		{Set: desired.SetPods, Family: 4, ID: pods}, {Set: desired.SetMapped, Family: 4, ID: pods, Value: global},
@@ -187,14 +187,14 @@ func elements(n int) []desired.Element {
 	return out
 }
 
-// nth is an address of a prefix.
+// nth returns the nth address of a prefix.
 func nth(prefix string, n int) netip.Addr {
 	base := netip.MustParsePrefix(prefix).Addr().As4()
 	v := binary.BigEndian.Uint32(base[:]) + uint32(n)
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
-// quantile gives the value below which the share q of the sample lies.
+// quantile returns the value below which the share q of the sample lies.
 func quantile[T cmp.Ordered](sample []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(sample))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
@@ -202,7 +202,7 @@ func quantile[T cmp.Ordered](sample []T, q float64) T {
 
 func median[T cmp.Ordered](sample []T) T { return quantile(sample, 0.5) }
 
-// millis writes a duration with three digits that count.
+// millis formats a duration with about three significant digits.
 func millis(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
@@ -216,17 +216,16 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.0f µs", ms*1000)
 }
 
-// side is one of several things that are measured in turn.
+// side is one of several alternating measurements.
 type side struct {
 	name  string
 	once  func() (time.Duration, error)
 	times []time.Duration
 }
 
-// inTurn measures all sides once a round, beginning with another one each
-// round, so that what else the machine does hits all alike. The first round
-// only warms up.
-func inTurn(rounds int, sides []*side) error {
+// alternate measures all sides once a round. Each round starts with another side, so other load
+// of the machine affects all equally. An additional first round warms up and does not count.
+func alternate(rounds int, sides []*side) error {
 	for round := range rounds + 1 {
 		for i := range sides {
 			s := sides[(i+round)%len(sides)]

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/e2e/traffic"
 )
 
-// callLog is a list of requests or new connections that grows while others read it.
+// callLog is a list of requests or new connections. It is safe for concurrent use.
 type callLog struct {
 	mu   sync.Mutex
 	list []traffic.Attempt
@@ -22,7 +22,7 @@ func (c *callLog) record(a traffic.Attempt) error {
 	return nil
 }
 
-// begun gives those that began from..to and have ended.
+// begun returns the completed calls that started in from..to.
 func (c *callLog) begun(from, to time.Time) []traffic.Attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *callLog) begun(from, to time.Time) []traffic.Attempt {
 	return out
 }
 
-// background is what runs until it is closed.
+// background is a stream of calls that runs until Close.
 type background struct {
 	callLog
 	cancel context.CancelFunc
@@ -50,38 +50,38 @@ func inBackground(run func(context.Context, *callLog)) *background {
 	return b
 }
 
-// Close ends it and waits for what was begun.
+// Close ends the stream and waits for pending calls.
 func (b *background) Close() error {
 	b.cancel()
 	b.group.Wait()
 	return nil
 }
 
-// patience is how long one request may take. TCP sends again after 0.2 s, 0.4 s,
-// 0.8 s and so on, so a stall of one second costs two.
-const patience = 10 * time.Second
+// requestTimeout bounds one request. TCP retransmits after 0.2 s, 0.4 s, 0.8 s and so on, so a
+// stall of one second may cost two.
+const requestTimeout = 10 * time.Second
 
-// startRequests begins a stream of small requests over one TCP connection, with a pause
-// between an answer and the next request. A connection that breaks is an error of the
-// request, and a new one follows.
+// startRequests starts a stream of small requests over one TCP connection, with a pause between
+// an answer and the next request. If the connection breaks, the request fails, and the next one
+// opens a new connection.
 func startRequests(from traffic.Socket, to netip.AddrPort, pause time.Duration) *background {
 	return inBackground(func(ctx context.Context, log *callLog) {
 		var conn *traffic.Connection
 		once := func() (err error) {
-			attempt, cancel := context.WithTimeout(ctx, patience)
+			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
 			if conn == nil {
 				if conn, err = traffic.Open(attempt, from.Dial, to.String(), traffic.Busy, "requests", 0); err != nil {
 					return err
 				}
 			}
-			if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
+			if err = conn.SetDeadline(time.Now().Add(requestTimeout)); err == nil {
 				stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 				defer stop()
 				err = conn.Exchange(0)
 			}
 			if err != nil {
-				_ = conn.Close() // broken already
+				_ = conn.Close() // already broken
 				conn = nil
 			}
 			return err
@@ -99,35 +99,35 @@ func startRequests(from traffic.Socket, to netip.AddrPort, pause time.Duration) 
 			}
 		}
 		if conn != nil {
-			_ = conn.Close() // nothing more is asked
+			_ = conn.Close()
 		}
 	})
 }
 
-// dialPatience is how long a new connection may take to give its first answer:
-// room for a second and a third SYN, which follow after 1 s and 2 s more.
-const dialPatience = 4 * time.Second
+// dialTimeout bounds a new connection and its first answer. It allows a second and a third SYN,
+// which follow after 1 s and 2 s more.
+const dialTimeout = 4 * time.Second
 
-// Ports of new connections, each in turn: below those that the kernel takes by itself.
+// Ports of new connections, used in rotation: below the kernel's ephemeral ports.
 const (
 	firstPort = 10_000
 	endPort   = 32_768
 )
 
-// dialer is who makes new connections.
+// dialer is the caller's name of new connections.
 const dialer = "dials"
 
-// startDials begins a stream with the given number of new connections a second, each with
-// one message and its answer.
+// startDials starts a stream of rate new connections a second, each with one message and its
+// answer.
 func startDials(from traffic.Socket, to netip.AddrPort, rate int) *background {
 	return inBackground(func(ctx context.Context, log *callLog) {
-		// Without the resets, fifty ports a second would wait for a minute each.
+		// Without resets, fifty ports a second would stay in TIME_WAIT for a minute each.
 		call := traffic.Call{Target: to.String(), Who: dialer, Reset: true, Dial: from.Ports(firstPort, endPort)}
-		_, _ = traffic.Calls{Call: call, Rate: rate, Timeout: dialPatience, OnAttempt: log.record}.Run(ctx) // the log is the report
+		_, _ = traffic.Calls{Call: call, Rate: rate, Timeout: dialTimeout, OnAttempt: log.record}.Run(ctx) // the log is the report
 	})
 }
 
-// startPackets begins a flow of datagrams of 64 bytes.
+// startPackets starts a flow of datagrams of 64 bytes.
 func startPackets(from traffic.Socket, to netip.AddrPort, rate int) (*traffic.Flow, error) {
 	return traffic.UDP{Target: to.String(), Who: "packets", Rate: rate, Size: 64, Dial: from.Dial}.Start(context.Background())
 }

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// pod is a namespace of its own, gone with the test.
+// pod returns a network namespace for one test.
 func pod(t *testing.T) traffic.Socket {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -68,7 +68,7 @@ func await(t *testing.T, what string, probe func() error) {
 	}
 }
 
-// TestStall takes the network away for a moment and looks at what each flow says.
+// TestStall interrupts the network for a moment and checks the result of each flow.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	at, to := pod(t), netip.MustParseAddrPort("127.0.0.1:7")
@@ -82,14 +82,14 @@ func TestStall(t *testing.T) {
 	}
 	requests, dials := startRequests(at, to, 5*time.Millisecond), startDials(at, to, 50)
 	await(t, "the flow before", func() error { return packets.CheckComplete(100 * time.Millisecond) })
-	// What has no connection yet finds no network and fails at once, which is no stall.
+	// A call without a connection finds no network and fails at once, which is no stall.
 	await(t, "the requests before", func() error {
 		for _, call := range requests.begun(time.Time{}, time.Now()) {
 			if call.Error == "" {
 				return nil
 			}
 		}
-		return errors.New("none was answered")
+		return errors.New("no request was answered")
 	})
 	from := time.Now()
 	if err := loopback(at, false); err != nil {
@@ -102,7 +102,7 @@ func TestStall(t *testing.T) {
 		return nil
 	})
 	if err := packets.CheckComplete(100 * time.Millisecond); err == nil {
-		t.Error("the flow counts as whole in the outage")
+		t.Error("the flow counts as complete in the outage")
 	}
 	if err := loopback(at, true); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestStall(t *testing.T) {
 	if lost, sent := packets.Lost(from, end); lost < 50 || lost >= sent {
 		t.Errorf("%d of %d packets lost in an outage of 150 ms at 500 a second", lost, sent)
 	}
-	longest, hindered := time.Duration(0), 0
+	longest, delayed := time.Duration(0), 0
 	for _, call := range requests.begun(time.Time{}, end) {
 		if call.At.Add(time.Duration(call.Long)).After(from) {
 			longest = max(longest, time.Duration(call.Long))
@@ -125,10 +125,10 @@ func TestStall(t *testing.T) {
 	}
 	for _, call := range dials.begun(from, end) {
 		if call.Error != "" || time.Duration(call.Long) > 100*time.Millisecond {
-			hindered++
+			delayed++
 		}
 	}
-	if longest < 100*time.Millisecond || hindered == 0 {
-		t.Errorf("longest request %s, %d new connections hindered; want 100 ms or more, and some", longest, hindered)
+	if longest < 100*time.Millisecond || delayed == 0 {
+		t.Errorf("longest request %s, %d new connections delayed; want 100 ms or more, and some", longest, delayed)
 	}
 }

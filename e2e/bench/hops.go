@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	hopRounds      = 30 // short ones: the load of the machine changes from second to second
+	hopRounds      = 30 // short rounds: the load of the machine changes from second to second
 	hopSeconds     = 1
 	hopConnections = 1000
 	acceptPort     = "5203"
@@ -29,8 +29,8 @@ type hopPath struct {
 	rate       []float64 // connections a second
 }
 
-// measureHops compares driver vxlan with the path of Submariner's VXLAN driver, each in a lab
-// of its own.
+// measureHops compares Hawser's driver vxlan with the datapath of Submariner's VXLAN driver, each
+// in its own lab.
 func measureHops(ctx context.Context, c config) (s section, err error) {
 	hawser, reference := &hopPath{name: "Hawser"}, &hopPath{name: "two hops by hand"}
 	defer func() {
@@ -123,9 +123,9 @@ measured in turn, %d rounds. Ratios above 1 mean that Hawser was faster.`, hopSe
 	fast, many := ratio(hawser.throughput, reference.throughput), ratio(hawser.rate, reference.rate)
 	s.rows = []row{
 		row{what: "throughput", figure: gigabits(median(hawser.throughput)), reference: gigabits(median(reference.throughput)),
-			ratio: fmt.Sprintf("%.2f", fast)}.aim(aim, fast >= target),
+			ratio: fmt.Sprintf("%.2f", fast)}.withTarget(aim, fast >= target),
 		row{what: "new connections", figure: perSecond(hawser.rate), reference: perSecond(reference.rate),
-			ratio: fmt.Sprintf("%.2f", many)}.aim(aim, many >= target),
+			ratio: fmt.Sprintf("%.2f", many)}.withTarget(aim, many >= target),
 	}
 	return s
 }
@@ -158,7 +158,7 @@ func connectAll(address, count string) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
+	start := time.Now()
 	for range n {
 		conn, err := net.DialTCP("tcp", nil, target)
 		if err != nil {
@@ -168,5 +168,5 @@ func connectAll(address, count string) error {
 			return err
 		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(time.Since(begin))
+	return json.NewEncoder(os.Stdout).Encode(time.Since(start))
 }

@@ -28,9 +28,9 @@ func newTestbed(ctx context.Context, c config) (*testbed, error) {
 	return newTestbedOf(ctx, c, filepath.Join(files, "clusterset.yaml"), filepath.Join(files, "workloads"))
 }
 
-// newTestbedOf makes a lab of another clusterset, with more arguments for lab up.
+// newTestbedOf starts a lab of another clusterset, with more arguments for lab up.
 func newTestbedOf(ctx context.Context, c config, topology, workloads string, more ...string) (*testbed, error) {
-	dir, err := os.MkdirTemp("", "hwb-") // short, as unix sockets live in it
+	dir, err := os.MkdirTemp("", "hwb-") // short: the path of a unix socket has at most 107 bytes
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func newTestbedOf(ctx context.Context, c config, topology, workloads string, mor
 
 func (t *testbed) labDir() string { return filepath.Join(t.dir, "lab") }
 
-// close ends what was started and takes the lab down, also after a signal.
+// close ends all programs and the lab, also after a signal.
 func (t *testbed) close() error {
 	var errs []error
 	for i := len(t.running) - 1; i >= 0; i-- {
@@ -52,7 +52,7 @@ func (t *testbed) close() error {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
 		}
-		_ = cmd.Wait() // ended by the signal, which it reports as an error
+		_ = cmd.Wait() // it reports the signal as an error
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -66,22 +66,22 @@ func (t *testbed) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// hawser runs one command and gives what it printed.
+// hawser runs one command and returns its output.
 func (t *testbed) hawser(ctx context.Context, args ...string) ([]byte, error) {
 	return output(t.command(ctx, args...))
 }
 
 func output(cmd *exec.Cmd) ([]byte, error) {
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args, " "), err, out, complaint.Bytes())
+		return nil, fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args, " "), err, out, stderr.Bytes())
 	}
 	return out, nil
 }
 
-// node runs a program on a node, pod one in a pod.
+// node runs a program on a node.
 func (t *testbed) node(ctx context.Context, node, input string, argv ...string) error {
 	cmd := t.command(ctx, append([]string{"lab", "node", node, "--"}, argv...)...)
 	cmd.Stdin = strings.NewReader(input)
@@ -89,13 +89,14 @@ func (t *testbed) node(ctx context.Context, node, input string, argv ...string) 
 	return err
 }
 
+// pod runs a program in a pod.
 func (t *testbed) pod(ctx context.Context, pod string, argv ...string) ([]byte, error) {
 	return t.hawser(ctx, append([]string{"lab", "exec", pod, "--"}, argv...)...)
 }
 
-// background starts a program that runs until close, in a session of its own as
-// the agent's tunnels are: the kernel shares processors out by session
-// (sched(7), autogroup), and both sides of a comparison must get the same.
+// background starts a program that runs until close. It gets its own session, like the agent's
+// tunnels: the kernel divides processor time by session (sched(7), autogroup), and both sides of
+// a comparison must get the same share.
 func (t *testbed) background(args ...string) error {
 	cmd := t.command(context.Background(), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -106,7 +107,7 @@ func (t *testbed) background(args ...string) error {
 	return nil
 }
 
-// lookup asks for the address of a name in a pod, until there is one.
+// lookup queries the address of a name in a pod until it has one.
 func (t *testbed) lookup(ctx context.Context, pod, name string) (address string, err error) {
 	err = within(ctx, 10*time.Second, func() error {
 		out, err := t.pod(ctx, pod, "dig", "+short", name)
@@ -126,7 +127,7 @@ func (t *testbed) status(ctx context.Context) (s lab.Status, err error) {
 	return s, json.Unmarshal(out, &s)
 }
 
-// self is this program, which is run inside pods too.
+// self returns the path of this program, which also runs inside pods.
 func self() (string, error) { return os.Executable() }
 
 // within repeats a probe until it succeeds.

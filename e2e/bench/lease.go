@@ -7,34 +7,33 @@ import (
 	"time"
 )
 
-// The lease of an active/passive pair, as client-go's leader election has it by
-// default, which is also what active/passive gateways in use today set.
+// The lease of an active/passive pair, with the defaults of client-go's leader election, which
+// active/passive gateways use today.
 const (
-	leaseDuration = 15 * time.Second // after which another may take it
-	leaseRetry    = 2 * time.Second  // between two renewals, and two tries
-	leaseJitter   = 1.2              // a try comes up to this part of leaseRetry later
+	leaseDuration = 15 * time.Second // after which another candidate may acquire it
+	leaseRetry    = 2 * time.Second  // between two renewals or attempts
+	leaseJitter   = 1.2              // an attempt is delayed by up to this multiple of leaseRetry
 )
 
-// lease decides which of several candidates is active. The record itself is
-// always at hand and answers at once: the kindest case.
+// lease decides which of several candidates is active. The record is always available and
+// responds at once: the best case.
 type lease struct {
 	mu      sync.Mutex
 	holder  string
 	renewed time.Time
-	dead    map[string]bool // candidates that do nothing
+	dead    map[string]bool // stopped candidates
 }
 
 // elector is one candidate's view.
 type elector struct {
 	lease    *lease
 	name     string
-	renewed  time.Time // as last seen
-	observed time.Time // when that was first seen, on the own clock
+	renewed  time.Time // last renewal seen
+	observed time.Time // when it was first seen, by the candidate's clock
 }
 
-// try is one round of a candidate: it renews what it holds, and takes what has
-// not been renewed for leaseDuration since it was seen to change. It reports
-// whether the candidate has become active by it.
+// try runs one round of a candidate. It renews its lease, or acquires one without a renewal for
+// leaseDuration. It reports whether the candidate became active.
 func (e *elector) try(now time.Time) bool {
 	l := e.lease
 	l.mu.Lock()
@@ -56,7 +55,7 @@ func (e *elector) try(now time.Time) bool {
 	return true
 }
 
-// run tries until ctx ends, and calls active when it succeeds.
+// run calls try until ctx is done, and active after it succeeds.
 func (e *elector) run(ctx context.Context, active func()) {
 	for {
 		if e.try(time.Now()) {
@@ -80,14 +79,14 @@ func (l *lease) active() string {
 	return l.holder
 }
 
-// die makes a candidate stop, or start again.
-func (l *lease) die(name string, dead bool) {
+// setDead stops a candidate, or restarts it.
+func (l *lease) setDead(name string, dead bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dead[name] = dead
 }
 
-func (l *lease) gone(name string) bool {
+func (l *lease) isDead(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead[name]

@@ -1,6 +1,6 @@
-// Command bench measures what Hawser promises about speed and writes the
-// figures to docs/benchmarks.md. Every figure is a ratio to a reference that was
-// measured in turn with it, in the same run. hack/bench.sh runs it; it needs root.
+// Command bench measures Hawser's performance and writes the figures to docs/benchmarks.md. Every
+// figure has a ratio to a reference, measured alternately in the same run. hack/bench.sh runs it;
+// it needs root.
 package main
 
 import (
@@ -19,16 +19,16 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// config is the command line.
+// config holds the command line.
 type config struct {
-	out  string // page to write; empty = standard output only
+	out  string // page to write; empty: standard output only
 	bin  string // folder of hawser and hawser-agent
-	root string // of the repository
-	keep string // folder for raw measurements and logs; empty = they are not kept
+	root string // root of the repository
+	save string // folder for raw measurements and logs; empty: none are saved
 	only []string
 }
 
-// group is one heading of the page.
+// group is one section of the page.
 type group struct {
 	name    string
 	measure func(context.Context, config) (section, error)
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// run dispatches. Some measurements start this program again for one part, as
+// run runs a benchmark, or a part: some measurements start this program again for one part, as
 // the agent starts itself for a tunnel.
 func run(args []string) error {
 	ctx := context.Background()
@@ -69,14 +69,14 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	// A signal ends the measurement, not the program: what it made goes first.
+	// A signal ends the measurement, not the program: it first removes everything.
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	if os.Geteuid() != 0 {
 		return errors.New("needs root, for network namespaces")
 	}
 	var errs []error
-	for _, g := range groups() { // one that fails does not stop the others
+	for _, g := range groups() { // a failure does not stop the others
 		if !slices.Contains(c.only, g.name) || ctx.Err() != nil {
 			continue
 		}
@@ -95,7 +95,7 @@ func run(args []string) error {
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// part is what this program does when it is started for one part of a measurement.
+// part is a subcommand for one part of a measurement.
 type part struct {
 	args int
 	run  func(ctx context.Context, args []string) error
@@ -115,7 +115,7 @@ func parts() map[string]part {
 		"echo":         {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
 		"accept":       {1, func(_ context.Context, args []string) error { return acceptAll(args[0]) }},
 		"connect":      {2, func(_ context.Context, args []string) error { return connectAll(args[0], args[1]) }},
-		"ask":          {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
+		"requests":     {2, func(_ context.Context, args []string) error { return measureRequests(args[0], args[1]) }},
 		"scale-others": {0, func(ctx context.Context, _ []string) error { return scaleStandIns(ctx, os.Stdin) }},
 	}
 }
@@ -134,10 +134,10 @@ func parse(args []string) (config, error) {
 		names = append(names, g.name)
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&c.out, "out", "", "page whose sections are written anew")
+	flags.StringVar(&c.out, "out", "", "page whose sections are replaced")
 	flags.StringVar(&c.bin, "bin", "bin", "folder of hawser and hawser-agent")
-	flags.StringVar(&c.root, "root", ".", "the repository")
-	flags.StringVar(&c.keep, "keep", "", "folder for raw measurements and logs")
+	flags.StringVar(&c.root, "root", ".", "root of the repository")
+	flags.StringVar(&c.save, "keep", "", "folder for raw measurements and logs")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "usage: bench [flags] [%s]...\n", strings.Join(names, "|"))
 		flags.PrintDefaults()
@@ -150,7 +150,7 @@ func parse(args []string) (config, error) {
 	}
 	for _, name := range c.only {
 		if !slices.Contains(names, name) {
-			return c, fmt.Errorf("no benchmark %q; there are %s", name, strings.Join(names, ", "))
+			return c, fmt.Errorf("benchmark %q not found (benchmarks: %s)", name, strings.Join(names, ", "))
 		}
 	}
 	var err error

@@ -18,18 +18,18 @@ import (
 
 const moveRounds = 50
 
-// moveBed is a gateway whose routes are written by the agent's engine, the way it
-// writes them when a link dies.
-type moveBed struct {
+// moveBench is a gateway whose routes are written by the agent's engine, as after the failure of
+// a link.
+type moveBench struct {
 	space *space
 	ns    *kernel.Namespace
 	input projection.Input
 }
 
-// moveTimes is what one size gave.
+// moveTimes is the result of one size.
 type moveTimes struct {
 	clusters, routes       int
-	all, computed, written []time.Duration // whole state; routes alone; from the choice to the kernel
+	all, computed, written []time.Duration // whole state; routes only; from the choice to the kernel
 }
 
 func measureMove(ctx context.Context, _ config) (s section, err error) {
@@ -67,7 +67,7 @@ after that computes. Of %d moves.`, moveRounds),
 }
 
 func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
-	b := &moveBed{input: moveInput(clusters)}
+	b := &moveBench{input: moveInput(clusters)}
 	t.clusters = clusters
 	wanted := projection.Routes(b.input)
 	if t.routes = len(wanted); t.routes < clusters {
@@ -86,22 +86,22 @@ func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
 	}
 	for i := range moveRounds / 5 {
 		b.flip(i)
-		begin := time.Now()
+		start := time.Now()
 		_, _ = projection.Desired(b.input)
-		t.all = append(t.all, time.Since(begin))
+		t.all = append(t.all, time.Since(start))
 	}
 	for i := range moveRounds {
 		b.flip(i)
-		begin := time.Now()
+		start := time.Now()
 		_ = projection.Routes(b.input)
-		t.computed = append(t.computed, time.Since(begin))
+		t.computed = append(t.computed, time.Since(start))
 	}
 	t.written, err = b.run(ctx)
 	return t, err
 }
 
-// links makes something that routes can lead through, under the tunnels' names.
-func (b *moveBed) links(routes []desired.Route) error {
+// links creates devices for the routes, with the tunnels' names.
+func (b *moveBench) links(routes []desired.Route) error {
 	other, err := newSpace()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (b *moveBed) links(routes []desired.Route) error {
 }
 
 // flip moves the traffic of one remote cluster to another of its gateways.
-func (b *moveBed) flip(round int) {
+func (b *moveBench) flip(round int) {
 	c := b.input.Fabric.Clusters[1+round%(len(b.input.Fabric.Clusters)-1)]
 	path := b.input.Paths[c.Name]
 	at := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == path.Remote })
@@ -145,8 +145,8 @@ func (b *moveBed) flip(round int) {
 	b.input.Paths[c.Name], b.input.GatewayPaths[c.Name] = path, path
 }
 
-// run moves again and again and times each, until the kernel has it.
-func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
+// run moves traffic repeatedly, and measures each move until the kernel has the routes.
+func (b *moveBench) run(ctx context.Context) (took []time.Duration, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	urgent, trigger, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
@@ -171,20 +171,20 @@ func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
 	ended := make(chan struct{})
 	go func() { engine.Run(ctx, source, trigger); close(ended) }()
 	defer func() { cancel(); <-ended; err = errors.Join(err, failed) }()
-	if err := awaitPass(done); err != nil { // the first one, which makes all
+	if err := awaitPass(done); err != nil { // the first pass creates everything
 		return nil, err
 	}
 	for i := range moveRounds {
-		b.flip(i) // the engine waits
-		begin := time.Now()
+		b.flip(i) // safe: the engine is idle
+		start := time.Now()
 		urgent <- struct{}{}
 		select {
 		case at := <-written:
-			took = append(took, at.Sub(begin))
+			took = append(took, at.Sub(start))
 		case <-time.After(10 * time.Second):
 			return took, errors.New("no urgent pass within 10 s")
 		}
-		if err := awaitPass(done); err != nil { // the whole one that follows
+		if err := awaitPass(done); err != nil { // the full pass that follows
 			return took, err
 		}
 	}
@@ -215,10 +215,10 @@ func moveInput(clusters int) projection.Input {
 			Name: name, Globalnet: true, EgressMode: fabric.EgressShared, EgressIPs: []netip.Addr{block.Next()},
 			PodCIDRs: prefix("10.7.0.0/16"), ServiceCIDRs: prefix("10.77.0.0/16"), GlobalCIDRs: []netip.Prefix{netip.PrefixFrom(block, 22)},
 		}
-		for lane, letter := range []string{"a", "b", "c"} {
+		for ordinal, letter := range []string{"a", "b", "c"} {
 			c.Gateways = append(c.Gateways, fabric.Gateway{
-				Name: name + "-" + letter, Node: name + "-" + letter, Endpoints: []string{"203.0.113.11"}, Port: 51820, Ordinal: lane,
-				Addresses: []netip.Addr{nth("241.0.0.0/16", 3*i+lane+1)}, Keys: []fabric.Key{{Epoch: 1, Public: "pub-" + name + letter}},
+				Name: name + "-" + letter, Node: name + "-" + letter, Endpoints: []string{"203.0.113.11"}, Port: 51820, Ordinal: ordinal,
+				Addresses: []netip.Addr{nth("241.0.0.0/16", 3*i+ordinal+1)}, Keys: []fabric.Key{{Epoch: 1, Public: "pub-" + name + letter}},
 			})
 		}
 		f.Clusters = append(f.Clusters, c)

@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// move is a line of an agent's log that says that it sends a cluster's traffic
-// over another link.
+// move is a line of an agent's log: the agent moved a cluster's traffic to another link.
 type move struct {
 	node    string
 	at      time.Time
-	cluster string // whose traffic; empty where the line does not say
+	cluster string // remote cluster; empty if the line has none
 }
 
-// moves reads the logs of the agents of both ends.
+// moves returns the moves in the logs of both ends' agents.
 func (b *failoverLab) moves() ([]move, error) {
 	var all []move
 	for _, id := range b.ids(stallNear, stallFar) {
@@ -43,7 +42,7 @@ func (b *failoverLab) moves() ([]move, error) {
 	return all, nil
 }
 
-// movesIn finds the lines of slog's text format whose message is "moved".
+// movesIn returns the lines of slog's text format with the message "moved".
 func movesIn(raw []byte) []move {
 	var out []move
 	lines := bufio.NewScanner(bytes.NewReader(raw))
@@ -58,7 +57,7 @@ func movesIn(raw []byte) []move {
 			}
 			var value string
 			if strings.HasPrefix(rest, `"`) {
-				// A value in quotes is written as Go does, which JSON can read here.
+				// A quoted value has Go's syntax, which is valid JSON here.
 				d := json.NewDecoder(strings.NewReader(rest))
 				if d.Decode(&value) != nil {
 					break
@@ -78,13 +77,13 @@ func movesIn(raw []byte) []move {
 	return out
 }
 
-// movedBetween gives for each node the time from a fault to its first move
-// before the fault was mended. The log has milliseconds, the clock more.
+// movedBetween returns for each node the time from a fault to its first move before the heal.
+// The log has a precision of milliseconds.
 func movedBetween(all []move, hit, heal time.Time) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, m := range all {
 		took := m.at.Sub(hit.Truncate(time.Millisecond))
-		if first, known := out[m.node]; took < 0 || m.at.After(heal) || known && first <= took {
+		if first, ok := out[m.node]; took < 0 || m.at.After(heal) || ok && first <= took {
 			continue
 		}
 		out[m.node] = took
@@ -92,21 +91,21 @@ func movedBetween(all []move, hit, heal time.Time) map[string]time.Duration {
 	return out
 }
 
-// keepRaw writes what was measured to the folder of -keep, for a closer look.
-func (c config) keepRaw(name string, what any) error {
-	if c.keep == "" {
+// saveRaw writes raw measurements to the folder of -keep.
+func (c config) saveRaw(name string, what any) error {
+	if c.save == "" {
 		return nil
 	}
 	raw, err := json.MarshalIndent(what, "", " ")
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(c.keep, 0o755), os.WriteFile(filepath.Join(c.keep, name+".json"), raw, 0o644))
+	return errors.Join(os.MkdirAll(c.save, 0o755), os.WriteFile(filepath.Join(c.save, name+".json"), raw, 0o644))
 }
 
-// keepLogs copies the agents' logs there.
-func (b *failoverLab) keepLogs(c config, name string) error {
-	if c.keep == "" {
+// saveLogs copies the agents' logs to the folder of -keep.
+func (b *failoverLab) saveLogs(c config, name string) error {
+	if c.save == "" {
 		return nil
 	}
 	var errs []error
@@ -116,7 +115,7 @@ func (b *failoverLab) keepLogs(c config, name string) error {
 			errs = append(errs, err)
 			continue
 		}
-		out, err := os.Create(filepath.Join(c.keep, name+"-"+strings.ReplaceAll(id, "/", "-")+".log"))
+		out, err := os.Create(filepath.Join(c.save, name+"-"+strings.ReplaceAll(id, "/", "-")+".log"))
 		if err == nil {
 			_, err = io.Copy(out, in)
 			err = errors.Join(err, out.Close())

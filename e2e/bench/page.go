@@ -22,7 +22,7 @@ type row struct {
 	reference string
 	ratio     string
 	target    string
-	met       *bool // nil = there is no target
+	met       *bool // nil without a target
 }
 
 func (r row) String() string {
@@ -33,41 +33,41 @@ func (r row) String() string {
 	return "| " + strings.Join([]string{r.what, r.figure, r.reference, r.ratio, target}, " | ") + " |\n"
 }
 
-// aim gives a row its target.
-func (r row) aim(target string, met bool) row {
+// withTarget returns the row with a target.
+func (r row) withTarget(target string, met bool) row {
 	r.target, r.met = target, &met
 	return r
 }
 
-// section is one heading of the page with its table.
+// section is one section of the page, with its table.
 type section struct {
 	name  string
 	title string
-	how   string // what was measured, in prose
+	how   string // description of the measurement
 	rows  []row
-	table [][]string // instead of rows, where other columns say more; the first is the head
-	after string     // what the figures mean, in prose
+	table [][]string // used instead of rows for other columns; the first line is the head
+	after string     // interpretation of the figures
 }
 
-// String is the section as Markdown, between the marks that update looks for.
+// String returns the section as Markdown, between the marks for update.
 func (s section) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", begin(s.name), s.title, filled(s.how))
+	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", beginMark(s.name), s.title, filled(s.how))
 	b.WriteString(s.figures())
 	if s.after != "" {
 		fmt.Fprintf(&b, "\n%s\n", filled(s.after))
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
 	again := fmt.Sprintf("Again: `hack/bench.sh %s`. Measured %s on %s.", s.name, day, machine())
-	fmt.Fprintf(&b, "\n%s\n%s\n", filled(again), end(s.name))
+	fmt.Fprintf(&b, "\n%s\n%s\n", filled(again), endMark(s.name))
 	return b.String()
 }
 
-// width is how many columns prose has in documents.
+// width is the number of columns of prose in documents.
 const width = 100
 
-// filled breaks prose into lines of that width. Paragraphs and items of lists stay apart;
-// what follows the first line of an item stands below its text.
+// filled breaks prose into lines of that width. It keeps paragraphs and list items separate, and
+// indents the further lines of an item.
 func filled(prose string) string {
 	var out strings.Builder
 	column, indent := 0, ""
@@ -124,8 +124,8 @@ func (s section) figures() string {
 	return b.String()
 }
 
-func begin(name string) string { return "<!-- begin " + name + " -->" }
-func end(name string) string   { return "<!-- end " + name + " -->" }
+func beginMark(name string) string { return "<!-- begin " + name + " -->" }
+func endMark(name string) string   { return "<!-- end " + name + " -->" }
 
 const pageHead = `# Benchmarks
 
@@ -142,7 +142,7 @@ a repetition that did not go as it should stays in the table and is named below 
 ` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
 `
 
-// update writes the section into the page, in place of its former self.
+// update replaces the section in the page, or appends it.
 func update(page string, s section) error {
 	raw, err := os.ReadFile(page)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,23 +151,23 @@ func update(page string, s section) error {
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
 	}
-	return os.WriteFile(page, place(raw, s), 0o644)
+	return os.WriteFile(page, replaceSection(raw, s), 0o644)
 }
 
-func place(page []byte, s section) []byte {
-	from := bytes.Index(page, []byte(begin(s.name)))
-	to := bytes.Index(page, []byte(end(s.name)))
+func replaceSection(page []byte, s section) []byte {
+	from := bytes.Index(page, []byte(beginMark(s.name)))
+	to := bytes.Index(page, []byte(endMark(s.name)))
 	if from < 0 || to < from {
 		return append(append(page, '\n'), s.String()...)
 	}
-	to += len(end(s.name)) + 1
+	to += len(endMark(s.name)) + 1
 	return append(append(bytes.Clone(page[:from]), s.String()...), page[min(to, len(page)):]...)
 }
 
-// machine says what the figures were measured on.
+// machine describes the measuring machine.
 func machine() string {
 	var u unix.Utsname
-	_ = unix.Uname(&u) // an empty name is shown as such
+	_ = unix.Uname(&u) // the page shows an empty name on error
 	kernel := unix.ByteSliceToString(u.Release[:])
 	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// The WireGuard that a person would set up by hand between the same gateways:
-// no NAT, no VXLAN inside the cluster, addresses of its own for the same pods.
+// The reference is a WireGuard set up by hand between the same gateways: no NAT, no VXLAN inside
+// the cluster, second addresses for the same pods.
 const (
 	refLink = "wgref0"
 	refPort = 51999
@@ -23,7 +23,7 @@ const (
 // refEnd is one cluster's end.
 type refEnd struct {
 	cluster     string
-	net, remote string // of the pods' second addresses
+	net, remote string // prefixes of the pods' second addresses
 	pods        map[string]string
 	key         wgtypes.Key
 	lan, wan    map[string]string // by node
@@ -64,7 +64,7 @@ func newRefEnd(s lab.Status, cluster string, net, remote string) (*refEnd, error
 func (e *refEnd) gateway() string { return e.cluster + "-gw" }
 func (e *refEnd) worker() string  { return e.cluster + "-w1" }
 
-// reference sets both ends up and returns when packets pass.
+// reference configures both ends and waits until packets arrive. It returns the servers' addresses by pod.
 func (t *testbed) reference(ctx context.Context) (servers map[string]string, err error) {
 	s, err := t.status(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *testbed) refTunnel(ctx context.Context, near, far *refEnd) error {
 	return t.node(ctx, node, "", "ip", "link", "set", refLink, "mtu", strings.TrimSpace(string(mtu)), "up")
 }
 
-// refRoutes gives the pods their second addresses and leads them there.
+// refRoutes adds the pods' second addresses and the routes to them.
 func (t *testbed) refRoutes(ctx context.Context, e *refEnd) error {
 	gateway, worker := e.cluster+"/"+e.gateway(), e.cluster+"/"+e.worker()
 	commands := []struct{ node, command string }{

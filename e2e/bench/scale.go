@@ -16,28 +16,28 @@ const (
 	scaleFew     = 50
 	scaleMany    = 500
 	scaleMeasure = 20 * time.Second
-	scaleAdded   = 10 // gateways that are added, one after the other
+	scaleAdded   = 10 // gateways to add, one after the other
 	scaleLimit   = 3 * time.Minute
 	scalePoll    = 100 * time.Millisecond
 )
 
-// scaleRun is one size with what came out.
+// scaleRun is the result of one size.
 type scaleRun struct {
 	others    int
-	connected time.Duration // from the agent's start until all links are
-	pass      time.Duration // the first one, in which all is made
-	objects   int           // of that pass
-	idle      float64       // share of one processor
+	connected time.Duration // from the agent's start until all links are connected
+	pass      time.Duration // duration of the first pass, which creates everything
+	objects   int           // changes of that pass
+	idle      float64       // share of one processor at rest
 	memory    int64         // bytes
 	added     []addedGateway
 }
 
-// addedGateway is what one more gateway cost.
+// addedGateway is the cost of one more gateway.
 type addedGateway struct {
 	seen    time.Duration // from the new fabric until the link is connected
-	cpu     time.Duration // of the agent until then, beyond what it uses at rest
-	pass    time.Duration // the longest one
-	changed int           // objects
+	cpu     time.Duration // of the agent until then, without its use at rest
+	pass    time.Duration // the longest pass
+	changed int           // changed objects
 }
 
 func measureScale(ctx context.Context, c config) (s section, err error) {
@@ -63,37 +63,37 @@ func (r *scaleRun) measure(ctx context.Context, c config, w *scaleWorld) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// The stand-ins of those that come later are there from the start.
+	// The stand-ins of gateways added later exist from the start.
 	if err := w.publish(r.others + scaleAdded); err != nil {
 		return err
 	}
-	cast, err := w.standIns()
+	fakes, err := w.standIns()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.publish(r.others), w.furnish(dir), w.write(dir)); err != nil {
+	if err := errors.Join(w.publish(r.others), w.writeStatic(dir), w.write(dir)); err != nil {
 		return err
 	}
-	here, there, err := scaleSpaces(cast)
+	here, there, err := scaleSpaces(fakes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, here.close(), there.close()) }()
-	others, err := startCast(ctx, there, cast)
+	others, err := startStandIns(ctx, there, fakes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, others.close()) }()
 	a := &scaleAgent{dir: dir}
-	begin := time.Now()
+	start := time.Now()
 	if err := a.start(here, c); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.stop(err), a.keep(c, r.others)) }()
+	defer func() { err = errors.Join(err, a.stop(err), a.saveLog(c, r.others)) }()
 	if err := a.await(ctx, r.others); err != nil {
 		return err
 	}
-	r.connected = time.Since(begin)
+	r.connected = time.Since(start)
 	if err := r.rest(ctx, a); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (r *scaleRun) measure(ctx context.Context, c config, w *scaleWorld) (err er
 	return nil
 }
 
-// scaleSpaces are the gateway's host, and the rest of the world.
-func scaleSpaces(cast scaleCast) (here, there *space, err error) {
+// scaleSpaces returns the namespaces of the gateway's host and of all others.
+func scaleSpaces(fakes scaleFakes) (here, there *space, err error) {
 	if here, err = newSpace(); err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func scaleSpaces(cast scaleCast) (here, there *space, err error) {
 	err = errors.Join(join(here, "up0", there, scaleAside), here.address("up0", scaleOwnWAN+"/30"),
 		there.address(scaleAside, scaleOthersAt+"/30"), there.local(scaleTunnels), there.local(scaleOthers))
 	if err == nil {
-		err = errors.Join(here.route(scaleOthers, scaleOthersAt), cast.stage(there))
+		err = errors.Join(here.route(scaleOthers, scaleOthersAt), fakes.configure(there))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, here.close(), there.close())
@@ -124,8 +124,8 @@ func scaleSpaces(cast scaleCast) (here, there *space, err error) {
 	return here, there, nil
 }
 
-// standIns are this program, started as the other gateways in a namespace. It gets its cast
-// on its standard input and ends with that.
+// standIns is a process of this program that acts as the other gateways in a namespace. It reads
+// its gateways from standard input, and ends at the end of the input.
 type standIns struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -133,7 +133,7 @@ type standIns struct {
 
 func (p *standIns) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
 
-func startCast(ctx context.Context, at *space, cast scaleCast) (*standIns, error) {
+func startStandIns(ctx context.Context, at *space, fakes scaleFakes) (*standIns, error) {
 	me, err := self()
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func startCast(ctx context.Context, at *space, cast scaleCast) (*standIns, error
 	if err := at.inside(p.cmd.Start); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(cast)
+	raw, err := json.Marshal(fakes)
 	if err == nil {
 		_, err = p.in.Write(append(raw, '\n'))
 	}
@@ -157,9 +157,9 @@ func startCast(ctx context.Context, at *space, cast scaleCast) (*standIns, error
 	return p, nil
 }
 
-// rest measures the agent while nothing happens.
+// rest measures the agent while nothing changes.
 func (r *scaleRun) rest(ctx context.Context, a *scaleAgent) error {
-	// What a new link costs is not what a link costs: let probes find their rates.
+	// A new link costs more than an old one: wait until the probes have their final rates.
 	if err := pauseFor(ctx, scaleMeasure/2); err != nil {
 		return err
 	}
@@ -172,11 +172,11 @@ func (r *scaleRun) rest(ctx context.Context, a *scaleAgent) error {
 			r.objects, r.pass = p.changed, p.took
 		}
 	}
-	before, begin := a.processor(), time.Now()
+	before, start := a.processor(), time.Now()
 	if err := pauseFor(ctx, scaleMeasure); err != nil {
 		return err
 	}
-	r.idle = (a.processor() - before).Seconds() / time.Since(begin).Seconds()
+	r.idle = (a.processor() - before).Seconds() / time.Since(start).Seconds()
 	r.memory, err = a.memory()
 	return err
 }
@@ -190,29 +190,29 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// add has one more cluster join, and waits until its gateway is connected.
+// add adds one more cluster, and waits until its gateway is connected.
 func (r *scaleRun) add(ctx context.Context, a *scaleAgent, w *scaleWorld, others int) error {
 	if err := w.publish(others); err != nil {
 		return err
 	}
-	known, err := a.passes()
+	before, err := a.passes()
 	if err != nil {
 		return err
 	}
-	cpu, begin := a.processor(), time.Now()
+	cpu, start := a.processor(), time.Now()
 	if err := w.write(a.dir); err != nil {
 		return err
 	}
 	if err := a.await(ctx, others); err != nil {
 		return err
 	}
-	one := addedGateway{seen: time.Since(begin)}
+	one := addedGateway{seen: time.Since(start)}
 	one.cpu = a.processor() - cpu - time.Duration(r.idle*float64(one.seen))
 	passes, err := a.passes()
 	if err != nil {
 		return err
 	}
-	for _, p := range passes[len(known):] {
+	for _, p := range passes[len(before):] {
 		one.changed += p.changed
 		one.pass = max(one.pass, p.took)
 	}
@@ -236,7 +236,7 @@ grow with them, 0.10 is growth in proportion.`,
 			ratio: fmt.Sprintf("%.2f", figure(few).Seconds()/figure(many).Seconds())}
 	}
 	added := func(figure func(addedGateway) time.Duration) func(scaleRun) time.Duration {
-		return func(r scaleRun) time.Duration { // in the middle
+		return func(r scaleRun) time.Duration { // the median
 			var all []time.Duration
 			for _, a := range r.added {
 				all = append(all, figure(a))

@@ -37,37 +37,37 @@ func (a *scaleAgent) start(at *space, c config) error {
 		"--fabric", in("fabric"), "--keys", in("keys"), "--identity", in("identity"), "--facts", in("facts"),
 		"--state", in("state"), "--socket", in("s"))
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	// In a session of its own it shares the processors as on a host of its own (sched(7), autogroup).
+	// Its own session gets its own share of the processors, as on its own host (sched(7), autogroup).
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return at.inside(a.cmd.Start)
 }
 
-// stop ends the agent; of a measurement that failed it tells what the agent said.
+// stop ends the agent. If the measurement failed, the error contains the end of the agent's log.
 func (a *scaleAgent) stop(failed error) error {
 	err := a.cmd.Process.Signal(syscall.SIGTERM)
-	_ = a.cmd.Wait() // the signal ended it
+	_ = a.cmd.Wait() // it reports the signal as an error
 	if failed != nil {
 		raw, _ := os.ReadFile(filepath.Join(a.dir, "agent.log"))
-		err = errors.Join(err, fmt.Errorf("the agent said:\n%s", raw[max(0, len(raw)-4096):]))
+		err = errors.Join(err, fmt.Errorf("log of the agent:\n%s", raw[max(0, len(raw)-4096):]))
 	}
 	return err
 }
 
-// keep copies the agent's log to where raw measurements are kept.
-func (a *scaleAgent) keep(c config, others int) error {
-	if c.keep == "" {
+// saveLog copies the agent's log to the folder of raw measurements.
+func (a *scaleAgent) saveLog(c config, others int) error {
+	if c.save == "" {
 		return nil
 	}
 	raw, err := os.ReadFile(filepath.Join(a.dir, "agent.log"))
-	return errors.Join(err, os.MkdirAll(c.keep, 0o755),
-		os.WriteFile(filepath.Join(c.keep, fmt.Sprintf("scale-%d.log", others)), raw, 0o644))
+	return errors.Join(err, os.MkdirAll(c.save, 0o755),
+		os.WriteFile(filepath.Join(c.save, fmt.Sprintf("scale-%d.log", others)), raw, 0o644))
 }
 
-// connected counts the links that are.
+// connected returns the number of connected links.
 func (a *scaleAgent) connected(ctx context.Context) (int, error) {
 	var s status.Status
 	if runs, err := control.Get(ctx, filepath.Join(a.dir, "s"), "/status", &s); err != nil || !runs {
-		return 0, cmp.Or(err, errors.New("the agent does not run"))
+		return 0, cmp.Or(err, errors.New("the agent is not running"))
 	}
 	n := 0
 	for _, c := range s.Connections {
@@ -85,13 +85,13 @@ func (a *scaleAgent) await(ctx context.Context, links int) error {
 			err = fmt.Errorf("%d of %d links are connected", n, links)
 		}
 		if err != nil {
-			return errors.Join(err, pauseFor(ctx, scalePoll)) // who asks takes the agent's time
+			return errors.Join(err, pauseFor(ctx, scalePoll)) // polling costs the agent time
 		}
 		return nil
 	})
 }
 
-// onePass is what the agent's log says of a pass.
+// onePass is a pass in the agent's log.
 type onePass struct {
 	changed int
 	took    time.Duration
@@ -130,8 +130,8 @@ func (a *scaleAgent) passes() ([]onePass, error) {
 	}
 }
 
-// processor is the time that the agent has used (proc(5), stat: utime and stime,
-// in hundredths of a second).
+// processor returns the processor time of the agent: utime and stime of proc_pid_stat(5), in
+// hundredths of a second.
 func (a *scaleAgent) processor() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
 	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
@@ -143,7 +143,7 @@ func (a *scaleAgent) processor() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// memory is the agent's resident set.
+// memory returns the agent's resident set in bytes.
 func (a *scaleAgent) memory() (int64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {

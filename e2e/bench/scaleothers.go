@@ -24,56 +24,56 @@ import (
 )
 
 const (
-	scaleInterval = 250 * time.Millisecond // of the topology's defaults
+	scaleInterval = 250 * time.Millisecond // the topology's default
 	scaleMTU      = 1500 - 20 - 8 - 8 - 14 // inside VXLAN over IPv4
 	scaleDevice   = "hw0"
 	scaleAside    = "down0"
 )
 
-// scaleCast is what the process of the stand-ins reads.
-type scaleCast struct {
-	Addr   netip.Addr // of the gateway under test, inside the tunnels
-	MAC    string     // its address on the overlay
+// scaleFakes is the input of the stand-ins' process.
+type scaleFakes struct {
+	Addr   netip.Addr // tunnel address of the gateway under test
+	MAC    string     // its hardware address on the overlay
 	Keys   map[int]feed.PublicKey
 	Others []fakeGateway
 }
 
-// fakeGateway is one of the others, as its process gets it.
+// fakeGateway is one of the other gateways.
 type fakeGateway struct {
 	Cluster, Gateway string
-	Addr             netip.Addr // inside the tunnels
+	Addr             netip.Addr // tunnel address
 	Endpoint         netip.Addr
 	Private          map[int][]byte
 }
 
-// scaleStandIns are the gateways of all other clusters, in one process: all that
-// they say to the gateway under test, each with its own address and keys, by the
-// agent's own packages. It ends with its standard input.
+// scaleStandIns acts as the gateways of all other clusters, in one process. Each sends its own
+// probes and feed, with its own address and keys, through the agent's packages. It returns at the
+// end of its input.
 func scaleStandIns(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewReader(in)
 	raw, err := lines.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("read cast: %w", err)
+		return fmt.Errorf("read the stand-ins: %w", err)
 	}
-	var cast scaleCast
-	if err := json.Unmarshal(raw, &cast); err != nil {
-		return fmt.Errorf("read cast: %w", err)
+	var fakes scaleFakes
+	if err := json.Unmarshal(raw, &fakes); err != nil {
+		return fmt.Errorf("read the stand-ins: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	for _, one := range cast.Others {
-		for _, run := range cast.play(one) {
-			wait.Go(func() { _ = run(ctx) }) // it ends with its context only
+	for _, one := range fakes.Others {
+		for _, run := range fakes.parts(one) {
+			wait.Go(func() { _ = run(ctx) }) // ends only with its context
 		}
 	}
 	_, _ = lines.ReadByte()
 	return nil
 }
 
-// play makes all parts of one stand-in.
-func (c scaleCast) play(one fakeGateway) []func(context.Context) error {
+// parts returns the goroutines of one stand-in.
+func (c scaleFakes) parts(one fakeGateway) []func(context.Context) error {
 	log, wake := slog.New(slog.DiscardHandler), trigger.New()
 	p := health.New(health.Config{
 		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,
@@ -103,16 +103,16 @@ func (c scaleCast) play(one fakeGateway) []func(context.Context) error {
 	server.SetIdentity(id)
 	server.SetPeers(own)
 	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(one.Addr, desired.FeedPort)}})
-	_ = server.Publish(model.ClusterState{Cluster: one.Cluster}) // nothing is too large here
+	_ = server.Publish(model.ClusterState{Cluster: one.Cluster}) // an empty state is never too large
 	client.SetIdentity(id)
 	client.SetPeers(own)
 	return []func(context.Context) error{layer.Run, server.Run, client.Run}
 }
 
-// stage gives a namespace all addresses of the others: one device of VXLAN takes
-// what is for any of them, and each packet leaves from the endpoint of the one
-// that sends it, by which the gateway under test knows it.
-func (c scaleCast) stage(s *space) error {
+// configure adds the addresses of all others to a namespace. One VXLAN device receives the packets
+// for all of them. Each packet leaves with the endpoint of its sender as its source, by which the
+// gateway under test identifies it.
+func (c scaleFakes) configure(s *space) error {
 	port := strconv.Itoa(51820 + fabric.VXLANOffset)
 	script := "link add " + scaleDevice + " type vxlan id " + strconv.Itoa(desired.VXLANTunnelID) + " dstport " + port + " nolearning\n" +
 		"link set " + scaleDevice + " mtu " + strconv.Itoa(scaleMTU) + " up\n" +
@@ -124,7 +124,7 @@ func (c scaleCast) stage(s *space) error {
 	if err := s.run("fdb add "+c.MAC+" dst "+scaleOwnWAN+" dev "+scaleDevice+"\n", "bridge", "-batch", "-"); err != nil {
 		return err
 	}
-	// The inner source begins behind UDP 8, VXLAN 8, Ethernet 14 and 12 of IPv4.
+	// Offset of the inner source address: UDP 8, VXLAN 8, Ethernet 14, IPv4 12 bytes.
 	var senders []string
 	for _, one := range c.Others {
 		inner := one.Addr.As4()

@@ -22,18 +22,18 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// A clusterset of one cluster that is real and many others, one gateway each.
+// A clusterset with one real cluster and many others, with one gateway each.
 const (
 	scaleOwn      = "own"
 	scaleGateway  = "a"
 	scaleOwnWAN   = "198.19.0.1"
-	scaleOthersAt = "198.19.0.2" // on the way to the endpoints of the others
-	scaleEndpoint = "198.18.0.1" // of the first of the others
+	scaleOthersAt = "198.19.0.2" // next hop to the endpoints of the others
+	scaleEndpoint = "198.18.0.1" // endpoint of the first of the others
 	scaleOthers   = "198.18.0.0/16"
 	scaleTunnels  = "241.0.0.0/16"
 )
 
-// scaleWorld is what the agent under test reads, and what its stand-ins need.
+// scaleWorld holds the input of the agent under test and of its stand-ins.
 type scaleWorld struct {
 	set        *schema.ClusterSet
 	root       *keys.Root
@@ -43,13 +43,13 @@ type scaleWorld struct {
 	tree       render.Tree
 }
 
-func newScaleWorld(most int) (*scaleWorld, error) {
+func newScaleWorld(maxOthers int) (*scaleWorld, error) {
 	w := &scaleWorld{tree: render.Tree{}}
 	var err error
 	if w.root, err = keys.NewRoot(); err != nil {
 		return nil, err
 	}
-	for range most + 1 {
+	for range maxOthers + 1 {
 		identity, err := age.GenerateX25519Identity()
 		if err != nil {
 			return nil, err
@@ -62,9 +62,9 @@ func newScaleWorld(most int) (*scaleWorld, error) {
 	return w, nil
 }
 
-// publish renders the set with so many others, after what was rendered before.
+// publish renders the clusterset with some number of others, based on the previous rendering.
 func (w *scaleWorld) publish(others int) error {
-	// VXLAN for links, as one stand-in can then be all the others.
+	// VXLAN links: one process can then act as all the others.
 	var b strings.Builder
 	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: scale}\nspec:\n  tunnel: {driver: vxlan}\n  clusters:\n")
 	for i := range others + 1 {
@@ -93,7 +93,7 @@ func (w *scaleWorld) publish(others int) error {
 	return err
 }
 
-// write puts fabric and keys into the agent's folders, a file in one step.
+// write writes fabric and keys to the agent's folders, each file atomically.
 func (w *scaleWorld) write(dir string) error {
 	packed, err := w.packed()
 	if err != nil {
@@ -122,34 +122,34 @@ func replaceFile(path string, content []byte) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", content, 0o600), os.Rename(path+".new", path))
 }
 
-// furnish writes what does not change: the identity and the cluster's only node.
-func (w *scaleWorld) furnish(dir string) error {
+// writeStatic writes the unchanging input: the identity and the cluster's only node.
+func (w *scaleWorld) writeStatic(dir string) error {
 	node := fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s-node}, spec: {podCIDR: 10.7.0.0/24, podCIDRs: [10.7.0.0/24]}, "+
 		"status: {addresses: [{type: InternalIP, address: %s}], conditions: [{type: Ready, status: 'True'}]}}\n", scaleOwn, scaleOwnWAN)
 	return errors.Join(replaceFile(filepath.Join(dir, "identity"), []byte(w.identity.String()+"\n")),
 		replaceFile(filepath.Join(dir, "facts", "nodes.yaml"), []byte(node)))
 }
 
-// standIns are all others, and the gateway under test as they see it.
-func (w *scaleWorld) standIns() (scaleCast, error) {
+// standIns returns all others, and the gateway under test from their view.
+func (w *scaleWorld) standIns() (scaleFakes, error) {
 	f, err := w.fabric()
 	if err != nil {
-		return scaleCast{}, err
+		return scaleFakes{}, err
 	}
-	var cast scaleCast
+	var fakes scaleFakes
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		g := &c.Gateways[0]
 		if c.Name == scaleOwn {
-			cast.Addr, cast.MAC = g.Addresses[0], desired.HardwareAddr("gateway/"+c.Name+"/"+g.Name)
-			if cast.Keys, err = feed.PublicKeys(g.Keys); err != nil {
-				return cast, err
+			fakes.Addr, fakes.MAC = g.Addresses[0], desired.HardwareAddr("gateway/"+c.Name+"/"+g.Name)
+			if fakes.Keys, err = feed.PublicKeys(g.Keys); err != nil {
+				return fakes, err
 			}
 			continue
 		}
 		private, err := w.root.Keys(w.set, w.cluster(c.Name))
 		if err != nil {
-			return cast, err
+			return fakes, err
 		}
 		one := fakeGateway{
 			Cluster: c.Name, Gateway: g.Name, Addr: g.Addresses[0],
@@ -159,12 +159,12 @@ func (w *scaleWorld) standIns() (scaleCast, error) {
 			key := e.Gateways[g.Name]
 			one.Private[e.Epoch] = key[:]
 		}
-		cast.Others = append(cast.Others, one)
+		fakes.Others = append(fakes.Others, one)
 	}
-	return cast, nil
+	return fakes, nil
 }
 
-// packed is the fabric as it is published.
+// packed returns the published fabric.
 func (w *scaleWorld) packed() ([]byte, error) {
 	var m struct {
 		BinaryData map[string][]byte `json:"binaryData"`
@@ -173,7 +173,7 @@ func (w *scaleWorld) packed() ([]byte, error) {
 		return nil, fmt.Errorf("read the fabric: %w", err)
 	}
 	if len(m.BinaryData[render.FabricKey]) == 0 {
-		return nil, errors.New("the fabric is not in one piece")
+		return nil, errors.New("the fabric is split into several parts")
 	}
 	return m.BinaryData[render.FabricKey], nil
 }

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// space is a network namespace without a name: it goes with its last file
-// descriptor, also when this process is killed.
+// space is a network namespace without a name. It ends with its last file descriptor, also if
+// this process is killed.
 type space struct {
 	handle netns.NsHandle
 	links  *netlink.Handle
@@ -63,7 +63,7 @@ func (s *space) close() error {
 	return errors.Join(append(errs, s.handle.Close())...)
 }
 
-// path is a file that leads to the namespace while this process lives.
+// path returns a file of the namespace, valid while this process runs.
 func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(s.handle)) }
 
 // inside runs f on a thread that is in the namespace.
@@ -83,7 +83,7 @@ func (s *space) run(input, name string, args ...string) error {
 	})
 }
 
-// join lays a veth pair between two namespaces.
+// join connects two namespaces with a veth pair.
 func join(a *space, nameA string, b *space, nameB string) error {
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
 	if err := a.links.LinkAdd(veth); err != nil {
@@ -131,7 +131,7 @@ func (s *space) route(prefix, via string) error {
 	return nil
 }
 
-// local makes every address of a prefix the namespace's own.
+// local makes every address of a prefix a local address of the namespace.
 func (s *space) local(prefix string) error {
 	lo, err := s.links.LinkByName("lo")
 	if err != nil {

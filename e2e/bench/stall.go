@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// profile is how eagerly links are probed.
+// profile holds the probe settings of links.
 type profile struct {
 	name     string
 	interval time.Duration
 	misses   int
-	worst    time.Duration // promised p99 of the stall
+	worst    time.Duration // target for the p99 of the stall
 }
 
 func profiles() []profile {
@@ -27,23 +27,23 @@ func profiles() []profile {
 
 const (
 	stallReps = 50
-	// backWithin and restWithin bound one repetition; past them it has failed.
+	// backWithin and restWithin bound one repetition, which fails after them.
 	backWithin = 15 * time.Second
 	restWithin = 45 * time.Second
-	// hopeless is how many failures in a row end a section: what follows would
-	// only measure the first one again.
-	hopeless = 5
+	// maxFailures is the number of consecutive failures that end a section: later repetitions
+	// would only measure the first failure again.
+	maxFailures = 5
 )
 
-// faultRun is one fault with what the flows saw of it.
+// faultRun is one fault with its effect on the flows.
 type faultRun struct {
-	Trouble  string
+	Fault    string
 	Rep      int
-	Link     string // in use when it happened
+	Link     string // active link at the fault
 	Victim   string
 	Hit      time.Time                // just before the fault
-	Heal     time.Time                // just before it was mended
-	End      time.Time                // everything was at rest again
+	Heal     time.Time                // just before the heal
+	End      time.Time                // when everything was at rest again
 	Err      string                   `json:",omitempty"`
 	Busy     int                      // share of the processors in use before the fault, in percent
 	Stall    time.Duration            // longest time without a packet
@@ -57,15 +57,15 @@ type faultRun struct {
 	Moved    map[string]time.Duration // by node: from Hit to its log line
 }
 
-// reps is how often each fault is repeated.
-func reps(otherwise int) (int, error) {
+// reps returns the number of repetitions of each fault: REPS, or the default.
+func reps(byDefault int) (int, error) {
 	text := os.Getenv("REPS")
 	if text == "" {
-		return otherwise, nil
+		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("REPS=%s: it is a number from 1", text)
+		return 0, fmt.Errorf("REPS=%s: not a number from 1", text)
 	}
 	return n, nil
 }
@@ -76,27 +76,27 @@ func measureStall(p profile) func(context.Context, config) (section, error) {
 		if err != nil {
 			return s, err
 		}
-		b, err := newStallBed(ctx, c, map[string]string{"interval: 250ms": "interval: " + p.interval.String()})
+		b, err := newFailoverLab(ctx, c, map[string]string{"interval: 250ms": "interval: " + p.interval.String()})
 		if err != nil {
 			return s, err
 		}
 		defer func() { err = errors.Join(err, b.close()) }()
 		list, err := b.stalls(ctx, n)
-		if err := errors.Join(err, c.keepRaw("stall-"+p.name, list), b.keepLogs(c, "stall-"+p.name)); err != nil {
+		if err := errors.Join(err, c.saveRaw("stall-"+p.name, list), b.saveLogs(c, "stall-"+p.name)); err != nil {
 			return s, err
 		}
 		return stallSection(p, n, list), nil
 	}
 }
 
-// stalls does every fault n times, in turn, so that what the machine does
-// meanwhile hits all alike.
+// stalls injects every fault n times, in rotation, so that other load of the machine affects all
+// equally.
 func (b *failoverLab) stalls(ctx context.Context, n int) (list []faultRun, err error) {
 	t, err := b.flows(ctx, "one")
 	if err != nil {
 		return nil, err
 	}
-	if err = t.settle(ctx, time.Second, restWithin); err != nil {
+	if err = t.awaitComplete(ctx, time.Second, restWithin); err != nil {
 		return nil, errors.Join(fmt.Errorf("before the first fault: %w", err), t.close())
 	}
 	list, err = b.rounds(ctx, t, n)
@@ -106,15 +106,15 @@ func (b *failoverLab) stalls(ctx context.Context, n int) (list []faultRun, err e
 func (b *failoverLab) rounds(ctx context.Context, t *flows, n int) (list []faultRun, err error) {
 	failures := 0
 	for rep := range n {
-		for _, trouble := range troubles() {
-			one := b.repeat(ctx, t, trouble, rep)
+		for _, fault := range faultCases() {
+			one := b.repeat(ctx, t, fault, rep)
 			list = append(list, one)
 			if failures++; one.Err == "" {
 				failures = 0
 			} else {
-				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %s\n", one.Trouble, rep, one.Err)
+				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %s\n", one.Fault, rep, one.Err)
 			}
-			if ctx.Err() != nil || failures == hopeless {
+			if ctx.Err() != nil || failures == maxFailures {
 				return list, errors.Join(ctx.Err(), fmt.Errorf("%d repetitions in a row failed: %s", failures, one.Err))
 			}
 		}
@@ -123,10 +123,10 @@ func (b *failoverLab) rounds(ctx context.Context, t *flows, n int) (list []fault
 	return list, nil
 }
 
-// repeat makes one fault, waits until the flow is back, mends it, and waits until
+// repeat injects one fault, waits for the recovery of the flow, heals the fault, and waits until
 // everything is at rest.
-func (b *failoverLab) repeat(ctx context.Context, t *flows, trouble faultCase, rep int) faultRun {
-	one := faultRun{Trouble: trouble.name, Rep: rep}
+func (b *failoverLab) repeat(ctx context.Context, t *flows, fault faultCase, rep int) faultRun {
+	one := faultRun{Fault: fault.name, Rep: rep}
 	fail := func(what string, err error) {
 		if err != nil && one.Err == "" {
 			one.Err = fmt.Sprintf("%s: %v", what, err)
@@ -136,16 +136,16 @@ func (b *failoverLab) repeat(ctx context.Context, t *flows, trouble faultCase, r
 	fail("before the fault", err)
 	one.Busy = busy
 	if now == (link{}) {
-		now, _ = b.chosen(ctx, stallNear, stallFar) // one end's view is better than no fault
+		now, _ = b.chosen(ctx, stallNear, stallFar) // use one end's view if both do not agree
 	}
 	one.Link, one.Victim = now.String(), now.far
-	if trouble.near(rep) {
+	if fault.near(rep) {
 		one.Victim = now.near
 	}
-	// The fault comes at any phase of the probes.
+	// Inject the fault at a random phase of the probes.
 	time.Sleep(rand.N(250 * time.Millisecond))
 	one.Hit = time.Now()
-	fail("fault", trouble.hit(ctx, b.labAgents, one.Victim, rep))
+	fail("fault", fault.hit(ctx, b.labAgents, one.Victim, rep))
 	hit := time.Now()
 	fail("the flow after the fault", within(ctx, backWithin, func() error {
 		if time.Since(hit) < watched+watched/4 {
@@ -154,16 +154,16 @@ func (b *failoverLab) repeat(ctx context.Context, t *flows, trouble faultCase, r
 		return t.packets.CheckComplete(watched)
 	}))
 	one.Heal = time.Now()
-	fail("mend", trouble.heal(ctx, b.labAgents, one.Victim))
+	fail("heal", fault.heal(ctx, b.labAgents, one.Victim))
 	_, err = b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	fail("rest", err)
-	fail("the flow at rest", t.settle(ctx, watched, restWithin))
+	fail("the flow at rest", t.awaitComplete(ctx, watched, restWithin))
 	one.End = time.Now()
 	return one
 }
 
-// calmLink waits until everything is at rest on a calm machine, and gives the link in
-// use then: while the machine came to rest, a preferred link may have come back.
+// calmLink waits until everything is at rest on an idle machine, and returns the active link. It
+// checks the link again after the wait for the machine: a preferred link may have recovered.
 func (b *failoverLab) calmLink(ctx context.Context) (now link, busy int, err error) {
 	err = within(ctx, restWithin+2*calmWithin, func() (err error) {
 		before, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
@@ -174,20 +174,20 @@ func (b *failoverLab) calmLink(ctx context.Context) (now link, busy int, err err
 			return err
 		}
 		if now, err = b.awaitRest(ctx, stallNear, stallFar, restWithin); err == nil && now != before {
-			err = fmt.Errorf("%s became %s while the processors came to rest", before, now)
+			err = fmt.Errorf("the active link changed from %s to %s while the processors came to rest", before, now)
 		}
 		return err
 	})
 	return now, busy, err
 }
 
-// watched is how long a flow must be whole to count as back.
+// watched is the time for which a flow must be complete to count as recovered.
 const watched = 200 * time.Millisecond
 
-// late is a new connection whose first SYN was lost: the next follows after 1 s.
+// late is the duration of a new connection with a lost first SYN: the next SYN follows after 1 s.
 const late = 500 * time.Millisecond
 
-// evaluate fills in what the flows and the agents' logs say of each repetition.
+// evaluate completes each repetition from the flows and the agents' logs.
 func (b *failoverLab) evaluate(t *flows, list []faultRun) error {
 	logs, err := b.moves()
 	if err != nil {
@@ -209,7 +209,7 @@ func (b *failoverLab) evaluate(t *flows, list []faultRun) error {
 	return nil
 }
 
-// inFlight is how old a packet may be and still be hit by a fault.
+// inFlight is the maximum age of a packet that a fault can still affect.
 const inFlight = 20 * time.Millisecond
 
 func newConnections(d *background, from, to time.Time) (failed, slow int) {

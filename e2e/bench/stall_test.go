@@ -47,16 +47,16 @@ func TestStallSection(t *testing.T) {
 	t.Parallel()
 	p := profiles()[0]
 	var list []faultRun
-	for _, trouble := range troubles() {
+	for _, fault := range faultCases() {
 		for i, stall := range []time.Duration{400, 500, 1100} {
-			list = append(list, faultRun{Trouble: trouble.name, Rep: i, Stall: stall * time.Millisecond, Lost: i,
+			list = append(list, faultRun{Fault: fault.name, Rep: i, Stall: stall * time.Millisecond, Lost: i,
 				Moved: map[string]time.Duration{"n": 300 * time.Millisecond}})
 		}
 	}
 	list[0].Err, list[0].Victim = "rest: s1/x is not ready", "s1/x"
 	page := stallSection(p, 3, list).String()
 	for _, want := range []string{
-		"| " + troubles()[0].name + " | 500 ms | 1.10 s | 1.10 s | 1 | 2 | 0 | 0 | 0 | 0 µs | 0 µs | 300 ms | 300 ms | **missed** |",
+		"| " + faultCases()[0].name + " | 500 ms | 1.10 s | 1.10 s | 1 | 2 | 0 | 0 | 0 | 0 µs | 0 µs | 300 ms | 300 ms | **missed** |",
 		"1 of 21 did not come back", "repetition 1, s1/x: rest: s1/x is not ready",
 	} {
 		if !strings.Contains(page, want) {
@@ -65,14 +65,14 @@ func TestStallSection(t *testing.T) {
 	}
 	list[0].Err = ""
 	if page := stallSection(p, 3, list).String(); !strings.Contains(page, "All 21 came back and to rest.") {
-		t.Errorf("page does not say that all went well:\n%s", page)
+		t.Errorf("the page does not report that all recovered:\n%s", page)
 	}
 }
 
-func TestAltered(t *testing.T) {
+func TestWithReplacements(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{"interval: 250ms", "egress: auto"} {
-		file, err := altered("testdata/three/clusterset.yaml", map[string]string{words: "other words"})
+		file, err := withReplacements("testdata/three/clusterset.yaml", map[string]string{words: "other words"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,29 +82,29 @@ func TestAltered(t *testing.T) {
 			t.Errorf("%v, %s", err, raw)
 		}
 	}
-	if _, err := altered("testdata/three/clusterset.yaml", map[string]string{"nodes": "x"}); err == nil {
-		t.Error("words that are not there are replaced")
+	if _, err := withReplacements("testdata/three/clusterset.yaml", map[string]string{"nodes": "x"}); err == nil {
+		t.Error("no error for words that the file does not contain")
 	}
 }
 
 func TestLease(t *testing.T) {
 	t.Parallel()
-	begin := time.Unix(1000, 0)
-	after := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
-	l := &lease{holder: "a", renewed: begin, dead: map[string]bool{}}
+	start := time.Unix(1000, 0)
+	after := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	l := &lease{holder: "a", renewed: start, dead: map[string]bool{}}
 	a, b := &elector{lease: l, name: "a"}, &elector{lease: l, name: "b"}
 	steps := []struct {
 		at     float64
 		dead   bool // a
-		active bool // b becomes it by this try
+		active bool // b becomes active in this round
 		holder string
 	}{
 		{1, false, false, "a"}, {3, false, false, "a"}, {17, false, false, "a"}, // a renews each time
-		{18, true, false, "a"}, {31, true, false, "a"}, {32.5, true, true, "b"}, // its last renewal was seen at 17
-		{33, false, false, "b"}, {60, false, false, "b"}, // a is back, and passive
+		{18, true, false, "a"}, {31, true, false, "a"}, {32.5, true, true, "b"}, // b saw a's last renewal at 17
+		{33, false, false, "b"}, {60, false, false, "b"}, // a runs again, and stays passive
 	}
 	for _, step := range steps {
-		l.die("a", step.dead)
+		l.setDead("a", step.dead)
 		a.try(after(step.at))
 		if active := b.try(after(step.at)); active != step.active || l.active() != step.holder {
 			t.Errorf("after %v s: b became active %v, the holder is %s; want %v, %s", step.at, active, l.active(), step.active, step.holder)

@@ -19,11 +19,11 @@ time without a returned packet; *lost* are packets that were never returned, *on
 was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another SYN, which the kernel sends
 after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
 *Moved* is the time from the fault to the log line of that name on each living node of both clusters.`,
-			packetRate, dialRate, n, watched, calmShare, dialPatience),
+			packetRate, dialRate, n, watched, calmShare, dialTimeout),
 		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
 	}
-	for _, t := range troubles() {
+	for _, t := range faultCases() {
 		s.table = append(s.table, stallRow(p, t.name, list))
 	}
 	s.after = stallNotes(n, list)
@@ -35,7 +35,7 @@ func stallRow(p profile, name string, list []faultRun) []string {
 	var lost []int
 	failed, slow, returned := 0, 0, 0
 	for _, one := range list {
-		if one.Trouble != name {
+		if one.Fault != name {
 			continue
 		}
 		stall, request, lost = append(stall, one.Stall), append(request, one.Request), append(lost, one.Lost)
@@ -58,15 +58,15 @@ func stallRow(p profile, name string, list []faultRun) []string {
 	return append(row, millis(median(moved)), millis(quantile(moved, 0.99)), verdict)
 }
 
-// pausedLong is how long the sender may stand still without being told of.
+// pausedLong is the pause of the sender from which the page mentions it.
 const pausedLong = 50 * time.Millisecond
 
-// stallNotes says which repetitions did not go as they should.
+// stallNotes returns the notes about failed and doubtful repetitions.
 func stallNotes(n int, list []faultRun) string {
 	var failed []string
 	for _, one := range list {
 		if one.Err != "" {
-			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Trouble, one.Rep+1, one.Victim, one.Err))
+			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Fault, one.Rep+1, one.Victim, one.Err))
 		}
 	}
 	out := fmt.Sprintf("With %d repetitions the p99 is the slowest of all. ", n)

@@ -14,26 +14,26 @@ import (
 const (
 	surviveReps = 5
 	perKind     = 250 // connections of each kind
-	// The anchor's lease takes up to 24 s. A connection may then wait as long again
-	// before TCP sends the next time, since its pauses double.
+	// The anchor's lease needs up to 24 s. A connection may then wait for the same time again
+	// before TCP retransmits, because its intervals double.
 	anchorBack  = 60 * time.Second
 	anchorGrace = 30 * time.Second
 	ourGrace    = 10 * time.Second
 )
 
-// setup is one way to run gateways, with the faults that it is put to.
+// setup is one kind of gateways, with its faults.
 type setup struct {
 	name   string
-	one    netip.AddrPort   // of the flow of packets
-	many   []netip.AddrPort // of the connections
-	back   time.Duration    // within which the flow must be back
-	grace  time.Duration    // for connections to go on, after that
+	one    netip.AddrPort   // target of the flow of packets
+	many   []netip.AddrPort // targets of the connections
+	back   time.Duration    // limit for the recovery of the flow
+	grace  time.Duration    // additional limit for the connections
 	rest   func(context.Context) error
-	crash  func(ctx context.Context, near bool) (string, error) // gives the victim
+	crash  func(ctx context.Context, near bool) (string, error) // returns the victim
 	revive func(ctx context.Context, near bool, victim string) error
 }
 
-// survival is what one death of a gateway left.
+// survival is the result of one gateway's failure.
 type survival struct {
 	Setup, Victim string
 	Near          bool // the client's gateway died
@@ -55,15 +55,15 @@ func measureSurvive(ctx context.Context, c config) (s section, err error) {
 	} {
 		some, err := run(ctx, c, n)
 		if list = append(list, some...); err != nil {
-			return s, errors.Join(err, c.keepRaw("survive", list))
+			return s, errors.Join(err, c.saveRaw("survive", list))
 		}
 	}
-	return surviveSection(n, list), c.keepRaw("survive", list)
+	return surviveSection(n, list), c.saveRaw("survive", list)
 }
 
 // surviveAnchor runs the active/passive setup.
 func surviveAnchor(ctx context.Context, c config, n int) (list []survival, err error) {
-	b, err := newStallBed(ctx, c, nil, "--bare")
+	b, err := newFailoverLab(ctx, c, nil, "--bare")
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func surviveAnchor(ctx context.Context, c config, n int) (list []survival, err e
 	})
 }
 
-// surviveHawser runs Hawser with one way to give pods their global addresses.
+// surviveHawser runs Hawser with one egress mode.
 func surviveHawser(name, egress string) func(context.Context, config, int) ([]survival, error) {
 	return func(ctx context.Context, c config, n int) (list []survival, err error) {
-		b, err := newStallBed(ctx, c, map[string]string{"egress: auto": "egress: " + egress})
+		b, err := newFailoverLab(ctx, c, map[string]string{"egress: auto": "egress: " + egress})
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func surviveHawser(name, egress string) func(context.Context, config, int) ([]su
 }
 
 func (b *failoverLab) crashInUse(ctx context.Context, near bool) (string, error) {
-	// The thousand connections may have moved something meanwhile.
+	// The active link may have changed while the thousand connections were opened.
 	now, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	if err != nil {
 		return "", err
@@ -141,7 +141,7 @@ func (b *failoverLab) crashInUse(ctx context.Context, near bool) (string, error)
 	return victim, powerOff(ctx, b.labAgents, victim, 0)
 }
 
-// survive lets the gateway in use die n times at either side.
+// survive powers off the active gateway n times at each side.
 func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
 	packets, err := startPackets(b.near, s.one, packetRate)
 	if err != nil {
@@ -149,7 +149,7 @@ func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survi
 	}
 	t := &flows{packets: packets}
 	defer func() { err = errors.Join(err, packets.Close()) }()
-	if err := t.settle(ctx, time.Second, restWithin); err != nil {
+	if err := t.awaitComplete(ctx, time.Second, restWithin); err != nil {
 		return nil, fmt.Errorf("%s, before the first fault: %w", s.name, err)
 	}
 	for rep := range n {
@@ -171,7 +171,7 @@ func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survi
 
 func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (one survival, err error) {
 	one = survival{Setup: s.name, Near: near}
-	if err := errors.Join(s.rest(ctx), t.settle(ctx, watched, restWithin)); err != nil {
+	if err := errors.Join(s.rest(ctx), t.awaitComplete(ctx, watched, restWithin)); err != nil {
 		return one, err
 	}
 	connections, err := b.open(ctx, s)
@@ -179,7 +179,7 @@ func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near b
 		return one, err
 	}
 	defer connections.end()
-	if err := t.settle(ctx, watched, restWithin); err != nil {
+	if err := t.awaitComplete(ctx, watched, restWithin); err != nil {
 		return one, err
 	}
 	hit := time.Now()
@@ -196,17 +196,17 @@ func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near b
 	back := time.Now()
 	one.Stall = t.packets.Gap(hit, back)
 	one.Lost, _ = t.packets.Lost(hit.Add(-inFlight), back.Add(-inFlight))
-	report, unproven := connections.end()
+	report, testErr := connections.end()
 	one.Count, one.Alive = map[string]int{}, map[string]int{}
 	for kind, k := range report.Kinds {
 		one.Count[string(kind)], one.Alive[string(kind)] = k.Connections, k.Survivors
 	}
-	return one, errors.Join(failed, unproven, s.revive(ctx, near, one.Victim), t.settle(ctx, watched, restWithin))
+	return one, errors.Join(failed, testErr, s.revive(ctx, near, one.Victim), t.awaitComplete(ctx, watched, restWithin))
 }
 
-// connectionSet are connections of all kinds that are open.
+// connectionSet is a set of open connections of all kinds.
 type connectionSet struct {
-	// end has each prove, within the setup's grace, that it lives, and says which did.
+	// end tests each connection within the setup's grace, and returns the report.
 	end func() (traffic.TCPReport, error)
 }
 

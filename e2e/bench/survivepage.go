@@ -50,7 +50,7 @@ data after the move, within %s with the lease, since TCP waits longer and longer
 	return s
 }
 
-// kinds are the names of the connections' kinds, in the order of the table.
+// kinds returns the names of the connections' kinds, in the order of the table.
 func kinds() []string {
 	var out []string
 	for _, kind := range traffic.Kinds() {
@@ -59,7 +59,7 @@ func kinds() []string {
 	return out
 }
 
-// setupsOf gives the names in the order of the measurement.
+// setupsOf returns the names of the setups in the order of the measurement.
 func setupsOf(list []survival) []string {
 	var names []string
 	for _, one := range list {
@@ -82,7 +82,7 @@ func surviveRow(name string, near bool, list []survival) (row []string, middle t
 			count[kind], alive[kind] = count[kind]+n, alive[kind]+one.Alive[kind]
 			total, all = total+n, all+one.Alive[kind]
 		}
-		if one.Count != nil { // otherwise nothing was measured, as the notes say
+		if one.Count != nil { // nil without a measurement, which the notes mention
 			stall, lost = append(stall, one.Stall), append(lost, one.Lost)
 		}
 	}
@@ -101,7 +101,7 @@ func surviveRow(name string, near bool, list []survival) (row []string, middle t
 	return append(row, fmt.Sprintf("%d of %d", all, total)), middle
 }
 
-// share writes a part of a whole in percent; only all of it is 100 %.
+// share formats a part of a whole in percent. Only the whole is 100 %.
 func share(part, whole int) string {
 	if whole == 0 {
 		return "none"

@@ -17,8 +17,8 @@ const (
 	echoPort       = "5202"
 )
 
-// way is one way from a pod of b1 to the same pod of b2, with what it gave.
-type way struct {
+// tunnelPath is one path from a pod of b1 to the same pod of b2, with its measurements.
+type tunnelPath struct {
 	name, pod, address string
 	speed              []float64 // bit/s
 	middle, worst      []time.Duration
@@ -38,7 +38,7 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 	if err != nil {
 		return s, err
 	}
-	var ways []*way
+	var ways []*tunnelPath
 	for _, pod := range []string{"worker", "gateway"} {
 		server := "b2/bench/" + pod
 		if err := errors.Join(t.background("lab", "exec", server, "--", "iperf3", "-s", "-p", iperfPort),
@@ -49,10 +49,10 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 		if err != nil {
 			return s, err
 		}
-		ways = append(ways, &way{name: "Hawser", pod: pod, address: ours}, &way{name: "by hand", pod: pod, address: reference[pod]})
+		ways = append(ways, &tunnelPath{name: "Hawser", pod: pod, address: ours}, &tunnelPath{name: "by hand", pod: pod, address: reference[pod]})
 	}
 	for _, w := range ways {
-		if err := within(ctx, 5*time.Second, func() error { return t.latency(ctx, &way{pod: w.pod, address: w.address}) }); err != nil {
+		if err := within(ctx, 5*time.Second, func() error { return t.latency(ctx, &tunnelPath{pod: w.pod, address: w.address}) }); err != nil {
 			return s, fmt.Errorf("%s, %s: %w", w.name, w.pod, err)
 		}
 	}
@@ -67,14 +67,13 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 	return tunnelSection(ways), nil
 }
 
-func (t *testbed) throughput(ctx context.Context, w *way) error {
+func (t *testbed) throughput(ctx context.Context, w *tunnelPath) error {
 	speed, err := t.iperf(ctx, "b1/bench/"+w.pod, w.address, tunnelSeconds)
 	w.speed = append(w.speed, speed)
 	return err
 }
 
-// iperf sends as fast as it can from a pod for some seconds, and gives what
-// arrived in bit/s.
+// iperf sends at full speed from a pod for some seconds, and returns the received bit/s.
 func (t *testbed) iperf(ctx context.Context, pod, address string, seconds int) (float64, error) {
 	out, err := t.pod(ctx, pod, "iperf3", "-J", "-c", address, "-p", iperfPort, "-O", "1", "-t", strconv.Itoa(seconds))
 	if err != nil {
@@ -91,12 +90,12 @@ func (t *testbed) iperf(ctx context.Context, pod, address string, seconds int) (
 	return result.End.Received.Speed, err
 }
 
-func (t *testbed) latency(ctx context.Context, w *way) error {
+func (t *testbed) latency(ctx context.Context, w *tunnelPath) error {
 	me, err := self()
 	if err != nil {
 		return err
 	}
-	out, err := t.pod(ctx, "b1/bench/"+w.pod, me, "ask", w.address+":"+echoPort, strconv.Itoa(tunnelRequests))
+	out, err := t.pod(ctx, "b1/bench/"+w.pod, me, "requests", w.address+":"+echoPort, strconv.Itoa(tunnelRequests))
 	if err != nil {
 		return err
 	}
@@ -108,7 +107,7 @@ func (t *testbed) latency(ctx context.Context, w *way) error {
 	return nil
 }
 
-func tunnelSection(ways []*way) section {
+func tunnelSection(ways []*tunnelPath) section {
 	s := section{
 		title: "Through the tunnel",
 		how: fmt.Sprintf(`
@@ -129,20 +128,20 @@ through its device for a request and its answer) that costs the difference.`
 		place := ", pods on " + ours.pod + "s"
 		fast := ratio(ours.speed, hand.speed)
 		s.rows = append(s.rows, row{what: "throughput" + place, figure: gigabits(median(ours.speed)), reference: gigabits(median(hand.speed)),
-			ratio: fmt.Sprintf("%.2f", fast)}.aim("0.95 or better", fast >= 0.95))
+			ratio: fmt.Sprintf("%.2f", fast)}.withTarget("0.95 or better", fast >= 0.95))
 		for _, q := range []struct {
 			name       string
 			ours, hand []time.Duration
 		}{{"latency, p50", ours.middle, hand.middle}, {"latency, p99", ours.worst, hand.worst}} {
 			quick := ratio(q.hand, q.ours)
 			s.rows = append(s.rows, row{what: q.name + place, figure: millis(median(q.ours)), reference: millis(median(q.hand)),
-				ratio: fmt.Sprintf("%.2f", quick)}.aim("0.95 or better", quick >= 0.95))
+				ratio: fmt.Sprintf("%.2f", quick)}.withTarget("0.95 or better", quick >= 0.95))
 		}
 	}
 	return s
 }
 
-// ratio is the median of a/b, round by round.
+// ratio returns the median of a/b over all rounds.
 func ratio[T float64 | time.Duration](a, b []T) float64 {
 	list := make([]float64, len(a))
 	for i := range a {

@@ -10,10 +10,10 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// The datapath of Submariner 0.19 with Globalnet and its VXLAN driver, with the iptables
-// rules, routes and links that its agents write, in a lab without agents of Hawser: VXLAN
-// from a worker to the gateway and from there to the other gateway, then the route of the
-// pods' own network. Of kube-proxy's rules there is one for each port.
+// The datapath of Submariner 0.19 with Globalnet and its VXLAN driver: the iptables rules, routes
+// and links that its agents write, in a lab without Hawser's agents. It is VXLAN from a worker to
+// the gateway and to the other gateway, then the route of the pods' network. It has one of
+// kube-proxy's rules for each port.
 const (
 	hopNear     = "vx-submariner"
 	hopFar      = "vxlan-tunnel"
@@ -27,7 +27,7 @@ type hopEnd struct {
 	cluster         string
 	lan, wan        string // addresses of the gateway
 	worker, pod     string // addresses of the worker and of the pod on it
-	global, egress  string // of the pod, and of what leaves the cluster
+	global, egress  string // global address of the pod, and source addresses of egress
 	block, blockFar string // global prefixes of this cluster and of the remote cluster
 }
 
@@ -58,8 +58,8 @@ func newHopEnd(s lab.Status, cluster string, near, far int) (*hopEnd, error) {
 	return e, nil
 }
 
-// twoHops sets both ends up and returns the global address of the pod on b2's worker. It
-// needs ipset and iptables-nft-restore.
+// twoHops configures both ends and returns the global address of the pod on b2's worker. It needs
+// ipset and iptables-nft-restore.
 func (t *testbed) twoHops(ctx context.Context) (address string, err error) {
 	s, err := t.status(ctx)
 	if err != nil {
@@ -87,8 +87,7 @@ func (t *testbed) twoHops(ctx context.Context) (address string, err error) {
 	})
 }
 
-// vtep returns the address inside a VXLAN that belongs to one outside: it differs in the
-// first byte.
+// vtep returns the inner address for an outer VXLAN address: they differ in the first byte.
 func vtep(first byte, outside string) string {
 	raw := netip.MustParseAddr(outside).As4()
 	raw[0] = first
@@ -146,8 +145,8 @@ ip route add %[2]s via %[3]s dev %[4]s table %[1]s metric 100
 `))
 }
 
-// common is the set-up of every node. The lab masquerades as a CNI does, and
-// Submariner's exception from that is in the same table.
+// common returns the configuration of every node. The lab masquerades like a CNI, and
+// Submariner's exception is in the same table.
 func (e *hopEnd) common() string {
 	return `for link in all default eth0; do echo 2 > /proc/sys/net/ipv4/conf/$link/rp_filter; done
 echo 1 > /proc/sys/net/ipv4/ip_forward
@@ -160,7 +159,7 @@ nft insert rule ip lab leaving ip daddr ` + e.blockFar + ` accept
 `
 }
 
-// restore writes the rules of every node, with more rules of the NAT table.
+// restore returns the command that loads the rules of every node, with more NAT rules.
 func (e *hopEnd) restore(nat string) string {
 	return strings.NewReplacer("{pods}", hopPods, "{far}", e.blockFar, "{more}", nat).Replace(`iptables-nft-restore <<'END'
 *mangle

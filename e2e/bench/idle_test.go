@@ -13,11 +13,11 @@ func TestProcessors(t *testing.T) {
 		t.Errorf("%+v, %v: %d %% in use", now, err, now.share(before))
 	}
 	if now.share(now) != 0 {
-		t.Error("in use while no time passed")
+		t.Error("share is not 0 without elapsed time")
 	}
 	for _, text := range []string{"", "cpu 1 2 3", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7 x"} {
 		if p, err := readProcessors(text); err == nil {
-			t.Errorf("%q gives %+v", text, p)
+			t.Errorf("%q was parsed as %+v", text, p)
 		}
 	}
 }

@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// calmShare is how much of the processors' time may be in use for a machine to
-	// count as calm, in percent.
+	// calmShare is the share of the processors' time, in percent, below which a machine is idle.
 	calmShare = 60
-	// calmWhile is over how long that is looked at, and calmWithin how long it is
-	// waited for: then the fault comes all the same, and the page says so.
+	// calmWhile is the measured interval. calmWithin bounds the wait for an idle machine: after
+	// it the fault is injected anyway, and the page mentions it.
 	calmWhile  = 250 * time.Millisecond
 	calmWithin = time.Minute
 )
 
-// processors is what /proc/stat counts of all processors together, in ticks.
+// processors holds the time of all processors from /proc/stat, in ticks.
 type processors struct{ busy, all uint64 }
 
 // readProcessors parses the first line of /proc/stat (proc_stat(5)): user, nice,
-// system, idle, iowait, irq, softirq, steal; the guests' time is in user's.
+// system, idle, iowait, irq, softirq, steal; user includes the guests' time.
 func readProcessors(text string) (p processors, err error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -43,7 +42,7 @@ func readProcessors(text string) (p processors, err error) {
 	return p, nil
 }
 
-// share is how much was in use since before, in percent.
+// share returns the share in use since before, in percent.
 func (p processors) share(before processors) int {
 	if p.all == before.all {
 		return 0
@@ -54,14 +53,14 @@ func (p processors) share(before processors) int {
 func nowProcessors() (processors, error) {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return processors{}, fmt.Errorf("read how busy the processors are: %w", err)
+		return processors{}, fmt.Errorf("read the processors' load: %w", err)
 	}
 	return readProcessors(string(raw))
 }
 
-// waitIdle waits until the machine has time to spare: all agents of a lab share it,
-// and what they still have to do after one fault would delay how they see the
-// next. It gives the share in use at last, in percent.
+// waitIdle waits until the machine is idle. All agents of a lab share its processors: their work
+// after one fault would delay the detection of the next. It returns the last share in use, in
+// percent.
 func waitIdle(ctx context.Context) (share int, err error) {
 	before, err := nowProcessors()
 	for end := time.Now().Add(calmWithin); err == nil; {

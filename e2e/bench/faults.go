@@ -10,25 +10,25 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// faultCase is something bad that happens to a gateway in use.
+// faultCase is a fault of a gateway of the active link.
 type faultCase struct {
 	name string
-	near func(rep int) bool // the victim is the client's gateway, otherwise the server's
+	near func(rep int) bool // reports whether the victim is the client's gateway
 	hit  func(ctx context.Context, f *labAgents, victim string, rep int) error
 	heal func(ctx context.Context, f *labAgents, victim string) error
 }
 
-func troubles() []faultCase {
+func faultCases() []faultCase {
 	always, never := func(int) bool { return true }, func(int) bool { return false }
 	turns, pairs := func(rep int) bool { return rep%2 == 0 }, func(rep int) bool { return rep/2%2 == 0 }
 	return []faultCase{
 		{"power-off of the client's gateway", always, powerOff, powerOn},
 		{"power-off of the server's gateway", never, powerOff, powerOn},
-		{"SIGKILL of agent and tunnels", turns, lose(lab.Fault{Kind: "kill-gateway"}), startAgent},
-		{"underlay cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideWAN}), mend},
-		{"underlay loses all, one way", pairs, loseOneDirection, mend},
-		{"tunnels lost, the gateway lives", turns, lose(lab.Fault{Kind: "lose-tunnels"}), mend},
-		{"network of the cluster cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideLAN}), mend},
+		{"SIGKILL of agent and tunnels", turns, labFault(lab.Fault{Kind: "kill-gateway"}), startAgent},
+		{"underlay cut", turns, labFault(lab.Fault{Kind: "cut", Side: lab.SideWAN}), heal},
+		{"underlay loses all, one way", pairs, loseOneDirection, heal},
+		{"tunnels lost, the gateway lives", turns, labFault(lab.Fault{Kind: "lose-tunnels"}), heal},
+		{"network of the cluster cut", turns, labFault(lab.Fault{Kind: "cut", Side: lab.SideLAN}), heal},
 	}
 }
 
@@ -43,7 +43,7 @@ func powerOff(ctx context.Context, f *labAgents, victim string, _ int) error {
 	return f.fault(ctx, lab.Fault{Kind: "power-off", Target: victim})
 }
 
-// powerOn brings a node back, in a new namespace.
+// powerOn starts a node, in a new namespace.
 func powerOn(ctx context.Context, f *labAgents, victim string) error {
 	if err := f.fault(ctx, lab.Fault{Kind: "power-on", Target: victim}); err != nil {
 		return err
@@ -57,8 +57,8 @@ func startAgent(ctx context.Context, f *labAgents, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "start-agent", Target: victim})
 }
 
-// lose makes one of the lab's faults of the victim.
-func lose(fault lab.Fault) func(context.Context, *labAgents, string, int) error {
+// labFault returns a function that injects a fault of the lab into the victim.
+func labFault(fault lab.Fault) func(context.Context, *labAgents, string, int) error {
 	return func(ctx context.Context, f *labAgents, victim string, _ int) error {
 		fault := fault
 		fault.Target = victim
@@ -66,16 +66,16 @@ func lose(fault lab.Fault) func(context.Context, *labAgents, string, int) error 
 	}
 }
 
-// loseOneDirection drops, without a sign on the node, what it receives or what it sends.
+// loseOneDirection drops all packets that a node receives, or all that it sends. The node cannot detect it locally.
 func loseOneDirection(ctx context.Context, f *labAgents, victim string, rep int) error {
-	way := lab.DirectionIn
+	direction := lab.DirectionIn
 	if rep%2 == 1 {
-		way = lab.DirectionOut
+		direction = lab.DirectionOut
 	}
-	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Direction: way, Value: "100%"})
+	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Direction: direction, Value: "100%"})
 }
 
-func mend(ctx context.Context, f *labAgents, victim string) error {
+func heal(ctx context.Context, f *labAgents, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "heal", Target: victim})
 }
 

@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// labAgents is the lab's nodes and what their agents say.
+// labAgents holds the lab's nodes and queries their agents.
 type labAgents struct {
 	client *lab.Client
 	nodes  map[string]lab.NodeStatus // by CLUSTER/NODE
-	spaces map[string]string         // of the nodes that run: file of the namespace
+	spaces map[string]string         // file of the network namespace by running node
 }
 
-// newFleet looks at a lab whose nodes are all up.
-func (t *testbed) newFleet(ctx context.Context) (*labAgents, error) {
+// newLabAgents returns the nodes of a lab. All nodes must be up.
+func (t *testbed) newLabAgents(ctx context.Context) (*labAgents, error) {
 	f := &labAgents{client: lab.NewClient(lab.Layout{Dir: t.labDir()}), nodes: map[string]lab.NodeStatus{}, spaces: map[string]string{}}
 	s, err := f.client.Status(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (t *testbed) newFleet(ctx context.Context) (*labAgents, error) {
 	return f, nil
 }
 
-// ids gives the nodes of some clusters in order.
+// ids returns the sorted nodes of some clusters.
 func (f *labAgents) ids(clusters ...string) []string {
 	var out []string
 	for id, n := range f.nodes {
@@ -48,19 +48,18 @@ func (f *labAgents) ids(clusters ...string) []string {
 	return out
 }
 
-// ask gives the status of one agent.
-func (f *labAgents) ask(ctx context.Context, id string) (status.Status, error) {
+// agentStatus returns the status of one agent.
+func (f *labAgents) agentStatus(ctx context.Context, id string) (status.Status, error) {
 	n := f.nodes[id]
 	return n.AskAgent(ctx)
 }
 
-// link is one that carries the traffic between two clusters, by the nodes of its
-// ends.
+// link is an active link between two clusters, by the nodes of its ends.
 type link struct{ near, far string }
 
 func (l link) String() string { return l.near + " - " + l.far }
 
-// inUse gives the link between two clusters that the gateways of both ends agree on.
+// inUse returns the link between two clusters on which both ends agree.
 func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
 	here, err := f.chosen(ctx, near, far)
 	if err != nil {
@@ -76,7 +75,7 @@ func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
 	return here, nil
 }
 
-// chosen gives the link that the gateways of one cluster use to another.
+// chosen returns the link that the gateways of one cluster use to another.
 func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, error) {
 	name := map[string]string{} // node by cluster/gateway
 	var ids []string
@@ -85,9 +84,9 @@ func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, e
 		if !f.nodes[id].Gateway {
 			continue
 		}
-		s, err := f.ask(ctx, id)
+		s, err := f.agentStatus(ctx, id)
 		if err != nil {
-			return link{}, fmt.Errorf("ask %s: %w", id, err)
+			return link{}, fmt.Errorf("status of %s: %w", id, err)
 		}
 		name[s.Cluster+"/"+s.Gateway] = id
 		ids = append(ids, id)
@@ -108,15 +107,14 @@ func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, e
 	return found, nil
 }
 
-// awaitRest returns when every node is steady and both ends use one link. The
-// nodes are looked at one after the other, and none again that was in order, so
-// that waiting costs little of the machine that is measured.
+// awaitRest waits until every node is ready and both ends use one link. It polls the nodes one
+// after the other, and a ready node only once: polling must not load the measured machine.
 func (f *labAgents) awaitRest(ctx context.Context, near, far string, limit time.Duration) (now link, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
 		if err := within(ctx, limit, func() error {
-			s, err := f.ask(ctx, id)
+			s, err := f.agentStatus(ctx, id)
 			if err != nil {
 				return fmt.Errorf("%s: %w", id, err)
 			}

@@ -14,10 +14,10 @@ import (
 	"hawser.dev/hawser/e2e/traffic"
 )
 
-// The clusterset in testdata/three, as the sections with faults use it.
+// Names in the clusterset of testdata/three.
 const (
-	stallNear   = "s1" // has the client
-	stallFar    = "s2" // has the servers
+	stallNear   = "s1" // cluster of the client
+	stallFar    = "s2" // cluster of the servers
 	stallPort   = 5300
 	stallDomain = ".bench.svc.clusterset.local"
 )
@@ -26,16 +26,16 @@ const (
 type failoverLab struct {
 	*testbed
 	*labAgents
-	yield   func() error // gives the processors back
+	yield   func() error // restores the scheduling priority
 	near    traffic.Socket
 	servers map[string]*traffic.Server // by pod
-	newest  map[string]*atomic.Int64   // by pod: when the client began the last of the dials that came there, UnixNano
+	newest  map[string]*atomic.Int64   // by pod: start of the newest dial that arrived there, by the client's clock, UnixNano
 }
 
-// newStallBed makes the lab with some words of the topology replaced by others.
-func newStallBed(ctx context.Context, c config, other map[string]string, more ...string) (*failoverLab, error) {
+// newFailoverLab starts the lab with some words of the topology replaced.
+func newFailoverLab(ctx context.Context, c config, other map[string]string, more ...string) (*failoverLab, error) {
 	files := filepath.Join(c.root, "e2e/bench/testdata/three")
-	topology, err := altered(filepath.Join(files, "clusterset.yaml"), other)
+	topology, err := withReplacements(filepath.Join(files, "clusterset.yaml"), other)
 	if err != nil {
 		return nil, err
 	}
@@ -44,14 +44,15 @@ func newStallBed(ctx context.Context, c config, other map[string]string, more ..
 	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
 		return nil, err
 	}
-	if err := b.furnish(ctx); err != nil {
+	if err := b.openSockets(ctx); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
-// altered writes a copy of a file in which words are replaced by others.
-func altered(file string, other map[string]string) (string, error) {
+// withReplacements writes a copy of a file with replaced words, and returns its path. Each word
+// must occur once.
+func withReplacements(file string, other map[string]string) (string, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
@@ -59,7 +60,7 @@ func altered(file string, other map[string]string) (string, error) {
 	text := string(raw)
 	for from, to := range other {
 		if strings.Count(text, from) != 1 {
-			return "", fmt.Errorf("%s does not say %q once", file, from)
+			return "", fmt.Errorf("%s does not contain %q exactly once", file, from)
 		}
 		text = strings.Replace(text, from, to, 1)
 	}
@@ -71,8 +72,9 @@ func altered(file string, other map[string]string) (string, error) {
 	return copied.Name(), errors.Join(err, copied.Close())
 }
 
-func (b *failoverLab) furnish(ctx context.Context) (err error) {
-	if b.labAgents, err = b.newFleet(ctx); err != nil {
+// openSockets finds the client's namespace and starts the servers.
+func (b *failoverLab) openSockets(ctx context.Context) (err error) {
+	if b.labAgents, err = b.newLabAgents(ctx); err != nil {
 		return err
 	}
 	at, err := b.client.Place(ctx, stallNear+"/bench/client")
@@ -109,7 +111,7 @@ func (b *failoverLab) close() error {
 	return errors.Join(append(errs, b.testbed.close())...)
 }
 
-// address looks a name of the servers up as the client sees it.
+// address resolves a name of the servers in the client's pod.
 func (b *failoverLab) address(ctx context.Context, name string) (netip.AddrPort, error) {
 	text, err := b.lookup(ctx, stallNear+"/bench/client", name+stallDomain)
 	if err != nil {
@@ -119,7 +121,7 @@ func (b *failoverLab) address(ctx context.Context, name string) (netip.AddrPort,
 	return netip.AddrPortFrom(addr, stallPort), err
 }
 
-// flows is what flows from the client to one server while faults happen.
+// flows is the traffic from the client to one server during faults.
 type flows struct {
 	packets  *traffic.Flow
 	requests *background
@@ -148,12 +150,12 @@ func (b *failoverLab) flows(ctx context.Context, server string) (*flows, error) 
 	}, nil
 }
 
-// close ends all flows; what they saw stays.
+// close ends all flows. Their results stay readable.
 func (t *flows) close() error {
 	return errors.Join(t.packets.Close(), t.requests.Close(), t.dials.Close())
 }
 
-// settle waits until the packets have flowed without a loss for a while.
-func (t *flows) settle(ctx context.Context, while, limit time.Duration) error {
+// awaitComplete waits until no packet of the last while is lost.
+func (t *flows) awaitComplete(ctx context.Context, while, limit time.Duration) error {
 	return within(ctx, limit, func() error { return t.packets.CheckComplete(while) })
 }
