@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 )
 
@@ -56,6 +58,7 @@ const (
 	rankNodeOff
 	rankAgent
 	rankInput
+	rankEndpoint
 	rankDNS
 	rankLinks
 	rankFabrics
@@ -86,6 +89,7 @@ func Assess(states []clusterstatus.State) []Problem {
 				fabrics[n.Fabric] = append(fabrics[n.Fabric], s.Cluster)
 			}
 		}
+		a.endpoints(states)
 		out = append(out, a.problems...)
 	}
 	if len(fabrics) > 1 {
@@ -188,6 +192,30 @@ func (a *assessment) nodes() {
 			}
 			a.add(Problem{Severity: Error, Code: "links-down", Node: n.Name, Text: text,
 				Next: "hawser show connections --cluster " + a.state.Cluster, rank: rankLinks})
+		}
+	}
+}
+
+// endpoints finds gateways with static endpoints of which none is confirmed: neither is it an address
+// of the gateway's node, nor does another cluster reach the gateway there. A link may still be up,
+// because WireGuard follows the source address of packets; it cannot be set up again after a
+// restart of both ends.
+func (a *assessment) endpoints(states []clusterstatus.State) {
+	for _, g := range a.state.Gateways {
+		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {
+			continue
+		}
+		end, confirmed := a.state.Cluster+"/"+g.Name, false
+		for i := range states {
+			for _, n := range states[i].Nodes {
+				confirmed = confirmed || slices.ContainsFunc(n.Endpoints[end], func(at netip.Addr) bool { return slices.Contains(g.Endpoints, at) })
+			}
+		}
+		if !confirmed {
+			a.add(Problem{Severity: Unknown, Code: "endpoint-unconfirmed", Node: g.Node,
+				Text: fmt.Sprintf("no cluster reaches gateway %s at its endpoints %s, and node %s has other addresses (%s)", g.Name,
+					humanize.Join(g.Endpoints, ", "), g.Node, humanize.Join(g.NodeAddrs, ", ")),
+				Next: "correct endpoints of the gateway in the topology, or check the port forwarding", rank: rankEndpoint})
 		}
 	}
 }

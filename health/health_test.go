@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,14 @@ func good(name string) clusterstatus.State {
 	}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Conditions: []clusterstatus.Condition{
 		{Type: "Conflict", Status: "False"}, {Type: "Ready", Status: "True"}, {Type: "Valid", Status: "True"},
 	}}}}
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
 }
 
 // TestAssess checks the problems of each fault, causes first, and whether the clusterset is healthy.
@@ -63,6 +72,20 @@ func TestAssess(t *testing.T) {
 		{"different fabrics", func(_, c2 *clusterstatus.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
 			"clusters have different fabrics: f1 in c1; f2 in c2; next: hawser status --wait",
 		}},
+		{"endpoint of no node, link up by roaming", func(c1, c2 *clusterstatus.State) {
+			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}
+			c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("172.31.2.11")}
+		}, false, false, []string{
+			"c2/c2n1: no cluster reaches gateway a at its endpoints 172.31.2.91, and node c2n1 has other addresses (172.31.2.11); " +
+				"next: correct endpoints of the gateway in the topology, or check the port forwarding",
+		}},
+		{"endpoint behind NAT, confirmed by a peer", func(c1, c2 *clusterstatus.State) {
+			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("203.0.113.9"), NodeAddrs: addrs("172.31.2.11")}}
+			c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("203.0.113.9")}
+		}, true, true, nil},
+		{"endpoint of the node, links down", func(c1, c2 *clusterstatus.State) {
+			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.11"), NodeAddrs: addrs("172.31.2.11")}}
+		}, true, true, nil},
 		{"API away", func(c1, _ *clusterstatus.State) {
 			*c1 = clusterstatus.State{Cluster: "c1", Error: "connection refused"}
 		}, false, false, []string{

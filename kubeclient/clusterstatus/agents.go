@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Node is the report of one agent in its HawserNode, with the state of its Node object.
@@ -39,6 +41,18 @@ type Node struct {
 	Off string `json:"off,omitempty"`
 	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY.
 	LinksDown []string `json:"linksDown,omitempty"`
+	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
+	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`
+}
+
+// Gateway is a gateway of a cluster with the addresses at which others should reach it.
+type Gateway struct {
+	Name string `json:"name"`
+	Node string `json:"node"`
+	// Endpoints are the static addresses in the fabric. It is empty for a gateway that also has
+	// names or discovered endpoints.
+	Endpoints []netip.Addr `json:"endpoints,omitempty"`
+	NodeAddrs []netip.Addr `json:"nodeAddrs,omitempty"` // of the Node object; empty if not readable
 }
 
 // linkUp is the state of a link that is up, as in the CRD of HawserNode.
@@ -94,8 +108,19 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 			link, _ := item.(map[string]any)
 			cluster, _ := link["remoteCluster"].(string)
 			gateway, _ := link["remoteGateway"].(string)
-			if end := cluster + "/" + gateway; link["state"] != linkUp && !slices.Contains(n.LinksDown, end) {
-				n.LinksDown = append(n.LinksDown, end)
+			end := cluster + "/" + gateway
+			if link["state"] != linkUp {
+				if !slices.Contains(n.LinksDown, end) {
+					n.LinksDown = append(n.LinksDown, end)
+				}
+				continue
+			}
+			text, _ := link["endpoint"].(string)
+			if at, err := netip.ParseAddrPort(text); err == nil {
+				if n.Endpoints == nil {
+					n.Endpoints = map[string][]netip.Addr{}
+				}
+				n.Endpoints[end] = append(n.Endpoints[end], at.Addr().Unmap())
 			}
 		}
 		out = append(out, n)
@@ -104,28 +129,68 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 	return out, nil
 }
 
-// nodesOff returns, by name, the Node objects that are not ready, with a description.
-func nodesOff(ctx context.Context, c *kubeclient.Client) (map[string]string, error) {
+// nodeObject is the part of a Node object that State needs.
+type nodeObject struct {
+	off   string
+	addrs []netip.Addr
+}
+
+// nodeObjects returns the Node objects by name.
+func nodeObjects(ctx context.Context, c *kubeclient.Client) (map[string]nodeObject, error) {
 	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", "")
 	if err != nil {
 		return nil, unlessForbidden(err)
 	}
-	out := map[string]string{}
+	out := map[string]nodeObject{}
 	for i := range items {
+		var node nodeObject
+		addrs, _, _ := unstructured.NestedSlice(items[i].Object, "status", "addresses")
+		for _, item := range addrs {
+			entry, _ := item.(map[string]any)
+			text, _ := entry["address"].(string)
+			if addr, err := netip.ParseAddr(text); err == nil {
+				node.addrs = append(node.addrs, addr)
+			}
+		}
 		list, _, _ := unstructured.NestedSlice(items[i].Object, "status", "conditions")
 		for _, item := range list {
 			ready, _ := item.(map[string]any)
 			if ready["type"] != "Ready" || ready["status"] == "True" {
 				continue
 			}
-			text := "NotReady"
+			node.off = "NotReady"
 			if since, _ := ready["lastTransitionTime"].(string); since != "" {
-				text += " since " + since
+				node.off += " since " + since
 			}
-			out[items[i].GetName()] = text
 		}
+		out[items[i].GetName()] = node
 	}
 	return out, nil
+}
+
+// gateways returns the gateways of a cluster that are on a fixed node.
+func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []Gateway {
+	own := f.Cluster(cluster)
+	if own == nil {
+		return nil
+	}
+	var out []Gateway
+	for i := range own.Gateways {
+		g := Gateway{Name: own.Gateways[i].Name, Node: own.Gateways[i].Node, NodeAddrs: nodes[own.Gateways[i].Node].addrs}
+		if g.Node == "" {
+			continue
+		}
+		for _, text := range own.Gateways[i].Endpoints {
+			e, err := fabric.ParseEndpoint(text)
+			if err != nil || !e.Addr.IsValid() {
+				g.Endpoints = nil
+				break
+			}
+			g.Endpoints = append(g.Endpoints, e.Addr)
+		}
+		out = append(out, g)
+	}
+	return out
 }
 
 // stoppedPods returns the pods of agents that do not run, with the reason of their containers.

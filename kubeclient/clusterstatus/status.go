@@ -28,9 +28,10 @@ type State struct {
 	Pods       int64  `json:"pods"` // agents that should run
 	Running    int64  `json:"running"`
 	// Outdated counts agents that do not run the newest version of their DaemonSet.
-	Outdated int64    `json:"outdated,omitempty"`
-	Stopped  []Pod    `json:"stopped,omitempty"` // agents that do not run
-	Exports  []Export `json:"exports"`
+	Outdated int64     `json:"outdated,omitempty"`
+	Stopped  []Pod     `json:"stopped,omitempty"` // agents that do not run
+	Exports  []Export  `json:"exports"`
+	Gateways []Gateway `json:"gateways,omitempty"` // on a fixed node
 	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
 	DNSProblem string `json:"unresolved,omitempty"`
 }
@@ -89,12 +90,12 @@ func read(ctx context.Context, c *kubeclient.Client, s *State) error {
 			s.Outdated += max(set.wanted-set.updated, 0)
 		}
 	}
-	off, err := nodesOff(ctx, c)
+	objects, err := nodeObjects(ctx, c)
 	if err != nil {
 		return err
 	}
 	for i := range s.Nodes {
-		s.Nodes[i].Off = off[s.Nodes[i].Name]
+		s.Nodes[i].Off = objects[s.Nodes[i].Name].off
 	}
 	if s.Running < s.Pods || s.Outdated > 0 {
 		if s.Stopped, err = stoppedPods(ctx, c); err != nil {
@@ -105,7 +106,10 @@ func read(ctx context.Context, c *kubeclient.Client, s *State) error {
 	if err := ReadFabric(ctx, c, tree); err != nil {
 		return err
 	}
-	s.Delivered, _ = render.FabricDigest(tree) // empty without a readable fabric
+	if f, err := render.FabricOf(tree); err == nil {
+		s.Delivered, _ = render.FabricDigest(tree) // it is readable
+		s.Gateways = gateways(f, c.Name, objects)
+	}
 	if err := copyImage(ctx, c, tree); err != nil {
 		return err
 	}

@@ -73,8 +73,9 @@ type LinkState struct {
 	Gateway       string `json:"gateway"` // of this node
 	RemoteCluster string `json:"remoteCluster"`
 	RemoteGateway string `json:"remoteGateway"`
-	State         string `json:"state"`            // Up | Down | Connecting
-	Chosen        bool   `json:"chosen,omitempty"` // carries the traffic of the pair of clusters
+	State         string `json:"state"`              // Up | Down | Connecting
+	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
+	Chosen        bool   `json:"chosen,omitempty"`   // carries the traffic of the pair of clusters
 	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is how many of
 	// 1000 probes were lost. Both are written when they moved far, and seldom (steady).
 	RTT  int64 `json:"rttMicroseconds,omitempty"`
@@ -85,11 +86,11 @@ type LinkState struct {
 const (
 	LinkUp         = "Up"
 	LinkDown       = "Down"
-	LinkConnecting = "Connecting" // nobody answered yet
+	LinkConnecting = "Connecting" // no reply yet
 )
 
-// ListLinks gives the list of a node's links in order of the ends' names: all, or those that
-// matter most to who looks, which are the ones that are not up, and the chosen ones.
+// ListLinks returns at most MostLinks links, sorted by the names of their ends. If there are more, it
+// prefers links that are not up, and then the chosen ones.
 func ListLinks(links []LinkState) []LinkState {
 	byName := func(a, b LinkState) int {
 		return cmp.Or(cmp.Compare(a.RemoteCluster, b.RemoteCluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))

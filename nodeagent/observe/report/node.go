@@ -83,7 +83,7 @@ func rulesInPlace(report converge.Report) bool {
 }
 
 func linkState(c *status.Connection) kube.LinkState {
-	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Chosen: c.Chosen,
+	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Endpoint: c.Endpoint, Chosen: c.Chosen,
 		State: kube.LinkConnecting, Loss: int(math.Round(c.Loss * 1000))}
 	switch c.Status {
 	case status.Connected:
