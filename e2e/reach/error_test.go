@@ -12,15 +12,15 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// failure is an ICMP error that comes out of a tunnel, about a packet that entered it.
+// failure is an ICMP error that arrives from a tunnel, about a packet sent into it.
 type failure struct {
-	from   netip.Addr // who sends it
+	from   netip.Addr // source of the error
 	remote netip.Addr // the remote end of the packet's flow
-	about  Packet     // as it entered the tunnel
+	about  Packet     // the quoted packet, as it entered the tunnel
 }
 
-// failure makes up an error about a flow that a packet just began between a pod and
-// another cluster: from a cluster of the set, with an address that it may send from.
+// failure draws an error about a flow that a packet just started between a pod and another
+// cluster. Its source is an address of some cluster of the clusterset.
 func (w *world) failure(rng *rand.Rand, p Packet, out []seen) (failure, bool) {
 	if p.Protocol == "icmp" || len(out) != 1 || out[0].protocol != p.Protocol || p.Via != "" || out[0].via.IsValid() || rng.IntN(2) == 0 {
 		return failure{}, false
@@ -55,7 +55,7 @@ func (w *world) failure(rng *rand.Rand, p Packet, out []seen) (failure, bool) {
 	return e, true
 }
 
-// bytes writes the error, with an identity at the end of the packet that it is about.
+// bytes encodes the error. The quoted packet ends with the identity.
 func (e failure) bytes(id uint32) []byte {
 	message := append([]byte{3, 4, 0, 0, 0, 0, 0x05, 0x14}, raw(e.about, id)...) // fragmentation needed, MTU 1300
 	to, proto, pseudo := e.about.Src.Addr(), byte(unix.IPPROTO_ICMP), uint32(0)
@@ -67,11 +67,11 @@ func (e failure) bytes(id uint32) []byte {
 	return append(header(e.from, to, proto, len(message)), message...)
 }
 
-// fails sends the error and reports whether it arrives at the pod.
-func (s *space) fails(e failure, id uint32, wait bool) bool {
+// sendError sends the error and reports whether it arrives at the pod.
+func (s *space) sendError(e failure, id uint32, wait bool) bool {
 	s.t.Helper()
 	out := s.send(Tunnel, e.bytes(id))
-	for begun := time.Now(); wait && len(out) == 0 && time.Since(begun) < patience; {
+	for start := time.Now(); wait && len(out) == 0 && time.Since(start) < arrivalTimeout; {
 		out = s.drain()
 	}
 	return slices.ContainsFunc(out, func(o seen) bool { return o.at == Pod && o.protocol == "icmp error" && o.id == id })

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// The names of schema/fabric/reach, which most of this package is about.
+// Short names of schema/fabric/reach.
 type (
 	Point   = reach.Point
 	Packet  = reach.Packet
@@ -26,7 +26,7 @@ const (
 	Host     = reach.Host
 )
 
-// backends are a gateway's facts as reach asks for them.
+// backends converts a gateway's facts for package reach.
 func backends(facts model.Facts) reach.Backends {
 	out := reach.Backends{}
 	for _, svc := range facts.Services {
@@ -43,7 +43,7 @@ func (w *world) sends(c *fabric.Cluster, a netip.Addr) bool {
 	return inAny(c.GlobalCIDRs, a) || slices.ContainsFunc(c.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) && w.seen(c, p) })
 }
 
-// seen reports whether the own cluster reaches another one's prefix as it is.
+// seen reports whether the own cluster reaches a prefix of another cluster without translation.
 func (w *world) seen(c *fabric.Cluster, p netip.Prefix) bool {
 	me := w.fabric.Cluster(own)
 	return !c.IsGlobalnet(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(me.PodCIDRs, me.ServiceCIDRs), p.Overlaps)
@@ -53,7 +53,7 @@ func inAny(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// moved keeps the host part of an address.
+// moved replaces the prefix of an address and keeps its host part.
 func moved(a netip.Addr, to netip.Prefix) netip.Addr {
 	from, net := a.AsSlice(), to.Addr().AsSlice()
 	for bit := range to.Bits() {

@@ -10,11 +10,11 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// frame is what the test looks at of a packet. Its last four bytes are its identity.
+// frame holds the parsed fields of a packet. The packet's last four bytes are its identity.
 type frame struct {
 	protocol string
 	src, dst netip.AddrPort
-	via      netip.Addr // of what is passed on: the gateway to which it goes first
+	via      netip.Addr // for transit packets: the next gateway
 	id       uint32
 }
 
@@ -23,7 +23,7 @@ const (
 	tcpAck = 0x10
 )
 
-// bytes writes a packet with an identity.
+// raw encodes a packet with an identity.
 func raw(p Packet, id uint32) []byte {
 	var l4 []byte
 	port := func(at int, n uint16) { binary.BigEndian.PutUint16(l4[at:], n) }
@@ -71,18 +71,17 @@ func raw(p Packet, id uint32) []byte {
 	return append(header(p.Src.Addr(), p.Dst.Addr(), proto, len(l4)), l4...)
 }
 
-// passedOver is what stands between the outer IP header of a packet that is passed on and
-// the packet: UDP, VXLAN and Ethernet, bytes.
-const passedOver = 8 + 8 + 14
+// transitHeaders is the size in bytes of the headers between the outer IP header of a transit
+// packet and the inner packet: UDP, VXLAN and Ethernet.
+const transitHeaders = 8 + 8 + 14
 
-// passed puts a packet into the overlay in which clusters pass it on, from a gateway to
-// another one, both by their addresses in the tunnels. Link is the hardware address of the
-// second.
-func passed(packet []byte, from, to netip.Addr, link net.HardwareAddr) []byte {
-	udp := make([]byte, passedOver, passedOver+len(packet))
+// encapsulate puts a packet into the overlay for transit traffic, from one gateway to another,
+// given by their tunnel addresses. link is the hardware address of the second.
+func encapsulate(packet []byte, from, to netip.Addr, link net.HardwareAddr) []byte {
+	udp := make([]byte, transitHeaders, transitHeaders+len(packet))
 	binary.BigEndian.PutUint16(udp, 40000)
 	binary.BigEndian.PutUint16(udp[2:], desired.TransitPort)
-	udp[8] = 0x08 // there is a VNI (RFC 7348)
+	udp[8] = 0x08 // the VNI is valid (RFC 7348)
 	udp[14] = desired.TransitVNI
 	copy(udp[16:], link)
 	copy(udp[22:], []byte{2, 0, 0, 0, 0, 1})
@@ -97,7 +96,7 @@ func passed(packet []byte, from, to netip.Addr, link net.HardwareAddr) []byte {
 	return append(header(from, to, unix.IPPROTO_UDP, len(udp)), udp...)
 }
 
-// header writes the IP header before so many bytes of a protocol.
+// header returns the IP header for size bytes of a protocol.
 func header(src, dst netip.Addr, proto byte, size int) []byte {
 	if src.Is6() {
 		head := make([]byte, 40)
@@ -131,8 +130,8 @@ func checksum(sum uint32, b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// parse reads what bytes wrote, and what the kernel made of it; false for what it says
-// by itself, such as neighbour discovery.
+// parse parses a packet of this test after the kernel forwarded it. It returns false for the
+// kernel's own packets, such as neighbour discovery.
 func parse(b []byte) (frame, bool) {
 	var f frame
 	if len(b) < 20 {
@@ -153,8 +152,8 @@ func parse(b []byte) (frame, bool) {
 	if len(l4) < 8 {
 		return f, false
 	}
-	if proto == unix.IPPROTO_UDP && binary.BigEndian.Uint16(l4[2:]) == desired.TransitPort && len(l4) > passedOver {
-		f, ok := parse(l4[passedOver:])
+	if proto == unix.IPPROTO_UDP && binary.BigEndian.Uint16(l4[2:]) == desired.TransitPort && len(l4) > transitHeaders {
+		f, ok := parse(l4[transitHeaders:])
 		f.via = dst
 		return f, ok
 	}
@@ -177,7 +176,7 @@ func parse(b []byte) (frame, bool) {
 			f.protocol = "icmp error"
 		}
 		if proto == unix.IPPROTO_ICMPV6 && l4[0] >= 130 {
-			return f, false // of the links themselves
+			return f, false // neighbour discovery
 		}
 	default:
 		return f, false

@@ -1,3 +1,3 @@
-// Package reach holds the rules of a gateway to what schema/fabric/reach says that a
-// packet may reach, with packets through a real kernel.
+// Package reach tests with packets through a real kernel that a gateway's rules allow exactly
+// the packets that schema/fabric/reach allows.
 package reach

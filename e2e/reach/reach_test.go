@@ -14,25 +14,25 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// patience is how long a packet may take that should arrive.
-const patience = 2 * time.Second
+// arrivalTimeout bounds the wait for a packet that must arrive.
+const arrivalTimeout = 2 * time.Second
 
-// number reads a setting of the environment, which make reach gives.
-func number(t *testing.T, name string, usual int) int {
+// number reads a number from the environment, as set by make reach.
+func number(t *testing.T, name string, byDefault int) int {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
-		return usual
+		return byDefault
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		t.Fatalf("%s=%q is no number", name, text)
+		t.Fatalf("%s=%q is not a number", name, text)
 	}
 	return n
 }
 
-// TestReach: what a gateway's rules do to packets of all sorts, from all places, spoofed
-// ones included, is what Allowed says of the topology.
+// TestReach tests that a gateway's rules handle packets of all kinds, from all points, including
+// spoofed ones, as Allowed decides for the topology.
 func TestReach(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for network namespaces")
@@ -41,13 +41,13 @@ func TestReach(t *testing.T) {
 	topologies, packets := number(t, "TOPOLOGIES", 20), number(t, "PACKETS", 1000)
 	s := newSpace(t)
 	counts := map[Point]map[Point]int{}
-	const through = Point("through") // in counts: a neighbour passed it on
-	accepted := map[bool]int{}       // ICMP errors, by whether they arrive
+	const through = Point("through") // in counts: forwarded by a neighbour cluster
+	accepted := map[bool]int{}       // number of ICMP errors, by whether they must arrive
 	id := uint32(1)
 	for n := range topologies {
 		rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 		w := newWorld(t, rng)
-		s.put(w.state, w.node, w.fabric.Cluster(own).PodCIDRs)
+		s.apply(w.state, w.node, w.fabric.Cluster(own).PodCIDRs)
 		set, facts := reach.New(w.fabric), backends(w.facts)
 		for range packets / topologies {
 			p := w.packet(rng)
@@ -55,12 +55,12 @@ func TestReach(t *testing.T) {
 			want := set.Allowed(facts, own, p)
 			bytes := raw(p, id)
 			if p.Via != "" {
-				from, to := w.facing(p.Via)
-				bytes = passed(bytes, from, to, s.mac)
+				from, to := w.transitAddrs(p.Via)
+				bytes = encapsulate(bytes, from, to, s.mac)
 			}
 			out := s.send(p.From, bytes)
-			for begun := time.Now(); want.To != Dropped && len(out) == 0 && time.Since(begun) < patience; {
-				out = s.drain() // a busy kernel may do it later
+			for start := time.Now(); want.To != Dropped && len(out) == 0 && time.Since(start) < arrivalTimeout; {
+				out = s.drain() // a busy kernel may need more time
 			}
 			out = slices.DeleteFunc(out, func(o seen) bool { return w.unclaimed(p, o) })
 			if why := w.differs(p, want, out, id); why != "" {
@@ -72,7 +72,7 @@ func TestReach(t *testing.T) {
 			if e, about := w.failure(rng, p, out); about {
 				id++
 				arrives := set.ErrorCounts(own, e.from, e.remote)
-				if got := s.fails(e, id, arrives); got != arrives {
+				if got := s.sendError(e, id, arrives); got != arrives {
 					t.Fatalf("topology %d of seed %d: %+v: the ICMP error %+v arrives: %t, want %t\n%s", n, seed, p, e, got, arrives, w.text)
 				}
 				accepted[arrives]++
@@ -89,9 +89,9 @@ func TestReach(t *testing.T) {
 	}
 	t.Logf("%d packets over %d topologies: %v, ICMP errors: %v", packets, topologies, counts, accepted)
 	if packets >= 1000 && (accepted[true] == 0 || accepted[false] == 0) {
-		t.Errorf("ICMP errors that arrive, and others: %v", accepted)
+		t.Errorf("want ICMP errors that arrive and errors that do not, got %v", accepted)
 	}
-	// Each place has packets that arrive and such that do not, or nothing is proved.
+	// Without arrived and dropped packets from each point, the test would prove nothing.
 	for _, from := range []Point{Tunnel, through, Pod, Node} {
 		if packets >= 1000 && (counts[from][Dropped] == 0 || len(counts[from]) < 2) {
 			t.Errorf("from %s: %v", from, counts[from])
@@ -99,9 +99,9 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// unclaimed: the link between nodes has a route for addresses that the host's own
-// processes ask for, and no node that has them; and what means nothing to the clusterset
-// leaves by the default route, as it does without Hawser.
+// unclaimed reports whether a packet left the gateway as it would without Hawser. The device
+// between nodes has a route for addresses of the host's own processes, which no node has. Packets
+// to addresses outside the clusterset follow the default route.
 func (w *world) unclaimed(p Packet, o seen) bool {
 	f, c := w.fabric, w.fabric.Cluster(own)
 	switch o.at {
@@ -117,23 +117,23 @@ func (w *world) unclaimed(p Packet, o seen) bool {
 	return false
 }
 
-// differs says in what the kernel did something else; empty when it did not.
+// differs describes how the kernel's result differs from the verdict, or returns an empty string.
 func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 	arrived := false
 	for _, o := range out {
 		if o.id != id || o.protocol == "reset" || o.protocol == "icmp error" {
-			// Answers of the kernel: pods and nodes are told at once what is refused.
+			// Answers of the kernel: pods and nodes get an error for rejected packets.
 			if (p.From == Neighbor || p.From == Tunnel && want.To != Host) && o.at == p.From {
-				return "the sender is answered: " + o.protocol
+				return "the sender got an answer: " + o.protocol
 			}
 			continue
 		}
 		switch {
 		case want.To == Host && o.at == p.From && o.dst.Addr() == p.Src.Addr():
 			continue // the gateway answers
-		case want.To == Service && o.at == Neighbor: // there is no proxy here that would translate it
+		case want.To == Service && o.at == Neighbor: // without kube-proxy nothing translates it
 		case want.To == Dropped || o.at != want.To:
-			return "it came out at " + string(o.at)
+			return "it left at " + string(o.at)
 		case o.at == Host:
 			arrived = true
 			continue
@@ -149,17 +149,17 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 		}
 		if o.at == Tunnel {
 			if next := w.next(o.dst.Addr(), p.Via != ""); o.via != next {
-				return "it goes first to " + o.via.String() + " and not to " + next.String()
+				return "its next gateway is " + o.via.String() + ", want " + next.String()
 			}
 		}
 		src := o.src.Addr()
-		// From pod to pod the node may stand in between, as kube-proxy has it stand.
+		// Between pods the node may translate the source, as kube-proxy does.
 		if want.To == Pod && p.From != Tunnel {
 			arrived = true
 			continue
 		}
 		if len(want.Srcs) == 0 && src != p.Src.Addr() || len(want.Srcs) > 0 && !slices.Contains(want.Srcs, src) {
-			return "it came from " + src.String()
+			return "its source is " + src.String()
 		}
 		arrived = true
 	}
@@ -169,8 +169,8 @@ func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 	return ""
 }
 
-// packet makes one up: of a place, from an address that who stands there has or
-// pretends to have, for an address that means something.
+// packet draws a packet: a point, a source address that a sender there has or spoofs, and a
+// target.
 func (w *world) packet(rng *rand.Rand) Packet {
 	p := Packet{From: pick(rng, Tunnel, Tunnel, Tunnel, Pod, Pod, Node, Neighbor), Protocol: pick(rng, "tcp", "tcp", "udp", "udp", "icmp")}
 	p.MidFlow = p.Protocol != "udp" && rng.IntN(4) == 0
@@ -207,7 +207,7 @@ func (w *world) packet(rng *rand.Rand) Packet {
 	}
 }
 
-// target is an address that means something to somebody.
+// target draws an address with a meaning in the clusterset.
 func (w *world) target(rng *rand.Rand) netip.Addr {
 	var all []netip.Addr
 	add := func(list ...netip.Addr) { all = append(all, list...) }
@@ -240,7 +240,7 @@ func (w *world) target(rng *rand.Rand) netip.Addr {
 	return pick(rng, all...)
 }
 
-// mapped gives the addresses by which other clusters know pods that have no other.
+// mapped returns the mapped global addresses of the pods.
 func (w *world) mapped() []netip.Addr {
 	var out []netip.Addr
 	for _, m := range w.fabric.Cluster(own).Mappings {
@@ -253,8 +253,8 @@ func (w *world) mapped() []netip.Addr {
 	return out
 }
 
-// source is an address of the target's family that whoever stands at the place can
-// send with: WireGuard holds other clusters to their own.
+// source draws a source address of the target's family that a sender at the point can use:
+// WireGuard restricts other clusters to their own addresses.
 func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, bool) {
 	var all []netip.Addr
 	switch p.From {
@@ -298,7 +298,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 		}
 	case Neighbor:
 		all = []netip.Addr{addr("192.0.2.99"), addr("198.51.100.7"), addr("2001:db8::99")}
-		for _, c := range w.fabric.Clusters { // which it does not have
+		for _, c := range w.fabric.Clusters { // spoofed
 			all = append(all, c.EgressIPs...)
 		}
 	}

@@ -20,28 +20,28 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel"
 )
 
-// Links of the gateway, which are TUN devices: the test writes what comes in and reads
-// what goes out.
+// Devices of the gateway. All are TUN devices: the test writes incoming packets and reads
+// outgoing ones.
 const (
 	linkTunnel = "hw-wg1"
 	linkNodes  = desired.NodeDevice
 	linkPods   = "pod0"
-	linkBeside = "eth0"
+	linkUplink = "eth0"
 )
 
-// space is a network namespace that has the gateway's rules, routes and addresses.
-// Only the goroutine that made it uses it.
+// space is a network namespace with the gateway's rules, routes and addresses.
+// It must be used by the goroutine that created it.
 type space struct {
 	t    *testing.T
 	ns   *kernel.Namespace
 	tuns map[Point]int
 
-	overlays []netlink.Link   // for what clusters pass on
-	mac      net.HardwareAddr // of each of them
-	host     []int            // raw sockets that see what the gateway itself gets
+	overlays []netlink.Link   // for transit traffic
+	mac      net.HardwareAddr // of every overlay
+	host     []int            // raw sockets that receive the gateway's own packets
 }
 
-// newSpace moves the goroutine's thread into a namespace of its own, which ends with it.
+// newSpace moves the goroutine's thread into a new namespace, which ends with the thread.
 func newSpace(t *testing.T) *space {
 	t.Helper()
 	runtime.LockOSThread()
@@ -49,7 +49,7 @@ func newSpace(t *testing.T) *space {
 		t.Fatalf("make a network namespace: %v", err)
 	}
 	s := &space{t: t, tuns: map[Point]int{}}
-	for place, name := range map[Point]string{Tunnel: linkTunnel, Node: linkNodes, Pod: linkPods, Neighbor: linkBeside} {
+	for place, name := range map[Point]string{Tunnel: linkTunnel, Node: linkNodes, Pod: linkPods, Neighbor: linkUplink} {
 		s.tuns[place] = s.tun(name)
 	}
 	s.up("lo")
@@ -88,9 +88,9 @@ func (s *space) tun(name string) int {
 	req, err := unix.NewIfreq(name)
 	s.must(err, name)
 	req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-	s.must(unix.IoctlIfreq(fd, unix.TUNSETIFF, req), "make "+name)
+	s.must(unix.IoctlIfreq(fd, unix.TUNSETIFF, req), "create "+name)
 	link := s.up(name)
-	s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "name "+name)
+	s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "set alias of "+name)
 	s.must(netlink.LinkSetMTU(link, 1400), "mtu of "+name)
 	return fd
 }
@@ -111,14 +111,14 @@ func (s *space) raw(family, proto int) int {
 	return fd
 }
 
-// put brings a state into the namespace, and what a CNI has there: the route to pods.
-func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix) {
+// apply writes a state into the namespace, and the CNI's route to pods.
+func (s *space) apply(state desired.State, node []netip.Addr, pods []netip.Prefix) {
 	s.t.Helper()
-	beside, err := netlink.LinkByName(linkBeside)
-	s.must(err, linkBeside)
+	uplink, err := netlink.LinkByName(linkUplink)
+	s.must(err, linkUplink)
 	for _, a := range node {
 		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen()-8, a.BitLen())}, Flags: unix.IFA_F_NODAD}
-		s.must(netlink.AddrReplace(beside, addr), "address "+a.String())
+		s.must(netlink.AddrReplace(uplink, addr), "address "+a.String())
 	}
 	pod0, err := netlink.LinkByName(linkPods)
 	s.must(err, linkPods)
@@ -136,9 +136,9 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	for _, p := range []string{"0.0.0.0/0", "::/0"} {
 		_, dst, err := net.ParseCIDR(p)
 		s.must(err, p)
-		s.must(netlink.RouteReplace(&netlink.Route{LinkIndex: beside.Attrs().Index, Dst: dst}), "default route")
+		s.must(netlink.RouteReplace(&netlink.Route{LinkIndex: uplink.Attrs().Index, Dst: dst}), "default route")
 	}
-	s.passing(state.Links)
+	s.createOverlays(state.Links)
 	ours := func(link string) bool {
 		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.TransitPrefix)
 	}
@@ -177,13 +177,13 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	}
 	converged(s, tables, state.Tables)
 	converged(s, kernel.NewElements(kernel.NFTOptions{}), state.Elements)
-	s.must(netlink.ConntrackTableFlush(netlink.ConntrackTable), "forget flows")
+	s.must(netlink.ConntrackTableFlush(netlink.ConntrackTable), "flush conntrack")
 	s.drain()
 }
 
-// passing makes the links for what clusters pass on anew. They are real ones: what is
-// inside comes out of the tunnel's TUN device.
-func (s *space) passing(links []desired.Device) {
+// createOverlays recreates the devices for transit traffic. They are real VXLAN devices over the
+// tunnel's TUN device.
+func (s *space) createOverlays(links []desired.Device) {
 	s.t.Helper()
 	for _, l := range s.overlays {
 		s.must(netlink.LinkDel(l), "remove "+l.Attrs().Name)
@@ -197,15 +197,15 @@ func (s *space) passing(links []desired.Device) {
 		s.must(err, l.Name)
 		s.must(netlink.LinkAdd(&netlink.Vxlan{
 			LinkAttrs: netlink.LinkAttrs{Name: l.Name, MTU: l.MTU, HardwareAddr: mac}, VxlanId: l.VNI, Port: l.Port, SrcAddr: l.Local.AsSlice(),
-		}), "make "+l.Name)
+		}), "create "+l.Name)
 		link := s.up(l.Name)
-		s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "name "+l.Name)
+		s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "set alias of "+l.Name)
 		s.overlays, s.mac = append(s.overlays, link), mac
 	}
 }
 
-// converged is a pass of one kind, or two where an element has to go before another
-// one can come.
+// converged applies one kind until nothing differs. Some elements need two passes: an old one must
+// be removed before a new one is added.
 func converged[S diff.Spec](s *space, kind converge.Kind[S], want []S) {
 	s.t.Helper()
 	var last error
@@ -219,17 +219,17 @@ func converged[S diff.Spec](s *space, kind converge.Kind[S], want []S) {
 		}
 		last = kind.Apply(context.Background(), changes)
 	}
-	s.must(errors.Join(errors.New("it does not settle"), last), "write "+kind.Name())
+	s.must(errors.Join(errors.New("it does not converge"), last), "write "+kind.Name())
 }
 
-// seen is a packet that came out.
+// seen is a packet that left the gateway.
 type seen struct {
 	at Point
 	frame
 }
 
-// send writes a packet to the link of a place and gives all that the kernel made of it.
-// The kernel is mostly done with it when the write returns.
+// send writes a packet to the device of a point and returns the resulting packets. The kernel has
+// usually processed the packet when the write returns.
 func (s *space) send(from Point, raw []byte) []seen {
 	s.t.Helper()
 	_, err := unix.Write(s.tuns[from], raw)
@@ -258,9 +258,9 @@ func (s *space) drain() []seen {
 				break
 			}
 			if f, ok := parse(buf[:n]); ok && f.via.IsValid() {
-				continue // what is inside goes on
+				continue // the inner packet is forwarded
 			}
-			// IPv6 sockets give no header; the identity is what follows that of transport.
+			// IPv6 sockets return no IP header; the identity follows the transport header.
 			out = append(out, seen{Host, frame{id: lastWord(buf[:n])}})
 		}
 	}

@@ -22,22 +22,22 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// world is one topology, with what there is in the cluster whose gateway is looked at.
+// world is one topology, with the objects of the cluster whose gateway is tested.
 type world struct {
 	text   string
 	fabric *fabric.Fabric
 	facts  model.Facts
 	state  desired.State
-	node   []netip.Addr        // of the gateway
-	worker []netip.Addr        // of the cluster's other node
-	pods   []netip.Addr        // that exist; more may send
-	ways   map[string][]string // by cluster: the clusters on the way there, itself last
+	node   []netip.Addr        // addresses of the gateway's node
+	worker []netip.Addr        // addresses of the cluster's other node
+	pods   []netip.Addr        // existing pods; packets may have other sources
+	paths  map[string][]string // by cluster: the clusters on the path to it, itself last
 }
 
 const own = "a"
 
-// newWorld makes up a topology: clusters with the same or with other prefixes, of one or
-// two families, mapped or shared; exports of both types, for all or for some.
+// newWorld draws a topology: clusters with equal or different prefixes, of one or two families,
+// with mapped or shared egress, and exports of both types, for all or some clusters.
 func newWorld(t *testing.T, rng *rand.Rand) *world {
 	t.Helper()
 	w := &world{}
@@ -104,15 +104,15 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	}
 	w.text = out.String()
 	w.compile(t)
-	w.inhabit(rng)
+	w.addPods(rng)
 	if dynamic {
-		w.export(rng)
+		w.addServiceExports(rng)
 	}
 	w.project()
 	return w
 }
 
-// shapeOf makes up who has links with whom: all, all with a hub, or a chain.
+// shapeOf draws the links between clusters: a mesh, a hub, or a chain.
 func shapeOf(rng *rand.Rand, clusters []string) string {
 	order := slices.Clone(clusters)
 	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -129,9 +129,9 @@ func shapeOf(rng *rand.Rand, clusters []string) string {
 	return ""
 }
 
-// export makes ServiceExports in the cluster, in namespaces that are open to all, kept for
-// one cluster, and closed.
-func (w *world) export(rng *rand.Rand) {
+// addServiceExports adds ServiceExports in namespaces that are open to all clusters, open to one
+// cluster, and closed.
+func (w *world) addServiceExports(rng *rand.Rand) {
 	c := w.fabric.Cluster(own)
 	for i, namespace := range []string{"open", "kept", "closed"} {
 		target := map[string]int{"TCP/80": 8080, "UDP/53": 8053}
@@ -182,8 +182,8 @@ func (w *world) compile(t *testing.T) {
 	}
 }
 
-// inhabit makes the nodes, and pods behind each export of the cluster.
-func (w *world) inhabit(rng *rand.Rand) {
+// addPods adds the nodes, and pods behind each export of the cluster.
+func (w *world) addPods(rng *rand.Rand) {
 	c := w.fabric.Cluster(own)
 	w.node, w.worker = []netip.Addr{addr("192.0.2.11")}, []netip.Addr{addr("192.0.2.12")}
 	if c.Has(6) {
@@ -226,11 +226,11 @@ func (w *world) project() {
 		}}},
 		Local: model.HostState{UnderlayMTU: 1500},
 	}
-	w.ways = w.fabric.Graph().Paths(own, nil)
-	for name, way := range w.ways {
+	w.paths = w.fabric.Graph().Paths(own, nil)
+	for name, clusters := range w.paths {
 		path := model.Path{Local: "gw", Remote: "gw"}
-		if way[0] != name {
-			path.Via = way[0]
+		if clusters[0] != name {
+			path.Via = clusters[0]
 		}
 		in.Paths[name], in.GatewayPaths[name] = path, path
 	}
@@ -240,9 +240,9 @@ func (w *world) project() {
 	w.state, _ = projection.Desired(in)
 }
 
-// facing gives the tunnel addresses of a neighbour's gateway and of this one between which
-// packets are passed on: the first family of this one that both have.
-func (w *world) facing(cluster string) (remote, local netip.Addr) {
+// transitAddrs returns the tunnel addresses of a neighbour's gateway and of this one for transit
+// packets: of the first family of this gateway that both have.
+func (w *world) transitAddrs(cluster string) (remote, local netip.Addr) {
 	for _, local := range w.fabric.Cluster(own).Gateways[0].Addresses {
 		for _, remote := range w.fabric.Cluster(cluster).Gateways[0].Addresses {
 			if remote.Is4() == local.Is4() {
@@ -253,25 +253,25 @@ func (w *world) facing(cluster string) (remote, local netip.Addr) {
 	return netip.Addr{}, netip.Addr{}
 }
 
-// next gives the gateway to which a packet for an address of another cluster is passed on;
-// the zero address where the cluster is a neighbour, whose tunnel takes it as it is. What
-// another cluster sent is passed on to neighbours, too.
-func (w *world) next(dst netip.Addr, others bool) netip.Addr {
+// next returns the next gateway of a packet to an address of another cluster. It returns the zero
+// address for a neighbour cluster, which gets the packet without encapsulation. Transit packets are
+// encapsulated also to neighbours.
+func (w *world) next(dst netip.Addr, isTransit bool) netip.Addr {
 	for i := range w.fabric.Clusters {
 		c := &w.fabric.Clusters[i]
 		if c.Name == own || !w.sends(c, dst) && !inAny(c.ServiceCIDRs, dst) && !slices.Contains(c.Gateways[0].Addresses, dst) {
 			continue
 		}
-		if way := w.ways[c.Name]; others || way[0] != c.Name {
-			gateway, _ := w.facing(way[0])
+		if path := w.paths[c.Name]; isTransit || path[0] != c.Name {
+			gateway, _ := w.transitAddrs(path[0])
 			return gateway
 		}
 	}
 	return netip.Addr{}
 }
 
-// via makes up who hands a packet of a cluster over: itself over its own link, or a
-// neighbour, mostly the one on the way.
+// via draws the cluster that forwards a packet: none, over the sender's own link, or a neighbour,
+// usually the first on the path.
 func (w *world) via(rng *rand.Rand, p *Packet) {
 	graph := w.fabric.Graph()
 	if projection.IsMesh(w.fabric.Shape) {
@@ -280,12 +280,12 @@ func (w *world) via(rng *rand.Rand, p *Packet) {
 	if graph.Linked(own, p.Cluster) && rng.IntN(2) == 0 {
 		return
 	}
-	p.Via = pick(rng, w.ways[p.Cluster][0], w.ways[p.Cluster][0], pick(rng, graph.Neighbors(own)...))
+	p.Via = pick(rng, w.paths[p.Cluster][0], w.paths[p.Cluster][0], pick(rng, graph.Neighbors(own)...))
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// nth gives the n-th address of a prefix, n below 65536.
+// nth returns the nth address of a prefix, n below 65536.
 func nth(p netip.Prefix, n int) netip.Addr {
 	raw := p.Masked().Addr().AsSlice()
 	raw[len(raw)-2] |= byte(n >> 8)

@@ -10,17 +10,17 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// left says of a field that it is not there, which Grafana fills in with its default.
-const left = "required field is missing from input"
+// missingField is the error for an absent field, which Grafana replaces by its default.
+const missingField = "required field is missing from input"
 
-// faults reads a dashboard as Grafana's own types have it: panels, their options and their
-// queries, and what they do not know.
+// faults decodes a dashboard with Grafana's own types. It returns the number of panels and the
+// unknown fields of panels, options and queries.
 func faults(raw []byte) (panels int, found []string) {
 	plugins.RegisterDefaultPlugins()
 	var d dashboard.Dashboard
 	if err := d.UnmarshalJSONStrict(raw); err != nil {
 		for line := range strings.Lines(err.Error()) {
-			if line = strings.TrimSpace(line); !strings.HasSuffix(line, left) {
+			if line = strings.TrimSpace(line); !strings.HasSuffix(line, missingField) {
 				found = append(found, line)
 			}
 		}
@@ -31,8 +31,8 @@ func faults(raw []byte) (panels int, found []string) {
 	return len(d.Panels), found
 }
 
-// TestDashboard: Grafana's types, which are made from its schemas, know every field of the
-// dashboard, and see one that is misspelt or of a wrong type wherever it stands.
+// TestDashboard tests that Grafana's types, generated from its schemas, know every field of the
+// dashboard, and that they find a misspelt field or a wrong type at any level.
 func TestDashboard(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(root, "examples/monitoring/dashboard.json"))
 	if err != nil {
@@ -43,17 +43,17 @@ func TestDashboard(t *testing.T) {
 		t.Errorf("%d panels; %s", panels, strings.Join(found, "\n"))
 	}
 	for name, edit := range map[string][2]string{
-		"a field of the dashboard": {`"templating":`, `"templatings":`},
-		"a field of a panel":       {`"gridPos":`, `"gridpos":`},
-		"an option of a panel":     {`"colorMode":`, `"colourMode":`},
-		"a field of a query":       {`"legendFormat":`, `"legend_format":`},
-		"a number that is a text":  {`"h": 4`, `"h": "4"`},
+		"a field of the dashboard":   {`"templating":`, `"templatings":`},
+		"a field of a panel":         {`"gridPos":`, `"gridpos":`},
+		"an option of a panel":       {`"colorMode":`, `"colourMode":`},
+		"a field of a query":         {`"legendFormat":`, `"legend_format":`},
+		"a text instead of a number": {`"h": 4`, `"h": "4"`},
 	} {
 		text := strings.Replace(string(raw), edit[0], edit[1], 1)
 		if text == string(raw) {
 			t.Errorf("%s: nothing to misspell", name)
 		} else if _, found := faults([]byte(text)); len(found) == 0 {
-			t.Errorf("%s: not seen", name)
+			t.Errorf("%s: not found", name)
 		}
 	}
 }

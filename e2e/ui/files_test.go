@@ -149,8 +149,8 @@ func TestThousand(t *testing.T) {
 	accessible(ctx, t, "1,000 clusters")
 }
 
-// TestTwoPublications: any two of what was published are compared, by keyboard too, and the URL
-// is all that a colleague needs.
+// TestTwoPublications tests that any two publications can be compared, also by keyboard, and that
+// the URL alone restores the comparison.
 func TestTwoPublications(t *testing.T) {
 	dir := t.TempDir()
 	script := func(text string) {
@@ -179,7 +179,7 @@ func TestTwoPublications(t *testing.T) {
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/change'`, nil))
 	const from, to = `document.querySelector('select[aria-label="Compare from"]')`, `document.querySelector('select[aria-label="Compare to"]')`
 	until(ctx, t, patience, from+".options.length === 5 && "+to+".options.length === 4")
-	// The oldest and the newest, chosen by keyboard: the list begins with what is published now.
+	// Choose the oldest and the newest by keyboard: the list starts with the newest publication.
 	run(ctx, t, chromedp.Evaluate(from+".focus()", nil), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
 	until(ctx, t, patience, `location.hash.includes('from=')`)
 	run(ctx, t, chromedp.Evaluate(to+".focus()", nil), chromedp.KeyEvent(kb.ArrowDown))
@@ -191,7 +191,7 @@ func TestTwoPublications(t *testing.T) {
 	visit(ctx, t, "about:blank")
 	visit(ctx, t, at)
 	until(ctx, t, patience, shown+`.includes('cluster dub-003') && `+from+`.selectedIndex === 3 && `+to+`.selectedIndex === 1`)
-	// What is not published is refused, and said so.
+	// The page refuses a commit that was not published, with a message.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/change?from=main&to='`, nil))
 	until(ctx, t, patience, shown+`.includes('is none of the last 3 publications')`)
 	run(ctx, t, chromedp.Evaluate(`document.querySelectorAll('.times a')[2].click()`, nil))
@@ -215,7 +215,7 @@ func TestThreeHundred(t *testing.T) {
 	accessible(ctx, t, "300 clusters")
 }
 
-// TestNewTopology: a file that changes is another map, and one that is wrong is said so.
+// TestNewTopology tests that a changed file changes the map, and that a wrong file shows an error.
 func TestNewTopology(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(root, "docs/clusterset.full.yaml"))
 	if err != nil {
@@ -241,7 +241,7 @@ func TestNewTopology(t *testing.T) {
 	until(ctx, t, patience, `document.getElementById('trouble').hidden`)
 }
 
-// slow is by how much times may be longer here: UI_SLOW=3.
+// slow returns the factor for time limits on this machine: UI_SLOW=3.
 func slow() float64 {
 	if d, err := time.ParseDuration(os.Getenv("UI_SLOW") + "s"); err == nil && d > 0 {
 		return d.Seconds()

@@ -40,7 +40,7 @@ func TestLab(t *testing.T) {
 	shot(ctx, t, "lab-map")
 	accessible(ctx, t, "live map")
 
-	// Which pair of gateways carries a link, and that it moves when its gateway dies.
+	// The active link between two clusters, and its change after its gateway fails.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/map?sel=link:g1/g2'`, nil))
 	until(ctx, t, patience, `document.querySelector('.details')?.textContent.includes('(in use)')`)
 	shot(ctx, t, "lab-link")
@@ -64,7 +64,7 @@ func TestLab(t *testing.T) {
 	hawser(t, env, "lab", "fault", "start-agent", node)
 	until(ctx, t, patience, `document.querySelectorAll('.canvas .dot.down').length === 0 && document.querySelectorAll('.canvas .box.up').length === 3`)
 
-	// Who reaches what.
+	// Which clusters reach which exports.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/matrix?sel=sample/whereami-cs@g3'`, nil))
 	until(ctx, t, patience, `document.querySelectorAll('.matrix td button.yes').length === 2 && document.querySelectorAll('.matrix td button.no').length === 1`)
 	until(ctx, t, patience, `document.querySelector('.side').textContent.includes('allow') && document.querySelector('.side').textContent.includes('clusterset.yaml:')`)
@@ -77,7 +77,7 @@ func TestLab(t *testing.T) {
 	shot(ctx, t, "lab-node")
 	accessible(ctx, t, "node")
 
-	// The way, and packets on it.
+	// The path, and traced packets on it.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/trace?from=g1/default/client&to=whereami-cs.sample'`, nil))
 	until(ctx, t, patience, `document.querySelector('.lanes svg') && document.querySelector('h2 .good')`)
 	run(ctx, t, chromedp.Evaluate(`[...document.querySelectorAll('.bar button')].find((b) => b.textContent === 'Follow packets').click()`, nil))

@@ -20,12 +20,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is for what should take a moment, on a machine that is busy.
+// patience is the timeout for short waits on a busy machine.
 const patience = 30 * time.Second
 
 const root = "../.."
 
-// program gives one of the built programs.
+// program returns the path of a built program.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, "bin", name))
@@ -50,7 +50,7 @@ func hawser(t *testing.T, env []string, args ...string) string {
 	return string(out)
 }
 
-// serve starts hawser ui, and gives its URL.
+// serve starts hawser ui, and returns its URL.
 func serve(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(program(t, "hawser"), append([]string{"ui"}, args...)...)
@@ -76,7 +76,7 @@ func serve(t *testing.T, env []string, args ...string) string {
 	return strings.TrimSpace(line)
 }
 
-// browser starts a browser of its own, and fails the test at what the page logs as an error.
+// browser starts a browser. The test fails on errors that the page logs.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -109,8 +109,8 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// profile makes a folder for a browser. Processes of one that was ended write there for a
-// moment longer, so that removing it takes more than one attempt.
+// profile creates a profile folder for a browser. The browser's processes may still write there
+// after its end, so removal may need several attempts.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ui-profile")
@@ -142,7 +142,7 @@ func visit(ctx context.Context, t *testing.T, url string) {
 	run(ctx, t, chromedp.Navigate(url))
 }
 
-// eval gives what a script gives.
+// eval returns the result of a script.
 func eval[T any](ctx context.Context, t *testing.T, script string) T {
 	t.Helper()
 	var out T
@@ -150,7 +150,7 @@ func eval[T any](ctx context.Context, t *testing.T, script string) T {
 	return out
 }
 
-// until waits until a condition in the page holds, and gives how long that took.
+// until waits until a condition in the page is true, and returns the duration.
 func until(ctx context.Context, t *testing.T, most time.Duration, condition string) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -161,13 +161,13 @@ func until(ctx context.Context, t *testing.T, most time.Duration, condition stri
 		}
 		if time.Since(begun) > most {
 			shot(ctx, t, "failed-"+strings.ReplaceAll(t.Name(), "/", "-"))
-			t.Fatalf("after %s this is not so: %s\nthe page says: %s", most, condition, eval[string](ctx, t, "document.body.innerText.slice(0, 1500)"))
+			t.Fatalf("condition not true after %s: %s\ntext of the page: %s", most, condition, eval[string](ctx, t, "document.body.innerText.slice(0, 1500)"))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// shots is where pictures of the page are kept, for people to look at.
+// shots returns the folder for screenshots.
 func shots(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("UI_SHOTS")
@@ -180,7 +180,7 @@ func shots(t *testing.T) string {
 	return dir
 }
 
-// shot keeps a picture of the page.
+// shot saves a screenshot of the page.
 func shot(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	var raw []byte
@@ -193,7 +193,7 @@ func shot(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// size makes the window another one, light or dark.
+// size sets the size of the window, and light or dark mode.
 func size(ctx context.Context, t *testing.T, width, height int64, dark bool) {
 	t.Helper()
 	scheme := "light"
@@ -204,8 +204,8 @@ func size(ctx context.Context, t *testing.T, width, height int64, dark bool) {
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 }
 
-// accessible has axe-core look at the page. The script is run by the debugger, to which the
-// page's policy does not apply.
+// accessible checks the page with axe-core. The debugger runs the script, so the
+// page's content security policy does not apply.
 func accessible(ctx context.Context, t *testing.T, what string) {
 	t.Helper()
 	file := os.Getenv("AXE")
@@ -237,7 +237,7 @@ func accessible(ctx context.Context, t *testing.T, what string) {
 	}
 }
 
-// many writes a topology of so many clusters, and gives its file.
+// many writes a topology with a number of clusters, and returns its file.
 func many(t *testing.T, clusters int) string {
 	t.Helper()
 	var out strings.Builder
