@@ -10,7 +10,7 @@ import (
 
 var errExhausted = errors.New("no address left")
 
-// nth gives the n-th address of a prefix, counted from its first (0).
+// nth returns the nth address of a prefix, counted from 0.
 func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
 	base := prefix.Masked().Addr()
 	raw := base.AsSlice()
@@ -25,8 +25,8 @@ func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
 	return addr, nil
 }
 
-// nodePrefix gives the k-th node's share of a cluster's pod prefix: a /24 where
-// that leaves room for 16 nodes, otherwise a sixteenth (IPv6: a /112 or a sixteenth).
+// nodePrefix returns the kth node's part of a cluster's pod prefix: a /24 if the prefix has room
+// for 16 of them, otherwise a sixteenth (IPv6: a /112 or a sixteenth).
 func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
 	bits, most := 24, 30
 	if cidr.Addr().Is6() {
@@ -46,8 +46,8 @@ func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits), nil
 }
 
-// free finds the first address of a prefix, from the n-th on, that is not in any
-// of the sets; the later sets give way when nothing else is left.
+// free returns the first address of a prefix, from the nth on, that is in none of the sets. If no
+// such address is left, it ignores the later sets.
 func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr, error) {
 	for avoid := len(taken); avoid > 0; avoid-- {
 		for i := n; ; i++ {
@@ -66,7 +66,7 @@ func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr,
 	return netip.Addr{}, fmt.Errorf("take an address of %s: %w", prefix, errExhausted)
 }
 
-// firstOf gives the first prefix of each family, IPv4 before IPv6.
+// firstOf returns the first prefix of each family, IPv4 before IPv6.
 func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, six := range []bool{false, true} {
@@ -77,8 +77,8 @@ func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// share gives a node its part of the cluster's pod prefixes, one a family: the one
-// that it has, as a node of Kubernetes keeps it, otherwise one of the first or the newest.
+// share returns a node's part of the cluster's pod prefixes, one per family. A node keeps its
+// part, as in Kubernetes. A new node gets a part of the first prefix, or of the newest one.
 func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 	wide := slices.Clone(n.wide)
 	if newest {
@@ -101,8 +101,8 @@ func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// chooseLAN picks the range of the nodes' network. It is the same in every
-// cluster, as kind has it, and collides with nothing that the topology names.
+// chooseLAN selects the prefix of the nodes' network. It is the same in every cluster, like kind's,
+// and overlaps no prefix of the topology.
 func chooseLAN(t topology) (netip.Prefix, error) {
 	candidates := []string{"172.18.0.0/16", "172.19.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "100.96.0.0/16", "10.250.0.0/16"}
 	for _, text := range candidates {
@@ -132,7 +132,7 @@ func (t topology) uses(prefix netip.Prefix) bool {
 	return false
 }
 
-// families says which families a cluster's prefixes have; IPv4 when there are none.
+// families reports the families of a cluster's prefixes; IPv4 without prefixes.
 func families(prefixes []netip.Prefix) (four, six bool) {
 	for _, p := range prefixes {
 		four, six = four || p.Addr().Is4(), six || p.Addr().Is6()
@@ -144,7 +144,7 @@ func sameFamily(a netip.Addr) func(netip.Addr) bool {
 	return func(b netip.Addr) bool { return a.Is6() == b.Is6() }
 }
 
-// lanGateway is the address of a cluster's bridge in the nodes' network.
+// lanGateway returns the address of a cluster's bridge in the nodes' network.
 func lanGateway(w *desiredLab, six bool) netip.Addr {
 	if six {
 		return w.lan6.Addr().Next()

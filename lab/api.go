@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// Change asks the daemon to change the workloads of one cluster. Exactly one of
+// Change is a request to change the workloads of one cluster. Exactly one of
 // the groups of fields is used.
 type Change struct {
 	Cluster string `json:"cluster"`
@@ -36,7 +36,7 @@ func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { reply(w, d.status(r.Context()), nil) })
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(r.URL.Query().Get("from")) // not a number = all of them
+		n, _ := strconv.Atoi(r.URL.Query().Get("from")) // 0, all events, if not a number
 		reply(w, d.events.from(n), nil)
 	})
 	mux.HandleFunc("GET /place", func(w http.ResponseWriter, r *http.Request) {
@@ -72,15 +72,15 @@ func reply(w http.ResponseWriter, body any, err error) {
 	_ = json.NewEncoder(w).Encode(body) // the client went away
 }
 
-// change alters the workloads. What cannot be placed changes nothing; d.mu is held.
+// change changes the workloads. It changes nothing if an object cannot be placed. d.mu must be held.
 func (d *daemon) change(c Change) error {
 	if _, known := d.topology.cluster(c.Cluster); !known {
-		return fmt.Errorf("no cluster %q: there are %s", c.Cluster, d.topology.names())
+		return fmt.Errorf("cluster %q not found (clusters: %s)", c.Cluster, d.topology.names())
 	}
 	if c.Pod != "" {
 		id := c.Cluster + "/" + c.Pod
 		if !slices.ContainsFunc(d.world.pods(), func(p pod) bool { return p.id() == id }) {
-			return fmt.Errorf("no pod %q: see hawser lab status", id)
+			return fmt.Errorf("pod %q not found: see hawser lab status", id)
 		}
 		d.state.Ready[id] = c.Ready
 		d.converge()
@@ -112,7 +112,7 @@ func (d *daemon) change(c Change) error {
 	return d.broken
 }
 
-// unknownTo gives the objects that a set does not have.
+// unknownTo returns the objects that a set does not contain.
 func unknownTo(set *workload.Set, objects []workload.Object) []workload.Object {
 	known := map[workload.Key]bool{}
 	for _, o := range set.Objects() {
@@ -161,7 +161,7 @@ func alter(set *workload.Set, c Change) error {
 	return set.Delete([]workload.Key{key})
 }
 
-// try plans with the changed workloads, on a copy of what is assigned.
+// try plans with the changed workloads, on a copy of the assignments.
 func (d *daemon) try(cluster string, set *workload.Set) error {
 	raw, err := json.Marshal(d.state)
 	if err != nil {
@@ -189,7 +189,7 @@ func (d *daemon) try(cluster string, set *workload.Set) error {
 // node has an end there, named in NodeStatus.
 const Underlay = "underlay"
 
-// find says how a program gets into a pod (CLUSTER/NAMESPACE/POD), onto a node
+// find returns the environment of a program in a pod (CLUSTER/NAMESPACE/POD), on a node
 // (CLUSTER/NODE) or between the nodes (Underlay).
 func (d *daemon) find(target string) (netnsexec.Exec, error) {
 	d.mu.Lock()
@@ -223,5 +223,5 @@ func (d *daemon) find(target string) (netnsexec.Exec, error) {
 			}
 		}
 	}
-	return out, fmt.Errorf("no pod %q: name it CLUSTER/NAMESPACE/POD, as hawser lab status does", target)
+	return out, fmt.Errorf("pod %q not found: write CLUSTER/NAMESPACE/POD, as hawser lab status does", target)
 }

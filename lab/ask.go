@@ -44,7 +44,7 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 	slices.Sort(n.Agent.NotHeardFrom)
 }
 
-// problem names the first thing that keeps an agent from being ready.
+// problem returns the first reason why an agent is not ready.
 func problem(s *status.Status) string {
 	for _, in := range s.Inputs {
 		if !in.OK && in.Error != "" {

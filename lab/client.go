@@ -23,7 +23,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient makes a client for the lab in a folder; it connects when it is used.
+// NewClient returns a client for the lab in a folder. It connects on first use.
 func NewClient(l Layout) *Client {
 	return &Client{layout: l, http: unixsocket.Client(l.Socket())}
 }
@@ -37,25 +37,24 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return out, c.call(ctx, http.MethodGet, "/status", nil, &out)
 }
 
-// Change alters the workloads of a cluster and returns when that is in force on
-// the nodes.
+// Change changes the workloads of a cluster. It returns when the nodes have applied the change.
 func (c *Client) Change(ctx context.Context, change Change) error {
 	return c.call(ctx, http.MethodPost, "/change", change, nil)
 }
 
-// Fault does something bad to the lab, or mends it, and returns when that is done.
+// Fault injects a fault into the lab, or heals one. It returns when that is done.
 func (c *Client) Fault(ctx context.Context, f Fault) error {
 	return c.call(ctx, http.MethodPost, "/fault", f, nil)
 }
 
-// Place gives how to run a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
-// (CLUSTER/NODE); the program itself is not named yet.
+// Place returns the environment for a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
+// (CLUSTER/NODE). The caller adds the program itself.
 func (c *Client) Place(ctx context.Context, target string) (netnsexec.Exec, error) {
 	var at netnsexec.Exec
 	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
 }
 
-// Exec turns the calling process into a program in a pod (CLUSTER/NAMESPACE/POD)
+// Exec replaces the calling process by a program in a pod (CLUSTER/NAMESPACE/POD)
 // or on a node (CLUSTER/NODE) or between them (Underlay). It returns only when that fails.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	at, err := c.Place(ctx, target)
@@ -112,7 +111,7 @@ func (c *Client) LogFile(ctx context.Context, target string) (string, error) {
 			return filepath.Join(n.Dir, "agent.log"), nil
 		}
 	}
-	return "", fmt.Errorf("no node %q: name it CLUSTER/NODE, as hawser lab status does, or reconciler", target)
+	return "", fmt.Errorf("node %q not found: write CLUSTER/NODE, as hawser lab status does, or reconciler", target)
 }
 
 func (c *Client) call(ctx context.Context, method, path string, body, into any) error {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// converge brings what runs to what should run. It may be called at any time and
-// does only what is missing; d.mu is held.
+// converge changes the running lab to the desired one. It may be called at any time, and changes
+// only objects that differ. d.mu must be held.
 func (d *daemon) converge() {
 	err := d.pass()
 	if err != nil && (d.broken == nil || d.broken.Error() != err.Error()) {
@@ -44,14 +44,13 @@ func (d *daemon) pass() error {
 	return errors.Join(errs...)
 }
 
-// stale reports whether a node that runs is not wanted as it is.
+// stale reports whether a running node must be removed or recreated.
 func (d *daemon) stale(w *desiredLab, m *runningNode) bool {
 	want := w.node(m.spec.id())
 	return want == nil || d.state.Off[want.id()] || !slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
 }
 
-// removeStale takes down nodes that are gone or off, and pods that are gone or
-// have moved.
+// removeStale stops nodes that were removed or powered off, and pods that were removed or moved.
 func (d *daemon) removeStale(w *desiredLab) error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
@@ -82,7 +81,7 @@ func (d *daemon) removeStale(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// boot makes the nodes that are missing.
+// boot starts the missing nodes.
 func (d *daemon) boot(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
@@ -127,7 +126,7 @@ func hasIPv6() bool {
 	return err == nil
 }
 
-// files writes what nodes and pods find on disk: facts, resolver and hosts.
+// files writes the files of nodes and pods: facts, resolv.conf and hosts.
 func (d *daemon) files(w *desiredLab) error {
 	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
 	spaces := map[string]bool{"default": true}
@@ -165,8 +164,8 @@ func (d *daemon) files(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// folders makes what a node's agent reads and writes. Programs on the node find
-// the agent at its usual place too.
+// folders creates the folders of a node's agent. Programs on the node find the agent's socket at its
+// usual path too.
 func folders(dir string) error {
 	var errs []error
 	for _, sub := range []string{"fabric", "keys", "facts", "state", "run/hawser"} {
@@ -179,8 +178,8 @@ func folders(dir string) error {
 	return errors.Join(errs...)
 }
 
-// overwrite changes a file in place: it is mounted in other places, where a new
-// file under the old name would not be seen.
+// overwrite changes a file in place: bind mounts of the file would not show a new file with the same
+// name.
 func overwrite(path string, content []byte) error {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
 		return nil
@@ -196,7 +195,7 @@ func overwrite(path string, content []byte) error {
 
 func (d *daemon) nodeDir(n *node) string { return d.layout.Node(d.state.folder(n.cluster, n.name)) }
 
-// runPods starts the pods that are missing.
+// runPods starts the missing pods.
 func (d *daemon) runPods(w *desiredLab) error {
 	var errs []error
 	for _, p := range w.pods() {
@@ -238,7 +237,7 @@ func (d *daemon) program(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// faults brings the links to the faults that are in force.
+// faults applies the current faults to the links.
 func (d *daemon) faults(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {

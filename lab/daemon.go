@@ -22,14 +22,14 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// daemon owns a running lab: it alone changes namespaces, workloads and faults.
+// daemon owns a running lab: only it changes namespaces, workloads and faults.
 type daemon struct {
 	layout Layout
 	config Config
 	log    *slog.Logger
 	events events
 
-	mu         sync.Mutex // held while anything below changes; never while waiting for others' programs
+	mu         sync.Mutex // guards the fields below; never held while waiting for other programs
 	topology   topology
 	sets       map[string]*workload.Set
 	state      *state
@@ -43,8 +43,8 @@ type daemon struct {
 	broken     error // of the last pass
 }
 
-// Serve runs the daemon of the lab in l until it gets SIGTERM. It expects a
-// folder that Up has made and no namespaces.
+// Serve runs the daemon of the lab in l until SIGTERM. It expects a folder created by Up, and no
+// namespaces.
 func Serve(ctx context.Context, l Layout, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -136,7 +136,7 @@ func (d *daemon) readObjects() error {
 	return nil
 }
 
-// start builds the lab for the first time. What fails is tried again later.
+// start builds the lab for the first time. Failed parts are retried later.
 func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +158,7 @@ func (d *daemon) start() error {
 	return nil
 }
 
-// halt ends all programs and takes every namespace away.
+// halt ends all programs and removes every namespace.
 func (d *daemon) halt() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +179,7 @@ func (d *daemon) halt() error {
 	return nil
 }
 
-// retryEvery is how long a pass that failed waits for the next one.
+// retryEvery is the interval between a failed pass and the next one.
 const retryEvery = time.Second
 
 func (d *daemon) retry(ctx context.Context) {
@@ -199,8 +199,8 @@ func (d *daemon) retry(ctx context.Context) {
 	}
 }
 
-// environment is that of every program of the lab: ours, our folder first in the
-// search path, and the mark by which Down finds it.
+// environment returns the environment of the lab's programs: the daemon's own, with its folder
+// first in PATH, and the mark by which Down finds them.
 func environment(l Layout, c Config) []string {
 	skip := []string{"PATH=", DirEnv + "=", markEnv + "="}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -210,7 +210,7 @@ func environment(l Layout, c Config) []string {
 	return append(env, "PATH="+path, DirEnv+"="+l.Dir, markEnv+"="+c.ID)
 }
 
-// events are lines for a person that waits for the lab.
+// events are progress messages for a user who waits for the lab.
 type events struct {
 	mu    sync.Mutex
 	lines []Event
@@ -228,7 +228,7 @@ func (e *events) add(format string, args ...any) {
 	e.lines = append(e.lines, Event{At: time.Now(), Text: fmt.Sprintf(format, args...)})
 }
 
-// from gives the lines after the first n.
+// from returns the lines after the first n.
 func (e *events) from(n int) []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

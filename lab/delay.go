@@ -14,10 +14,9 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// delayLink holds every frame of one link back for a while, in both directions. It stands
-// between a node's port and the bridge: the port leaves the bridge, the stand-in
-// (a veth) joins it, and frames are carried between the two by hand. This needs
-// no queueing discipline from the kernel.
+// delayLink delays every frame of one link, in both directions. It sits between a node's port and
+// the bridge: the port leaves the bridge, a veth joins it instead, and delayLink copies frames
+// between the two. It needs no queueing discipline in the kernel.
 type delayLink struct {
 	space *netNS
 	port  string
@@ -27,17 +26,17 @@ type delayLink struct {
 	group sync.WaitGroup
 }
 
-// frame is one packet as AF_PACKET gave it, with its virtio-net header.
+// frame is one packet from AF_PACKET, with its virtio-net header.
 type frame struct {
 	raw []byte
 	due time.Time
 }
 
 const (
-	// longestFrame is a virtio-net header and the largest segment that offloading makes.
-	longestFrame = 10 + 14 + 4 + 65536
-	// heldFrames bounds what one direction holds back; more are dropped, as a queue would.
-	heldFrames = 4096
+	// maxFrame is the size of a virtio-net header and the largest offloaded segment.
+	maxFrame = 10 + 14 + 4 + 65536
+	// maxDelayed bounds the delayed frames of one direction. Like a queue, it drops more frames.
+	maxDelayed = 4096
 )
 
 func standIn(port string) string  { return port + "d" }
@@ -51,14 +50,14 @@ func newDelayer(s *netNS, port, bridge string, delay time.Duration) (*delayLink,
 		return nil, errors.Join(fmt.Errorf("delay link %s: %w", port, err), d.close())
 	}
 	outer, inner := d.files[0], d.files[1]
-	d.carry(ctx, outer, inner)
-	d.carry(ctx, inner, outer)
+	d.forward(ctx, outer, inner)
+	d.forward(ctx, inner, outer)
 	return d, nil
 }
 
 func (d *delayLink) set(delay time.Duration) { d.delay.Store(int64(delay)) }
 
-// close ends the forwarding and removes the stand-in. The port is on no bridge then.
+// close ends the forwarding and removes the veth. The port is then on no bridge.
 func (d *delayLink) close() error {
 	d.stop()
 	for _, file := range d.files {
@@ -88,8 +87,8 @@ func (d *delayLink) wire(bridge string) error {
 	return nil
 }
 
-// rawSocket opens a packet socket on one link that receives all frames and keeps
-// unfinished checksums and large segments as they are (packet(7), PACKET_VNET_HDR).
+// rawSocket opens a packet socket on one link that receives all frames. It preserves partial
+// checksums and large segments (packet(7), PACKET_VNET_HDR).
 func rawSocket(s *netNS, name string) (*os.File, error) {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
@@ -127,12 +126,12 @@ func rawSocket(s *netNS, name string) (*os.File, error) {
 
 func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }
 
-// carry moves frames in one direction until the sockets are closed.
-func (d *delayLink) carry(ctx context.Context, from, to *os.File) {
-	held := make(chan frame, heldFrames)
+// forward copies frames in one direction until the sockets are closed.
+func (d *delayLink) forward(ctx context.Context, from, to *os.File) {
+	held := make(chan frame, maxDelayed)
 	d.group.Go(func() {
 		defer close(held)
-		buffer := make([]byte, longestFrame)
+		buffer := make([]byte, maxFrame)
 		for {
 			n, err := from.Read(buffer)
 			if errors.Is(err, os.ErrClosed) || ctx.Err() != nil {
@@ -153,7 +152,7 @@ func (d *delayLink) carry(ctx context.Context, from, to *os.File) {
 			case <-ctx.Done():
 				continue
 			case <-time.After(time.Until(f.due)):
-				_, _ = to.Write(f.raw) // a frame that cannot be sent is lost, as on a wire
+				_, _ = to.Write(f.raw) // a frame that cannot be sent is lost
 			}
 		}
 	})

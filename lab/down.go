@@ -15,9 +15,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// Down removes a lab without a trace: processes, namespaces with their links,
-// mounts and files. It works on a lab that runs, on one whose daemon was killed
-// and on one whose up was. It reports whether there was a lab.
+// Down removes a lab completely: processes, namespaces with their links, mounts and files. It also
+// removes a lab whose daemon was killed, or whose up was killed. It reports whether the lab existed.
 func Down(ctx context.Context, l Layout) (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("the lab removes network namespaces: run it as root")
@@ -37,7 +36,7 @@ func Down(ctx context.Context, l Layout) (bool, error) {
 	return true, l.remove(ctx)
 }
 
-// remove does the work of Down; the caller holds the lock.
+// remove implements Down. The caller must hold the lock.
 func (l Layout) remove(ctx context.Context) error {
 	config, err := readConfig(l)
 	if err != nil {
@@ -46,7 +45,7 @@ func (l Layout) remove(ctx context.Context) error {
 	if err := l.sweep(ctx, config); err != nil {
 		return err
 	}
-	// What is mounted below the lab's folder, innermost first.
+	// Mounts below the lab's folder, innermost first.
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
@@ -66,7 +65,7 @@ func (l Layout) remove(ctx context.Context) error {
 		return fmt.Errorf("remove folder of the lab: %w", err)
 	}
 	for _, parent := range config.Parents {
-		_ = os.Remove(parent) // stays when somebody else uses it by now
+		_ = os.Remove(parent) // stays if it is not empty
 	}
 	return nil
 }
@@ -87,8 +86,8 @@ func (l Layout) sweep(ctx context.Context, c Config) error {
 	return nil
 }
 
-// killAll ends the daemon first, so that nothing is started again, then all
-// others: those in the lab's namespaces and those that carry its mark.
+// killAll ends the daemon first, so that it restarts nothing. Then it ends all processes in the
+// lab's namespaces and all processes with its mark.
 func (l Layout) killAll(ctx context.Context, c Config) error {
 	if raw, err := os.ReadFile(l.daemon()); err == nil {
 		var daemon netnsexec.Process

@@ -16,14 +16,14 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// facts gives the files that the agents of one cluster read in place of a
-// Kubernetes API: by name, each a stream of objects. boots are the boot IDs of nodes.
+// facts returns the files that the agents of one cluster read instead of a Kubernetes API: by
+// name, each a stream of objects. boots are the boot IDs of nodes.
 func facts(w *desiredLab, c clusterPlan, off map[string]bool, boots map[string]string) (map[string][]byte, error) {
 	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
 		outside := n.wan
 		if behind := w.site(n.site); behind != nil && behind.NAT != "" {
-			outside = nil // clouds say of a node what is its alone
+			outside = nil // clouds report only a node's own addresses
 		}
 		nodes = append(nodes, nodeObject(&n, outside, !off[n.id()], boots[n.id()]))
 	}
@@ -63,7 +63,7 @@ func condition(ok bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// announced are the prefixes that a Node object says its pods have.
+// announced returns the pod prefixes in the Node object.
 func (n *node) announced() []netip.Prefix {
 	if n.overlay {
 		return nil
@@ -197,15 +197,15 @@ func newSlice(svc service, six bool, ports []workload.ServicePort, number int) *
 	return slice
 }
 
-// resolvConf is what a pod of the namespace finds at /etc/resolv.conf: the name
-// server of the cluster's first family.
+// resolvConf returns /etc/resolv.conf of a pod in a namespace, with the name server of the cluster's
+// first family.
 func resolvConf(t topology, c cluster, namespace string) []byte {
 	four, _ := families(c.podCIDRs)
 	i := slices.IndexFunc(t.dns, func(a netip.Addr) bool { return a.Is4() == four })
 	return fmt.Appendf(nil, "nameserver %s\nsearch %s.svc.%s svc.%s\noptions ndots:5\n", t.dns[max(i, 0)], namespace, t.domain, t.domain)
 }
 
-// hostsFile is /etc/hosts of every node and pod.
+// hostsFile returns /etc/hosts of every node and pod.
 func hostsFile(w *desiredLab) []byte {
 	out := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Fault is something bad to do to the lab, or to mend.
+// Fault is a fault to inject into the lab, or to heal.
 type Fault struct {
 	Kind      string `json:"kind"`             // one of FaultKinds
 	Target    string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
@@ -21,58 +21,58 @@ const (
 	DirectionOut = "out"
 )
 
-// faultKind is one kind with the arguments that it takes.
+// faultKind is one kind of fault with its arguments.
 type faultKind struct {
 	name, help string
 	concerns   concern
-	value      string // what its value is; empty = it takes none
+	value      string // description of its value; empty: it has no value
 	optional   bool   // the value may be left out
 	do         func(*daemon, *node, Fault) error
 }
 
-// concern is what a fault happens to.
+// concern is the kind of object that a fault affects.
 type concern int
 
 const (
 	aNode      concern = iota
-	aLink              // of a node: takes a side
-	aDirection         // of a link of a node: takes a side and a direction
-	aCluster           // or all of them
+	aLink              // of a node: has a side
+	aDirection         // of a link of a node: has a side and a direction
+	aCluster           // or all clusters
 )
 
 func faultKinds() []faultKind {
 	return []faultKind{
-		{"kill-agent", "end a node's agent with SIGKILL; it stays away", aNode, "", false, (*daemon).killAgent},
-		{"stop-agent", "end a node's agent with SIGTERM; it stays away", aNode, "", false, (*daemon).stopAgent},
-		{"start-agent", "start it again", aNode, "", false, (*daemon).startAgent},
-		{"restart-agent", "end a node's agent with SIGKILL; it is started again at once", aNode, "", false, (*daemon).restartAgent},
-		{"upgrade-agent", "end a node's agent with SIGTERM and start another program (--agent PATH), or the same", aNode, "a program", true, (*daemon).upgradeAgent},
-		{"freeze-agent", "stop a node's agent with SIGSTOP", aNode, "", false, (*daemon).freezeAgent},
-		{"thaw-agent", "let it go on", aNode, "", false, (*daemon).thawAgent},
-		{"kill-tunnel", "end a gateway's tunnel processes with SIGKILL; the agent starts them again", aNode, "", false, (*daemon).killTunnel},
-		{"freeze-tunnel", "stop a gateway's tunnel processes with SIGSTOP", aNode, "", false, (*daemon).freezeTunnel},
-		{"thaw-tunnel", "let them go on", aNode, "", false, (*daemon).thawTunnel},
-		{"lose-tunnels", "delete a gateway's tunnel devices; until heal, new ones carry nothing", aNode, "", false, (*daemon).loseTunnels},
-		{"kill-gateway", "end a node's agent and tunnel processes with SIGKILL; start-agent brings both back", aNode, "", false, (*daemon).killGateway},
-		{"cut", "cut a node's link (wan or lan); with in or out only what the node receives or sends", aDirection, "", false, (*daemon).faultLink},
-		{"heal", "mend a node's links (cut, delay, loss, mtu) and lost tunnels", aLink, "", false, (*daemon).heal},
-		{"delay", "hold every packet of a link back, in both directions, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
+		{"kill-agent", "kill a node's agent with SIGKILL, without a restart", aNode, "", false, (*daemon).killAgent},
+		{"stop-agent", "stop a node's agent with SIGTERM, without a restart", aNode, "", false, (*daemon).stopAgent},
+		{"start-agent", "start a stopped or killed agent", aNode, "", false, (*daemon).startAgent},
+		{"restart-agent", "kill a node's agent with SIGKILL, and restart it at once", aNode, "", false, (*daemon).restartAgent},
+		{"upgrade-agent", "stop a node's agent with SIGTERM, and start another program (--agent PATH) or the same", aNode, "a program", true, (*daemon).upgradeAgent},
+		{"freeze-agent", "freeze a node's agent with SIGSTOP", aNode, "", false, (*daemon).freezeAgent},
+		{"thaw-agent", "continue a frozen agent", aNode, "", false, (*daemon).thawAgent},
+		{"kill-tunnel", "kill a gateway's tunnel processes with SIGKILL; the agent restarts them", aNode, "", false, (*daemon).killTunnel},
+		{"freeze-tunnel", "freeze a gateway's tunnel processes with SIGSTOP", aNode, "", false, (*daemon).freezeTunnel},
+		{"thaw-tunnel", "continue frozen tunnel processes", aNode, "", false, (*daemon).thawTunnel},
+		{"lose-tunnels", "delete a gateway's tunnel devices; new ones drop all packets until heal", aNode, "", false, (*daemon).loseTunnels},
+		{"kill-gateway", "kill a node's agent and tunnel processes with SIGKILL; start-agent starts both", aNode, "", false, (*daemon).killGateway},
+		{"cut", "cut a node's link (wan or lan); with in or out only for received or sent packets", aDirection, "", false, (*daemon).faultLink},
+		{"heal", "end the faults of a node's links (cut, delay, loss, mtu) and of lost tunnels", aLink, "", false, (*daemon).heal},
+		{"delay", "delay every packet of a link, in both directions, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
 		{"loss", "drop packets of a link at random, in both directions or only in or out, such as 5%", aDirection, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
-		{"mtu", "drop packets of a link over so many bytes in silence, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
-		{"block", "drop UDP ports or ICMP on a link in silence, in both directions or only in or out, such as udp/51820-51885 or icmp", aDirection, blockValue, false, (*daemon).faultLink},
-		{"unblock", "let them pass again; without a value everything that was blocked", aDirection, blockValue, true, (*daemon).faultLink},
-		{"renumber", "give a gateway another address: the one named, or a new one; behind a router that translates the router gets it", aNode, "an address", true, (*daemon).renumber},
-		{"remap", "make the router before a gateway forget its mappings: what comes next gets other ports", aNode, "", false, (*daemon).remap},
-		{"power-off", "take a node away with all that runs on it", aNode, "", false, (*daemon).powerOff},
-		{"power-on", "bring it back", aNode, "", false, (*daemon).powerOn},
-		{"reboot", "power-off, power-on, and its agent starts", aNode, "", false, (*daemon).reboot},
-		{"stop-sync", "carry nothing new to a cluster's nodes (or to all clusters')", aCluster, "", false, (*daemon).faultSync},
-		{"start-sync", "go on, beginning with what is published now", aCluster, "", false, (*daemon).faultSync},
-		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync mends it", aNode, "", false, (*daemon).corruptFabric},
+		{"mtu", "drop longer packets of a link silently; value in bytes, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
+		{"block", "drop UDP ports or ICMP on a link silently, in both directions or only in or out, such as udp/51820-51885 or icmp", aDirection, blockValue, false, (*daemon).faultLink},
+		{"unblock", "end a block; without a value all blocks", aDirection, blockValue, true, (*daemon).faultLink},
+		{"renumber", "change a gateway's address to the given one or a new one; behind a translating router, the router's address", aNode, "an address", true, (*daemon).renumber},
+		{"remap", "delete the mappings of a gateway's router: the next packets get other ports", aNode, "", false, (*daemon).remap},
+		{"power-off", "stop a node and everything on it, without warning", aNode, "", false, (*daemon).powerOff},
+		{"power-on", "start a node", aNode, "", false, (*daemon).powerOn},
+		{"reboot", "power-off, then power-on and the start of the agent", aNode, "", false, (*daemon).reboot},
+		{"stop-sync", "stop the delivery of publications to a cluster's nodes, or to all", aCluster, "", false, (*daemon).faultSync},
+		{"start-sync", "resume the delivery, with the newest publication", aCluster, "", false, (*daemon).faultSync},
+		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync repairs it", aNode, "", false, (*daemon).corruptFabric},
 	}
 }
 
-// FaultKinds lists the faults with what they do, in the order of the help.
+// FaultKinds lists the kinds of faults with their help, in the order of the help.
 func FaultKinds() [][2]string {
 	var out [][2]string
 	for _, k := range faultKinds() {
@@ -81,7 +81,7 @@ func FaultKinds() [][2]string {
 	return out
 }
 
-// check finds the kind of a fault and reports problems with its arguments.
+// check returns the kind of a fault, or an error about its arguments.
 func (f Fault) check() (faultKind, error) {
 	kinds := faultKinds()
 	i := slices.IndexFunc(kinds, func(k faultKind) bool { return k.name == f.Kind })
@@ -93,22 +93,22 @@ func (f Fault) check() (faultKind, error) {
 	case k.concerns != aCluster && f.Target == "":
 		return k, fmt.Errorf("%s: name a node, CLUSTER/NODE", k.name)
 	case f.Side != "" && f.Side != SideWAN && f.Side != SideLAN:
-		return k, fmt.Errorf("link %q: a node has wan (gateways) and lan", f.Side)
+		return k, fmt.Errorf("link %q: must be wan (on gateways) or lan", f.Side)
 	case f.Side != "" && k.concerns != aLink && k.concerns != aDirection:
-		return k, fmt.Errorf("%s: it does not concern a link, so not %q", k.name, f.Side)
+		return k, fmt.Errorf("%s: has no link, got %q", k.name, f.Side)
 	case f.Direction != "" && f.Direction != DirectionIn && f.Direction != DirectionOut:
-		return k, fmt.Errorf("direction %q: in or out, as the node sees it; left out = both", f.Direction)
+		return k, fmt.Errorf("direction %q: must be in or out, as the node sees it; omit it for both", f.Direction)
 	case f.Direction != "" && k.concerns != aDirection:
-		return k, fmt.Errorf("%s: it has no direction, so not %q", k.name, f.Direction)
+		return k, fmt.Errorf("%s: has no direction, got %q", k.name, f.Direction)
 	case f.Value != "" && k.value == "":
-		return k, fmt.Errorf("%s: it takes no value, so not %q", k.name, f.Value)
+		return k, fmt.Errorf("%s: has no value, got %q", k.name, f.Value)
 	case f.Value == "" && k.value != "" && !k.optional:
-		return k, fmt.Errorf("%s: it needs %s", k.name, k.value)
+		return k, fmt.Errorf("%s: needs %s", k.name, k.value)
 	}
 	return k, nil
 }
 
-// fault carries out one fault; d.mu is held.
+// fault injects one fault. d.mu must be held.
 func (d *daemon) fault(f Fault) error {
 	kind, err := f.check()
 	if err != nil {
@@ -132,10 +132,10 @@ func (d *daemon) findNode(target string) (*node, error) {
 	for i := range d.world.nodes {
 		names = append(names, d.world.nodes[i].id())
 	}
-	return nil, fmt.Errorf("no node %q: there are %s", target, strings.Join(names, ", "))
+	return nil, fmt.Errorf("node %q not found (nodes: %s)", target, strings.Join(names, ", "))
 }
 
-// running is the machine of a node that has power.
+// running returns the machine of a powered-on node.
 func (d *daemon) running(n *node) (*runningNode, error) {
 	if m := d.machines[n.id()]; m != nil {
 		return m, nil
@@ -150,8 +150,8 @@ func (d *daemon) faultSync(_ *node, f Fault) error {
 		for _, c := range d.topology.clusters {
 			targets = append(targets, c.name)
 		}
-	} else if _, known := d.topology.cluster(f.Target); !known {
-		return fmt.Errorf("no cluster %q: there are %s", f.Target, d.topology.names())
+	} else if _, ok := d.topology.cluster(f.Target); !ok {
+		return fmt.Errorf("cluster %q not found (clusters: %s)", f.Target, d.topology.names())
 	}
 	for _, name := range targets {
 		if f.Kind == "stop-sync" {
@@ -160,17 +160,17 @@ func (d *daemon) faultSync(_ *node, f Fault) error {
 			delete(d.state.SyncStopped, name)
 		}
 	}
-	return d.settle()
+	return d.convergeFaults()
 }
 
-// settle brings what a fault changed into force.
-func (d *daemon) settle() error {
+// convergeFaults applies a changed fault to the running lab.
+func (d *daemon) convergeFaults() error {
 	d.converge()
 	return d.broken
 }
 
-// clearFaults undoes what keeps the lab from running whole: powered-off nodes, agents and
-// tunnels that were stopped or lost, and stopped syncs. Faults of links stay.
+// clearFaults ends the faults that prevent a complete lab: powered-off nodes, stopped agents, lost
+// tunnels, and stopped syncs. Faults of links stay.
 func (d *daemon) clearFaults() {
 	clear(d.state.Off)
 	clear(d.state.Stopped)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// heal mends links, and tunnels unless only one link is meant.
+// heal ends the faults of links, and of tunnels unless the fault names one link.
 func (d *daemon) heal(n *node, f Fault) error {
 	if f.Side == "" {
 		delete(d.state.Lost, n.id())
@@ -39,10 +39,10 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 			delete(d.state.Links, id)
 		}
 	}
-	return d.settle()
+	return d.convergeFaults()
 }
 
-// with adds a fault to what is wrong already.
+// with returns the faults of the link with one more.
 func (l linkFault) with(f Fault) (linkFault, error) {
 	in, out := f.Direction != DirectionOut, f.Direction != DirectionIn
 	bad := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
@@ -89,7 +89,7 @@ func (l linkFault) with(f Fault) (linkFault, error) {
 	return l, nil
 }
 
-// texts reports problems with a link, for people.
+// texts describes the faults of a link.
 func (l linkFault) texts(side string) []string {
 	var out []string
 	for _, f := range []struct {
@@ -115,9 +115,9 @@ func (l linkFault) texts(side string) []string {
 	return out
 }
 
-// drops gives the rules of the underlay that drop packets at one port.
+// drops returns the rules of the underlay that drop packets at one port.
 func (l linkFault) drops(name string) []string {
-	// A port with a delay is not on the bridge: its stand-in is.
+	// For a port with a delay, the bridge has the delay's veth instead.
 	if l.Delay > 0 {
 		name = standIn(name)
 	}

@@ -16,20 +16,20 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// endWithin is how long an agent has to end after SIGTERM.
+// endWithin bounds the end of an agent after SIGTERM.
 const endWithin = 10 * time.Second
 
 func (d *daemon) killAgent(n *node, _ Fault) error {
 	d.state.Stopped[n.id()] = true
-	return d.settle()
+	return d.convergeFaults()
 }
 
 func (d *daemon) startAgent(n *node, _ Fault) error {
 	delete(d.state.Stopped, n.id())
-	return d.settle()
+	return d.convergeFaults()
 }
 
-// agentOf is the agent that runs on a node.
+// agentOf returns the running agent of a node.
 func (d *daemon) agentOf(n *node) (*runningNode, error) {
 	m, err := d.running(n)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *daemon) restartAgent(n *node, _ Fault) error {
 		return err
 	}
 	if m.agent == nil {
-		return d.settle()
+		return d.convergeFaults()
 	}
 	return m.agent.crash()
 }
@@ -61,7 +61,7 @@ func (d *daemon) stopAgent(n *node, _ Fault) error {
 	d.state.Stopped[n.id()] = true
 	err = m.agent.end(endWithin)
 	m.agent = nil
-	return errors.Join(err, d.settle())
+	return errors.Join(err, d.convergeFaults())
 }
 
 func (d *daemon) upgradeAgent(n *node, f Fault) error {
@@ -81,7 +81,7 @@ func (d *daemon) upgradeAgent(n *node, f Fault) error {
 	d.state.Agents[n.id()] = cmp.Or(f.Value, d.state.Agents[n.id()])
 	err = m.agent.end(endWithin)
 	m.agent = nil
-	return errors.Join(err, d.settle())
+	return errors.Join(err, d.convergeFaults())
 }
 
 func (d *daemon) freezeAgent(n *node, _ Fault) error { return d.signalAgent(n, unix.SIGSTOP) }
@@ -123,7 +123,7 @@ func (d *daemon) signalTunnels(n *node, sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// killGateway ends the agent and the tunnels in the same moment.
+// killGateway kills the agent and the tunnels at the same moment.
 func (d *daemon) killGateway(n *node, _ Fault) error {
 	m, err := d.agentOf(n)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *daemon) killGateway(n *node, _ Fault) error {
 	m.frozen = false
 	m.agent.cancel()
 	err = kill(processes)
-	return errors.Join(err, d.settle())
+	return errors.Join(err, d.convergeFaults())
 }
 
 func (d *daemon) loseTunnels(n *node, _ Fault) error {
@@ -145,17 +145,17 @@ func (d *daemon) loseTunnels(n *node, _ Fault) error {
 		return err
 	}
 	d.state.Lost[n.id()] = true
-	return d.settle()
+	return d.convergeFaults()
 }
 
 func (d *daemon) powerOff(n *node, _ Fault) error {
 	d.state.Off[n.id()] = true
-	return d.settle()
+	return d.convergeFaults()
 }
 
 func (d *daemon) powerOn(n *node, _ Fault) error {
 	delete(d.state.Off, n.id())
-	return d.settle()
+	return d.convergeFaults()
 }
 
 func (d *daemon) reboot(n *node, f Fault) error {
@@ -166,8 +166,8 @@ func (d *daemon) reboot(n *node, f Fault) error {
 	return d.powerOn(n, f)
 }
 
-// corruptFabric stops the sync of the node's cluster, which would mend the file
-// at once, and spoils every file of the fabric.
+// corruptFabric stops the sync of the node's cluster, which would repair the file at once, and
+// overwrites every file of the fabric.
 func (d *daemon) corruptFabric(n *node, _ Fault) error {
 	d.state.SyncStopped[n.cluster] = true
 	files, err := filepath.Glob(filepath.Join(d.nodeDir(n), "fabric", "*"))
@@ -187,7 +187,7 @@ func kill(processes []netnsexec.Process) error {
 	return netnsexec.Kill(ctx, processes)
 }
 
-// tunnels are the node's tunnel processes: `hawser-agent wireguard DEVICE`.
+// tunnels returns the node's tunnel processes: `hawser-agent wireguard DEVICE`.
 func (m *runningNode) tunnels() ([]netnsexec.Process, error) {
 	inode, err := netnsexec.Inode(m.space.path)
 	if err != nil {
@@ -203,7 +203,7 @@ func (m *runningNode) tunnels() ([]netnsexec.Process, error) {
 	return out, nil
 }
 
-// thaw lets frozen programs of the node go on.
+// thaw continues frozen programs of the node.
 func (m *runningNode) thaw() error {
 	var errs []error
 	if m.agent != nil {
@@ -221,11 +221,11 @@ func (m *runningNode) thaw() error {
 	return errors.Join(errs...)
 }
 
-// tunnelDevices is what the names of the agent's tunnel devices begin with.
+// tunnelDevices is the prefix of the names of the agent's tunnel devices.
 const tunnelDevices = "hw-wg"
 
-// setLost takes the tunnels away, or gives them back. Devices that the agent makes
-// in their place carry nothing.
+// setLost disables the tunnels, or restores them. Devices that the agent creates meanwhile drop all
+// packets.
 func (m *runningNode) setLost(lost bool) error {
 	if m.lost == lost {
 		return nil

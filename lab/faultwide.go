@@ -10,13 +10,13 @@ import (
 
 const blockValue = "udp, udp/PORT, udp/PORT-PORT or icmp"
 
-// blockMatches gives the matches of nftables in a bridge for what a block names;
-// none = it is no block.
+// blockMatches returns the nftables matches, in a bridge, for the value of a block fault. It
+// returns none for an invalid value.
 func blockMatches(text string) []string {
 	what, ports, some := strings.Cut(text, "/")
 	switch {
 	case what == "icmp" && !some:
-		// Neighbours must find each other all the same.
+		// Neighbour discovery must still work.
 		return []string{"ip protocol icmp", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }"}
 	case what == "udp" && !some:
 		return []string{"meta l4proto udp"}
@@ -38,7 +38,7 @@ func blockMatches(text string) []string {
 	return []string{fmt.Sprintf("udp dport %d-%d", first, last)}
 }
 
-// blocked adds to what is blocked already, or takes away from it.
+// blocked returns the blocked protocols after a block or unblock.
 func blocked(have string, f Fault) string {
 	list := strings.FieldsFunc(have, func(r rune) bool { return r == ',' })
 	list = slices.DeleteFunc(list, func(s string) bool { return s == f.Value || f.Kind == "unblock" && f.Value == "" })
@@ -49,8 +49,8 @@ func blocked(have string, f Fault) string {
 	return strings.Join(list, ",")
 }
 
-// renumber gives a gateway another address, under which others find it: its own,
-// or the one of the router that translates for it.
+// renumber changes the address at which others reach a gateway: its own, or its translating
+// router's.
 func (d *daemon) renumber(n *node, f Fault) error {
 	if !n.hasWAN {
 		return fmt.Errorf("node %s is no gateway: it has no address in the wide area", n.id())
@@ -81,10 +81,10 @@ func (d *daemon) renumber(n *node, f Fault) error {
 		}
 	}
 	d.state.Moved[old] = want
-	return d.settle()
+	return d.convergeFaults()
 }
 
-// holds reports whether somebody in the wide area has an address.
+// holds reports whether an address is used in the wide area.
 func (w *desiredLab) holds(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return slices.Contains(n.wan, a) }) ||
 		slices.ContainsFunc(w.sites, func(s routerSpec) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })

@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// make creates the lab's folder, or takes over one whose daemon is gone, and
-// keeps others out of it until unlock.
+// make creates the lab's folder, or reuses the folder of a lab without a daemon. It locks the folder
+// until unlock.
 func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	if entries, err := os.ReadDir(l.Dir); err == nil && len(entries) > 0 {
 		if _, err := readConfig(l); err != nil {
@@ -57,7 +57,7 @@ func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// lock keeps other ups and downs out until unlock; the lock goes with the process.
+// lock blocks other ups and downs until unlock. The lock also ends with the process.
 func (l Layout) lock() (unlock func(), err error) {
 	dir, err := os.Open(l.Dir)
 	if err != nil {
@@ -79,7 +79,7 @@ func (l Layout) writeConfig(c Config) error {
 	return err
 }
 
-// builder prepares everything that the daemon starts from.
+// builder prepares the daemon's input.
 type builder struct {
 	layout    Layout
 	options   UpOptions
@@ -88,7 +88,7 @@ type builder struct {
 	say       func(format string, args ...any)
 }
 
-// setupLab fills the lab's folder. What an earlier up has made stays.
+// setupLab creates the files in the lab's folder. Files of an earlier up stay.
 func (b *builder) setupLab(ctx context.Context) error {
 	l := b.layout
 	config, err := readConfig(l)
@@ -128,7 +128,7 @@ func (b *builder) setupLab(ctx context.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
 		if _, known := t.cluster(name); !known {
-			b.say("workloads of %s wait until a cluster of that name joins; there are %s", name, t.names())
+			b.say("workloads of %s wait for a cluster of that name (clusters: %s)", name, t.names())
 		}
 		if err := b.layout.addObjects(name, b.workloads[name]); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (b *builder) setupLab(ctx context.Context) error {
 	return nil
 }
 
-// addObjects adds manifests to those that a cluster has.
+// addObjects adds manifests to a cluster's manifests.
 func (l Layout) addObjects(cluster string, objects []workload.Object) error {
 	set := &workload.Set{}
 	raw, err := os.ReadFile(l.objects(cluster))

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/lab/underlayspec"
 )
 
-// runningRouter is a router that runs.
+// runningRouter is a running router.
 type runningRouter struct {
 	space  *netNS
 	number int
@@ -28,7 +28,7 @@ func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
 func openGate(t *routerSpec, path string, u *underlay) (*runningRouter, error) {
-	// It forwards, tells nobody of better routes, and does not mind where packets come from.
+	// It forwards, sends no redirects, and accepts packets from any interface.
 	values := settings(true)
 	for _, name := range []string{"all", "default"} {
 		values["net/ipv4/conf/"+name+"/send_redirects"] = "0"
@@ -62,7 +62,7 @@ func (g *runningRouter) close(u *underlay) error {
 	return errors.Join(u.remove(outerPort(g.number)), u.remove(innerPort(g.number)), u.remove(innerBridge(g.number)), g.space.close())
 }
 
-// reconfigure brings a router to what it should be.
+// reconfigure applies the router's specification.
 func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 	var errs []error
 	for _, a := range g.addrs {
@@ -79,21 +79,21 @@ func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 		g.rules = text
 	}
 	if len(g.addrs) > 0 && !slices.Equal(g.addrs, t.Addresses) {
-		// The mappings are of the address that it had; packets renew them for ever.
+		// The mappings have the old address, and packets would refresh them forever.
 		errs = append(errs, g.forget())
 	}
 	g.addrs = t.Addresses
 	return errors.Join(errs...)
 }
 
-// forget drops all mappings, as a router that lost power.
+// forget drops all mappings, like a router after a power loss.
 func (g *runningRouter) forget() error {
 	h, err := netlink.NewHandleAt(g.space.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", g.space.path, err)
 	}
 	defer h.Close()
-	if g.rules != "" { // anew, as they hold mappings too
+	if g.rules != "" { // load them again: they contain mappings too
 		if err := loadRules(g.space.path, g.rules); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (g *runningRouter) forget() error {
 	return nil
 }
 
-// startRouters makes the routers that are missing.
+// startRouters starts the missing routers.
 func (d *daemon) startRouters(w *desiredLab) error {
 	var errs []error
 	for i := range w.sites {
@@ -123,7 +123,7 @@ func (d *daemon) startRouters(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// setGates brings the routers to what they should be.
+// setGates applies the specifications of all routers.
 func (d *daemon) setGates(w *desiredLab) error {
 	var errs []error
 	for i := range w.sites {

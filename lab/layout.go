@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// DefaultDir is where a lab lives unless HAWSER_LAB_DIR or --dir says otherwise.
+// DefaultDir is the default folder of a lab, without HAWSER_LAB_DIR and --dir.
 const DefaultDir = "/run/hawser/lab"
 
 // DirEnv is the environment variable that names the lab's folder.
@@ -28,7 +28,7 @@ const DirEnv = "HAWSER_LAB_DIR"
 // lab's ID, so that Down knows them for certain.
 const markEnv = "HAWSER_LAB_ID"
 
-// DirFrom gives the folder of the lab: the flag, the environment, or the default.
+// DirFrom returns the folder of the lab: from the flag, the environment, or the default.
 func DirFrom(flag, env string) (string, error) {
 	dir := DefaultDir
 	if env != "" {
@@ -87,18 +87,18 @@ func (l Layout) identity(cluster string) string { return l.path("keys", cluster+
 
 func (l Layout) resolv(cluster, space string) string { return l.path("resolv", cluster+"."+space) }
 
-// Config is what a lab was made with; it never changes.
+// Config is the configuration of a lab. It never changes.
 type Config struct {
 	ID       string   `json:"id"`      // random; marks the lab's processes and namespaces
-	Workers  int      `json:"workers"` // nodes a cluster besides its gateways
-	Overlay  bool     `json:"overlay"` // pods are on one network, past their nodes; see UpOptions
+	Workers  int      `json:"workers"` // nodes per cluster in addition to its gateways
+	Overlay  bool     `json:"overlay"` // pods are on one network; see UpOptions
 	NoHawser bool     `json:"bare"`    // nodes, pods and services only: no reconciler, no agents
 	Hawser   string   `json:"hawser"`  // path of the hawser program
 	Agent    string   `json:"agent"`   // path of the hawser-agent program
 	Parents  []string `json:"parents"` // folders made to hold the lab's own, innermost first
 }
 
-// ErrNoLab is returned where there is no lab.
+// ErrNoLab is returned if the folder has no lab.
 var ErrNoLab = errors.New("no lab here: run hawser lab up")
 
 func readConfig(l Layout) (Config, error) {
@@ -116,11 +116,11 @@ func readConfig(l Layout) (Config, error) {
 	return c, nil
 }
 
-// namespace is the file that pins a namespace of the lab.
+// namespace returns the file that pins a namespace of the lab.
 func (l Layout) namespace(c Config, name string) string { return l.path("ns", c.ID+"-"+name) }
 
-// writeFile replaces a file in one step, so that a reader sees the old content
-// or the new one. It reports whether anything changed.
+// writeFile replaces a file atomically: a reader sees the old content
+// or the new one. It reports whether the content changed.
 func writeFile(path string, content []byte, mode os.FileMode) (bool, error) {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
 		return false, nil

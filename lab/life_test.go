@@ -105,7 +105,7 @@ func killDaemon(t *testing.T, l Layout) {
 	}
 }
 
-// TestUpRefuses: what is wrong is said before anything is made.
+// TestUpRefuses tests that wrong input fails before anything is created.
 func TestUpRefuses(t *testing.T) {
 	t.Parallel()
 	needs(t, os.Geteuid() == 0, "root")
@@ -121,7 +121,7 @@ func TestUpRefuses(t *testing.T) {
 	}
 	tests := []struct{ name, dir, want string }{
 		{"topology", filepath.Join(dir, "lab"), "clusterset.yaml:8:"},
-		{"folder of somebody else", full, "is not empty and not a lab"},
+		{"foreign folder", full, "is not empty and not a lab"},
 	}
 	for _, tt := range tests {
 		l := Layout{Dir: tt.dir}
@@ -134,6 +134,6 @@ func TestUpRefuses(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(full, "mine")); err != nil {
-		t.Errorf("somebody else's file: %v", err)
+		t.Errorf("foreign file: %v", err)
 	}
 }

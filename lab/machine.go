@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/lab/whereami"
 )
 
-// runningNode is a node that runs: its namespace and what is in force there.
+// runningNode is a running node: its namespace and its applied state.
 type runningNode struct {
 	spec    node
 	space   *netNS
@@ -34,7 +34,7 @@ type runningNode struct {
 	overlay *overlay               // nil: pods are behind the node
 }
 
-// runningPod is a pod that runs.
+// runningPod is a running pod.
 type runningPod struct {
 	spec   pod
 	space  *netNS // nil for a pod on the host network
@@ -42,7 +42,7 @@ type runningPod struct {
 	runs   *child // nil unless it runs a program
 }
 
-// boot makes a node and wires it to the underlay.
+// boot creates a node and connects it to the underlay.
 func boot(n node, path string, u *underlay, clusterNumber int) (*runningNode, error) {
 	set := settings(true)
 	if n.overlay {
@@ -90,8 +90,8 @@ func (m *runningNode) addWAN(addrs []netip.Addr) error {
 	return nil
 }
 
-// halt ends everything on the node and takes it away, as a power cut would: its
-// links go first, so that nobody hears how the rest ends.
+// halt ends everything on the node and removes it, like a power cut. It removes the links first, so
+// that no peer receives a packet of the shutdown.
 func (m *runningNode) halt(u *underlay) error {
 	errs := []error{u.unplug(&m.spec)}
 	if m.agent != nil {
@@ -123,8 +123,7 @@ func killIn(path string) error {
 	}
 }
 
-// setRoutes brings the lab's own routes of a namespace to those wanted; have says
-// which are there.
+// setRoutes changes the lab's routes of a namespace from have to want, and updates have.
 func setRoutes(in *netNS, have map[route]bool, want []route) error {
 	var errs []error
 	wanted, replaced := map[route]bool{}, map[netip.Prefix]bool{}
@@ -143,7 +142,7 @@ func setRoutes(in *netNS, have map[route]bool, want []route) error {
 		if wanted[r] {
 			continue
 		}
-		if !replaced[r.dst] { // one that is replaced is gone
+		if !replaced[r.dst] { // a replaced route no longer exists
 			if err := in.apply(r, true); err != nil {
 				errs = append(errs, err)
 				continue
@@ -154,7 +153,7 @@ func setRoutes(in *netNS, have map[route]bool, want []route) error {
 	return errors.Join(errs...)
 }
 
-// nodeRoutes are the routes of a node: the other gateways' endpoints, the other
+// nodeRoutes returns the routes of a node: the other gateways' endpoints, the other
 // nodes' pods, and a default route, so that look-ups of any address succeed.
 func nodeRoutes(w *desiredLab, n *node) []route {
 	var out []route
@@ -176,7 +175,7 @@ func nodeRoutes(w *desiredLab, n *node) []route {
 	return out
 }
 
-// setRules loads the node's service and masquerading rules when they changed.
+// setRules loads the node's service and masquerading rules if they changed.
 func (m *runningNode) setRules(text string) error {
 	if m.rules == text {
 		return nil
@@ -202,8 +201,8 @@ func loadRules(path, text string) error {
 	})
 }
 
-// startPod makes a pod on the node: a namespace behind a routed veth, as the ptp
-// CNI plugin has it, and its servers.
+// startPod starts a pod on the node: a namespace with a routed veth, like the ptp CNI plugin, and its
+// servers.
 func (m *runningNode) startPod(p pod, path string) error {
 	c := &runningPod{spec: p}
 	at := m.space.path
@@ -238,7 +237,7 @@ func (m *runningNode) startPod(p pod, path string) error {
 	return nil
 }
 
-// podLinks is where the other ends of pods' links are.
+// podLinks returns the namespace of the node's ends of pods' links.
 func (m *runningNode) podLinks() *netNS {
 	if m.overlay != nil {
 		return m.overlay.under.netNS
@@ -246,13 +245,13 @@ func (m *runningNode) podLinks() *netNS {
 	return m.space
 }
 
-// vethName is the node's end of a pod's link.
+// vethName returns the name of the node's end of a pod's link.
 func vethName(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "veth" + hex.EncodeToString(sum[:5])
 }
 
-// podGateway is the node's own address for a pod with an address of its share.
+// podGateway returns the node's gateway address for a pod.
 func (n *node) podGateway(addr netip.Addr) (netip.Addr, error) {
 	i := slices.IndexFunc(n.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 	if i < 0 {
@@ -302,8 +301,8 @@ func (m *runningNode) stopPod(id string) error {
 	return errors.Join(errs...)
 }
 
-// same reports whether a running pod is what is wanted, readiness apart, which
-// is no matter of the pod's own network.
+// same reports whether a running pod matches the desired one. It ignores readiness, which does not
+// affect the pod's network.
 func (c *runningPod) same(want pod) bool {
 	have := c.spec
 	return have.node == want.node && have.HostNetwork == want.HostNetwork &&

@@ -161,7 +161,7 @@ func (r *rig) detoured(t *testing.T) {
 	}
 }
 
-// walled: a router without translation keeps addresses, and drops what it is told to.
+// walled tests a router without translation: it keeps addresses and applies its filter.
 func (r *rig) walled(t *testing.T) {
 	open, shut, outside := r.at("plain/gw", "203.0.113.6:9001"), r.at("plain/gw", "203.0.113.6:9000"), r.at("two/gw", "203.0.113.2:7006")
 	outside.send(netip.MustParseAddrPort("203.0.113.6:9000"), "dropped")
@@ -209,7 +209,7 @@ func (r *rig) renumbered(t *testing.T) {
 	moved.hears("found")
 }
 
-// hops sends a packet and gives the time to live that it arrives with.
+// hops sends a packet and returns its time to live on arrival.
 func (r *rig) hops(from, source, to, dst string) int {
 	r.t.Helper()
 	sender, receiver := r.at(from, source), r.at(to, dst)

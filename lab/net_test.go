@@ -48,7 +48,7 @@ func TestPacketsArrive(t *testing.T) {
 	for range 10 { // sometimes it reaches itself, which needs the hairpin
 		r.want("a/default/web-1", "http://10.77.0.10", func(_ whereami.Answer, err error) bool { return err == nil })
 	}
-	// The second cluster has the same addresses and knows nothing of this one.
+	// The second cluster has the same addresses and no route to this one.
 	r.want("b/default/client", "http://10.77.0.10", func(_ whereami.Answer, err error) bool { return err != nil })
 	r.udp("a/default/client", web.IP+":53", web.Name)
 }
@@ -102,13 +102,13 @@ func TestChanges(t *testing.T) {
 	r.want("a/default/client", "http://10.77.0.10", onGateway)
 	err := r.client.Change(ctx, Change{Cluster: "a", File: "x.yaml",
 		Apply: "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {nodeName: zz, containers: []}}"})
-	if err == nil || !strings.Contains(err.Error(), `no node "zz"`) {
+	if err == nil || !strings.Contains(err.Error(), `node "zz" not found`) {
 		t.Errorf("a pod on an unknown node: %v", err)
 	}
 	do(Change{Cluster: "a", Object: "default/deployment/web", Replicas: &two})
 	do(Change{Cluster: "a", Object: "default/Pod/gw"})
 	err = r.client.Change(ctx, Change{Cluster: "c", Object: "default/Pod/gw"})
-	if err == nil || !strings.Contains(err.Error(), "there are a, b") {
+	if err == nil || !strings.Contains(err.Error(), "(clusters: a, b)") {
 		t.Errorf("an unknown cluster: %v", err)
 	}
 	for range 5 {
@@ -152,8 +152,8 @@ func TestPodRunsProgram(t *testing.T) {
 	}
 }
 
-// TestFaults: a link is cut, delayed and lossy, and a node without power is gone
-// with its pods; all of it is mended.
+// TestFaults cuts, delays and drops packets on a link, and powers off a node with its pods. Each
+// fault can be healed.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -194,7 +194,7 @@ func TestFaults(t *testing.T) {
 	r.want("a/default/client", "http://"+r.pod("a/default/web-1").IP+":8080", reached)
 }
 
-// TestOneWay: a link loses what one side sends, and nothing of the other.
+// TestOneWay tests a link that drops the packets of one direction only.
 func TestOneWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -209,7 +209,7 @@ func TestOneWay(t *testing.T) {
 	there, back := listeners["a/a-gw"], listeners["b/b-gw"]
 	arrives := func(from, to net.PacketConn, size int) bool {
 		t.Helper()
-		_ = to.SetReadDeadline(time.Now()) // what came before is of no interest
+		_ = to.SetReadDeadline(time.Now()) // discard earlier packets
 		buffer := make([]byte, 2000)
 		for err := error(nil); err == nil; {
 			_, _, err = to.ReadFrom(buffer)
@@ -252,8 +252,8 @@ func TestOneWay(t *testing.T) {
 	}
 }
 
-// TestLengthOfStreams: a link that drops long packets judges each packet of a
-// large segment, so that a stream of full packets stands still.
+// TestLengthOfStreams tests that a link with an MTU fault checks each packet of a large segment: a
+// stream of full packets stalls.
 func TestLengthOfStreams(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -328,7 +328,7 @@ func TestWrongNodes(t *testing.T) {
 		fault Fault
 		want  string
 	}{
-		{Fault{Kind: "cut", Target: "a/x"}, `no node "a/x": there are a/a-gw, a/a-w1, b/b-gw, b/b-w1`},
+		{Fault{Kind: "cut", Target: "a/x"}, `node "a/x" not found (nodes: a/a-gw, a/a-w1, b/b-gw, b/b-w1)`},
 		{Fault{Kind: "cut", Target: "b/b-w1", Side: "wan"}, "node b/b-w1 is no gateway: its only link is lan"},
 		{Fault{Kind: "restart-agent", Target: "a/a-w1"}, "node a/a-w1 is off: hawser lab fault power-on a/a-w1"},
 		{Fault{Kind: "kill-tunnel", Target: "a/a-w1"}, "node a/a-w1 is off: hawser lab fault power-on a/a-w1"},
@@ -338,7 +338,7 @@ func TestWrongNodes(t *testing.T) {
 		{Fault{Kind: "kill-gateway", Target: "b/b-gw"}, "no agent runs on node b/b-gw: hawser lab fault start-agent b/b-gw"},
 		{Fault{Kind: "upgrade-agent", Target: "b/b-gw", Value: "/nowhere"}, "upgrade-agent: stat /nowhere: no such file or directory"},
 		{Fault{Kind: "upgrade-agent", Target: "b/b-gw", Value: "/etc"}, "upgrade-agent: /etc is not the absolute path of a program"},
-		{Fault{Kind: "stop-sync", Target: "c"}, `no cluster "c": there are a, b`},
+		{Fault{Kind: "stop-sync", Target: "c"}, `cluster "c" not found (clusters: a, b)`},
 	}
 	for _, tt := range tests {
 		if err := r.client.Fault(ctx, tt.fault); err == nil || err.Error() != tt.want {
@@ -347,7 +347,7 @@ func TestWrongNodes(t *testing.T) {
 	}
 }
 
-// TestDelayKeepsBulk: a delayed link carries a stream of large segments unharmed.
+// TestDelayKeepsBulk tests that a delayed link delivers a stream of large segments unchanged.
 func TestDelayKeepsBulk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -25,7 +25,7 @@ func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterN
 // podPort is the switch's end of it.
 func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
 
-// join gives a node its link, with the first address of its share of the pods' prefixes.
+// join adds a node's link, with the first address of its part of the pods' prefixes.
 func (o *overlay) join(m *runningNode) error {
 	if err := pairWith(o.under.netNS, podPort(&m.spec), m.space, podLink, cardAddress(m.spec.id()+"/"+podLink)); err != nil {
 		return err
@@ -45,9 +45,9 @@ func (o *overlay) join(m *runningNode) error {
 	return nil
 }
 
-// plug gives a pod its link, with a hardware address that belongs to its first address,
-// as networks of this kind do: neighbours remember it for ten seconds and more, and
-// whoever has the address next would be dead to them.
+// plug adds a pod's link, with a hardware address derived from its first address, like overlay
+// CNIs. Neighbours cache the hardware address for ten seconds or more: the next pod with the IP
+// address would be unreachable if it had another one.
 func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	name := vethName(c.spec.id())
 	mac := cardAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))

@@ -19,9 +19,9 @@ func clientPod(node string) workload.Pod {
 	return workload.Pod{Namespace: "default", Name: "client", NodeName: node, Labels: map[string]string{"app": "client"}}
 }
 
-// place puts the pods of one cluster on nodes and gives pods and services their
-// addresses. What cannot be placed is left out and named in w.problems.
-func (w *desiredLab) place(c cluster, set *workload.Set, s *state) clusterPlan {
+// planCluster assigns the pods of one cluster to nodes, and addresses to pods and services. It
+// leaves out objects that it cannot place, and adds them to w.problems.
+func (w *desiredLab) planCluster(c cluster, set *workload.Set, s *state) clusterPlan {
 	out := clusterPlan{cluster: c, number: s.number(c.name)}
 	nodes := w.nodesOf(c.name)
 	if len(nodes) == 0 {
@@ -99,7 +99,7 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 	}
 	n := w.node(cluster + "/" + out.node)
 	if n == nil {
-		return out, fmt.Errorf("pod %s: no node %q in cluster %s", p.ID(), out.node, cluster)
+		return out, fmt.Errorf("pod %s: node %q not found in cluster %s", p.ID(), out.node, cluster)
 	}
 	if p.HostNetwork {
 		out.addrs = n.lan
@@ -174,8 +174,8 @@ func placeService(c cluster, svc *corev1.Service, pods []pod, s *state) (service
 	return out, nil
 }
 
-// clusterIPs gives a service the addresses that it asks for, those it had, or the
-// next ones: one of the cluster's first family, two when it wants dual stack.
+// clusterIPs returns the addresses of a service: requested, previous or new ones. It is one of the
+// cluster's first family, or two for dual stack.
 func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error) {
 	id := c.name + "/" + svc.Namespace + "/" + svc.Name
 	taken := map[netip.Addr]bool{}

@@ -23,7 +23,7 @@ import (
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
-	// steady is how long a program must run for its next end to count as the first.
+	// steady is the run time after which the count of restarts starts again.
 	steady = 10 * time.Second
 )
 
@@ -46,7 +46,7 @@ type child struct {
 	process  netnsexec.Process // zero while it does not run
 	restarts int
 	lastEnd  string
-	ending   bool // was told to end
+	ending   bool // stop or end was called
 }
 
 // startChild starts the program and watches over it.
@@ -82,13 +82,13 @@ func startChild(p program, log *slog.Logger) *child {
 	return c
 }
 
-// stop ends the program with SIGKILL, for good, and waits for its end.
+// stop ends the program with SIGKILL, without a restart, and waits for its end.
 func (c *child) stop() {
 	c.cancel()
 	<-c.done
 }
 
-// end asks the program with SIGTERM to end, for good, and waits for that.
+// end ends the program with SIGTERM, without a restart, and waits for its end.
 func (c *child) end(within time.Duration) error {
 	c.mu.Lock()
 	c.ending = true
@@ -150,8 +150,8 @@ func (c *child) run(ctx context.Context) error {
 	return err
 }
 
-// pin writes whose signatures a new node trusts, once: what comes later it has to
-// learn from what they sign, as nodes in the field do.
+// pin writes the trusted signers of a new node, once. The node learns later signers from signed
+// content, like real nodes.
 func (d *daemon) pin(n *node, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

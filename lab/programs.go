@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// runAgents starts the agents that should run: those of nodes that have received
-// a fabric, as a pod starts when its ConfigMap exists.
+// runAgents starts the agents of nodes that received a fabric, as a pod starts when its ConfigMap
+// exists.
 func (d *daemon) runAgents(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
@@ -109,7 +109,7 @@ func (d *daemon) identity(n *node, path string) error {
 	if !n.gateway {
 		return nil
 	}
-	return fmt.Errorf("cluster %s: its recipient is none of the lab's: write the one that hawser lab recipient %s prints", c.name, c.name)
+	return fmt.Errorf("cluster %s: its recipient is not from this lab: use the output of hawser lab recipient %s", c.name, c.name)
 }
 
 // podProgram is what a pod with a command runs.

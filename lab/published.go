@@ -43,7 +43,7 @@ type reader struct {
 	clusters map[string]known
 }
 
-// known is what was built for a cluster, and from which folders.
+// known is a built delivery of a cluster, with its source folders.
 type known struct {
 	base, folder plumbing.Hash
 	built        *delivery
@@ -122,13 +122,13 @@ func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	return entry.Hash
 }
 
-// plainFolder gives the objects of a cluster's folder that kustomize would only
-// put beside those of base, which is what the reconciler writes where nobody has
-// patches; nil = the folder needs kustomize.
+// plainFolder returns the objects of a cluster's folder if kustomize would only append them to
+// those of base. The reconciler writes such folders unless the user has patches. It returns nil if
+// the folder needs kustomize.
 func plainFolder(tree *object.Tree, dir string) ([][]byte, error) {
 	sub, err := tree.Tree(dir)
 	if err != nil {
-		return nil, nil // kustomize says what is wrong
+		return nil, nil // kustomize reports the problem
 	}
 	var k types.Kustomization
 	raw, err := contents(sub, "kustomization.yaml")
@@ -176,10 +176,10 @@ func contents(tree *object.Tree, name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// build runs kustomize on a folder and keeps what is for the agents.
+// build runs kustomize on a folder and returns the objects for the agents.
 func build(tree *object.Tree, dir string) (*delivery, error) {
 	part, at := tree, dir
-	if dir == "base" { // it stands alone, and the clusters beside it may be many
+	if dir == "base" { // base refers to no other folder; do not copy the many clusters
 		var err error
 		if part, err = tree.Tree(dir); err != nil {
 			return nil, fmt.Errorf("read %s: %w", dir, err)

@@ -112,8 +112,8 @@ func addAfter(lines []string, node, name *yaml.Node, recipient string) []string 
 	return slices.Insert(lines, at+1, strings.Repeat(" ", node.Column-1)+"recipient: "+recipient)
 }
 
-// recipientOf gives the age recipient of a cluster in this lab; its identity is
-// made when it does not exist yet.
+// recipientOf returns the age recipient of a cluster in this lab. It creates the identity if it does
+// not exist.
 func recipientOf(l Layout, cluster string) (string, error) {
 	raw, err := os.ReadFile(l.identity(cluster))
 	if errors.Is(err, os.ErrNotExist) {
@@ -137,7 +137,7 @@ func recipientOf(l Layout, cluster string) (string, error) {
 	return recipient, nil
 }
 
-// recipientIn gives the recipient of the first identity in an age identity file.
+// recipientIn returns the recipient of the first identity in an age identity file.
 func recipientIn(raw []byte) (string, error) {
 	identities, err := age.ParseIdentities(bytes.NewReader(raw))
 	if err != nil || len(identities) == 0 {

@@ -40,8 +40,8 @@ func (l Layout) hasRepo() bool {
 	return err == nil
 }
 
-// makeRepo makes the topology's repository: the file given, with recipients whose
-// identities the lab has, and the lock beside it if there is one.
+// makeRepo creates the topology's repository: the given file with recipients of the lab, and the
+// lock file next to it, if it exists.
 func (l Layout) makeRepo(file string) error {
 	raw, err := checkout.ReadNamed(file)
 	if err != nil {
@@ -153,8 +153,8 @@ func (d *daemon) startReconciler() {
 	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)
 }
 
-// Recipient gives the age recipient of a cluster, to be written into the topology
-// when the cluster joins by a commit; its identity is made at the first call.
+// Recipient returns the age recipient of a cluster, for the commit that adds the cluster to the
+// topology. The first call creates its identity.
 func (l Layout) Recipient(cluster string) (string, error) {
 	if _, err := readConfig(l); err != nil {
 		return "", err

@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/lab/whereami"
 )
 
-// TestMain makes the test binary stand in for the hawser program where the lab
-// starts itself again: `lab daemon` and `lab nsexec`.
+// TestMain makes the test binary act as the hawser program for the commands that the lab starts:
+// `lab daemon` and `lab nsexec`.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "lab" {
 		if err := standInForHawser(os.Args[2], os.Args[3:]); err != nil {

@@ -11,10 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// rules gives the nftables rules of one node, to be loaded by nft -f in one
-// transaction: ClusterIPs as kube-proxy programs them and masquerading of what
-// leaves the cluster as CNIs do. They stand in tables of their own, at the
-// priorities that those programs use (dstnat -100, srcnat 100).
+// rules returns the nftables rules of one node, for nft -f in one transaction: ClusterIPs like
+// kube-proxy, and masquerading of packets to other networks like CNIs. They have their own tables, at
+// the priorities of those programs (dstnat -100, srcnat 100).
 func rules(n *node, services []service) string {
 	var out strings.Builder
 	for _, f := range []ruleFamily{{"ip", false}, {"ip6", true}} {
@@ -150,7 +149,7 @@ func (f ruleFamily) masquerade(pods, ranges, hairpin []string) []string {
 		out = append(out, fmt.Sprintf("ct status dnat %s saddr . %s daddr { %s } masquerade", f.name, f.name, strings.Join(hairpin, ", ")))
 	}
 	for _, services := range ranges {
-		// As kube-proxy with --cluster-cidr: whoever is no pod is answered through this node.
+		// As kube-proxy with --cluster-cidr: clients that are not pods get answers through this node.
 		out = append(out, fmt.Sprintf("ct status dnat ct original %s daddr %s jump strangers", f.name, services))
 	}
 	for _, p := range pods {

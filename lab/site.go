@@ -48,7 +48,7 @@ func familyMark(a netip.Addr) string {
 	return ""
 }
 
-// site finds a router; nil when there is none of that name.
+// site returns the router with a name, or nil.
 func (w *desiredLab) site(name string) *routerSpec {
 	i := slices.IndexFunc(w.sites, func(s routerSpec) bool { return s.Name == name })
 	if i < 0 {
@@ -57,7 +57,7 @@ func (w *desiredLab) site(name string) *routerSpec {
 	return &w.sites[i]
 }
 
-// now gives what addresses have become by renumbering.
+// now returns the current addresses after renumbering.
 func (s *state) now(addrs []netip.Addr) []netip.Addr {
 	out := slices.Clone(addrs)
 	for i, a := range out {
@@ -68,8 +68,8 @@ func (s *state) now(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// behind gives a node that is behind a router what it holds of the endpoints: not
-// those of the router, and one address of each family of the router at least.
+// behind returns the addresses of a node behind a router: its endpoints without the router's, and at
+// least one address of each of the router's families.
 func (s *state) behind(r *underlayspec.Router, id string, endpoints []netip.Addr) ([]netip.Addr, error) {
 	out := slices.DeleteFunc(endpoints, func(a netip.Addr) bool { return slices.Contains(r.Addresses, a) })
 	for _, a := range r.Addresses {
@@ -114,7 +114,7 @@ func (w *desiredLab) wideRoutes(n *node) []route {
 	return out
 }
 
-// addressesOf gives all addresses under which a node may be reached.
+// addressesOf returns all addresses at which a node may be reached.
 func (w *desiredLab) addressesOf(n *node) []netip.Addr {
 	out := slices.Clone(n.wan)
 	if behind := w.site(n.site); behind != nil {
@@ -123,7 +123,7 @@ func (w *desiredLab) addressesOf(n *node) []netip.Addr {
 	return out
 }
 
-// wideRoute is the route from a node to an address of another one.
+// wideRoute returns the route from a node to an address of another node.
 func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
 	src, ok := source(n.wan, remote, w.file)
 	if !ok {
@@ -162,8 +162,8 @@ func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// routes are those of the router: everything is on the link outside, but for what
-// is behind it and behind others that do not translate.
+// routes returns the router's routes: everything is on the outer link, except the nodes behind it
+// and behind other routers without translation.
 func (t *routerSpec) routes(w *desiredLab) []route {
 	var out []route
 	for _, a := range t.Addresses {

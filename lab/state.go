@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/lab/underlayspec"
 )
 
-// state is what the lab remembers so that nothing moves: who has which number
-// and address, and which faults are in force. It is the daemon's alone.
+// state is the saved state of the lab: the assigned numbers and addresses, and the current faults.
+// Only the daemon uses it.
 type state struct {
 	LAN      netip.Prefix            `json:"lan"`
 	Numbers  map[string]int          `json:"numbers"`  // cluster and cluster/node: names its links in the underlay
@@ -29,7 +29,7 @@ type state struct {
 	Off         map[string]bool      `json:"off"`     // cluster/node: without power
 	Stopped     map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
 	SyncStopped map[string]bool      `json:"noSync"`  // by cluster
-	Lost        map[string]bool      `json:"lost"`    // cluster/node: its tunnels carry nothing
+	Lost        map[string]bool      `json:"lost"`    // cluster/node: its tunnels drop all packets
 	Agents      map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
 	Links       map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
 
@@ -58,7 +58,7 @@ type linkFault struct {
 	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of what it sends
 	Delay   time.Duration `json:"delay,omitempty"`   // in each direction
 	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost, in each direction; 0 = none
-	// What is lost of what the node receives and sends, sorted, with commas between.
+	// Blocked protocols of received and sent packets, sorted, separated by commas.
 	BlockIn  string `json:"blockIn,omitempty"`
 	BlockOut string `json:"blockOut,omitempty"`
 }
@@ -97,7 +97,7 @@ func (s *state) write(path string) error {
 	return err
 }
 
-// number gives what the name has, or the next one.
+// number returns the number of a name, or assigns the next one.
 func (s *state) number(name string) int {
 	n, known := s.Numbers[name]
 	if !known {
@@ -107,7 +107,7 @@ func (s *state) number(name string) int {
 	return n
 }
 
-// slot gives a node's place within its cluster.
+// slot returns a node's position within its cluster.
 func (s *state) slot(cluster, node string) int {
 	id := cluster + "/" + node
 	if n, known := s.Slots[id]; known {
@@ -130,7 +130,7 @@ func (s *state) nodesOf(cluster string) []string {
 	return out
 }
 
-// folder gives the name of a node's folder.
+// folder returns the name of a node's folder.
 func (s *state) folder(cluster, node string) string {
 	id := cluster + "/" + node
 	if name, known := s.Folders[id]; known {

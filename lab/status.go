@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// Status is a lab as it is now.
+// Status is the current status of a lab.
 type Status struct {
 	Dir         string           `json:"dir"`
 	Repo        string           `json:"repo"`
 	Ready       bool             `json:"ready"`
-	Waiting     []string         `json:"waiting,omitempty"` // what is not ready, and why
+	Waiting     []string         `json:"waiting,omitempty"` // components that are not ready, and why
 	Published   string           `json:"published,omitempty"`
-	Source      string           `json:"source,omitempty"` // the topology's commit in force
-	Digest      string           `json:"digest,omitempty"` // of the fabric in force
+	Source      string           `json:"source,omitempty"` // commit of the applied topology
+	Digest      string           `json:"digest,omitempty"` // digest of the applied fabric
 	Reconciler  ReconcilerStatus `json:"reconciler"`
 	Nodes       []NodeStatus     `json:"nodes"`
 	Pods        []PodStatus      `json:"pods"`
@@ -31,7 +31,7 @@ type Status struct {
 type ReconcilerStatus struct {
 	PID         int       `json:"pid,omitempty"`
 	Restarts    int       `json:"restarts,omitempty"`
-	Good        string    `json:"good,omitempty"` // the newest commit in force
+	Good        string    `json:"good,omitempty"` // newest applied commit
 	Seen        string    `json:"seen,omitempty"` // the newest commit
 	Error       string    `json:"error,omitempty"`
 	Refused     bool      `json:"refused,omitempty"` // the error is in the commit: trying again would not help
@@ -62,7 +62,7 @@ type Agent struct {
 	Stopped  bool   `json:"stopped,omitempty"`
 	Restarts int    `json:"restarts,omitempty"`
 	Ready    bool   `json:"ready"`
-	Digest   string `json:"digest,omitempty"`  // of the fabric that it has in force
+	Digest   string `json:"digest,omitempty"`  // digest of the fabric that it applied
 	Problem  string `json:"problem,omitempty"` // why it is not ready
 	// NotHeardFrom names the clusters with exports of which it has heard nothing: it does
 	// not know their pods yet.

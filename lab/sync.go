@@ -52,7 +52,7 @@ func (d *daemon) syncLoop(ctx context.Context) {
 	}
 }
 
-// syncOnce reads the publish branch and, when it moved, carries it to the nodes.
+// syncOnce reads the publish branch and, if it changed, delivers it to the nodes.
 func (d *daemon) syncOnce(r *reader) error {
 	repo, err := git.PlainOpen(d.layout.Repo())
 	if err != nil {
@@ -108,8 +108,8 @@ func topologyAt(repo *git.Repository, source string) (topology, error) {
 	return parseTopology([]byte(raw))
 }
 
-// deliver writes what was published to every node of the clusters whose sync is
-// not stopped; keys go to gateways only.
+// deliver writes the publication to the nodes of all clusters whose sync is not stopped. Only
+// gateways get keys.
 func (d *daemon) deliver(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {

@@ -130,7 +130,7 @@ func TestReadPublishedAgain(t *testing.T) {
 		}
 	}
 	if len(second.clusters["a"].fabric) != 2 {
-		t.Error("what was published before changed")
+		t.Error("the previous publication changed")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestChildRestarts: a program that is killed runs again, one that is stopped does not.
+// TestChildRestarts tests that a killed program restarts, and a stopped one does not.
 func TestChildRestarts(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

@@ -33,8 +33,8 @@ type cluster struct {
 	gateways     []schema.Gateway
 }
 
-// parseTopology reads a topology file leniently: whether it is valid is the
-// reconciler's to say, and the lab follows only what was published.
+// parseTopology parses a topology file leniently: the reconciler validates it, and the lab applies
+// only publications.
 func parseTopology(raw []byte) (topology, error) {
 	var set schema.ClusterSet
 	if err := kyaml.Unmarshal(raw, &set); err != nil {
@@ -75,8 +75,7 @@ func (t topology) names() string {
 	return strings.Join(names, ", ")
 }
 
-// literal gives the address of an endpoint, or the name of one of the form
-// dns:NAME. Its port, if it has one, is for others.
+// literal returns the address of an endpoint, or its name for the form dns:NAME. It ignores the port.
 func literal(endpoint string) (netip.Addr, string, error) {
 	e, err := fabric.ParseEndpoint(endpoint)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveTTL makes a socket tell the time to live of what it receives (ip(7)).
+// receiveTTL makes a socket report the time to live of received packets (ip(7)).
 func receiveTTL(raw syscall.RawConn) error {
 	var set error
 	err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTTL, 1) })
@@ -27,6 +27,6 @@ func ttlOf(t *testing.T, control []byte) int {
 			return int(binary.NativeEndian.Uint32(m.Data))
 		}
 	}
-	t.Fatal("no time to live told")
+	t.Fatal("the socket reported no time to live")
 	return 0
 }

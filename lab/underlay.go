@@ -19,16 +19,16 @@ const (
 	SideLAN = "lan"
 )
 
-// underlay is everything between the nodes: one namespace with a bridge for the
-// wide area, where gateways have their endpoints, and one bridge a cluster for
-// its nodes' network. It forwards nothing.
+// underlay is everything between the nodes. It is one namespace with a bridge for the wide area,
+// where gateways have their endpoints, and one bridge per cluster for its nodes' network. It does not
+// forward.
 type underlay struct {
 	*netNS
 	lans   map[int]bool          // bridges by cluster number
-	faults map[string]linkFault  // in force, by port
+	faults map[string]linkFault  // current faults by port
 	delays map[string]*delayLink // by port
 	apart  []string              // rules that keep segments from each other
-	drops  string                // rules in force
+	drops  string                // loaded rules
 }
 
 func newUnderlay(path string) (*underlay, error) {
@@ -102,7 +102,7 @@ func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
 	return u.plug(n, into)
 }
 
-// plug gives a node its card for the wide area.
+// plug adds a node's interface in the wide area.
 func (u *underlay) plug(n *node, into *netNS) error {
 	if err := pairWith(u.netNS, port(n, SideWAN), into, "wan0", cardAddress(n.id()+"/"+SideWAN)); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (u *underlay) plug(n *node, into *netNS) error {
 	return u.enslave(port(n, SideWAN), n.plug)
 }
 
-// detach removes a node's links and what was between them.
+// detach removes a node's links and their delays.
 func (u *underlay) detach(n *node) error {
 	var errs []error
 	for _, side := range []string{SideLAN, SideWAN} {
@@ -214,8 +214,8 @@ func (u *underlay) unplug(n *node) error {
 	return errors.Join(errs...)
 }
 
-// reconfigure makes of a running node what the topology says of it now: it gets the
-// card of a gateway, or other addresses there. A card that it has stays.
+// reconfigure applies a changed topology to a running node: it adds a gateway's wide-area interface,
+// or changes its addresses. It never removes the interface.
 func (m *runningNode) reconfigure(n node, u *underlay) error {
 	if n.hasWAN && !m.spec.hasWAN {
 		if err := u.plug(&n, m.space); err != nil {
@@ -239,13 +239,13 @@ func (m *runningNode) reconfigure(n node, u *underlay) error {
 	return nil
 }
 
-// setPackets decides whether large segments leave the node as they are or cut to
-// packets, which a link that judges by length needs.
+// setPackets sets whether large segments leave the node unchanged or cut to packets. A link that
+// drops by length needs packets.
 func (m *runningNode) setPackets(packets bool) error {
 	if m.packets == packets {
 		return nil
 	}
-	segments := mostSegments
+	segments := maxSegments
 	if packets {
 		segments = 1
 	}

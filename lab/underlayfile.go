@@ -58,8 +58,8 @@ func (l Layout) makeUnderlay(path, topologyPath string) error {
 	return err
 }
 
-// sameUnderlay refuses another underlay for a lab that exists: what is between
-// its nodes does not change but by faults.
+// sameUnderlay returns an error if the underlay file differs from the existing lab's. Only faults
+// change the network between its nodes.
 func (l Layout) sameUnderlay(path string) error {
 	if path == "" {
 		return nil

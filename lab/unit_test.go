@@ -47,7 +47,7 @@ func TestSetRecipients(t *testing.T) {
 		})
 	}
 	if _, err := setRecipients([]byte("spec:\n  clusters:\n  - name: a\n    recipient: |\n      age1\n"), recipients); err == nil {
-		t.Error("a block scalar was edited wrongly and nobody said so")
+		t.Error("a block scalar was edited wrongly without an error")
 	}
 }
 
@@ -81,10 +81,10 @@ func TestFree(t *testing.T) {
 	taken := map[netip.Addr]bool{a("10.0.0.2"): true, a("10.0.0.3"): true}
 	remembered := map[netip.Addr]bool{a("10.0.0.4"): true, a("10.0.0.5"): true, a("10.0.0.6"): true}
 	if got, err := free(prefix, 2, taken, map[netip.Addr]bool{a("10.0.0.4"): true}); err != nil || got != a("10.0.0.5") {
-		t.Errorf("got %s, %v; want 10.0.0.5, which nobody may come back to", got, err)
+		t.Errorf("got %s, %v; want 10.0.0.5, which has no previous owner", got, err)
 	}
 	if got, err := free(prefix, 2, taken, remembered); err != nil || got != a("10.0.0.4") {
-		t.Errorf("got %s, %v; want 10.0.0.4: memory gives way, the broadcast address does not count", got, err)
+		t.Errorf("got %s, %v; want 10.0.0.4: remembered addresses may be reused, the broadcast address not", got, err)
 	}
 	for n := range remembered {
 		taken[n] = true
@@ -142,7 +142,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 		{"the worker takes its address", x + ", {name: y, node: a-w1, endpoints: [203.0.113.2]}",
 			"a-x true true [203.0.113.1] [172.18.0.2]\na-w1 true true [203.0.113.2] [172.18.0.4]\n" +
 				"a-y false true [] [172.18.0.3]\nclient on a-w1"},
-		{"as it was", x + "," + y, "a-x true true [203.0.113.1] [172.18.0.2]\na-y true true [203.0.113.2] [172.18.0.3]\n" +
+		{"unchanged", x + "," + y, "a-x true true [203.0.113.1] [172.18.0.2]\na-y true true [203.0.113.2] [172.18.0.3]\n" +
 			"a-w1 false true [] [172.18.0.4]\nclient on a-w1"},
 	}
 	for _, step := range steps {
@@ -152,8 +152,8 @@ func TestGatewaysComeAndGo(t *testing.T) {
 	}
 }
 
-// TestPlan reads a topology and manifests and compares who lives where, with
-// which addresses, and what nftables is told on one node, with the golden.
+// TestPlan reads a topology and manifests, and compares the assignment of pods and addresses, and the
+// nftables rules of one node, with the golden file.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/plan/*.txtar")
@@ -246,8 +246,8 @@ func planned(t *testing.T, top topology, sets map[string]*workload.Set, s *state
 	return out.String()
 }
 
-// TestPodsComeBack: a pod that is scaled away and back has its old address unless
-// another pod took it.
+// TestPodsComeBack tests that a pod scaled down and up again keeps its address unless another pod got
+// it.
 func TestPodsComeBack(t *testing.T) {
 	t.Parallel()
 	top, err := parseTopology([]byte("spec:\n  clusters:\n  - {name: a, podCIDRs: [10.7.0.0/16], gateways: [{name: g, node: g}]}\n"))

@@ -20,11 +20,11 @@ type UpOptions struct {
 	Topology  string // file
 	Underlay  string // file that says what lies between the gateways; empty = one wire
 	Workloads string // folder with one folder of manifests a cluster; empty = none
-	Workers   int    // nodes a cluster besides its gateways
-	// Overlay puts the pods of a cluster on one network, which takes packets from any
-	// node straight to a pod, past the node that it runs on, as the overlays of Kube-OVN and
-	// Cilium do. Nodes say nothing of pods' prefixes, and check paths back (rp_filter 1).
-	// Otherwise pods' prefixes are routed to their nodes.
+	Workers   int    // nodes per cluster in addition to its gateways
+	// Overlay puts the pods of a cluster on one network, like the overlays of Kube-OVN and
+	// Cilium. It delivers packets from any node directly to a pod, not through the pod's node.
+	// Nodes have no pod prefixes, and check return paths (rp_filter 1). Without Overlay, pod
+	// prefixes are routed to their nodes.
 	Overlay  bool
 	NoHawser bool          // nodes, pods and services only: no reconciler, no agents
 	Timeout  time.Duration // for everything to be ready
@@ -32,7 +32,7 @@ type UpOptions struct {
 	Progress func(Event)   // is called with each event
 }
 
-// NotReadyError lists what was not ready in time. The lab is left as it is.
+// NotReadyError lists what was not ready in time. The lab keeps running.
 type NotReadyError struct {
 	After   time.Duration
 	Waiting []string
@@ -44,9 +44,8 @@ func (e *NotReadyError) Error() string {
 		e.After, strings.Join(e.Waiting, "\n  "))
 }
 
-// Up makes a lab, or completes one that runs, and waits until every agent is
-// ready. A lab whose daemon was killed is started again with the repository, the
-// keys and the workloads that it had.
+// Up creates a lab, or completes a running one, and waits until every agent is ready. If the daemon
+// was killed, Up restarts the lab with its repository, keys and workloads.
 func Up(ctx context.Context, l Layout, o UpOptions) error {
 	agent, err := requirements(o)
 	if err != nil {
@@ -126,7 +125,7 @@ func requirements(o UpOptions) (agent string, err error) {
 		return agent, nil
 	}
 	if agent, err = exec.LookPath("hawser-agent"); err != nil {
-		return "", fmt.Errorf("no hawser-agent beside %s nor in PATH: make build", o.Hawser)
+		return "", fmt.Errorf("hawser-agent not found next to %s or in PATH: run make build", o.Hawser)
 	}
 	return filepath.Abs(agent)
 }
@@ -154,27 +153,27 @@ func readWorkloads(dir string) (map[string][]workload.Object, diag.List, error) 
 	return out, warnings, errors.Join(errs...)
 }
 
-// RefusedError says that the reconciler cannot publish the topology: waiting would
-// not help. The lab is left as it is.
+// RefusedError means that the reconciler cannot publish the topology, so waiting would not help. The
+// lab keeps running.
 type RefusedError struct {
 	Reason string
 	Log    string
 }
 
-// Error names the reason and where to look.
+// Error returns the reason and the path of the log.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the reconciler publishes nothing: %s (the lab is left running; see %s)", e.Reason, e.Log)
+	return fmt.Sprintf("the reconciler publishes nothing: %s (the lab keeps running; see %s)", e.Reason, e.Log)
 }
 
 const (
-	// hopeless is how often a reconciler that has published nothing may have ended.
-	hopeless = 3
-	// feedGrace is how long up waits for agents to hear from the other clusters once
-	// all else is ready: whether they can at all depends on lines that may be cut.
+	// maxRestarts bounds the restarts of a reconciler that has published nothing.
+	maxRestarts = 3
+	// feedGrace bounds the wait for the other clusters' feeds after everything else is ready: the
+	// feeds may be down because of faults.
 	feedGrace = 30 * time.Second
 )
 
-// await passes progress on until everything is ready.
+// await reports progress until everything is ready.
 func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
 	deadline, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -182,7 +181,7 @@ func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
 	defer tick.Stop()
 	w := waiter{client: c, options: o, seen: seen}
 	for {
-		done, err := w.look(deadline)
+		done, err := w.poll(deadline)
 		if done || err != nil && deadline.Err() == nil {
 			return err
 		}
@@ -197,17 +196,17 @@ func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
 	}
 }
 
-// waiter is what await knows.
+// waiter is the state of await.
 type waiter struct {
 	client  *Client
 	options UpOptions
-	seen    int // events
+	seen    int // number of reported events
 	last    Status
-	ready   time.Time // since when all but the hearing is
+	ready   time.Time // since when everything except the feeds is ready
 }
 
-// look asks once.
-func (w *waiter) look(ctx context.Context) (done bool, err error) {
+// poll reads the events and the status once.
+func (w *waiter) poll(ctx context.Context) (done bool, err error) {
 	lines, err := w.client.events(ctx, w.seen)
 	if err != nil {
 		return false, err
@@ -221,7 +220,7 @@ func (w *waiter) look(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	w.last = s
-	if r := s.Reconciler; s.Published == "" && r.Error != "" && (r.Refused || r.Restarts >= hopeless) {
+	if r := s.Reconciler; s.Published == "" && r.Error != "" && (r.Refused || r.Restarts >= maxRestarts) {
 		return true, &RefusedError{Reason: r.Error, Log: r.Log}
 	}
 	if !s.Ready {

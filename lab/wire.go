@@ -17,9 +17,8 @@ import (
 const (
 	// mtu of every link of the lab, in bytes.
 	mtu = 1500
-	// mostSegments is the kernel's default for the packets that a large segment
-	// stands for (GSO_MAX_SEGS).
-	mostSegments = 65535
+	// maxSegments is the kernel's default for the packets in a large segment (GSO_MAX_SEGS).
+	maxSegments = 65535
 )
 
 // netNS is one network namespace with an open netlink handle.
@@ -49,8 +48,8 @@ func newSpace(path string, settings map[string]string) (*netNS, error) {
 	return &netNS{path: path, ns: ns, link: link}, nil
 }
 
-// settings are those of every namespace: addresses work at once (no duplicate
-// address detection) and come from nobody else.
+// settings returns the sysctls of every namespace: addresses work at once, without duplicate address
+// detection, and no router advertisement adds any.
 func settings(forward bool) map[string]string {
 	out := map[string]string{
 		"net/ipv6/conf/all/accept_dad": "0", "net/ipv6/conf/default/accept_dad": "0",
@@ -62,7 +61,7 @@ func settings(forward bool) map[string]string {
 	return out
 }
 
-// close lets go of the namespace; the kernel takes it down with all its links.
+// close closes the namespace. The kernel removes it with all its links.
 func (s *netNS) close() error {
 	s.link.Close()
 	return errors.Join(s.ns.Close(), netnsexec.Remove(s.path))
@@ -99,7 +98,7 @@ func (s *netNS) change(name, what string, do func(netlink.Link) error) error {
 	return nil
 }
 
-// remove deletes a link; one that is gone is fine.
+// remove deletes a link, if it exists.
 func (s *netNS) remove(name string) error {
 	link, err := s.link.LinkByName(name)
 	var missing netlink.LinkNotFoundError

@@ -40,7 +40,7 @@ type clusterPlan struct {
 type node struct {
 	cluster  string
 	name     string
-	gateway  bool // of the topology now, or one that its labels may make a gateway
+	gateway  bool // a gateway in the topology, or a candidate by its labels
 	labels   map[string]string
 	hasWAN   bool           // is or was a gateway: it has the card for the wide area
 	number   int            // names its links in the underlay
@@ -108,13 +108,13 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*de
 		if set == nil {
 			set = &workload.Set{}
 		}
-		w.clusters = append(w.clusters, w.place(c, set, s))
+		w.clusters = append(w.clusters, w.planCluster(c, set, s))
 	}
 	return w, nil
 }
 
-// keepCards leaves a node that was a gateway its card and the addresses there, so
-// that what still goes through it goes on, until another gateway has the address.
+// keepCards keeps the wide-area interface and addresses of a former gateway until another gateway has
+// the address, so that its existing traffic continues.
 func (w *desiredLab) keepCards(s *state) {
 	taken := map[netip.Addr]bool{}
 	for i := range w.nodes {
@@ -178,9 +178,8 @@ func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	return nil
 }
 
-// oneEach gives the gateways of a cluster with a node each. Where labels pick the nodes there
-// is one more that has them than gateways: <cluster>-<gateway>-a, -b and so on, which only
-// dial out.
+// oneEach returns the gateways of a cluster with one node each. For gateways picked by labels, one
+// more node than gateways has the labels: <cluster>-<gateway>-a, -b and so on, which only dial out.
 func oneEach(c cluster) []schema.Gateway {
 	var out []schema.Gateway
 	for _, g := range c.gateways {
@@ -196,8 +195,8 @@ func oneEach(c cluster) []schema.Gateway {
 	return out
 }
 
-// number gives a node its place and its addresses. A node that joins a cluster
-// later has its pods in the newest prefix.
+// number assigns a node's slot and addresses. The pods of a node that joins later are in the newest
+// prefix.
 func (w *desiredLab) number(n *node, s *state, newest bool) error {
 	n.number = s.number(n.id())
 	slot := s.slot(n.cluster, n.name)
@@ -224,9 +223,9 @@ func (w *desiredLab) number(n *node, s *state, newest bool) error {
 	return nil
 }
 
-// endpoints gives the addresses of a gateway in the underlay. Names, and gateways
-// without an endpoint, get one of the benchmarking range (RFC 2544); the name of a
-// gateway behind a router that translates is the router's.
+// endpoints returns the addresses of a gateway in the underlay. Names, and gateways without an
+// endpoint, get an address of the benchmarking range (RFC 2544). The name of a gateway behind a
+// translating router resolves to the router.
 func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
 	behind := w.file.Named(n.site)
 	four, _ := families(n.wide)
@@ -263,8 +262,8 @@ func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Add
 	return s.now(out), err
 }
 
-// wanAddr gives the address that the name has, or the next one: of the ranges for
-// benchmarks (RFC 2544, RFC 5180), so that no topology has it.
+// wanAddr returns the address of a name, or assigns the next one of the ranges for benchmarks (RFC
+// 2544, RFC 5180), which no topology uses.
 func (s *state) wanAddr(name string, six bool) (netip.Addr, error) {
 	if addr, known := s.WAN[name]; known {
 		return addr, nil

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec is a program to be run inside a namespace, with its own view of a few files.
+// Exec is a program to run in a namespace, with its own view of a few files.
 type Exec struct {
 	Net      string   // file that pins the network namespace
-	Resolv   string   // file to stand at /etc/resolv.conf; empty = the host's
-	Hosts    string   // file to stand at /etc/hosts; empty = the host's
-	Run      string   // folder to stand at /run; empty = the host's
+	Resolv   string   // file to mount at /etc/resolv.conf; empty: the host's
+	Hosts    string   // file to mount at /etc/hosts; empty: the host's
+	Run      string   // folder to mount at /run; empty: the host's
 	Keep     string   // folder that stays visible at its own path when Run hides it
 	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
 }
 
-// Args gives the arguments that ParseExec reads.
+// Args returns the arguments that ParseExec parses.
 func (e Exec) Args() []string {
 	var args []string
 	for _, f := range []struct{ name, value string }{
@@ -103,14 +103,14 @@ func hostName(name string) string {
 	return strings.TrimRight(name[:min(len(name), maxLength)], "-.")
 }
 
-// mounts builds the program's view. Nothing of it reaches the host; what the host
-// unmounts goes away here too (see Prepare).
+// mounts mounts the program's files. The mounts do not propagate to the host; unmounts on the host
+// propagate here (see Prepare).
 func (e Exec) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("detach mounts: %w", err)
 	}
-	// /sys/class/net shows the namespace of whoever mounted it. Where mounting is
-	// forbidden the program sees the host's, which few look at.
+	// /sys/class/net shows the namespace of the process that mounted it. If mounting is
+	// forbidden, the program sees the host's, which few programs read.
 	if unix.Unmount("/sys", unix.MNT_DETACH) == nil {
 		_ = unix.Mount("sysfs", "/sys", "sysfs", 0, "")
 	}

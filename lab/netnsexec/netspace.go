@@ -1,7 +1,6 @@
-// Package netnsexec makes network namespaces that are pinned by a file, works
-// inside them, starts programs in them and finds the processes that live there
-// (network_namespaces(7), setns(2)). It never uses /run/netns, so that its
-// namespaces do not mix with those of ip-netns(8).
+// Package netnsexec creates network namespaces pinned by a file, runs functions and programs in
+// them, and finds their processes (network_namespaces(7), setns(2)). It never uses /run/netns, so
+// its namespaces are separate from those of ip-netns(8).
 package netnsexec
 
 import (

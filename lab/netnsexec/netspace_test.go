@@ -150,7 +150,7 @@ func TestSignalThread(t *testing.T) {
 	number := make(chan int)
 	done := make(chan bool)
 	defer close(done)
-	for { // the first thread of the process is one that any goroutine may get
+	for { // any goroutine may run on the first thread of the process
 		go func() {
 			runtime.LockOSThread()
 			number <- unix.Gettid()

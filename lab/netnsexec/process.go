@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process names one process for good: a process number may be used again, the
-// pair of number and start time may not.
+// Process identifies one process: the kernel may reuse a process number, but not with the same
+// start time.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
@@ -65,9 +65,9 @@ func stat(pid int) (state byte, start uint64, err error) {
 	return fields[0][0], start, nil
 }
 
-// Processes finds those that live in one of the namespaces (by inode) or carry
-// mark, such as NAME=value, in their environment. Empty mark = only by
-// namespace. The calling process and its ancestors are left out.
+// Processes returns the processes in one of the namespaces (by inode), and those with mark, such as
+// NAME=value, in their environment. With an empty mark it searches only by namespace. It leaves out
+// the calling process and its ancestors.
 func Processes(inodes map[uint64]bool, mark string) []Process {
 	spared := map[int]bool{}
 	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
@@ -148,7 +148,7 @@ func Kill(ctx context.Context, processes []Process) error {
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil && !p.Alive() {
-		return nil // the number may be that of another process's thread by now
+		return nil // the number may now belong to another process's thread
 	}
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
@@ -172,7 +172,7 @@ func (p Process) Frozen() bool {
 	return err == nil && start == p.Start && state == 'T'
 }
 
-// Inodes gives the inodes of the namespaces pinned in dir.
+// Inodes returns the inodes of the namespaces pinned in dir.
 func Inodes(dir string) map[uint64]bool {
 	inodes := map[uint64]bool{}
 	paths, _ := filepath.Glob(filepath.Join(dir, "*"))

@@ -34,7 +34,7 @@ type Segment struct {
 // Kinds of address translation (RFC 3489, section 5; RFC 4787 for what they do).
 const (
 	FullCone   = "full-cone"  // one mapping for each source, open to everybody
-	Restricted = "restricted" // one mapping for each source, open to whom it has sent to
+	Restricted = "restricted" // one mapping per source, open to the hosts that it sent to
 	Symmetric  = "symmetric"  // another mapping for each destination
 )
 
@@ -108,7 +108,7 @@ func (r *Router) Outside(six bool) netip.Addr {
 	return r.Addresses[i]
 }
 
-// Of gives the router that a node's uplink goes through; nil = none.
+// Of returns the router of a node's uplink, or nil.
 func (f *File) Of(cluster, node string) *Router {
 	for _, target := range []string{cluster + "/" + node, cluster} {
 		for i := range f.Routers {
@@ -120,8 +120,7 @@ func (f *File) Of(cluster, node string) *Router {
 	return nil
 }
 
-// RouterFor gives the router that packets from one node to another take; empty = the
-// straight way.
+// RouterFor returns the router on the path from one node to another; empty for the direct path.
 func (f *File) RouterFor(from, to [2]string) string {
 	for _, p := range f.Paths {
 		if names(p.From, from) && names(p.To, to) {
@@ -136,14 +135,14 @@ func names(target string, node [2]string) bool {
 	return target == node[0] || target == node[0]+"/"+node[1]
 }
 
-// Segment gives the place of the segment that holds an address; -1 = the internet.
+// Segment returns the index of the segment with an address; -1 for the internet.
 func (f *File) Segment(a netip.Addr) int {
 	return slices.IndexFunc(f.Segments, func(s Segment) bool {
 		return slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 	})
 }
 
-// Named finds a router; nil when there is none.
+// Named returns the router with a name, or nil.
 func (f *File) Named(name string) *Router {
 	i := slices.IndexFunc(f.Routers, func(r Router) bool { return r.Name == name })
 	if i < 0 {
@@ -152,7 +151,7 @@ func (f *File) Named(name string) *Router {
 	return &f.Routers[i]
 }
 
-// ports gives the ports of a Forward, outside and inside.
+// ports returns the outer and inner ports of a Forward.
 func (f Forward) ports() [][2]int {
 	var out [][2]int
 	inside := cmp.Or(f.ToPort, f.Port)

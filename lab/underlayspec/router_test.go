@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 func known(target string) bool { return strings.HasPrefix(target, "g") && target != "g9" }
 
-// TestWrongInputs compares all that is said of files with mistakes.
+// TestWrongInputs compares the errors of wrong files with the expected ones.
 func TestWrongInputs(t *testing.T) {
 	paths, err := filepath.Glob("testdata/wrong/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -52,7 +52,7 @@ func TestWrongInputs(t *testing.T) {
 	}
 }
 
-// TestRules compares the rules of each kind of router with what is expected.
+// TestRules compares the rules of each kind of router with the expected ones.
 func TestRules(t *testing.T) {
 	const path = "testdata/rules.txtar"
 	archive, err := txtar.ParseFile(path)

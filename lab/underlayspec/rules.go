@@ -17,12 +17,12 @@ const (
 // elsewhere, so that none keeps its port by chance.
 const mappedPorts = "20000-39999"
 
-// mappingLife is how long a full-cone mapping stands without a packet (RFC 4787,
-// REQ-5: not less than two minutes).
+// mappingLife is the lifetime of a full-cone mapping without a packet (RFC 4787, REQ-5: not less
+// than two minutes).
 const mappingLife = "120s"
 
-// Rules gives the nftables rules of the router, to be loaded by nft -f in one
-// transaction. inside gives the addresses of the nodes behind it, by cluster/node.
+// Rules returns the nftables rules of the router, for nft -f in one transaction. inside has the
+// addresses of the nodes behind it, by cluster/node.
 func (r *Router) Rules(inside map[string][]netip.Addr) string {
 	var out strings.Builder
 	for _, six := range []bool{false, true} {
@@ -73,11 +73,11 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 		fmt.Sprintf("oifname %q meta l4proto udp snat to %s:%s%s", Out, address, mappedPorts, how),
 		fmt.Sprintf("oifname %q snat to %s", Out, strings.Trim(address, "[]")),
 	})
-	// The router itself answers nobody, as most do not.
+	// Like most routers, it does not answer TCP or UDP itself.
 	chain(out, "input", "type filter hook input priority 0", []string{fmt.Sprintf("iifname %q meta l4proto { tcp, udp } drop", Out)})
 }
 
-// forwards gives the rule of the port forwards; none without any.
+// forwards returns the rules of the port forwards.
 func (r *Router) forwards(f family, inside map[string][]netip.Addr) []string {
 	var elements []string
 	for _, forward := range r.Forward {
@@ -96,7 +96,7 @@ func (r *Router) forwards(f family, inside map[string][]netip.Addr) []string {
 	return []string{fmt.Sprintf("iifname %q dnat %s to udp dport map { %s }", Out, f.name, strings.Join(elements, ", "))}
 }
 
-// filter gives the rules of what is forwarded.
+// filter returns the rules for forwarded packets.
 func (r *Router) filter() []string {
 	var out []string
 	for _, rule := range r.Firewall {
@@ -133,8 +133,8 @@ func (r Rule) match() string {
 	return "udp dport " + r.ports()
 }
 
-// IsolationRules gives the rules of bridges that keep segments from each other. What comes
-// in through the ports inside is behind a router, and no matter of segments.
+// IsolationRules returns the bridge rules that separate segments. Packets from the ports inside come
+// from behind a router, and segments do not apply to them.
 func (f *File) IsolationRules(inside []string) []string {
 	var out []string
 	where := ""

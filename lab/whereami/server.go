@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// Identity is what a pod says of itself.
+// Identity is the identity of a pod.
 type Identity struct {
 	Pod       string `json:"pod"`
 	Namespace string `json:"namespace"`

@@ -1,6 +1,6 @@
-// Package workload holds the Kubernetes objects that a user gives to the lab and
-// does the part of Kubernetes' controllers that the lab needs: manifests in, pods
-// and endpoints out. Apart from reading files it is pure.
+// Package workload holds the Kubernetes objects of a lab's users. It implements the parts of
+// Kubernetes' controllers that the lab needs: manifests in, pods and endpoints out. Except for
+// reading files it is pure.
 package workload
 
 import (
@@ -65,8 +65,7 @@ func kinds() []kind {
 	}
 }
 
-// ParseKind gives the kind as Kubernetes spells it; case and a plural s do not
-// matter.
+// ParseKind returns the kind in Kubernetes' spelling. It ignores case and a plural s.
 func ParseKind(text string) (string, error) {
 	var names []string
 	for _, k := range kinds() {

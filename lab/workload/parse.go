@@ -79,7 +79,7 @@ func ReadDir(dir string) (objects []Object, warnings diag.List, err error) {
 	return objects, warnings, errors.Join(errs...)
 }
 
-// Write gives objects as YAML that Parse reads back.
+// Write returns objects as YAML for Parse.
 func Write(objects []Object) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range objects {

@@ -30,8 +30,8 @@ func rank(name string) int {
 	return slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
 }
 
-// Apply adds objects or replaces those of the same key, all or none: an object
-// in a namespace that does not exist refuses the whole batch.
+// Apply adds objects, or replaces those with the same key, all or none. It fails if the namespace of
+// an object does not exist.
 func (s *Set) Apply(objects []Object) error {
 	spaces := map[string]bool{"default": true, "kube-system": true}
 	for _, o := range append(s.Objects(), objects...) {
@@ -60,8 +60,8 @@ func (s *Set) Apply(objects []Object) error {
 	return nil
 }
 
-// SetCreationTime gives the ServiceExports among the objects that have no time of creation
-// one, as the API does: of several clusters' exports of a name the oldest counts.
+// SetCreationTime sets the creation time of ServiceExports without one, like the API server: the
+// oldest of several clusters' exports of a name wins.
 func SetCreationTime(objects []Object, now time.Time) {
 	for _, o := range objects {
 		if o.Export != nil && o.Export.CreationTimestamp.IsZero() {
@@ -75,7 +75,7 @@ func (s *Set) Exports() []Object {
 	return slices.DeleteFunc(s.Objects(), func(o Object) bool { return o.Export == nil })
 }
 
-// Delete removes objects; a Namespace takes what is in it along.
+// Delete removes objects. A Namespace is removed with its objects.
 func (s *Set) Delete(keys []Key) error {
 	var errs []error
 	for _, key := range keys {

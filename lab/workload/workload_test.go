@@ -134,8 +134,8 @@ func TestStatefulPodsHaveNames(t *testing.T) {
 	}
 }
 
-// TestBackends: a named target port is looked up in the pod; one that the pod
-// lacks is not offered.
+// TestBackends tests that a named target port is resolved in the pod, and that a pod without it is no
+// backend.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	set := sampleSet(t)

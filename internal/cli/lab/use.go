@@ -208,7 +208,7 @@ func newLabReadyCommand(f *labFlags) *cobra.Command {
 			}
 			cluster, pod, _ := strings.Cut(args[0], "/")
 			if strings.Count(pod, "/") != 1 {
-				return fmt.Errorf("%q: name it CLUSTER/NAMESPACE/POD, as hawser lab status does", args[0])
+				return fmt.Errorf("%q: write CLUSTER/NAMESPACE/POD, as hawser lab status does", args[0])
 			}
 			return f.change(cmd, lab.Change{Cluster: cluster, Pod: pod, Ready: ready})
 		},
