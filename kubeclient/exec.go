@@ -45,6 +45,19 @@ type AgentOutput struct {
 	Err  error
 }
 
+// RunningAgents returns the pods in which ExecAgent can run hawser-agent.
+func (c *Client) RunningAgents(ctx context.Context) ([]unstructured.Unstructured, error) {
+	list, err := c.AgentPods(ctx)
+	return slices.DeleteFunc(list, func(p unstructured.Unstructured) bool {
+		return !strings.HasPrefix(p.GetLabels()["app.kubernetes.io/name"], "hawser-")
+	}), err
+}
+
+// ExecAgent runs hawser-agent with arguments in one agent's pod, as ExecAgents does. ctx bounds it.
+func (c *Client) ExecAgent(ctx context.Context, pod string, args []string) ([]byte, error) {
+	return c.execute(ctx, pod, append([]string{agentProgram}, args...))
+}
+
 // ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
 // (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
 // exit code 1 has answered no, and with 2 and JSON that it is unknown.
@@ -52,13 +65,10 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 	if err := c.Ping(ctx); err != nil {
 		return nil, err
 	}
-	list, err := c.AgentPods(ctx)
+	list, err := c.RunningAgents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(p unstructured.Unstructured) bool {
-		return !strings.HasPrefix(p.GetLabels()["app.kubernetes.io/name"], "hawser-")
-	})
 	out := make([]AgentOutput, len(list))
 	var group errgroup.Group
 	if q.Takes == 0 {
@@ -69,7 +79,7 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 			out[i] = AgentOutput{Pod: list[i].GetName()}
 			ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
 			defer cancel()
-			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, q.Args...))
+			out[i].Text, out[i].Err = c.ExecAgent(ctx, list[i].GetName(), q.Args)
 			out[i].At = time.Now()
 			return nil
 		})

@@ -130,7 +130,7 @@ func (v nodeView) death(remote string, p model.Path) string {
 		if last.IsZero() {
 			last = link.Since
 		}
-		return link.Target.Peer.String() + " does not answer probes since " + last.Format("15:04:05.000")
+		return link.Target.Peer.String() + " does not answer probes since " + last.UTC().Format("15:04:05.000Z")
 	}
 	if v.gateway == p.Local {
 		return v.reason(remote, p, remote+"/"+p.Remote+" is down")

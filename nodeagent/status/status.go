@@ -275,4 +275,9 @@ type Cluster struct {
 type Unreachable struct {
 	Agent string `json:"agent"` // its socket, cluster/pod, or the cluster alone
 	Error string `json:"error"`
+	// Cluster and Node are where the agent runs, if known.
+	Cluster string `json:"cluster,omitempty"`
+	Node    string `json:"node,omitempty"`
+	// LastAnswer is the time of its last answer; nil = none was received.
+	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
 }

@@ -26,6 +26,7 @@ const (
 	Degraded = "partly" // something of it is down, and traffic passes
 	Down     = "down"
 	Unknown  = "unknown" // no agent that observes it has answered
+	Silent   = "silent"  // of a gateway: its agent was asked and does not answer, links to it may be up
 )
 
 // MaxListed is the maximum number of clusters in a mesh whose links are all listed. A mesh
@@ -72,6 +73,8 @@ type Link struct {
 	Driver  string    `json:"driver"`
 	Change  string    `json:"change,omitempty"`
 	State   string    `json:"state,omitempty"`
+	// Explained reports whether every broken pair of gateways has one that is down.
+	Explained bool `json:"explained,omitempty"`
 	// Uses are the pairs of gateways with the traffic's active links (a-b, in the order of
 	// Between), as agents report them.
 	Uses []string `json:"uses,omitempty"`

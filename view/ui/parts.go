@@ -76,8 +76,13 @@ func (p *Snapshot) findings() findingsPart {
 	add := func(by, severity, place, text, hint string) {
 		out.Findings = append(out.Findings, Finding{By: by, Severity: severity, Place: place, Text: text, Hint: hint})
 	}
-	for _, u := range p.head.Unreachable {
-		add("agents", Error, u.Agent, u.Error, "")
+	for i := range p.head.Unreachable {
+		u := &p.head.Unreachable[i]
+		text := "does not answer: " + u.Error
+		if u.LastAnswer != nil {
+			text = "does not answer since " + u.LastAnswer.UTC().Format(time.RFC3339) + ": " + u.Error
+		}
+		add("agents", Error, agentName(u), text, "")
 	}
 	for i := range p.agents {
 		s := &p.agents[i]

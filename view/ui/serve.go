@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 func (s *Server) serveMap(w http.ResponseWriter, r *http.Request) {
@@ -86,14 +88,23 @@ func (s *Server) serveFindings(w http.ResponseWriter, r *http.Request) {
 	s.send(w, p.findings(), nil)
 }
 
+// nodePart is the last report of an agent.
+type nodePart struct {
+	*status.Status
+	// LastAnswer is the time of the report if the agent does not answer now; otherwise nil.
+	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
+}
+
 // serveNode answers GET /api/node?cluster=g1&node=g1-gw: its agent's last report.
 func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	q := r.URL.Query()
-	for i := range p.agents {
-		if a := &p.agents[i]; a.Cluster == q.Get("cluster") && a.Node == q.Get("node") {
-			s.send(w, a, nil)
-			return
+	for _, list := range [][]status.Status{p.agents, p.old} {
+		for i := range list {
+			if a := &list[i]; a.Cluster == q.Get("cluster") && a.Node == q.Get("node") {
+				s.send(w, nodePart{a, p.lastAnswer(a)}, nil)
+				return
+			}
 		}
 	}
 	s.send(w, nil, userError{fmt.Sprintf("no agent of node %q in cluster %q answered", q.Get("node"), q.Get("cluster"))})

@@ -24,7 +24,8 @@ type Snapshot struct {
 	set      *Clusterset
 	drawn    *clustermap.Map // of set, without states
 	layout   clustermap.Layout
-	agents   []status.Status
+	agents   []status.Status            // that answer
+	old      []status.Status            // the last reports of the others
 	order    []string                   // of clusters and links, by key
 	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
 	counters map[string]counter         // by cluster/gateway/cluster/gateway
@@ -48,6 +49,8 @@ type head struct {
 	HiddenViews []string             `json:"hiddenViews,omitempty"` // see NewSnapshot
 	Unreachable []status.Unreachable `json:"unreachable"`
 	Error       string               `json:"error,omitempty"` // why the files or the agents could not be read
+	Problems    []Problem            `json:"problems"`        // the headline, the worst first
+	Summary     string               `json:"summary"`         // what answers and is up, in words
 	// At is when the facts were read, RFC 3339.
 	At time.Time `json:"at"`
 }
@@ -59,14 +62,16 @@ type cluster struct {
 	Y      float64 `json:"y"`
 	Angle  float64 `json:"angle"`
 	Source string  `json:"source,omitempty"` // file:line
-	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered
+	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered, by name
 }
 
-// node is a node whose agent answered.
+// node is a node whose agent answered once.
 type node struct {
 	Name    string `json:"name"`
 	Gateway string `json:"gateway,omitempty"`
 	Ready   bool   `json:"ready"`
+	// LastAnswer is the time of its last answer if it does not answer now; otherwise nil.
+	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
 }
 
 // link is a link of the map with the pairs of gateways that it is made of.
@@ -119,6 +124,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	if set == nil {
 		set = emptyClusterset()
 	}
+	r.Unreachable = located(set.Fabric, r.Unreachable)
 	var drawn *clustermap.Map
 	var layout clustermap.Layout
 	if before != nil && before.set == set {
@@ -134,16 +140,13 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	}
 	m := &filled
 	if r.Asked {
-		mapstatus.Fill(m, r.Agents)
-		if in.Of == "" { // one cluster alone cannot tell whose fault it is
-			mapstatus.Lost(m, r.Agents)
-		}
+		mapstatus.Fill(m, mapstatus.Reports{Agents: r.Agents, Silent: silentGateways(set.Fabric, r), Complete: in.Of == ""})
 	}
 	p := &Snapshot{
-		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
+		set: set, drawn: drawn, layout: layout, agents: r.Agents, old: r.Old, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
 		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.MeshImplied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
 			Version: in.Version, Sources: append([]string{}, set.Sources...), HiddenViews: in.HiddenViews,
-			Live: r.Asked, Of: in.Of, Unreachable: append([]status.Unreachable{}, r.Unreachable...), At: at.UTC()},
+			Live: r.Asked, Of: in.Of, Unreachable: r.Unreachable, At: at.UTC()},
 		verified: in.Verification, traces: in.Traces,
 	}
 	if r.From != "" {
@@ -152,7 +155,14 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	nodes := map[string][]node{}
 	for i := range r.Agents {
 		s := &r.Agents[i]
-		nodes[s.Cluster] = append(nodes[s.Cluster], node{s.Node, s.Gateway, s.Ready})
+		nodes[s.Cluster] = append(nodes[s.Cluster], node{Name: s.Node, Gateway: s.Gateway, Ready: s.Ready})
+	}
+	for i := range r.Old {
+		s := &r.Old[i]
+		nodes[s.Cluster] = append(nodes[s.Cluster], node{Name: s.Node, Gateway: s.Gateway, LastAnswer: p.lastAnswer(s)})
+	}
+	for _, list := range nodes {
+		slices.SortFunc(list, func(a, b node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	var names strings.Builder
 	for i := range m.Clusters {
@@ -171,7 +181,18 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		}
 		p.piece("link/"+l.Between[0]+"/"+l.Between[1], out)
 	}
+	p.head.Problems, p.head.Summary = headline(m, r), summary(m, r)
 	return p
+}
+
+// lastAnswer returns the time of the last answer of an agent that does not answer; nil if unknown.
+func (p *Snapshot) lastAnswer(s *status.Status) *time.Time {
+	for i := range p.head.Unreachable {
+		if u := &p.head.Unreachable[i]; u.Cluster == s.Cluster && u.Node == s.Node {
+			return u.LastAnswer
+		}
+	}
+	return nil
 }
 
 func emptyClusterset() *Clusterset {
@@ -225,9 +246,9 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 			if one.Why == "" {
 				one.Why = c.Why
 			}
-			// Both ends count the same bytes: the one that answers tells.
+			// Both ends count the same bytes, so one answer is enough.
 			key := strings.Join([]string{s.Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway}, "/")
-			one.Rate = max(one.Rate, p.count(key, before, c.RxBytes+c.TxBytes, at))
+			one.Rate = max(one.Rate, withoutProbes(p.count(key, before, c.RxBytes+c.TxBytes, at), p.set.Fabric))
 		}
 	}
 	out := map[[2]string][]pair{}
@@ -237,6 +258,22 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 		}
 	}
 	return out
+}
+
+// probeBytes is the size of a probe in a tunnel with its headers: 120 to 180 bytes were measured
+// with each driver.
+const probeBytes = 180
+
+// withoutProbes returns a rate of a tunnel, both ways, without the probes of the agents: each end
+// sends a probe and a reply per interval. Agents send more when states change, so a rate of up to
+// twice the probes counts as none.
+func withoutProbes(rate int64, f *fabric.Fabric) int64 {
+	interval := max(time.Duration(f.Health.Interval), 10*time.Millisecond)
+	probes := int64(4 * probeBytes / interval.Seconds())
+	if rate <= 2*probes {
+		return 0
+	}
+	return rate - probes
 }
 
 // rateOver is over how long at least traffic is counted: less tells of single packets.

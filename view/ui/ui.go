@@ -29,7 +29,8 @@ type Source interface {
 	// Clusterset returns the clusterset of the current files. With an error it returns the
 	// last readable clusterset, nil if absent. The pointer changes only with the files.
 	Clusterset(ctx context.Context) (*Clusterset, error)
-	// Agents queries the agents. Asked is false if there is no agent to query.
+	// Agents returns what the agents report. It does not wait for a silent agent longer than about
+	// a second. Asked is false if there is no agent to query.
 	Agents(ctx context.Context) (Reports, error)
 	// History returns the published commits, the newest first (hawser history).
 	History(ctx context.Context) (any, error)
@@ -58,9 +59,11 @@ type Clusterset struct {
 // Reports are the answers of agents.
 type Reports struct {
 	Asked       bool
-	From        string // which agents, for users
-	Agents      []status.Status
+	From        string          // which agents, for users
+	Agents      []status.Status // of the agents that answer
 	Unreachable []status.Unreachable
+	// Old are the last reports of agents that do not answer now.
+	Old []status.Status
 }
 
 // Config is what a server needs.

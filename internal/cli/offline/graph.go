@@ -104,7 +104,7 @@ func runGraph(ctx context.Context, env *cli.Env, args []string, f graphFlags) er
 			return err
 		}
 		agentquery.WarnUnreachable(env, silent)
-		mapstatus.Fill(m, agents)
+		mapstatus.Fill(m, mapstatus.Reports{Agents: agents})
 	}
 	text := ""
 	switch f.Output {

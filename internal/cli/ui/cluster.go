@@ -167,7 +167,7 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	}
 	for i := 0; own != nil && err == nil && i < len(own.Gateways); i++ {
 		if g := &own.Gateways[i]; !heard[g.Name] {
-			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: s.cluster + "/" + g.Name, Error: "no HawserNode reports this gateway"})
+			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: s.cluster + "/" + g.Name, Cluster: s.cluster, Node: g.Node, Error: "no HawserNode reports this gateway"})
 		}
 	}
 	return out, err

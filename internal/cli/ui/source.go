@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/load"
 	"hawser.dev/hawser/view/packettrace"
 	"hawser.dev/hawser/view/swimlane"
@@ -39,6 +41,8 @@ type uiSource struct {
 	args  []string // the topology, as the command line names it
 	live  bool     // ask agents
 
+	poller agentquery.Poller
+
 	mu       sync.Mutex
 	stamp    string    // of the files that were read
 	stated   time.Time // when the sources were described
@@ -49,7 +53,8 @@ type uiSource struct {
 	fetching sync.Mutex
 	branch   *publishedBranch
 
-	historyOf string // head of the branch and its verifiers, when it was read
+	listing   sync.Mutex // the page's other data does not wait for git
+	historyOf string     // head of the branch and its verifiers, when it was read
 	history   []baseline.Publication
 
 	planning sync.Mutex // one comparison at a time: each reads two trees and takes a while
@@ -85,10 +90,7 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
 		if s.read != nil && time.Since(s.stated) > describeInterval { // a commit changes no file
 			s.stated = time.Now()
-			if sources := s.describe(ctx, file); !slices.Equal(sources, s.read.Sources) {
-				read := *s.read
-				read.Sources, s.read = sources, &read
-			}
+			go s.updateSources(ctx, file)
 		}
 		return s.read, s.readErr
 	}
@@ -103,6 +105,18 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 
 // describeInterval is the time between two checks for a new commit of unchanged files.
 const describeInterval = 5 * time.Second
+
+// updateSources describes the sources again. A remote repository may take long, so the page does
+// not wait for it.
+func (s *uiSource) updateSources(ctx context.Context, file string) {
+	sources := s.describe(ctx, file)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.read != nil && s.read.File == file && !slices.Equal(sources, s.read.Sources) {
+		read := *s.read
+		read.Sources, s.read = sources, &read
+	}
+}
 
 func (s *uiSource) describe(ctx context.Context, file string) []string {
 	return pagedata.Describe(ctx, file, s.flags.repo, s.flags.branch)
@@ -138,7 +152,8 @@ func stampOf(file string) string {
 	return fmt.Sprintf("%s %d %d;", file, info.Size(), info.ModTime().UnixNano())
 }
 
-// asked names the clusters of the topology as those to ask where flags name contexts only.
+// asked returns the agents to query. If flags name contexts only, these are the agents of the
+// clusters of the topology.
 func (s *uiSource) asked() agentquery.Targets {
 	f := s.flags.Targets
 	if f.OfClusters() && len(f.Clusters) == 0 {
@@ -151,16 +166,43 @@ func (s *uiSource) asked() agentquery.Targets {
 	return f
 }
 
-// Agents asks the agents how they are.
+// Agents asks the agents how they are. It waits for a silent agent no longer than a second.
 func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	if !s.live {
 		return ui.Reports{}, nil
 	}
-	got, silent, err := agentquery.Query[status.Status](ctx, s.asked(), agentquery.StatusRequest())
+	got, err := s.poller.Poll(ctx)
 	if err != nil {
 		return ui.Reports{Asked: true}, err
 	}
-	return ui.Reports{Asked: true, From: s.asked().Text(), Agents: agentquery.Statuses(got), Unreachable: silent}, nil
+	out := ui.Reports{Asked: true, From: s.asked().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old}
+	if set, _ := s.Clusterset(ctx); set != nil { // the page shows what is wrong with the files
+		out.Unreachable = append(out.Unreachable, missingGateways(set.Fabric, got)...)
+	}
+	return out, nil
+}
+
+// missingGateways returns the gateways without an agent in the clusters whose pods are known.
+func missingGateways(f *fabric.Fabric, got agentquery.PolledReports) []status.Unreachable {
+	there := map[string]bool{} // by cluster/node and cluster:gateway
+	for _, list := range [][]status.Status{got.Agents, got.Old} {
+		for i := range list {
+			there[list[i].Cluster+"/"+list[i].Node], there[list[i].Cluster+":"+list[i].Gateway] = true, true
+		}
+	}
+	for _, u := range got.Silent {
+		there[u.Cluster+"/"+u.Node] = true
+	}
+	var out []status.Unreachable
+	for _, name := range got.Listed {
+		c := f.Cluster(name)
+		for i := 0; c != nil && i < len(c.Gateways); i++ {
+			if g := &c.Gateways[i]; !there[name+"/"+g.Node] && !there[name+":"+g.Name] {
+				out = append(out, status.Unreachable{Agent: name + "/" + cmp.Or(g.Node, g.Name), Cluster: name, Node: g.Node, Error: "no agent runs for gateway " + g.Name})
+			}
+		}
+	}
+	return out
 }
 
 // historyLength is the number of publications on the page. One more is read, to compare the oldest
@@ -234,8 +276,8 @@ func (s *uiSource) History(ctx context.Context) (any, error) {
 }
 
 func (s *uiSource) publications(ctx context.Context, p *publishedBranch) ([]baseline.Publication, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.listing.Lock()
+	defer s.listing.Unlock()
 	of := fmt.Sprint(p.Head, p.verify)
 	if s.history != nil && s.historyOf == of {
 		return s.history, nil

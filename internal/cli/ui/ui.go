@@ -113,6 +113,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		args = []string{filepath.Join(dir, "repo")}
 	}
 	source := &uiSource{env: env, flags: f, args: args, live: f.live || f.Lab != "" || len(f.Sockets) > 0 || f.OfClusters()}
+	source.poller.Targets = source.asked
 	if _, err := source.Clusterset(ctx); err != nil {
 		return err
 	}

@@ -9,86 +9,111 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// Fill sets the state of every cluster, gateway and link of a map. A gateway is up if its
-// agent answered, is ready, and all its links are connected; it is down if no link is. A link
-// is up if all pairs of its gateways are connected, as the answering ends report, and down if
-// no pair is. A cluster combines the states of its gateways. A state without any answer is
-// unknown.
-func Fill(m *clustermap.Map, agents []status.Status) {
-	heard := map[string]*status.Status{} // by cluster/gateway
-	for i := range agents {
-		if s := &agents[i]; s.Gateway != "" {
-			heard[s.Cluster+"/"+s.Gateway] = s
-		}
-	}
-	linked(m, agents)
-	gateways(m, func(name, _ string) string {
-		if s := heard[name]; s != nil {
-			return gateway(s)
-		}
-		return clustermap.Unknown
-	})
+// Reports is what the agents of a clusterset report.
+type Reports struct {
+	Agents []status.Status // of the agents that answered
+	// Silent are the gateways (cluster/gateway) whose agents were asked and do not answer.
+	Silent map[string]bool
+	// Complete reports whether the agents of all clusters were asked.
+	Complete bool
 }
 
-// Lost says down of gateways whose agent was asked and did not answer, if every gateway of
-// another cluster that answered calls its links to them broken. Fill leaves them unknown, as
-// it does not know who was asked. Call it after Fill.
-func Lost(m *clustermap.Map, agents []status.Status) {
-	broken, connected := map[string]bool{}, map[string]bool{} // by cluster/gateway
-	for i := range agents {
-		for _, c := range agents[i].Connections {
-			if c.Status == status.Connected {
-				connected[c.RemoteCluster+"/"+c.RemoteGateway] = true
-			} else {
-				broken[c.RemoteCluster+"/"+c.RemoteGateway] = true
-			}
-		}
-	}
-	gateways(m, func(name, before string) string {
-		if before == clustermap.Unknown && broken[name] && !connected[name] {
-			return clustermap.Down
-		}
-		return before
-	})
+// gatewayID identifies a gateway of the clusterset.
+type gatewayID struct{ cluster, gateway string }
+
+func (g gatewayID) String() string { return g.cluster + "/" + g.gateway }
+
+// reach is what all agents report of a gateway's links.
+type reach struct {
+	connected, broken bool
+	onlyOne           bool // a broken link leads to a gateway with other links that are connected
 }
 
-// gateways sets each gateway's state (cluster/gateway) from its previous state, and each
-// cluster's state from its gateways.
-func gateways(m *clustermap.Map, state func(name, before string) string) {
+// Fill sets the state of every cluster, gateway and link of a map.
+//
+// A state marks a cause, not what follows from it. A gateway is down if no agent reports a
+// connected link of it, and its agent is silent or its peers have other links. It is up if its
+// agent answered and is ready, whatever state its peers are in. A link is up if all pairs of its
+// gateways are connected, as the answering ends report, and down if no pair is; Link.Explained
+// reports whether gateways that are down are the reason. A cluster combines the states of its
+// gateways. A state without any answer is unknown.
+func Fill(m *clustermap.Map, r Reports) {
+	heard := map[gatewayID]*status.Status{}
+	for i := range r.Agents {
+		if s := &r.Agents[i]; s.Gateway != "" {
+			heard[gatewayID{s.Cluster, s.Gateway}] = s
+		}
+	}
+	links := reachOf(r.Agents)
+	down := map[gatewayID]bool{}
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		states := make([]string, len(c.Gateways))
 		for j := range c.Gateways {
 			g := &c.Gateways[j]
-			g.State = state(c.Name+"/"+g.Name, g.State)
-			states[j] = g.State
+			id := gatewayID{c.Name, g.Name}
+			g.State = r.gateway(heard[id], r.Silent[id.String()], links[id])
+			states[j], down[id] = g.State, g.State == clustermap.Down
 		}
 		c.State = together(states)
 	}
+	linked(m, r.Agents, down)
 }
 
-// gateway returns the state of a gateway whose agent answered.
-func gateway(s *status.Status) string {
-	connected, broken := 0, 0
-	for _, c := range s.Connections {
-		if c.Status == status.Connected {
-			connected++
-		} else {
-			broken++
-		}
-	}
+// gateway returns the state of a gateway from its agent's report, which may be nil.
+func (r Reports) gateway(s *status.Status, silent bool, links reach) string {
+	lost := links.broken && !links.connected
 	switch {
-	case connected == 0 && broken > 0:
+	case s == nil && lost && (silent || r.Complete):
 		return clustermap.Down
-	case broken > 0 || !s.Ready:
+	case s == nil && silent:
+		return clustermap.Silent
+	case s == nil:
+		return clustermap.Unknown
+	case lost && (links.onlyOne || !r.Complete):
+		return clustermap.Down
+	case !s.Ready:
 		return clustermap.Degraded
 	}
 	return clustermap.Up
 }
 
+// reachOf returns what the agents report of the links of each gateway.
+func reachOf(agents []status.Status) map[gatewayID]reach {
+	out := map[gatewayID]reach{}
+	each := func(visit func(local, remote gatewayID, connected bool)) {
+		for i := range agents {
+			for j := range agents[i].Connections {
+				c := &agents[i].Connections[j]
+				visit(gatewayID{agents[i].Cluster, c.Gateway}, gatewayID{c.RemoteCluster, c.RemoteGateway}, c.Status == status.Connected)
+			}
+		}
+	}
+	each(func(local, remote gatewayID, connected bool) {
+		for _, id := range []gatewayID{local, remote} {
+			r := out[id]
+			r.connected, r.broken = r.connected || connected, r.broken || !connected
+			out[id] = r
+		}
+	})
+	each(func(local, remote gatewayID, connected bool) {
+		if connected {
+			return
+		}
+		for _, ends := range [][2]gatewayID{{local, remote}, {remote, local}} {
+			if r := out[ends[0]]; !r.connected && out[ends[1]].connected {
+				r.onlyOne = true
+				out[ends[0]] = r
+			}
+		}
+	})
+	return out
+}
+
 // pair holds the agents' reports about one pair of gateways.
 type pair struct {
 	connected, broken bool
+	explained         bool // one of its gateways is down
 	chosen            bool
 	rtt               int64
 	loss              float64
@@ -96,8 +121,8 @@ type pair struct {
 
 // linked sets the states of the map's links. Links of a mesh that is too large to list are
 // added to the map if they are not up.
-func linked(m *clustermap.Map, agents []status.Status) {
-	pairs := map[[2]string]map[string]*pair{}
+func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) {
+	pairs := map[[2]string]map[[2]string]*pair{}
 	drivers := map[[2]string]string{}
 	told := shown(m, agents)
 	for i := range agents {
@@ -107,17 +132,17 @@ func linked(m *clustermap.Map, agents []status.Status) {
 			if !told[between] {
 				continue
 			}
-			name := c.Gateway + "-" + c.RemoteGateway
+			ends := [2]string{c.Gateway, c.RemoteGateway}
 			if between[0] != s.Cluster {
-				name = c.RemoteGateway + "-" + c.Gateway
+				ends = [2]string{c.RemoteGateway, c.Gateway}
 			}
 			if pairs[between] == nil {
-				pairs[between] = map[string]*pair{}
+				pairs[between] = map[[2]string]*pair{}
 			}
-			p := pairs[between][name]
+			p := pairs[between][ends]
 			if p == nil {
-				p = &pair{}
-				pairs[between][name] = p
+				p = &pair{explained: down[gatewayID{between[0], ends[0]}] || down[gatewayID{between[1], ends[1]}]}
+				pairs[between][ends] = p
 			}
 			if c.Status == status.Connected {
 				p.connected = true
@@ -166,9 +191,11 @@ func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	return out
 }
 
-func describe(l *clustermap.Link, of map[string]*pair) {
+func describe(l *clustermap.Link, of map[[2]string]*pair) {
 	states := make([]string, 0, len(of))
-	for name, p := range of {
+	unexplained := false
+	for ends, p := range of {
+		unexplained = unexplained || p.broken && !p.explained
 		switch {
 		case p.connected && !p.broken:
 			states = append(states, clustermap.Up)
@@ -178,12 +205,13 @@ func describe(l *clustermap.Link, of map[string]*pair) {
 			states = append(states, clustermap.Down)
 		}
 		if p.chosen && p.connected {
-			l.Uses = append(l.Uses, name)
+			l.Uses = append(l.Uses, ends[0]+"-"+ends[1])
 			l.RTT, l.Loss = max(l.RTT, p.rtt), max(l.Loss, p.loss)
 		}
 	}
 	slices.Sort(l.Uses)
 	l.State = together(states)
+	l.Explained = l.State != clustermap.Up && !unexplained
 }
 
 // together returns the combined state of several parts.
@@ -195,9 +223,11 @@ func together(states []string) string {
 	switch all := len(states); {
 	case all == 0 || count[clustermap.Unknown] == all:
 		return clustermap.Unknown
+	case count[clustermap.Unknown]+count[clustermap.Silent] == all:
+		return clustermap.Silent
 	case count[clustermap.Up] == all:
 		return clustermap.Up
-	case count[clustermap.Down]+count[clustermap.Unknown] == all:
+	case count[clustermap.Down]+count[clustermap.Unknown]+count[clustermap.Silent] == all:
 		return clustermap.Down
 	}
 	return clustermap.Degraded

@@ -1,5 +1,5 @@
 // The page: which view is shown, what the URL says, downloads.
-import { h, clean } from './dom.js';
+import { h, put, state, plural, time, clock, ago, clean } from './dom.js';
 import { embedded } from './session.js';
 import { store, connect, lacks, listen } from './store.js';
 import * as map from './map.js';
@@ -38,6 +38,9 @@ export function set(settings, quiet = false) {
 }
 
 const page = { set, link, where };
+/** The title of the tab, with the number of problems. */
+const heading = (view) => `${store.head?.problems?.length ? `(${store.head.problems.length}) ` : ''}${titles[view]} - ${store.head?.clusterset || 'Hawser'}`;
+
 let shown = null; // {name, view, close}
 
 function show() {
@@ -46,24 +49,58 @@ function show() {
     if (a.dataset.view === at.view) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
   }
-  document.title = clean(`${titles[at.view]} - ${store.head?.clusterset || 'Hawser'}`);
+  document.title = clean(heading(at.view));
   if (shown?.name === at.view) { shown.view.update(at.query); return; }
   shown?.view.close?.();
   byId('main').replaceChildren();
   shown = { name: at.view, view: views[at.view].open(byId('main'), at.query, page) };
 }
 
-const clock = (t) => t.slice(0, 19).replace('T', ' ');
+const LINES = 3; // of the headline
+
+/** Where a line of the headline leads: to what it names. */
+function target(p) {
+  if (p.link) return link('map', { sel: `link:${p.link.join('/')}` });
+  if (p.node && p.cluster && !lacks('node') && store.clusters.get(p.cluster)?.nodes?.some((n) => n.name === p.node)) return link('node', { cluster: p.cluster, node: p.node });
+  if (p.cluster && store.clusters.has(p.cluster)) return link('map', { sel: `cluster:${p.cluster}` });
+  return link('findings');
+}
+
+const since = (t) => (t ? [` since ${clock(t)} (`, h('time', { 'aria-live': 'off', datetime: time(t), 'data-age': 'yes' }, ago(t)), ')'] : '');
+
+const headline = (p) => h('p', { class: `problem ${p.severity}` }, h('a', { href: target(p) }, p.subject), p.text ? ` ${p.text}` : '', since(p.since), p.note ? `: ${p.note}` : '', p.detail ? h('small', {}, p.detail) : '');
+
+let headlineKey = '';
+
+/** Shows what is wrong in words, with links to it: first of all that this page is not up to date. */
+function headlines(lost) {
+  const { head } = store, problems = head?.problems ?? [];
+  const key = JSON.stringify([lost && store.heard, problems, head?.summary, [...store.clusters.keys()].length]);
+  if (key !== headlineKey) {
+    headlineKey = key;
+    const lines = problems.slice(0, LINES).map(headline), more = problems.length - LINES;
+    if (more > 0) lines.push(h('p', { class: 'problem' }, h('a', { href: link('findings') }, `and ${plural(more, 'more problem')}`)));
+    if (lost) lines.unshift(h('p', { class: 'problem error' }, 'hawser ui does not answer', since(store.heard), ': all of this page is as old as that'));
+    if (!lines.length && head?.live && head.summary) lines.push(h('p', { class: 'well' }, state('up'), ` No problem reported: ${head.summary}.`));
+    byId('headline').hidden = !lines.length;
+    byId('headline').className = lost || problems.some((p) => p.severity === 'error') ? 'error' : problems.length ? 'warning' : '';
+    put(byId('headline'), lines);
+  }
+  for (const t of byId('headline').querySelectorAll('[data-age]')) {
+    const text = ago(t.getAttribute('datetime'));
+    if (t.textContent !== text) t.textContent = text;
+  }
+}
 
 function status() {
-  const { head } = store, unreachable = head?.unreachable ?? [];
-  const lost = !embedded && (store.lost || Date.now() - store.heard > 4000);
+  const { head } = store;
+  const lost = !embedded && (store.lost || Date.now() - store.heard > 3000);
   const heard = byId('heard');
-  const missing = unreachable.length ? `, ${unreachable.length} unreachable` : '';
-  const text = lost ? 'hawser ui does not answer' : embedded ? `${clock(head.at)} UTC${missing}` : head.live ? `live${missing}` : 'no agent is asked';
+  const text = lost ? 'no connection' : embedded ? time(head.at) : head.live ? `live ${clock(head.at)}` : 'no agent is asked';
   if (heard.textContent !== text) heard.textContent = text;
-  heard.title = clean(unreachable.map((u) => `${u.agent}: ${u.error}`).join('; '));
   heard.classList.toggle('lost', lost);
+  document.body.classList.toggle('old', lost);
+  headlines(lost);
   const trouble = byId('trouble'), problem = clean(store.refusal || head?.error || '');
   trouble.hidden = !problem;
   if (trouble.textContent !== problem) trouble.textContent = problem;
@@ -97,7 +134,7 @@ byId('save-svg').addEventListener('click', () => {
 /** Fills the paper with all views. In a file nothing has to be waited for, so that beforeprint is soon enough. */
 async function paper() {
   const { head } = store;
-  const about = h('p', {}, `${clock(head.at)} UTC, by hawser ${head.version}. ${(head.sources ?? []).join('; ')}${head.live || lacks('map') ? '' : '. No agent was asked.'}`);
+  const about = h('p', {}, `${time(head.at)}, by hawser ${head.version}. ${(head.sources ?? []).join('; ')}${head.live || lacks('map') ? '' : '. No agent was asked.'}`);
   const all = await Promise.all(there().map((name) => views[name].printed?.(page)));
   byId('paper').replaceChildren(h('h1', {}, head.clusterset ? `Clusterset ${head.clusterset}` : 'Hawser'), about, ...all.flat(Infinity).filter(Boolean));
 }
@@ -125,7 +162,7 @@ listen((change) => {
   tabs();
   if (!shown) { show(); return; }
   shown.view.changed?.(change);
-  document.title = clean(`${titles[shown.name]} - ${store.head.clusterset || 'Hawser'}`);
+  document.title = clean(heading(shown.name));
 });
 setInterval(() => { if (store.heard) status(); }, 1000);
 connect();

@@ -1,5 +1,5 @@
 // What a change does, and what was published when.
-import { h, s, plural, cut, ask, failed, empty } from './dom.js';
+import { h, s, plural, cut, time, brief, place, ask, failed, empty } from './dom.js';
 
 const ops = { '+': ['+', 'good', 'added'], '~': ['~', 'fair', 'changed'], '-': ['-', 'bad', 'removed'], '±': ['±', 'bad', 'replaced'] };
 const op = (o) => ops[o] ?? ops['~'];
@@ -30,7 +30,7 @@ export function open(main, query, page) {
 
   // The two ends of the comparison, which may be any two of what was published.
   function picks() {
-    const name = (p) => `${p.time.slice(0, 16).replace('T', ' ')} ${p.commit.slice(0, 7)} ${cut(p.subject, 40)}`;
+    const name = (p) => `${time(p.time)} ${p.commit.slice(0, 7)} ${cut(p.subject, 40)}`;
     const fill = (select, first, last, chosen) => {
       const all = [['', first], ...past.map((p) => [p.commit, name(p)]), ...last];
       if (!all.some(([v]) => v === chosen)) all.push([chosen, `${cut(chosen, 12)}: not listed`]);
@@ -51,10 +51,10 @@ export function open(main, query, page) {
   function timesList() {
     const most = Math.max(1, ...past.map((p) => p.summary.add + p.summary.change + p.summary.destroy));
     const row = (to, from, title, note, picture) => h('li', {}, h('a', { href: page.link('change', { from, to, q: view.q, breaks: view.breaks }), 'aria-current': view.to === to && view.from === from ? 'true' : null }, title, h('small', {}, note), picture ?? ''));
-    times.replaceChildren(h('h2', {}, 'Published'), ...warnings.map((text) => h('p', { class: 'bad', role: 'alert' }, text)), h('ol', { class: 'times' },
+    times.replaceChildren(h('h2', {}, 'Published'), ...warnings.map((text) => h('p', { class: 'fair note', role: 'alert' }, text)), h('ol', { class: 'times' },
       row('', '', 'The topology as it is now', 'compared with what is published'),
       past.slice(0, listed).map((p, i) => row(p.commit, before(i), cut(p.subject, 70),
-        `${new Date(p.time).toLocaleString()}, ${p.author}, ${p.commit.slice(0, 12)}${p.refused ? ', NOT SIGNED' : ''}: ${p.changes}${p.summary.disruptive ? `, ${p.summary.disruptive} disrupt` : ''}`, bars(p.summary, most)))));
+        `${time(p.time)}, ${p.author}, ${p.commit.slice(0, 12)}${p.refused ? ', NOT SIGNED' : ''}: ${p.changes}${p.summary.disruptive ? `, ${p.summary.disruptive} disrupt` : ''}`, bars(p.summary, most)))));
   }
 
   async function compare() {
@@ -84,9 +84,9 @@ export function open(main, query, page) {
       h('thead', {}, h('tr', {}, ['op', 'what', 'cluster', 'fields', 'topology', 'what breaks'].map((t) => h('th', { scope: 'col' }, t)))),
       h('tbody', {}, list.slice(0, 500).map((e) => {
         const [sign, tone, word] = op(e.op);
-        return h('tr', {}, h('td', { class: `${tone} key` }, h('span', { role: 'img', 'aria-label': word }, sign)), h('td', {}, `${e.kind} `, h('code', {}, e.key)), h('td', {}, e.cluster || 'all'),
-          h('td', {}, (e.fields ?? []).filter((f) => f.have !== f.want).slice(0, 12).map((f) => h('div', {}, `${f.name}: `, f.have ? h('code', {}, cut(f.have, 80)) : '', f.have && f.want ? ' → ' : '', f.want ? h('code', {}, cut(f.want, 80)) : ''))),
-          h('td', {}, h('code', {}, e.source || e.path || '')), h('td', { class: e.disruptive ? 'bad' : 'faint' }, e.disruptive || e.note || ''));
+        return h('tr', {}, h('td', { class: `${tone} key` }, h('span', { role: 'img', 'aria-label': word }, sign)), h('td', {}, `${e.kind} `, brief(e.key, 60)), h('td', {}, e.cluster || 'all'),
+          h('td', {}, (e.fields ?? []).filter((f) => f.have !== f.want).slice(0, 12).map((f) => h('div', {}, `${f.name}: `, f.have ? brief(f.have) : '', f.have && f.want ? ' → ' : '', f.want ? brief(f.want) : ''))),
+          h('td', {}, place(e.source || e.path || '')), h('td', { class: e.disruptive ? 'bad' : 'faint' }, e.disruptive || e.note || ''));
       }))), list.length > 500 ? h('p', { class: 'faint' }, `${list.length - 500} more: narrow it with find`) : '', list.length ? '' : empty(`${plural(made.changes.length, 'change')}, none of them like this`));
   }
 
@@ -108,7 +108,7 @@ export function open(main, query, page) {
       return s('svg', { xmlns: 'http://www.w3.org/2000/svg', class: 'picture', viewBox: `0 0 820 ${past.length * 34 + 50}` }, s('text', { class: 'title', x: 10, y: 24 }, 'Published'),
         past.map((p, i) => {
           const y = 50 + i * 34, w = (n) => (n / most) * 160;
-          return [s('text', { class: 'faint', x: 10, y }, p.time), s('text', { x: 160, y }, cut(p.subject, 46)), s('text', { class: 'faint small', x: 160, y: y + 14 }, cut(`${p.author}: ${p.changes}`, 60)),
+          return [s('text', { class: 'faint', x: 10, y }, time(p.time)), s('text', { x: 160, y }, cut(p.subject, 46)), s('text', { class: 'faint small', x: 160, y: y + 14 }, cut(`${p.author}: ${p.changes}`, 60)),
             s('rect', { class: 'add', x: 560, y: y - 8, width: w(p.summary.add), height: 8 }), s('rect', { class: 'chg', x: 560 + w(p.summary.add), y: y - 8, width: w(p.summary.change), height: 8 }),
             s('rect', { class: 'del', x: 560 + w(p.summary.add) + w(p.summary.change), y: y - 8, width: w(p.summary.destroy), height: 8 })];
         }));

@@ -27,11 +27,14 @@ export const s = (tag, attrs, ...children) => fill(document.createElementNS(SVG,
 /** Puts children, which may be lists of them, in the place of what was in an element. */
 export function put(el, ...children) { el.replaceChildren(); return fill(el, {}, children); }
 
+// Names, times and figures stay in one piece.
+const whole = (c) => typeof c === 'string' && c.length <= 44 && (!/\s/.test(c) || /^[\d.]+ \S+$/.test(c));
+
 /** A table: heads, and rows of cells, which are texts or elements. */
 export function table(caption, heads, rows) {
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, h('table', {},
     h('thead', {}, h('tr', {}, heads.map((t) => h('th', { scope: 'col' }, t)))),
-    h('tbody', {}, rows.map((r) => h('tr', {}, r.map((c) => h('td', {}, c)))))));
+    h('tbody', {}, rows.map((r) => h('tr', {}, r.map((c) => h('td', { class: whole(c) && 'key' }, c)))))));
 }
 
 export const state = (of) => h('span', { class: `state ${of || ''}`, role: 'img', 'aria-label': of || 'no state' });
@@ -40,6 +43,44 @@ export const plural = (n, thing) => (n === 1 ? `1 ${thing}` : `${n} ${thing}s`);
 
 /** Microseconds as people say them. */
 export const millis = (us) => (us > 0 ? `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms` : '');
+
+/** A time as the commands print it: RFC 3339, UTC, whole seconds. */
+export const time = (t) => (t ? new Date(t).toISOString().replace(/\.\d+Z$/, 'Z') : '');
+
+/** A time of today without its date. */
+export const clock = (t) => (time(t).slice(0, 10) === time(Date.now()).slice(0, 10) ? time(t).slice(11) : time(t));
+
+/** How long ago a time was. */
+export function ago(t) {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(t)) / 1000));
+  if (seconds < 120) return `${seconds} s ago`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min ago` : seconds < 172800 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
+}
+
+/** A duration of Go, such as 25.162827ms, rounded for people. */
+export function duration(text) {
+  const unit = { ns: 1e-6, us: 1e-3, 'µs': 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
+  let ms = 0;
+  for (const [, n, u] of String(text).matchAll(/([\d.]+)(ns|us|µs|ms|s|m|h)/g)) ms += n * unit[u];
+  if (ms >= 1e4) return `${Math.round(ms / 1e3)} s`;
+  return ms >= 1e3 ? `${(ms / 1e3).toFixed(1)} s` : ms >= 9.95 ? `${Math.round(ms)} ms` : ms >= 0.1 ? `${ms.toFixed(1)} ms` : 'less than 0.1 ms';
+}
+
+/** A place in a file by the file's name, the whole path on demand. */
+export const place = (text) => h('code', { class: 'place', title: text }, String(text ?? '').split('/').pop());
+
+/** A text such as a key that is shortened until it is chosen. */
+export function brief(text, most = 80) {
+  const word = Math.max(...String(text).split(/\s/).map((w) => w.length));
+  if (text.length <= most && word <= 28) return h('code', {}, text);
+  const short = word > 28 ? `${text.slice(0, 16)}…` : cut(text, most);
+  const code = h('code', {}, short);
+  return h('button', { class: 'brief', type: 'button', title: text, 'aria-expanded': 'false', click: (e) => {
+    const open = e.currentTarget.getAttribute('aria-expanded') !== 'true';
+    e.currentTarget.setAttribute('aria-expanded', open);
+    code.textContent = clean(open ? text : short);
+  } }, code);
+}
 
 /** Bytes a second as people say them. */
 export function rate(n) {

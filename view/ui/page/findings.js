@@ -1,9 +1,8 @@
 // Problems, the versions that run, and what hawser verify reached.
-import { h, table, ask, failed } from './dom.js';
+import { h, table, time, ask, failed } from './dom.js';
 import { store, polling } from './store.js';
 
 const LISTED = 500;
-const time = (t) => new Date(t).toISOString().replace('T', ' ').replace(/\.\d+Z/, ' UTC');
 
 function content({ findings, versions, verified }) {
   const live = store.head?.live, rest = findings.length - LISTED;

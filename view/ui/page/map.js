@@ -1,10 +1,11 @@
 // The map: clusters, gateways and links. The server says where clusters are; what is drawn
 // is changed in place, so that nothing jumps when something else changes.
-import { h, s, put, table, state, plural, millis, rate, percent, cut, ask, failed } from './dom.js';
+import { h, s, put, table, state, plural, millis, rate, percent, cut, time, place, ask, failed } from './dom.js';
 import { store, linkKey } from './store.js';
 import { embedded } from './session.js';
 
 const CARD = { w: 220, h: 92 };
+const CLOSEST = 1.5; // cards are drawn no larger than that by themselves
 const LARGE = 64; // more clusters than that are drawn in groups first
 
 /** Parts names into at most 32 groups: by their parts between dashes, or by how they begin. */
@@ -27,13 +28,27 @@ export function groupsOf(names) {
   return best ?? new Map([['all', names]]);
 }
 
-const order = ['down', 'partly', 'unknown', 'up', ''];
+const order = ['down', 'silent', 'partly', 'unknown', 'up', ''];
 const worst = (states) => states.reduce((a, b) => (order.indexOf(b || '') < order.indexOf(a) ? b || '' : a), '');
 
 /** The state of several things: down only if all are, partly if some are. */
 function together(states) {
   if (states.every((x) => x === states[0])) return states[0] || '';
   return states.some((x) => x === 'down' || x === 'partly') ? 'partly' : worst(states);
+}
+
+const gateways = (c, of) => c.gateways.filter((g) => g.state === of);
+const silent = (c) => Math.max((c.nodes ?? []).filter((n) => n.lastAnswer).length, gateways(c, 'silent').length);
+
+/** The state that a cluster is drawn in: that of its worst part, as a cause is what to look at. */
+const toneOf = (c) => (gateways(c, 'down').length ? 'down' : silent(c) ? 'silent' : c.state);
+
+/** What is wrong in a cluster, in a few words; empty if nothing is. */
+function troubleOf(c) {
+  const down = gateways(c, 'down').length;
+  if (down) return `${c.gateways.length - down} of ${plural(c.gateways.length, 'gateway')}`;
+  if (silent(c)) return `${plural(silent(c), 'agent')} silent`;
+  return c.state === 'partly' ? 'not ready' : '';
 }
 
 function ring(names, step, left, top) {
@@ -82,16 +97,27 @@ function sceneOf(view) {
       links: [...links.values()].filter((l) => places.has(l.between[0]) && places.has(l.between[1])),
     };
   }
-  // The layout of hawser graph has no labels: the page moves cards apart to have room for them.
-  const far = head.cards ? { x: 1.4, y: 1.25 } : { x: 1, y: 1 };
-  const all = [...clusters.values()], left = Math.min(...all.map((c) => c.x)), top = Math.min(...all.map((c) => c.y));
+  const all = [...clusters.values()];
+  const room = head.cards ? roomFor(all, head, view.aspect) : { x: 1, y: 1 };
+  const left = Math.min(...all.map((c) => c.x)), top = Math.min(...all.map((c) => c.y));
   const right = Math.max(...all.map((c) => c.x)), bottom = Math.max(...all.map((c) => c.y));
   return {
     kind: head.cards ? 'cards' : 'dots', groups,
-    width: all.length ? head.width + (far.x - 1) * (right - left) : head.width, height: all.length ? head.height + (far.y - 1) * (bottom - top) : head.height,
-    nodes: all.map((c) => ({ key: c.name, x: left + (c.x - left) * far.x, y: top + (c.y - top) * far.y, angle: c.angle, cluster: c })),
+    width: all.length ? head.width + (room.x - 1) * (right - left) : head.width, height: all.length ? head.height + (room.y - 1) * (bottom - top) : head.height,
+    nodes: all.map((c) => ({ key: c.name, x: left + (c.x - left) * room.x, y: top + (c.y - top) * room.y, angle: c.angle, cluster: c })),
     links: [...links.values()],
   };
+}
+
+/** How far to move cards apart, so that labels have room and the map has the shape of its canvas. The layout of hawser graph has no labels. */
+function roomFor(all, head, aspect) {
+  const least = { x: 1.4, y: 1.25 }, most = 3;
+  const span = (of) => Math.max(...all.map(of)) - Math.min(...all.map(of));
+  const w = span((c) => c.x), h = span((c) => c.y), besideW = head.width - w, besideH = head.height - h;
+  const wide = (w * least.x + besideW) / (h * least.y + besideH);
+  if (aspect > wide && w) return { x: Math.min(most, (aspect * (h * least.y + besideH) - besideW) / w), y: least.y };
+  if (aspect && aspect < wide && h) return { x: least.x, y: Math.min(most, ((w * least.x + besideW) / aspect - besideH) / h) };
+  return least;
 }
 
 const steps = {
@@ -108,17 +134,17 @@ const meaning = {
 const measured = (l) => [l.rttMicroseconds && millis(l.rttMicroseconds), l.loss > 0 && `${percent(l.loss)} lost`, l.bytesPerSecond > 0 && rate(l.bytesPerSecond)].filter(Boolean).join(', ');
 
 function aboutLink(l) {
-  const parts = [`${l.between[0]} - ${l.between[1]}`, l.driver, l.state, l.uses?.length && `over ${l.uses.join(' and ')}`, measured(l), l.count && plural(l.count, 'link')];
+  const parts = [`${l.between[0]} - ${l.between[1]}`, l.driver, l.state, l.explained && 'a gateway is down', l.uses?.length && `over ${l.uses.join(' and ')}`, measured(l), l.count && plural(l.count, 'link')];
   return parts.filter(Boolean).join(', ');
 }
 
 function aboutCluster(c) {
-  const down = c.gateways.filter((g) => g.state === 'down').map((g) => g.name);
-  return [`cluster ${c.name}`, c.hub && 'hub', c.state, plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
+  const down = gateways(c, 'down').map((g) => g.name);
+  return [`cluster ${c.name}`, c.hub && 'hub', toneOf(c), troubleOf(c) || plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
 }
 
 /** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
-const said = (of) => (of === 'unknown' && store.head.of ? 'not reported here' : of);
+const said = (of) => ({ partly: 'not ready', silent: 'agent does not answer', unknown: store.head.of ? 'not reported here' : 'unknown' }[of] ?? of);
 
 /** All of the view, for paper: the picture and a table of the links. */
 export function printed(page) {
@@ -148,11 +174,17 @@ export function open(main, query, page) {
       hint),
     h('div', { class: 'map' }, list, h('div', { class: 'canvas' }, picture, legend), details));
 
-  let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '', placed = [];
+  let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '', placed = [], aspect = 0;
   const back = s('g'), front = s('g'), labels = s('g', { 'aria-hidden': true });
 
   // What is seen of the picture: x, y, width and height in its own measure.
-  function fit() { box = [0, 0, scene.width, scene.height * 1.12]; look(); } // the legend is below
+  function fit() {
+    const below = 34, w = scene.width, hh = scene.height + below; // the legend is below
+    const k = Math.max(w / (picture.clientWidth || w), hh / (picture.clientHeight || hh));
+    const grow = scene.kind === 'cards' ? Math.max(1, 1 / (k * CLOSEST)) : 1;
+    box = [w / 2 - (w * grow) / 2, hh / 2 - (hh * grow) / 2, w * grow, hh * grow];
+    look();
+  }
   // So that what is found among many dots can be read.
   function fitFound() {
     const found = scene.kind === 'dots' && view.q ? scene.nodes.filter((n) => matches(n.key)) : [];
@@ -217,7 +249,7 @@ export function open(main, query, page) {
     const k = scale(), room = 26 * k >= 11;
     for (const n of nodes.values()) {
       const c = store.clusters.get(n.key);
-      const marked = n.g.classList.contains('found') || n.g.classList.contains('sel') || c?.hub || c?.state === 'down' || c?.state === 'partly';
+      const marked = n.g.classList.contains('found') || n.g.classList.contains('sel') || c?.hub || ['down', 'silent', 'partly'].includes(c && toneOf(c));
       n.label.setAttribute('visibility', room || marked ? 'visible' : 'hidden');
       const size = room ? 12 : 12 / k;
       n.label.setAttribute('font-size', size);
@@ -226,9 +258,13 @@ export function open(main, query, page) {
     }
   }
 
-  // draw makes the picture anew; refresh changes what is in it.
+  // The shape of the canvas, which changes with the window alone: nothing jumps when details open.
+  const shape = () => { aspect = picture.clientWidth && picture.clientHeight ? picture.clientWidth / (picture.clientHeight - 34) : 0; };
+
+  // draw makes the whole picture; refresh changes what is in it.
   function draw() {
-    scene = sceneOf(view);
+    if (!aspect) shape();
+    scene = sceneOf({ ...view, aspect });
     nodes = new Map(); lines = new Map(); placed = [];
     back.replaceChildren(); front.replaceChildren(); labels.replaceChildren();
     picture.replaceChildren(back, front, labels);
@@ -245,16 +281,16 @@ export function open(main, query, page) {
     if (key !== drawn) { drawn = key; fitFound(); } else look();
   }
 
-  // Where the label of a link may be: on its line, next to no card and no label before it.
-  // Lines of opposite clusters cross in the middle, so that labels begin aside of it.
-  const LABEL = { w: 116, h: 32 };
+  // Where the label of a link may be: on the part of its line between the cards, next to no card
+  // and no label before it. Lines of opposite clusters cross in the middle, so labels begin aside.
+  const LABEL = { w: 112, h: 34 };
   function labelPlace(a, b) {
     const meets = (p, boxes, w, h) => boxes.some((o) => Math.abs(o.x - p.x) < (w + LABEL.w) / 2 && Math.abs(o.y - p.y) < (h + LABEL.h) / 2);
     const free = [0, -0.1, 0.1, -0.2, 0.2, -0.3, 0.3].map((off) => ({ x: a.x + (b.x - a.x) * (0.5 + off), y: a.y + (b.y - a.y) * (0.5 + off) }))
-      .filter((p) => !meets(p, scene.nodes, CARD.w, CARD.h));
-    const place = free.find((p) => !meets(p, placed, LABEL.w, LABEL.h)); // where none is free the details have the figures
-    if (place) placed.push(place);
-    return place;
+      .filter((p) => !meets(p, scene.nodes, CARD.w + 4, CARD.h + 4));
+    const spot = free.find((p) => !meets(p, placed, LABEL.w, LABEL.h)); // without room the details have the figures
+    if (spot) placed.push(spot);
+    return spot;
   }
 
   const placeOf = (key) => scene.nodes.find((n) => n.key === key);
@@ -267,13 +303,15 @@ export function open(main, query, page) {
     const hit = kind === 'link' && s('line', { class: 'hit', x1: a.x, y1: a.y, x2: b.x, y2: b.y });
     const title = s('title');
     const middle = scene.kind === 'cards' && labelPlace(a, b);
-    const label = middle && s('text', { class: 'faint small plate middle', x: middle.x, y: middle.y - 3 }, s('tspan', { x: middle.x, dy: 0 }), s('tspan', { x: middle.x, dy: 13 }));
+    const text = middle && s('text', { class: 'faint small middle', x: middle.x, y: middle.y }, s('tspan', { x: middle.x, dy: 0 }), s('tspan', { x: middle.x, dy: 13 }));
+    const plate = middle && s('rect', { class: 'plate', rx: 4, height: 0, width: 0 });
+    const label = middle && s('g', { class: 'label' }, plate, text);
     if (kind !== 'link') g.removeAttribute('data-kind');
     if (kind !== 'link') g.removeAttribute('data-key');
     g.append(...[title, stroke, hit].filter(Boolean));
     back.append(g);
     if (label) labels.append(label);
-    lines.set(linkKey(l), { g, stroke, title, label });
+    lines.set(linkKey(l), { g, stroke, title, label, text, plate, middle });
   }
 
   function dressLine(l) {
@@ -282,17 +320,26 @@ export function open(main, query, page) {
     const step = view.color ? steps[view.color](l) : 0;
     const far = view.focus && !l.between.includes(view.focus);
     const selected = view.sel === `link:${linkKey(l)}`;
-    made.stroke.setAttribute('class', ['link', view.color ? '' : l.state, l.state === 'down' ? 'down' : '', step && `s${step}`, far && 'away'].filter(Boolean).join(' '));
+    const broken = l.explained ? (l.state === 'down' ? 'broken' : 'worn') : l.state;
+    made.stroke.setAttribute('class', ['link', view.color && l.state !== 'down' ? '' : broken, step && `s${step}`, far && 'away'].filter(Boolean).join(' '));
     const thin = scene.kind === 'dots' && !view.focus ? 0.8 : 1.6;
-    const width = thin + Math.min(Math.log10(1 + (l.bytesPerSecond || 0) / 1000) * 1.1, 6) + (l.state === 'down' ? 1 : 0) + (selected ? 2.5 : 0);
+    const width = thin + Math.min(Math.log10(1 + (l.bytesPerSecond || 0) / 1000) * 1.1, 6) + (l.state === 'down' && !l.explained ? 1.4 : 0) + (selected ? 2.5 : 0);
     made.stroke.setAttribute('stroke-width', width.toFixed(1));
     const text = aboutLink(l);
     if (made.title.textContent !== text) made.title.textContent = text;
     if (made.label) {
-      const [first, second] = made.label.children;
-      const short = [[l.driver !== 'wireguard' && l.driver, l.rttMicroseconds && millis(l.rttMicroseconds)], [l.loss > 0 && `${percent(l.loss)} lost`, l.bytesPerSecond > 0 && rate(l.bytesPerSecond)]].map((x) => x.filter(Boolean).join(', '));
-      if (first.textContent !== short[0]) first.textContent = short[0];
-      if (second.textContent !== short[1]) second.textContent = short[1];
+      const short = [[l.driver !== 'wireguard' && l.driver, l.rttMicroseconds && millis(l.rttMicroseconds)], [l.loss > 0 && `${percent(l.loss)} lost`, l.bytesPerSecond > 0 && rate(l.bytesPerSecond)]]
+        .map((x) => x.filter(Boolean).join(', ')).filter(Boolean);
+      const [first, second] = made.text.children;
+      if (first.textContent !== (short[0] ?? '') || second.textContent !== (short[1] ?? '')) {
+        first.textContent = short[0] ?? '';
+        second.textContent = short[1] ?? '';
+        // A plate under the text, so that the line does not strike it through.
+        const w = short.length ? Math.max(...short.map((x) => x.length)) * 6.2 + 12 : 0, height = short.length ? 13 * short.length + 6 : 0;
+        for (const [name, value] of Object.entries({ x: made.middle.x - w / 2, y: made.middle.y - height / 2, width: w, height })) made.plate.setAttribute(name, value.toFixed(1));
+        made.text.setAttribute('y', (made.middle.y + (short.length > 1 ? -3 : 4)).toFixed(1));
+        first.setAttribute('x', made.middle.x); second.setAttribute('x', made.middle.x);
+      }
       made.label.classList.toggle('away', Boolean(far));
     }
   }
@@ -314,20 +361,20 @@ export function open(main, query, page) {
     const c = n.cluster, x = n.x - CARD.w / 2, y = n.y - CARD.h / 2;
     const g = holder(n, 'cluster');
     const dot = s('rect', { class: 'box', x, y, width: CARD.w, height: CARD.h, rx: 8 });
-    const gateways = new Map();
+    const marks = new Map(), note = s('text', { class: 'faint end', x: x + CARD.w - 12, y: y + 22 });
     g.append(dot,
-      s('text', { class: 'title', x: x + 12, y: y + 22 }, cut(c.name + (c.hub ? ' (hub)' : ''), 18)),
-      s('text', { class: 'faint end', x: x + CARD.w - 12, y: y + 22 }, plural(c.exports, 'export')),
+      s('text', { class: 'title', x: x + 12, y: y + 22 }, cut(c.name + (c.hub ? ' (hub)' : ''), 15)),
+      note,
       s('text', { class: 'faint', x: x + 12, y: y + 39 }, cut(`pods ${several(c.podCIDRs)}`, 32)),
       s('text', { class: 'faint', x: x + 12, y: y + 56 }, cut(c.globalCIDRs?.length ? `global ${several(c.globalCIDRs)}` : 'flat', 32)));
     c.gateways.slice(0, 4).forEach((w, i) => {
       const gx = x + 18 + i * 48, gy = y + CARD.h - 15;
-      const mark = s('circle', { class: 'dot', cx: gx, cy: gy, r: 5.5 });
-      g.append(mark, s('text', { class: 'faint small', x: gx + 9, y: gy + 4 }, cut(w.name, 5)));
-      gateways.set(w.name, mark);
+      const mark = s('rect', { class: 'dot', x: gx - 5.5, y: gy - 5.5, width: 11, height: 11, rx: 5.5 }), name = s('text', { class: 'faint small', x: gx + 9, y: gy + 4 }, cut(w.name, 5));
+      g.append(mark, name);
+      marks.set(w.name, { mark, name });
     });
     if (c.gateways.length > 4) g.append(s('text', { class: 'faint small', x: x + 12 + 4 * 48, y: y + CARD.h - 11 }, `+${c.gateways.length - 4}`));
-    return { key: n.key, g, dot, gateways };
+    return { key: n.key, g, dot, marks, note };
   }
 
   function spot(n) {
@@ -349,7 +396,7 @@ export function open(main, query, page) {
   function dressNode(n) {
     let of, text, name = n.key;
     if (n.members) {
-      const states = n.members.map((m) => store.clusters.get(m)?.state || '');
+      const states = n.members.map((m) => { const c = store.clusters.get(m); return (c && toneOf(c)) || ''; });
       of = together(states);
       const bad = states.filter((x) => x && x !== 'up').length;
       n.note.textContent = bad ? `${bad} not up` : '';
@@ -358,9 +405,19 @@ export function open(main, query, page) {
     } else {
       const c = store.clusters.get(name);
       if (!c) return;
-      of = c.state;
+      of = toneOf(c);
       text = aboutCluster(c);
-      for (const w of c.gateways) n.gateways?.get(w.name)?.setAttribute('class', `dot ${w.state || ''}`);
+      for (const w of c.gateways) {
+        const made = n.marks?.get(w.name);
+        made?.mark.setAttribute('class', `dot ${w.state || ''}`);
+        made?.mark.setAttribute('rx', { down: 0, partly: 2 }[w.state] ?? 5.5); // the shapes of the legend
+        made?.name.setAttribute('class', `small ${{ down: 'bad bold', silent: 'fair bold' }[w.state] ?? 'faint'}`);
+      }
+      if (n.marks) {
+        const trouble = troubleOf(c), words = trouble || plural(c.exports, 'export');
+        if (n.note.textContent !== words) n.note.textContent = words;
+        n.note.setAttribute('class', `end ${trouble ? `bold ${of === 'down' ? 'bad' : 'fair'}` : 'faint'}`);
+      }
       n.g.classList.toggle('away', (Boolean(view.q) && !matches(name)) || !near(name));
       n.g.classList.toggle('found', Boolean(matches(name)) || view.focus === name);
       n.g.classList.toggle('sel', view.sel === `cluster:${name}` || view.focus === name);
@@ -393,7 +450,8 @@ export function open(main, query, page) {
   function legends() {
     const items = [];
     if (view.color) meaning[view.color].forEach((text, i) => items.push([`s${i + 1}`, text]));
-    else for (const of of ['up', 'partly', 'down', 'unknown']) if ([...store.clusters.values()].some((c) => c.state === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of)) items.push([of, said(of)]);
+    else for (const of of ['up', 'partly', 'down', 'silent', 'unknown']) if ([...store.clusters.values()].some((c) => toneOf(c) === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of && !l.explained)) items.push([of, said(of)]);
+    if (!view.color && [...store.links.values()].some((l) => l.explained)) items.push(['broken', 'link to a gateway that is down']);
     const parts = items.map(([c, text]) => h('span', {}, view.color ? s('svg', { class: 'picture', width: 18, height: 8, 'aria-hidden': true }, s('line', { class: `link ${c}`, x1: 0, y1: 4, x2: 18, y2: 4, 'stroke-width': 4 })) : state(c), ` ${text}`));
     if (store.head.implied) parts.push(h('span', { class: 'faint' }, 'every two clusters are linked; drawn are the links that differ'));
     if (!store.head.live) parts.push(h('span', { class: 'faint' }, `no agent ${embedded ? 'was' : 'is'} asked: --live shows states`));
@@ -406,7 +464,7 @@ export function open(main, query, page) {
     const ul = h('ul');
     const names = [...store.clusters.keys()].filter((n) => (!view.q || matches(n)) && (!view.group || scene.groups?.get(view.group)?.includes(n) || !scene.groups));
     for (const name of names) {
-      const c = store.clusters.get(name), mark = state(c.state);
+      const c = store.clusters.get(name), mark = state(toneOf(c));
       const a = h('a', { href: page.link('map', { ...settings(), focus: name, sel: `cluster:${name}` }), 'aria-current': view.focus === name ? 'true' : null }, mark, h('span', {}, name));
       rows.set(name, mark);
       ul.append(h('li', {}, a));
@@ -427,7 +485,7 @@ export function open(main, query, page) {
       if (about === text) return;
       about = text;
       put(details, close, h('h2', {}, `Link ${l.between[0]} - ${l.between[1]}`),
-        h('p', {}, state(l.state), ` ${l.state || 'no agent is asked'}`),
+        h('p', {}, state(l.state), ` ${said(l.state) || 'no agent is asked'}${l.explained ? ': a gateway is down' : ''}`),
         h('dl', {}, h('dt', {}, 'driver'), h('dd', {}, l.driver), h('dt', {}, 'carried by'), h('dd', {}, l.uses?.join(' and ') || 'not known'),
           h('dt', {}, 'measured'), h('dd', {}, measured(l) || 'nothing')),
         l.pairs?.length ? h('h3', {}, 'Pairs of gateways') : '',
@@ -444,21 +502,22 @@ export function open(main, query, page) {
     about = text;
     const paths = h('div', {}, h('p', { class: 'faint' }, 'asking...'));
     put(details, close, h('h2', {}, `Cluster ${c.name}`),
-      h('p', {}, state(c.state), ` ${said(c.state) || 'no agent is asked'}${c.hub ? ', hub' : ''}`),
+      h('p', {}, state(toneOf(c)), ` ${said(toneOf(c)) || 'no agent is asked'}${troubleOf(c) ? `: ${troubleOf(c)}` : ''}${c.hub ? ', hub' : ''}`),
       h('p', {}, view.focus === c.name ? h('button', { type: 'button', click: () => page.set({ focus: '' }) }, 'show all links') : h('button', { type: 'button', click: () => page.set({ focus: c.name }) }, 'only its links'), ' ',
         h('a', { href: page.link('matrix', { q: c.name }) }, 'who reaches it')),
       h('dl', {}, h('dt', {}, 'pods'), h('dd', {}, c.podCIDRs.join(', ')), h('dt', {}, 'global'), h('dd', {}, c.globalCIDRs?.join(', ') || 'none: flat'),
-        h('dt', {}, 'exports'), h('dd', {}, c.exports), c.source ? [h('dt', {}, 'topology'), h('dd', {}, h('code', {}, c.source))] : []),
+        h('dt', {}, 'exports'), h('dd', {}, c.exports), c.source ? [h('dt', {}, 'topology'), h('dd', {}, place(c.source))] : []),
       h('h3', {}, 'Gateways'),
       table('Gateways', ['', 'name', 'node', 'endpoints'], c.gateways.map((g) => [state(g.state), g.name,
         store.head.live ? h('a', { href: page.link('node', { cluster: c.name, node: g.node }) }, g.node) : g.node, (g.endpoints ?? []).join(' ')])),
-      c.nodes?.length ? [h('h3', {}, 'Nodes'), h('p', {}, c.nodes.map((n) => [h('a', { href: page.link('node', { cluster: c.name, node: n.name }) }, n.name), n.ready ? ' ' : ' (not ready) ']))] : '',
+      c.nodes?.length ? [h('h3', {}, 'Agents'), h('ul', { class: 'plain' }, c.nodes.map((n) => h('li', {}, state(n.lastAnswer ? 'silent' : n.ready ? 'up' : 'partly'), ' ', h('a', { href: page.link('node', { cluster: c.name, node: n.name }) }, n.name),
+        n.lastAnswer ? h('span', { class: 'bad' }, ` does not answer since ${time(n.lastAnswer)}`) : n.ready ? '' : ' not ready')))] : '',
       h('h3', {}, 'Paths to other clusters'), paths);
     try {
       const got = await ask(`api/cluster?name=${encodeURIComponent(c.name)}`);
       paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'why'], got.paths.slice(0, 300).map((w) => [w.to,
-        [w.through?.length ? h('span', {}, `through ${w.through.join(', ')}; `) : '', w.link || '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
-        [w.why || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` moved ${w.move}`) : '']])) : h('p', { class: 'faint' }, 'none'));
+        [w.through?.length ? h('span', {}, `through ${w.through.join(', ')}; `) : '', w.link ? h('span', { class: 'key' }, w.link) : '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
+        [w.why || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` (moved ${w.move})`) : '']])) : h('p', { class: 'faint' }, 'none'));
     } catch (err) { paths.replaceChildren(failed(err)); }
   }
 
@@ -485,15 +544,17 @@ export function open(main, query, page) {
       for (const key of change.links) dressLine(store.links.get(key));
       if (change.clusters.length || change.links.length) { legends(); readable(); }
     }
-    for (const name of change.clusters) { const mark = rows.get(name); const of = store.clusters.get(name)?.state || ''; if (mark) { mark.className = `state ${of}`; mark.setAttribute('aria-label', of || 'no state'); } }
+    for (const name of change.clusters) { const mark = rows.get(name), c = store.clusters.get(name), of = (c && toneOf(c)) || ''; if (mark) { mark.className = `state ${of}`; mark.setAttribute('aria-label', of || 'no state'); } }
     if (change.clusters.length || change.links.length) detail();
   }
 
   update(query);
   const size = new ResizeObserver(() => { if (box) readable(); });
   size.observe(picture);
+  const resized = () => { shape(); drawn = ''; draw(); };
+  addEventListener('resize', resized);
   return {
-    update, changed, close: () => size.disconnect(),
+    update, changed, close: () => { size.disconnect(); removeEventListener('resize', resized); },
     svg: () => { const whole = picture.cloneNode(true); whole.setAttribute('viewBox', `0 0 ${scene.width} ${scene.height}`); return whole; },
     json: () => ({ ...store.head, clusters: [...store.clusters.values()], links: [...store.links.values()] }),
   };

@@ -1,5 +1,5 @@
 // Who may reach what: exports by clusters.
-import { h, s, state, table, plural, cut, ask, failed, empty } from './dom.js';
+import { h, s, state, table, plural, cut, place, ask, failed, empty } from './dom.js';
 import { lacks, polling } from './store.js';
 
 const verdict = (c) => (c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
@@ -88,14 +88,14 @@ export function open(main, query, page) {
     const about = [h('h2', {}, e.id), h('dl', {}, h('dt', {}, 'name'), h('dd', {}, h('code', {}, e.name)), h('dt', {}, 'type'), h('dd', {}, e.type, e.dynamic ? ', made in clusters' : ''),
       h('dt', {}, 'ports'), h('dd', {}, (e.ports ?? []).join(', ') || 'none'), h('dt', {}, 'clusterset IP'), h('dd', {}, (e.ips ?? []).join(', ') || 'none'),
       h('dt', {}, 'policy'), h('dd', {}, e.policy || 'none', e.affinity ? `, ${e.affinity}` : ''), h('dt', {}, 'allowed'), h('dd', {}, e.allow?.join(', ') || 'every cluster'),
-      e.source ? [h('dt', {}, 'topology'), h('dd', {}, h('code', {}, e.source))] : []),
+      e.source ? [h('dt', {}, 'topology'), h('dd', {}, place(e.source))] : []),
     h('h3', {}, 'Exported by'), h('ul', {}, e.parts.map((p) => h('li', {}, p.ready ? [state({ yes: 'up', no: 'down' }[p.ready] ?? 'unknown'), ' '] : '', p.cluster, p.ips?.length ? ` as ${p.ips.join(', ')}` : '',
       p.ready ? `, ready: ${p.ready}` : '', p.endpoints?.length ? `, endpoints ${p.endpoints.join(', ')}` : '')))];
     const c = name && e.cells.find((x) => x.cluster === name);
     if (c) {
       const of = verdict(c);
       about.push(h('h3', {}, `From ${name}`), h('p', { class: { yes: 'good', own: 'good', fails: 'bad', some: 'fair', no: 'fair' }[of] }, words[of]), h('p', {}, c.why),
-        c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', h('code', {}, c.source)] : '') : '',
+        c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', place(c.source)] : '') : '',
         (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
         sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
         (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),

@@ -1,9 +1,7 @@
 // One agent: its inputs, its last round and its links.
-import { h, put, table, state, plural, millis, percent, ask, failed, empty } from './dom.js';
+import { h, put, table, state, plural, millis, percent, time, ago, duration, ask, failed, empty } from './dom.js';
 import { store, lacks, polling } from './store.js';
 import { embedded } from './session.js';
-
-const time = (t) => (t ? new Date(t).toLocaleTimeString() : '');
 
 export function open(main, query, page) {
   const choose = h('select', { 'aria-label': 'Node', change: () => { const [cluster, node] = choose.value.split(' '); page.set({ cluster, node }); } });
@@ -39,31 +37,28 @@ export function open(main, query, page) {
   }
 
   function draw(now) {
-    const out = [];
-    if (now.status === 'rejected') out.push(failed(now.reason));
-    else {
-      const a = now.value;
-      out.push(h('h2', {}, state(a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
-        h('dl', {}, h('dt', {}, 'is'), h('dd', {}, a.gateway ? `gateway ${a.gateway}` : 'worker', a.drained ? ', drained' : '', a.ready ? ', ready' : ', not ready'),
-          h('dt', {}, 'version'), h('dd', {}, a.version), h('dt', {}, 'fabric'), h('dd', {}, h('code', {}, a.digest || 'none')),
-          lacks('follow') && !embedded ? [] : [h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastPass.at)}, took ${a.lastPass.took}, ${plural(a.lastPass.changed, 'change')}`),
-            h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)]));
-      for (const p of a.problems ?? []) out.push(h('p', { class: 'fair' }, `${p.code}: ${p.text}`));
-      for (const p of a.lastPass.failed ?? []) out.push(h('p', { class: 'bad' }, `failed: ${p}`));
-      for (const p of a.lastPass.blocked ?? []) out.push(h('p', { class: 'fair' }, `waits: ${p}`));
-    }
-    if (now.value?.inputs?.length) {
-      out.push(h('h3', {}, 'Inputs'), table('Inputs', ['', 'input', 'from', 'error'], now.value.inputs.map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')])));
-    }
-    if (lacks('follow') && !embedded) out.push(h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last round too.'));
-    if (now.value?.connections?.length) {
-      out.push(h('h3', {}, 'Links'), table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'why'], now.value.connections.map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.why || ''])));
-    }
-    if (now.value?.moves?.length) {
-      out.push(h('h3', {}, 'Links that moved'), table('Links that moved', ['at', 'to cluster', 'from', 'to', 'cause'], [...now.value.moves].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause])));
-    }
-    if (embedded && now.value && !now.value.connections?.length) out.push(h('p', { class: 'faint' }, 'The file has no links of this node.'));
-    return out;
+    if (now.status === 'rejected') return [failed(now.reason)];
+    const a = now.value, short = lacks('follow') && !embedded; // the report of a HawserNode
+    const part = (title, ...content) => h('section', { class: 'panel' }, h('h3', {}, title), content);
+    const facts = h('dl', {}, h('dt', {}, 'is'), h('dd', {}, a.gateway ? `gateway ${a.gateway}` : 'worker', a.drained ? ', drained' : '', a.ready ? ', ready' : ', not ready'),
+      h('dt', {}, 'version'), h('dd', {}, a.version), h('dt', {}, 'fabric'), h('dd', {}, h('code', {}, a.digest || 'none')),
+      short ? [] : [h('dt', {}, 'last pass'), h('dd', {}, `${time(a.lastPass.at)}, took ${duration(a.lastPass.took)}, ${plural(a.lastPass.changed, 'change')}`),
+        h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)]);
+    const problems = [(a.lastPass.failed ?? []).map((p) => h('p', { class: 'bad' }, `failed: ${p}`)), (a.problems ?? []).map((p) => h('p', { class: 'fair' }, `${p.code}: ${p.text}`)),
+      (a.lastPass.blocked ?? []).map((p) => h('p', { class: 'fair' }, `waits: ${p}`))];
+    const inputs = (a.inputs ?? []).map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')]);
+    const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.why || '']);
+    const moves = [...(a.moves ?? [])].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause]);
+    return [
+      h('h2', {}, state(a.lastAnswer ? 'silent' : a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
+      a.lastAnswer ? h('p', { class: 'stale', role: 'alert' }, `This agent does not answer. Below is its last report, of ${time(a.lastAnswer)} (${ago(a.lastAnswer)}).`) : '',
+      h('div', { class: `columns ${a.lastAnswer ? 'old' : ''}` },
+        part('Agent', facts, problems),
+        inputs.length ? part('Inputs', table('Inputs', ['', 'input', 'from', 'error'], inputs)) : '',
+        links.length ? part('Links', table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'why'], links)) : '',
+        moves.length ? part('Links that moved', table('Links that moved', ['at', 'to cluster', 'from', 'to', 'cause'], moves)) : ''),
+      short ? h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last pass too.') : '',
+      embedded && !links.length ? h('p', { class: 'faint' }, 'The file has no links of this node.') : ''].filter(Boolean);
   }
 
   function update(q) {

@@ -63,7 +63,7 @@ async function readEvents() {
   }
 }
 
-const retryInterval = 1000; // ms
+const retryInterval = 500; // ms
 
 /** Reads events, and again when the stream breaks, until the server refuses the token. */
 export async function connect() {

@@ -1,6 +1,6 @@
 // The path of packets as swimlanes: as the topology has it (explain), and as agents saw packets
 // (diagnose), with the rule where they ended in red.
-import { h, s, drawing, table, plural, ask, failed, empty } from './dom.js';
+import { h, s, drawing, table, plural, place, ask, failed, empty } from './dom.js';
 import { store, lacks } from './store.js';
 import { embedded } from './session.js';
 
@@ -50,7 +50,7 @@ export function open(main, query, page) {
     answer.replaceChildren(h('h2', {}, h('span', { class: yes ? 'good' : 'bad' }, got.live?.verdict === 'unknown' ? 'not known' : yes ? 'yes' : 'no'), `: ${got.live?.why ?? got.why}`),
       got.drawing ? lanes('The path of packets', got.drawing) : '',
       ...(got.live?.missing ?? []).map((m) => h('p', { class: 'bad' }, m)), ...(got.live?.unknown ?? []).map((m) => h('p', { class: 'fair' }, m)),
-      got.lines?.length ? h('div', {}, h('h3', {}, 'Because of'), table('Because of', ['line', 'path', 'says'], got.lines.map((l) => [h('code', {}, l.source || ''), h('code', {}, l.path), l.text]))) : '');
+      got.lines?.length ? h('div', {}, h('h3', {}, 'Because of'), table('Because of', ['line', 'path', 'says'], got.lines.map((l) => [place(l.source || ''), h('code', {}, l.path), l.text]))) : '');
   }
 
   async function diagnose() {

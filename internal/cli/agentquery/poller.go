@@ -1,0 +1,304 @@
+package agentquery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
+)
+
+const (
+	silentAfter     = time.Second      // without an answer to a request
+	podSilentAfter  = 3 * time.Second  // the same for the first request to a pod
+	podTimeout      = 10 * time.Second // for the answer of an agent in a pod
+	listInterval    = 3 * time.Second  // between two lists of a cluster's pods
+	slotTime        = time.Second      // for which a request counts among the requests at once
+	requestsPerPoll = 32               // at once, of all agents
+)
+
+// Poller requests the status of agents again and again. Each agent has its own request with its
+// own deadline, so a silent agent delays no other. It is safe for concurrent use.
+type Poller struct {
+	// Targets returns which agents to ask; nil = no agents.
+	Targets func() Targets
+
+	mu       sync.Mutex
+	agents   map[string]*polledAgent // by socket, or cluster/pod
+	clusters []*polledCluster        // nil for sockets
+	opened   string                  // the targets of clusters
+	answered chan struct{}           // closed at the next answer
+	slots    chan struct{}
+}
+
+// polledAgent is one agent with its last answer.
+type polledAgent struct {
+	name          string
+	cluster, node string // if known without an answer
+	fetch         func(context.Context) ([]byte, error)
+	timeout       time.Duration
+	patience      time.Duration // until a request counts as unanswered
+
+	busy     bool
+	asked    time.Time // start of the running request; zero while it waits for a slot
+	last     *status.Status
+	lastTime time.Time
+	err      error // of the last finished request
+}
+
+// polledCluster is a cluster whose agents run in pods.
+type polledCluster struct {
+	*kubeclient.Client
+	asked  time.Time // start of the last list
+	listed time.Time // end of the last successful list
+	busy   bool
+	err    error
+}
+
+// PolledReports are the answers that a Poller has.
+type PolledReports struct {
+	Agents []status.Status      // of agents that answer, by cluster and node
+	Silent []status.Unreachable // the others
+	Old    []status.Status      // the last reports of the silent ones
+	// Listed are the clusters whose pods are known.
+	Listed []string
+}
+
+// Poll starts a request to every agent without one, and returns after all agents have answered or
+// count as silent: after a second at most.
+func (p *Poller) Poll(ctx context.Context) (PolledReports, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.agents == nil {
+		p.agents, p.answered, p.slots = map[string]*polledAgent{}, make(chan struct{}), make(chan struct{}, requestsPerPoll)
+	}
+	if err := p.discover(ctx); err != nil {
+		return PolledReports{}, err
+	}
+	for _, a := range p.agents {
+		p.request(ctx, a)
+	}
+	deadline := time.Now().Add(silentAfter + 50*time.Millisecond)
+	for p.waiting(time.Now()) && time.Now().Before(deadline) && ctx.Err() == nil {
+		answered := p.answered
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-answered:
+		case <-time.After(time.Until(deadline)):
+		}
+		p.mu.Lock()
+		for _, a := range p.agents { // of pods that were listed meanwhile
+			if a.last == nil && a.err == nil {
+				p.request(ctx, a)
+			}
+		}
+	}
+	return p.reports(time.Now()), nil
+}
+
+// discover updates the set of agents. The lock is held.
+func (p *Poller) discover(ctx context.Context) error {
+	f := p.Targets()
+	if len(f.Access.Contexts)+len(f.Access.Kubeconfigs)+len(f.Clusters)+len(f.File) == 0 {
+		sockets, err := Sockets(f.Sockets, f.Lab)
+		switch {
+		case err == nil:
+			p.setSockets(sockets)
+			return nil
+		case len(p.agents) > 0 && p.clusters == nil:
+			p.setSockets(nil) // those that answered before
+			return nil
+		case len(f.Sockets)+len(f.Lab) > 0 || cli.IsMissing(reconciler.TopologyFile):
+			return err
+		}
+		f.File = reconciler.TopologyFile
+	}
+	if key := fmt.Sprint(f.File, f.Clusters, f.Access); p.clusters == nil || key != p.opened {
+		clients, err := f.Clients()
+		if err != nil {
+			return err
+		}
+		p.opened, p.clusters, p.agents = key, nil, map[string]*polledAgent{}
+		for _, c := range clients {
+			p.clusters = append(p.clusters, &polledCluster{Client: c})
+		}
+	}
+	for _, c := range p.clusters {
+		if !c.busy && time.Since(c.asked) >= listInterval {
+			c.busy, c.asked = true, time.Now()
+			go p.list(ctx, c)
+		}
+	}
+	return nil
+}
+
+// setSockets sets the agents of this machine. A socket that vanished stays among them while its
+// folder exists: its agent ended. The lock is held.
+func (p *Poller) setSockets(sockets []string) {
+	for _, socket := range sockets {
+		if p.agents[socket] == nil {
+			p.agents[socket] = &polledAgent{name: socket, node: labNode(socket), timeout: agentTimeout, patience: silentAfter,
+				fetch: func(ctx context.Context) ([]byte, error) { return Fetch(ctx, socket, StatusRequest().Path) }}
+		}
+	}
+	maps.DeleteFunc(p.agents, func(socket string, _ *polledAgent) bool {
+		_, err := os.Stat(filepath.Dir(socket))
+		return !slices.Contains(sockets, socket) && err != nil
+	})
+}
+
+// labNode returns the node of a socket in the folder of a lab; otherwise empty.
+func labNode(socket string) string {
+	dir := filepath.Dir(filepath.Dir(socket))
+	if filepath.Base(filepath.Dir(dir)) != "nodes" {
+		return ""
+	}
+	return filepath.Base(dir)
+}
+
+// list reads the pods of a cluster.
+func (p *Poller) list(ctx context.Context, c *polledCluster) {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	pods, err := c.RunningAgents(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.wake()
+	c.busy, c.err = false, err
+	if err != nil {
+		return // its agents stay
+	}
+	c.listed = time.Now()
+	there := map[string]bool{}
+	for i := range pods {
+		pod, key := pods[i].GetName(), c.Name+"/"+pods[i].GetName()
+		there[key] = true
+		if p.agents[key] == nil {
+			node, _, _ := unstructured.NestedString(pods[i].Object, "spec", "nodeName")
+			p.agents[key] = &polledAgent{name: key, cluster: c.Name, node: node, timeout: podTimeout, patience: podSilentAfter,
+				fetch: func(ctx context.Context) ([]byte, error) { return c.ExecAgent(ctx, pod, StatusRequest().Args) }}
+		}
+	}
+	maps.DeleteFunc(p.agents, func(key string, a *polledAgent) bool { return a.cluster == c.Name && !there[key] })
+}
+
+// wake ends the wait of Poll. The lock is held.
+func (p *Poller) wake() {
+	close(p.answered)
+	p.answered = make(chan struct{})
+}
+
+// request starts a request to an agent unless one runs. The lock is held.
+func (p *Poller) request(ctx context.Context, a *polledAgent) {
+	if a.busy {
+		return
+	}
+	a.busy = true
+	go func() {
+		// Slots bound the load on this machine and on the API servers. An agent that does not
+		// answer keeps its slot for a moment only.
+		p.slots <- struct{}{}
+		slot := time.AfterFunc(slotTime, func() { <-p.slots })
+		began := time.Now()
+		p.mu.Lock()
+		a.asked = began
+		p.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, a.timeout)
+		raw, err := a.fetch(ctx)
+		cancel()
+		if slot.Stop() {
+			<-p.slots
+		}
+		var s status.Status
+		if err == nil {
+			if err = json.Unmarshal(raw, &s); err != nil {
+				err = fmt.Errorf("read the agent's answer: %w", err)
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		defer p.wake()
+		a.busy, a.asked, a.err = false, time.Time{}, err
+		if err == nil {
+			a.last, a.lastTime = &s, time.Now()
+			a.patience = max(silentAfter, 2*time.Since(began))
+		}
+	}()
+}
+
+// silent reports whether an agent does not answer. The lock is held.
+func (a *polledAgent) silent(now time.Time) bool {
+	return a.err != nil || !a.asked.IsZero() && now.Sub(a.asked) >= a.patience
+}
+
+// waiting reports whether an agent may answer soon, or a cluster is listed for the first time. The
+// lock is held.
+func (p *Poller) waiting(now time.Time) bool {
+	for _, a := range p.agents {
+		if a.busy && !a.silent(now) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.clusters, func(c *polledCluster) bool { return c.busy && c.listed.IsZero() && c.err == nil })
+}
+
+// reports returns what is known. The lock is held.
+func (p *Poller) reports(now time.Time) PolledReports {
+	var out PolledReports
+	for _, c := range p.clusters {
+		if !c.listed.IsZero() {
+			out.Listed = append(out.Listed, c.Name)
+		}
+		if c.err != nil {
+			u := status.Unreachable{Agent: c.Name, Cluster: c.Name, Error: kubeclient.ErrorText(c.err)}
+			if at := c.listed; !at.IsZero() {
+				u.LastAnswer = &at
+			}
+			out.Silent = append(out.Silent, u)
+		}
+	}
+	for _, a := range p.agents {
+		if !a.silent(now) {
+			if a.last != nil {
+				out.Agents = append(out.Agents, *a.last)
+			}
+			continue
+		}
+		u := status.Unreachable{Agent: a.name, Cluster: a.cluster, Node: a.node}
+		if a.last != nil {
+			at := a.lastTime
+			u.Cluster, u.Node, u.LastAnswer = a.last.Cluster, a.last.Node, &at
+			out.Old = append(out.Old, *a.last)
+		}
+		switch {
+		case errors.Is(a.err, syscall.ECONNREFUSED) || errors.Is(a.err, syscall.ENOENT):
+			u.Error = "no agent listens at " + a.name
+		case a.err != nil && !errors.Is(a.err, context.DeadlineExceeded):
+			u.Error = kubeclient.ErrorText(a.err)
+		default:
+			u.Error = fmt.Sprintf("no answer within %.0f s", max(1, a.patience.Seconds()))
+		}
+		out.Silent = append(out.Silent, u)
+	}
+	Sort(out.Agents)
+	Sort(out.Old)
+	slices.SortFunc(out.Silent, func(a, b status.Unreachable) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Agent, b.Agent))
+	})
+	return out
+}

@@ -1,0 +1,140 @@
+package agentquery
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// fakeAgent answers at the socket of a node in the folder of a lab.
+type fakeAgent struct {
+	mode   atomic.Int32 // answers, hangs or fails
+	passes atomic.Int32 // answers so far
+	close  func()
+}
+
+const (
+	answers = iota
+	hangs
+	fails
+)
+
+func newFakeAgent(t *testing.T, lab, node string) *fakeAgent {
+	t.Helper()
+	dir := filepath.Join(lab, "nodes", node, "run")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &fakeAgent{}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch a.mode.Load() {
+		case hangs:
+			<-r.Context().Done()
+		case fails:
+			http.Error(w, "no", http.StatusInternalServerError)
+		default:
+			s := status.Status{Cluster: "g1", Node: node, Version: string(rune('a' + a.passes.Add(1)%26))}
+			_ = json.NewEncoder(w).Encode(s)
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	a.close = func() { _ = server.Close() }
+	t.Cleanup(a.close)
+	return a
+}
+
+// TestPoller: a silent agent is named within two seconds with the time of its last answer, the
+// reports of the others stay fresh meanwhile, and an agent that answers again is no longer silent.
+func TestPoller(t *testing.T) {
+	t.Parallel()
+	lab, err := os.MkdirTemp("", "poll") // sockets have short paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(lab) })
+	one, two := newFakeAgent(t, lab, "n1"), newFakeAgent(t, lab, "n2")
+	p := Poller{Targets: func() Targets { return Targets{Lab: lab} }}
+	poll := func(want string) PolledReports {
+		t.Helper()
+		begun := time.Now()
+		got, err := p.Poll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("a poll took %s", took)
+		}
+		var have []string
+		for _, a := range got.Agents {
+			have = append(have, a.Node)
+		}
+		for i := range got.Silent {
+			u := &got.Silent[i]
+			text := u.Node + " silent"
+			if u.Cluster == "" || u.LastAnswer == nil || u.Error == "" || len(got.Old) != len(got.Silent) {
+				text += " of unknown place or time"
+			}
+			have = append(have, text)
+		}
+		if strings.Join(have, ", ") != want {
+			t.Errorf("have %q, want %q", have, want)
+		}
+		return got
+	}
+	poll("n1, n2")
+	one.mode.Store(hangs)
+	frozen := time.Now()
+	last := *poll("n2, n1 silent").Silent[0].LastAnswer
+	if named := time.Since(frozen); named > 2*time.Second || last.After(frozen) {
+		t.Errorf("named after %s, with a last answer %s after it began", named, last.Sub(frozen))
+	}
+	for range 5 { // nothing waits for n1
+		before, begun := two.passes.Load(), time.Now()
+		if got := poll("n2, n1 silent").Silent[0].LastAnswer; !got.Equal(last) {
+			t.Errorf("the last answer moved from %s to %s", last, got)
+		}
+		if two.passes.Load() == before || time.Since(begun) > time.Second {
+			t.Errorf("n2 was not asked, or answered after %s", time.Since(begun))
+		}
+	}
+	two.mode.Store(fails)
+	poll("n1 silent, n2 silent")
+	one.mode.Store(answers)
+	two.mode.Store(answers)
+	deadline := time.Now().Add(agentTimeout + 3*time.Second)
+	for {
+		got, err := p.Poll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Silent) == 0 && len(got.Agents) == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("silent still: %+v", got.Silent)
+		}
+	}
+	// An agent that ended has no socket, and is not forgotten.
+	two.close()
+	if err := os.Remove(filepath.Join(lab, "nodes", "n2", "run", "agent.sock")); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	poll("n1, n2 silent")
+	// A node that was removed is.
+	if err := os.RemoveAll(filepath.Join(lab, "nodes", "n2")); err != nil {
+		t.Fatal(err)
+	}
+	poll("n1")
+}

@@ -1,0 +1,229 @@
+package ui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/view/clustermap"
+)
+
+// Problem is a line of the headline. The page links Subject to what it names. All texts come from
+// clusters, so they are shown as text.
+type Problem struct {
+	Severity string `json:"severity"`          // error | warning
+	Subject  string `json:"subject,omitempty"` // g2/g2-gw
+	Text     string `json:"text"`              // does not answer
+	// Since is when it began, as far as the page knows; nil if unknown.
+	Since *time.Time `json:"since,omitempty"`
+	Note  string     `json:"note,omitempty"` // what follows from it: gateway b is down
+	// Detail is the reason, in the words of the agent or of the connection.
+	Detail  string     `json:"detail,omitempty"`
+	Cluster string     `json:"cluster,omitempty"`
+	Node    string     `json:"node,omitempty"`
+	Link    *[2]string `json:"link,omitempty"`
+}
+
+// manySilent is the number of silent agents of a cluster above which they are one problem.
+const manySilent = 3
+
+// maxProblems bounds the headline: the page shows a few, and the findings have all.
+const maxProblems = 20
+
+// headline returns what is wrong, the worst first: silent agents, gateways without a link, links
+// that are down for another reason, agents that are not ready.
+func headline(m *clustermap.Map, r Reports) []Problem {
+	if !r.Asked {
+		return []Problem{}
+	}
+	out := silences(m, r)
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			if g.State == clustermap.Down && slices.ContainsFunc(r.Agents, func(s status.Status) bool { return s.Cluster == c.Name && s.Gateway == g.Name }) {
+				out = append(out, Problem{Severity: Error, Subject: c.Name + "/" + g.Name, Text: "no link of this gateway is up", Cluster: c.Name})
+			}
+		}
+	}
+	for i := range m.Links {
+		l := &m.Links[i]
+		if l.Explained || l.State != clustermap.Down && l.State != clustermap.Degraded {
+			continue
+		}
+		if len(out) >= maxProblems {
+			break
+		}
+		made := Problem{Severity: Error, Subject: "link " + l.Between[0] + " - " + l.Between[1], Text: "is down", Link: &l.Between}
+		if l.State == clustermap.Degraded {
+			made.Severity, made.Text = Warning, "is down between some gateways, traffic uses others"
+		}
+		made.Detail = brokenWhy(l.Between, r.Agents)
+		out = append(out, made)
+	}
+	for i := range r.Agents {
+		if s := &r.Agents[i]; !s.Ready {
+			out = append(out, Problem{Severity: Warning, Subject: s.Cluster + "/" + s.Node, Text: "is not ready", Detail: notReadyWhy(s), Cluster: s.Cluster, Node: s.Node})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(a.Severity, b.Severity) })
+	return out[:min(len(out), maxProblems)]
+}
+
+// silences returns the problems of agents that do not answer.
+func silences(m *clustermap.Map, r Reports) []Problem {
+	if len(r.Agents) == 0 && len(r.Unreachable) > 0 {
+		all := Problem{Severity: Error, Subject: "No agent answers", Note: "states of clusters and links are not known", Detail: r.Unreachable[0].Error}
+		for i := range r.Unreachable {
+			if at := r.Unreachable[i].LastAnswer; at != nil && (all.Since == nil || at.After(*all.Since)) {
+				all.Since = at
+			}
+		}
+		return []Problem{all}
+	}
+	whole := map[string]bool{} // clusters without a connection
+	count := map[string]int{}
+	for i := range r.Unreachable {
+		u := &r.Unreachable[i]
+		whole[u.Cluster] = whole[u.Cluster] || u.Cluster != "" && u.Agent == u.Cluster
+		count[u.Cluster]++
+	}
+	out := []Problem{}
+	for i := range r.Unreachable {
+		u := &r.Unreachable[i]
+		made := Problem{Severity: Error, Since: u.LastAnswer, Detail: u.Error, Cluster: u.Cluster, Node: u.Node}
+		switch {
+		case u.Cluster != "" && u.Agent == u.Cluster:
+			made.Subject, made.Text, made.Note = "cluster "+u.Cluster, "does not answer", "its API server cannot be reached"
+		case whole[u.Cluster]:
+			continue
+		case u.Cluster != "" && count[u.Cluster] > manySilent:
+			made.Subject, made.Text, made.Node = "cluster "+u.Cluster, fmt.Sprintf("%d of its agents do not answer", count[u.Cluster]), ""
+			whole[u.Cluster] = true // named once
+		default:
+			made.Subject, made.Text, made.Note = agentName(u), "does not answer", gatewayNote(m, r, u)
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+// agentName returns the name of an agent for users: its node, or how it is reached.
+func agentName(u *status.Unreachable) string {
+	switch {
+	case u.Node == "":
+		return u.Agent
+	case u.Cluster == "":
+		return u.Node
+	}
+	return u.Cluster + "/" + u.Node
+}
+
+// gatewayNote returns what the silence of an agent means for the gateway on its node.
+func gatewayNote(m *clustermap.Map, r Reports, u *status.Unreachable) string {
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			if !isAgentOf(u, r, c.Name, g.Name, g.Node) {
+				continue
+			}
+			switch g.State {
+			case clustermap.Down:
+				return "gateway " + g.Name + " is down"
+			case clustermap.Silent:
+				return "gateway " + g.Name + " may still forward traffic"
+			}
+		}
+	}
+	return ""
+}
+
+// located returns agents with the clusters that follow from the nodes of gateways.
+func located(f *fabric.Fabric, list []status.Unreachable) []status.Unreachable {
+	out := append([]status.Unreachable{}, list...)
+	for i := range out {
+		for j := 0; out[i].Cluster == "" && out[i].Node != "" && j < len(f.Clusters); j++ {
+			if f.Clusters[j].GatewayOn(out[i].Node) != nil {
+				out[i].Cluster = f.Clusters[j].Name
+			}
+		}
+	}
+	return out
+}
+
+// isAgentOf reports whether an agent that does not answer is that of a gateway.
+func isAgentOf(u *status.Unreachable, r Reports, cluster, gateway, node string) bool {
+	if u.Cluster != "" && u.Cluster != cluster {
+		return false
+	}
+	if u.Node == "" {
+		return u.Agent == cluster+"/"+gateway
+	}
+	return u.Node == node || slices.ContainsFunc(r.Old, func(s status.Status) bool { return s.Cluster == cluster && s.Node == u.Node && s.Gateway == gateway })
+}
+
+// silentGateways returns the gateways (cluster/gateway) whose agents do not answer.
+func silentGateways(f *fabric.Fabric, r Reports) map[string]bool {
+	out := map[string]bool{}
+	for i := range r.Unreachable {
+		u := &r.Unreachable[i]
+		for j := range f.Clusters {
+			c := &f.Clusters[j]
+			for k := range c.Gateways {
+				g := &c.Gateways[k]
+				if u.Cluster == c.Name && u.Agent == u.Cluster || isAgentOf(u, r, c.Name, g.Name, g.Node) {
+					out[c.Name+"/"+g.Name] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// brokenWhy returns the first pair of gateways of a link that is not connected, and why.
+func brokenWhy(between [2]string, agents []status.Status) string {
+	for i := range agents {
+		for j := range agents[i].Connections {
+			c := &agents[i].Connections[j]
+			if c.Status == status.Connected || fabric.SortedPair(agents[i].Cluster, c.RemoteCluster) != between {
+				continue
+			}
+			text := fmt.Sprintf("%s/%s - %s/%s", agents[i].Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway)
+			if c.Why != "" {
+				text += ": " + c.Why
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// notReadyWhy returns the first reason of an agent that is not ready.
+func notReadyWhy(s *status.Status) string {
+	for _, f := range agentFindings(s) {
+		return f.Text
+	}
+	return ""
+}
+
+// summary returns what answers and what is up, in words.
+func summary(m *clustermap.Map, r Reports) string {
+	if !r.Asked {
+		return ""
+	}
+	up := 0
+	for i := range m.Links {
+		if m.Links[i].State == clustermap.Up {
+			up++
+		}
+	}
+	text := fmt.Sprintf("%d of %d agents answer", len(r.Agents), len(r.Agents)+len(r.Unreachable))
+	if !m.MeshImplied {
+		text += fmt.Sprintf(", %d of %d links are up", up, len(m.Links))
+	}
+	return text
+}
