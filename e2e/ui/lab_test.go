@@ -14,29 +14,13 @@ import (
 // TestLab: every view of a clusterset that runs, a gateway that dies, a link that moves, and
 // a commit whose text is HTML.
 func TestLab(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a lab needs root")
-	}
-	dir, err := os.MkdirTemp("", "ui") // sockets have short paths
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	env := []string{"HAWSER_LAB_DIR=" + filepath.Join(dir, "lab")}
-	t.Cleanup(func() {
-		cmd := exec.Command(program(t, "hawser"), "lab", "down")
-		cmd.Env = append(os.Environ(), env...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("hawser lab down: %v\n%s", err, out)
-		}
-	})
-	hawser(t, env, "lab", "up", "-f", "testdata/clusterset.yaml", "-w", filepath.Join(root, "workloads"))
+	env := labEnv(t)
 	repo := strings.TrimSpace(hawser(t, env, "lab", "repo"))
 	url := serve(t, env, "--live")
 	ctx := browser(t)
 	visit(ctx, t, url)
 	until(ctx, t, patience, `document.querySelectorAll('.canvas .box.up').length === 3 && document.querySelectorAll('.canvas line.link.up').length === 3`)
-	until(ctx, t, patience, `document.querySelector('.canvas text.plate')?.textContent.includes('ms')`)
+	until(ctx, t, patience, `document.querySelector('.canvas g.label')?.textContent.includes('ms')`)
 	shot(ctx, t, "lab-map")
 	accessible(ctx, t, "live map")
 
@@ -73,7 +57,7 @@ func TestLab(t *testing.T) {
 
 	// One agent.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/node?cluster=g1&node=g1-gw'`, nil))
-	until(ctx, t, patience, `document.body.textContent.includes('last round') && document.querySelectorAll('table').length >= 2`)
+	until(ctx, t, patience, `document.body.textContent.includes('last pass') && document.querySelectorAll('table').length >= 2`)
 	shot(ctx, t, "lab-node")
 	accessible(ctx, t, "node")
 

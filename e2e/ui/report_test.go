@@ -140,7 +140,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLabels: no label of a link lies over the card of a cluster or over another label.
+// TestLabels: no label of a link lies over the card of a cluster or over another label, no line
+// strikes a label through, and the cards fill the canvas.
 func TestLabels(t *testing.T) {
 	ctx := browser(t)
 	link := regexp.MustCompile(`"driver":"wireguard"`)
@@ -150,19 +151,16 @@ func TestLabels(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		size(ctx, t, 1280, 800, false)
-		visit(ctx, t, "file://"+file)
-		until(ctx, t, patience, fmt.Sprintf("%s === %d", drawn, clusters))
-		got := eval[struct{ Labels, OverCards, OverLabels int }](ctx, t, `(() => {
-			const box = (e) => e.getBoundingClientRect(), meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-			const labels = [...document.querySelectorAll('.canvas svg > g[aria-hidden] text')].filter((e) => e.textContent).map(box);
-			const cards = [...document.querySelectorAll('.canvas rect.box')].map(box);
-			return { Labels: labels.length, OverCards: labels.filter((l) => cards.some((c) => meet(l, c))).length,
-				OverLabels: labels.filter((l, i) => labels.some((o, k) => k < i && meet(l, o))).length };
-		})()`)
-		t.Logf("%d clusters: %+v", clusters, got)
-		if got.Labels == 0 || got.OverCards > 0 || got.OverLabels > 0 {
-			t.Errorf("%d clusters: %+v", clusters, got)
+		for _, width := range []int64{1400, 900} {
+			size(ctx, t, width, 900, false)
+			visit(ctx, t, "about:blank")
+			visit(ctx, t, "file://"+file)
+			until(ctx, t, patience, fmt.Sprintf("%s === %d", drawn, clusters))
+			got := mapOverlaps(ctx, t)
+			got.check(t, fmt.Sprintf("%d clusters, %d pixels", clusters, width))
+			if got.Labels == 0 || got.Filled < 0.6 {
+				t.Errorf("%d clusters, %d pixels: no labels, or the map does not fill the page: %+v", clusters, width, got)
+			}
 		}
 		shot(ctx, t, fmt.Sprintf("labels-%d", clusters))
 	}
@@ -195,4 +193,40 @@ func TestTracesFile(t *testing.T) {
 	accessible(ctx, t, "traces")
 	run(ctx, t, chromedp.Evaluate(`dispatchEvent(new Event('beforeprint'))`, nil))
 	until(ctx, t, patience, `document.querySelector('#paper rect.bad.box')`)
+}
+
+// TestHostileHeadline: names of nodes and texts of agents are text in the headline, in the title and
+// in links.
+func TestHostileHeadline(t *testing.T) {
+	file, text := report(t, filepath.Join(root, "docs/clusterset.full.yaml"))
+	const none = `"problems":[]`
+	if strings.Count(text, none) != 1 {
+		t.Fatalf("%d headlines", strings.Count(text, none))
+	}
+	const evil = `\u003c/script\u003e\u003cimg src=x onerror=document.title=1\u003e\u202e\" onclick=\"document.title=2`
+	problem := fmt.Sprintf(`{"severity":"error\" onclick=\"x","subject":"%[1]s","text":"%[1]s","note":"%[1]s","detail":"%[1]s","since":"%[1]s","cluster":"%[1]s","node":"%[1]s"}`, evil)
+	link := fmt.Sprintf(`{"severity":"warning","subject":"javascript:alert(1)","text":"","link":["%[1]s","javascript:alert(1)"]}`, evil)
+	if err := os.WriteFile(file, []byte(strings.Replace(text, none, `"problems":[`+problem+","+link+"]", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx := browser(t)
+	visit(ctx, t, "file://"+file)
+	until(ctx, t, patience, `document.querySelectorAll('#headline .problem').length === 2`)
+	got := eval[struct {
+		Text, Title string
+		Elements    int
+		Handlers    int
+		Links       []string
+	}](ctx, t, `(() => { const h = document.getElementById('headline'); return { Text: h.textContent, Title: document.title, Elements: document.querySelectorAll('img').length,
+		Handlers: [...h.querySelectorAll('*')].filter((e) => e.getAttributeNames().some((n) => n.startsWith('on'))).length, Links: [...h.querySelectorAll('a')].map((a) => a.getAttribute('href')) }; })()`)
+	if !strings.Contains(got.Text, "</script><img src=x onerror=document.title=1>") || strings.ContainsAny(got.Text, "\u202e") || got.Elements+got.Handlers > 0 || !strings.HasPrefix(got.Title, "(2) Map") {
+		t.Errorf("the headline has %+v", got)
+	}
+	for _, href := range got.Links {
+		if !strings.HasPrefix(href, "#/") {
+			t.Errorf("a link leads to %s", href)
+		}
+	}
+	shot(ctx, t, "headline-hostile")
+	accessible(ctx, t, "headline")
 }

@@ -50,8 +50,15 @@ func hawser(t *testing.T, env []string, args ...string) string {
 	return string(out)
 }
 
-// serve starts hawser ui, and returns its URL.
+// serve starts hawser ui and returns its URL.
 func serve(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	url, _ := serveProcess(t, env, args...)
+	return url
+}
+
+// serveProcess starts hawser ui and returns its URL and its process.
+func serveProcess(t *testing.T, env []string, args ...string) (string, *os.Process) {
 	t.Helper()
 	cmd := exec.Command(program(t, "hawser"), append([]string{"ui"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -73,7 +80,7 @@ func serve(t *testing.T, env []string, args ...string) string {
 	if err != nil {
 		t.Fatalf("hawser ui printed no URL: %v", err)
 	}
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(line), cmd.Process
 }
 
 // browser starts a browser. The test fails on errors that the page logs.
@@ -193,7 +200,39 @@ func shot(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// size sets the size of the window, and light or dark mode.
+// overlaps are the boxes of a map that overlap or do not fit.
+type overlaps struct {
+	Labels, OverCards, OverLabels, StruckThrough int
+	Filled                                       float64 // the part of the canvas that the cards span, of its longer side
+}
+
+// mapOverlaps returns the overlaps of the map, computed from bounding boxes.
+func mapOverlaps(ctx context.Context, t *testing.T) overlaps {
+	t.Helper()
+	return eval[overlaps](ctx, t, `(() => {
+		const box = (e) => e.getBoundingClientRect(), meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+		const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+		const groups = [...document.querySelectorAll('.canvas svg g.label')].filter((e) => e.textContent);
+		const labels = groups.map((e) => box(e.querySelector('text'))), cards = [...document.querySelectorAll('.canvas rect.box')].map(box);
+		const canvas = box(document.querySelector('.canvas > svg'));
+		const span = (a, b) => Math.max(...cards.map((c) => c[b])) - Math.min(...cards.map((c) => c[a]));
+		return { Labels: labels.length, OverCards: labels.filter((l) => cards.some((c) => meet(l, c))).length,
+			OverLabels: labels.filter((l, i) => labels.some((o, k) => k < i && meet(l, o))).length,
+			StruckThrough: groups.filter((e) => !inside(box(e.querySelector('text')), box(e.querySelector('rect')))).length,
+			Filled: Math.max(span('left', 'right') / canvas.width, span('top', 'bottom') / canvas.height) };
+	})()`)
+}
+
+// check reports overlaps as errors of a test.
+func (o overlaps) check(t *testing.T, name string) {
+	t.Helper()
+	t.Logf("%s: %+v", name, o)
+	if o.OverCards > 0 || o.OverLabels > 0 || o.StruckThrough > 0 {
+		t.Errorf("%s: labels overlap: %+v", name, o)
+	}
+}
+
+// size makes the window another one, light or dark.
 func size(ctx context.Context, t *testing.T, width, height int64, dark bool) {
 	t.Helper()
 	scheme := "light"

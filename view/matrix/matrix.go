@@ -85,6 +85,9 @@ type Cell struct {
 	// no agent was asked or the topology does not allow it.
 	LiveVerdict string   `json:"liveVerdict,omitempty"`
 	LiveWhy     []string `json:"liveWhy,omitempty"` // unless yes
+	// Unresolved is why the name of the export is not resolved in the cluster, as agents report;
+	// empty if it is, if that is unknown, or if the topology does not allow it.
+	Unresolved string `json:"unresolved,omitempty"`
 }
 
 // ClientAddrs returns the addresses, ranges and prefixes of the client in other clusters. It is
@@ -262,12 +265,47 @@ func (b *builder) fill(row *Export) error {
 				c.LiveWhy = a.LiveReasons()
 			}
 		}
+		if a.Allowed {
+			c.Unresolved = b.unresolved(name, row.ID)
+		}
 		for i := range c.Destinations {
 			c.Destinations[i].Live = nil
 		}
 		row.Cells = append(row.Cells, c)
 	}
 	return nil
+}
+
+// unresolved returns why the name of an export is not resolved in a cluster; empty if it is, or if
+// no agent reports it.
+func (b *builder) unresolved(cluster, id string) string {
+	if b.Reports == nil {
+		return ""
+	}
+	if why := b.Reports.Unresolved[cluster]; why != "" {
+		return why
+	}
+	agents, mute, known := 0, 0, 0
+	for i := range b.Reports.Agents {
+		s := &b.Reports.Agents[i]
+		if s.Cluster != cluster || s.Digest == "" { // without a fabric yet
+			continue
+		}
+		agents++
+		if s.Mute {
+			mute++
+		}
+		if slices.ContainsFunc(s.Exports, func(e status.Export) bool { return e.Namespace+"/"+e.Name == id }) {
+			known++
+		}
+	}
+	switch {
+	case agents > 0 && mute == agents:
+		return "no agent of " + cluster + " answers names of " + b.fabric.Domain
+	case agents > 0 && known == 0:
+		return "no agent of " + cluster + " knows this export"
+	}
+	return ""
 }
 
 func (e *Export) exportedBy(cluster string) bool {

@@ -257,3 +257,39 @@ func BenchmarkNew(b *testing.B) {
 		})
 	}
 }
+
+// TestUnresolved: a cell says that the name is not resolved in a cluster, and why.
+func TestUnresolved(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(r *access.AgentReports, own *status.Status) // own is the agent of g1
+		want   string
+	}{
+		{"the agents know the export", func(*access.AgentReports, *status.Status) {}, ""},
+		{"no agent was asked in the cluster", func(r *access.AgentReports, _ *status.Status) { r.Agents = r.Agents[:0] }, ""},
+		{"an agent without a fabric yet", func(_ *access.AgentReports, own *status.Status) { own.Digest, own.Exports = "", nil }, ""},
+		{"the agents do not know the export", func(_ *access.AgentReports, own *status.Status) { own.Exports = nil }, "no agent of g1 knows this export"},
+		{"the agents answer no names", func(_ *access.AgentReports, own *status.Status) { own.Mute = true }, "no agent of g1 answers names of clusterset.local"},
+		{"the DNS of the cluster does not ask", func(r *access.AgentReports, _ *status.Status) { r.Unresolved = map[string]string{"g1": "no block"} }, "no block"},
+	} {
+		r := heard()
+		for i := range r.Agents {
+			if s := &r.Agents[i]; s.Cluster == "g1" {
+				s.Digest = "0123"
+				tt.change(r, s)
+				break
+			}
+		}
+		m, err := New(world(), Input{Reports: r, Clusters: []string{"g1", "far"}, Exports: []string{"shop/web"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Exports[0].Cells[0].Unresolved; got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		if got := m.Exports[0].Cells[1].Unresolved; got != "" {
+			t.Errorf("%s: a cluster that is not allowed: %q", tt.name, got)
+		}
+	}
+}

@@ -45,7 +45,7 @@ export const plural = (n, thing) => (n === 1 ? `1 ${thing}` : `${n} ${thing}s`);
 export const millis = (us) => (us > 0 ? `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms` : '');
 
 /** A time as the commands print it: RFC 3339, UTC, whole seconds. */
-export const time = (t) => (t ? new Date(t).toISOString().replace(/\.\d+Z$/, 'Z') : '');
+export const time = (t) => (Number.isNaN(new Date(t ?? NaN).getTime()) ? String(t ?? '') : new Date(t).toISOString().replace(/\.\d+Z$/, 'Z'));
 
 /** A time of today without its date. */
 export const clock = (t) => (time(t).slice(0, 10) === time(Date.now()).slice(0, 10) ? time(t).slice(11) : time(t));

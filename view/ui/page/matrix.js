@@ -2,9 +2,10 @@
 import { h, s, state, table, plural, cut, place, ask, failed, empty } from './dom.js';
 import { lacks, polling } from './store.js';
 
-const verdict = (c) => (c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
-const words = { own: 'own', no: 'no', fails: 'fails now', some: 'not known', yes: 'yes' };
-const tones = { own: 'yes', no: 'no', fails: 'fails', some: 'some', yes: 'yes' };
+const verdict = (c) => (c.allowed && c.unresolved ? 'unresolved' : c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
+const words = { own: 'own', no: 'no', fails: 'fails now', unresolved: 'no name', some: 'not known', yes: 'yes' };
+const tones = { own: 'yes', no: 'no', fails: 'fails', unresolved: 'fails', some: 'some', yes: 'yes' };
+const classes = { yes: 'good', own: 'good', fails: 'bad', unresolved: 'bad', some: 'fair', no: 'fair' };
 
 /** Addresses that the far side sees as source. */
 const sees = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.sources ?? []))].sort();
@@ -19,7 +20,7 @@ export async function printed() {
   return [h('h2', {}, 'Who reaches what'), got.exports.length ? got.exports.map((e) => [h('h3', {}, e.id), h('p', {}, about(e)), h('p', {}, `exported by ${parts(e)}`),
     table(e.id, ['from', '', 'why', 'line', 'asks for', 'seen as'], e.cells.map((c) => {
       const of = verdict(c), elsewhere = (c.destinations ?? []).some((t) => t.allowed && t.cluster !== c.cluster);
-      return [c.cluster, h('span', { class: { yes: 'good', own: 'good', fails: 'bad', some: 'fair', no: 'fair' }[of] }, words[of]), [c.why, ...(c.liveWhy ?? [])].join('; '), c.source || '', asks(c),
+      return [c.cluster, h('span', { class: classes[of] }, words[of]), [c.why, c.unresolved, ...(c.liveWhy ?? [])].filter(Boolean).join('; '), c.source || '', asks(c),
         !c.allowed ? '' : sees(c).join(', ') || (elsewhere ? 'its pods\' own addresses' : '')];
     }))]) : h('p', { class: 'faint' }, 'There is no export.'),
   got.moreClusters || got.moreExports ? h('p', { class: 'faint' }, `Left out: ${plural(got.moreClusters ?? 0, 'cluster')} and ${plural(got.moreExports ?? 0, 'export')}; hawser explain answers for each.`) : ''];
@@ -65,7 +66,7 @@ export function open(main, query, page) {
           const c = e.cells.find((x) => x.cluster === name), of = verdict(c), key = `${e.id}@${name}`;
           return h('td', {}, h('button', {
             type: 'button', class: tones[of], 'data-cell': key, 'aria-pressed': view.sel === key ? 'true' : 'false',
-            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: c.source ? `${c.why} (${c.source})` : c.why,
+            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: [c.unresolved, c.source ? `${c.why} (${c.source})` : c.why].filter(Boolean).join('; '),
             click: () => page.set({ sel: key }, true), keydown: move,
           }, words[of]));
         })))));
@@ -94,8 +95,9 @@ export function open(main, query, page) {
     const c = name && e.cells.find((x) => x.cluster === name);
     if (c) {
       const of = verdict(c);
-      about.push(h('h3', {}, `From ${name}`), h('p', { class: { yes: 'good', own: 'good', fails: 'bad', some: 'fair', no: 'fair' }[of] }, words[of]), h('p', {}, c.why),
+      about.push(h('h3', {}, `From ${name}`), h('p', { class: classes[of] }, words[of]), h('p', {}, c.why),
         c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', place(c.source)] : '') : '',
+        c.unresolved ? h('p', { class: 'bad' }, `not resolvable in ${name}: ${c.unresolved}`) : '',
         (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
         sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
         (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),
@@ -121,7 +123,7 @@ export function open(main, query, page) {
         exports.map((e, j) => [s('text', { class: 'end', x: left - 10, y: top + j * 28 + 17 }, cut(e.id, 40)),
           clusters.map((name, i) => {
             const of = verdict(e.cells.find((x) => x.cluster === name));
-            return [s('rect', { class: `box ${{ yes: 'up', own: 'up', fails: 'down', some: 'partly', no: 'unknown' }[of]}`, x: left + i * w + 3, y: top + j * 28 + 2, width: w - 6, height: 22, rx: 4 }), s('text', { class: 'middle small', x: left + i * w + w / 2, y: top + j * 28 + 17 }, words[of])];
+            return [s('rect', { class: `box ${{ yes: 'up', own: 'up', fails: 'down', unresolved: 'down', some: 'partly', no: 'unknown' }[of]}`, x: left + i * w + 3, y: top + j * 28 + 2, width: w - 6, height: 22, rx: 4 }), s('text', { class: 'middle small', x: left + i * w + w / 2, y: top + j * 28 + 17 }, words[of])];
           })]));
     },
   };
