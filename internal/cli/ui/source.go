@@ -103,13 +103,21 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	return s.read, s.readErr
 }
 
+// fetchTimeout bounds the description of the sources, which may read a remote repository.
+const fetchTimeout = 30 * time.Second
+
 // describeInterval is the time between two checks for a new commit of unchanged files.
 const describeInterval = 5 * time.Second
 
 // updateSources describes the sources again. A remote repository may take long, so the page does
 // not wait for it.
 func (s *uiSource) updateSources(ctx context.Context, file string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // not of the request that came first
+	defer cancel()
 	sources := s.describe(ctx, file)
+	if ctx.Err() != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.read != nil && s.read.File == file && !slices.Equal(sources, s.read.Sources) {
