@@ -121,11 +121,12 @@ chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHA
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## JSON Schema, reference.md, map.svg and drawings of docs, and the goldens
+generate: ## JSON Schema, reference.md, commands.md, map.svg and drawings of docs, and the goldens
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/projection ./view/clustermap -update
 	$(GO) test ./view/matrix ./view/swimlane -update
-	$(GO) test ./internal/cli/root -run "^TestMapOfTheReadme$$" -update
+	$(GO) test ./internal/cli/root -run "^(TestMapOfTheReadme|TestCommandReference)$$" -update
+	$(GO) test ./cmd/hawser-agent -run "^TestCommandReference$$" -update
 
 # Fails if a target is slow: hack/fuzz.sh.
 fuzz: ## thirty seconds for each fuzz target, and tests of random inputs ten times as long

@@ -32,7 +32,7 @@ table that goes away with this command.
 What nftables does not show, such as a CNI's eBPF programs and rules of
 iptables-legacy, cannot be named; packets that end there are told as not seen again.
 
-Exit code 0: everything that was followed got through, 1: something did not, 2: error.`,
+Exit codes: 0 all followed packets passed; 1 some did not; 2 error.`,
 		Example: `  hawser-agent diagnose --for 30s`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

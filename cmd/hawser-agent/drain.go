@@ -26,15 +26,16 @@ func drainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Drain this gateway for maintenance of its node",
-		Long: `Tells all clusters to leave this gateway, and waits until none uses it. Nothing is
-lost: links over other gateways carry the traffic before this one is let go. The
-mark survives restarts of agent and node, until hawser-agent undrain; with
---until-restart it ends with the agent that runs now, as is right when that one is
-about to be replaced. Clusters that have no other way go on over this gateway; they
-are named as soon as nobody else is left.
+		Long: `Move all traffic of this gateway to others, and wait until no cluster uses it. The
+gateway forwards packets until then, so no packet is lost. The mark survives restarts
+of agent and node, until hawser-agent undrain; with --until-restart it ends with the
+running agent. SIGTERM alone drains nothing: tunnels keep forwarding without an agent.
 
-Exit code 0: nobody uses it any more (or the node is no gateway), 1: still used
-after --wait or by clusters without another way, and drained all the same, 2: error.`,
+Clusters without another path continue to use the gateway. If only such clusters are
+left, the command lists them and ends.
+
+Exit codes: 0 no cluster uses the gateway, or the node is no gateway; 1 it is drained
+and still in use; 2 error.`,
 		Example: `  hawser-agent drain && systemctl reboot
   hawser-agent drain --wait 2m --until-restart`,
 		Args: cobra.NoArgs,

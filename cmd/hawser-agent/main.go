@@ -18,8 +18,7 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes: 0 done, 1 the plan holds changes, the drained gateway is still used, or
-// packets were dropped, 2 error.
+// Exit codes as in docs/cli.md: 0 fine, 1 not fine, 2 unknown or error.
 const (
 	exitNegative = 1
 	exitError    = 2

@@ -25,7 +25,8 @@ func planCommand() *cobra.Command {
 agent runs on this node, the plan uses what that one sees: which links are in
 use, and what other clusters say. With --running it also has the settings that this one
 was started with, whatever flags are given here, and is text.
-Exit code 0: nothing to do, 1: changes, 2: error.`,
+
+Exit codes: 0 no changes; 1 changes; 2 error.`,
 		Example: `  hawser-agent plan --running`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

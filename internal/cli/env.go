@@ -27,8 +27,8 @@ type Env struct {
 
 // Exit codes, the same for every command (docs/cli.md).
 const (
-	exitNegative = 1 // the answer is no: findings, changes, a stale lock, a refused commit
-	exitError    = 2 // the command could not do its work
+	exitNegative = 1 // not fine: findings, changes, a stale lock, a refused commit
+	exitError    = 2 // unknown: the command could not do its work, or learn the answer
 )
 
 // ExitError ends a command with exit code 1. Msg may be empty if the command has printed its

@@ -105,6 +105,7 @@ func below(cmd *cobra.Command, name string) *cobra.Command {
 
 func has(cmd *cobra.Command, flag string) bool {
 	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
 	if name, long := strings.CutPrefix(flag, "--"); long {
 		return cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
 	}

@@ -27,6 +27,7 @@ func TestCheckColumns(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.md":  strings.Repeat("é", 100) + "\n| " + strings.Repeat("x", 120) + " |\n" + strings.Repeat("x", 101),
+		"b.md":  "# B\n\n<!-- Generated from C. -->\n" + strings.Repeat("x", 101),
 		"a.txt": strings.Repeat("x", 101),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -1,4 +1,4 @@
-// Package manpage adds the command that writes a program's manual pages.
+// Package manpage writes a program's manual pages, and its commands as a Markdown document.
 package manpage
 
 import (
@@ -34,8 +34,8 @@ func write(root *cobra.Command, dir string) error {
 	root.DisableAutoGenTag = true // it would add the day to each page
 	var escape func(*cobra.Command)
 	escape = func(c *cobra.Command) {
-		c.Use, c.Short, c.Long = markdown(c.Use), markdown(c.Short), markdown(c.Long)
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown(f.Usage) })
+		c.Use, c.Short, c.Long = asMarkdown(c.Use), asMarkdown(c.Short), asMarkdown(c.Long)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = asMarkdown(f.Usage) })
 		for _, sub := range c.Commands() {
 			escape(sub)
 		}
@@ -48,9 +48,9 @@ func write(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// markdown returns a plain text as Markdown, which cobra expects: it keeps <name> and marks
+// asMarkdown returns a plain text as Markdown, which cobra expects: it keeps <name> and marks
 // indented lines as code.
-func markdown(text string) string {
+func asMarkdown(text string) string {
 	text = strings.NewReplacer(`\`, `\\`, "<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
 	return strings.ReplaceAll(text, "\n  ", "\n      ")
 }

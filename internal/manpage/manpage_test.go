@@ -79,3 +79,34 @@ Writes clusters/<name>/ for hw-* and *, and snake_case_names into a folder:
 		t.Errorf("(-want +got)\n%s", cmp.Diff(want, got["tool-make.1"]))
 	}
 }
+
+// TestReference checks that the reference has each command with its texts and flags, and leaves out
+// hidden commands.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	root := example()
+	root.AddCommand(Command())
+	want := `## tool make
+
+Make one.
+
+    tool make <name> [flags]
+
+Writes clusters/\<name>/ for hw-\* and \*, and snake\_case\_names into a folder:
+
+      .hawser-inventory
+
+'quoted' and C:\\path
+
+Examples:
+
+    tool make a --dry-run
+
+Flags:
+
+        --dry-run   change nothing
+`
+	if diff := cmp.Diff(want, Reference(root)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -18,12 +18,12 @@ func NewFmtCommand(env *cli.Env) *cobra.Command {
 		Use:   "fmt [FILE|DIR|-]",
 		Short: "Format a topology file",
 		Long: `Format a topology file in place: keys in the order of the reference, two spaces a
-level, items right below their key, one empty line at most. Comments stay with what
-they stand above, and what is written on one line stays as it is. What the file says
-does not change, and that is checked before it is written. - formats stdin to stdout.
+level, items right below their key, one empty line at most. Comments stay with the
+key or item below them. Lines such as {name: a} keep their form. The command checks
+that the content does not change before it writes. - formats stdin to stdout.
 
-Exit codes: 0 done, or nothing to do, 1 findings, or with --check a file that is not
-formatted, which is printed, 2 error.`,
+Exit codes: 0 formatted; 1 findings, or with --check: the file is not formatted;
+2 error.`,
 		Example: `  hawser fmt
   hawser fmt --check infra/`,
 		Args: cobra.MaximumNArgs(1),

@@ -30,10 +30,15 @@ a warning. If no commit counts, nothing is applied. Without any signers a warnin
 that the branch is not verified.
 
 --dry-run asks the API servers what would change and prints exactly what the apply
-then does. On a terminal an apply prints that, too, and asks; --yes goes on without,
-as everything else does that is no terminal. A cluster that cannot be reached holds up no other. ServiceExports of
-namespaces that do not exist are skipped, and tried again by the next apply. A
-cluster without pinned signers (Secret hawser-trust) gets them from the root key.
+then does. On a terminal the apply prints the same plan and asks; --yes skips the
+question. Unreachable clusters do not delay the others. ServiceExports of missing
+namespaces are skipped until the next apply. A cluster without pinned signers
+(Secret hawser-trust) gets them from the root key.
+
+If another field manager set a field of the tree, the tree wins, and the plan names
+the manager. Fields that the tree lacks stay. ConfigMap hawser-system/hawser-inventory
+lists the applied objects; an object that left the tree is deleted after everything
+else was applied, unless it has prune: disabled or is a namespace or a definition.
 
 The first apply to a cluster is refused if the cluster does not look like that of
 the topology (gateways' nodes, podCIDRs, serviceCIDRs), as that of another context.

@@ -52,13 +52,12 @@ func NewBenchmarkCommand(env *cli.Env) *cobra.Command {
 		Short: "Measure throughput and latency between two clusters",
 		Long: `Run a server in cluster TO and a client in cluster FROM, in pods with the agent's image,
 and measure TCP between them: throughput, connections a second, and round-trip time.
-The server is exported for as long as it takes, in a namespace of its own that
-spec.dynamicExports lets in. Then the same between the nodes of the first gateways of
-both clusters, beside Hawser, at TCP port --port of TO's gateway, where a firewall lets it
-through. All pods are removed again, with their namespace.
+The server is exported during the run, from a new namespace that spec.dynamicExports
+must admit. Then the command measures the underlay between the nodes of both clusters'
+first gateways, at TCP port --port of TO's gateway. If a firewall closes that port, the
+underlay is left out. All pods and their namespace are removed at the end.
 
-Exit codes: 0 measured, 1 pods did not reach each other, 2 the command could not do its
-work.`,
+Exit codes: 0 measured; 1 the pods did not reach each other; 2 error.`,
 		Example: `  hawser benchmark fra ams
   hawser benchmark fra ams --for 10s --streams 8 -o json`,
 		ValidArgsFunction: completeTwoClusters,

@@ -76,8 +76,8 @@ func NewBootstrapCommand(env *cli.Env) *cobra.Command {
   others as hawser apply does.
 
 The topology has to be committed, and pushed where its branch has a remote. What will be
-done is printed first, and asked on a terminal; elsewhere it takes --yes. It may be
-repeated: what is as it should be stays. The root key is the one of --root-key,
+done is printed first, and asked on a terminal; elsewhere it takes --yes. You can run
+it again: it changes only what differs. The root key is the one of --root-key,
 HAWSER_ROOT_KEY, or keys/root.key beside the topology. At the end the command is printed
 that keeps publishing commits, for where the root key is to stay.
 

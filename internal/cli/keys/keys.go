@@ -72,9 +72,9 @@ func newKeysIdentityCommand(env *cli.Env) *cobra.Command {
 		ValidArgsFunction: cli.FirstArgument(nil),
 		Short:             "Create an age identity for a cluster, print its recipient",
 		Long: `Create an age identity for a cluster and print its recipient, which goes into
-clusters[].recipient. The history of the published branch holds what is encrypted
-to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum
-computers will not open it either. Such a recipient has 2000 characters.`,
+clusters[].recipient. The history of the publish branch keeps everything encrypted
+to it. With --post-quantum (X25519 and ML-KEM-768 together) quantum computers cannot
+open it. Such a recipient has 2000 characters.`,
 		Example: `  hawser keys identity fra.identity`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

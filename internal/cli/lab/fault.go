@@ -21,8 +21,8 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault KIND [CLUSTER/NODE | CLUSTER] [wan|lan] [in|out] [VALUE]",
 		Short: "Inject a fault into the lab, or clear it",
-		Long: "Inject a fault into the lab, or clear it. Links are wan (a gateway's, the default there) and lan; in is what the\n" +
-			"node receives, out what it sends.\n\n" + kinds.String() +
+		Long: "Inject a fault into the lab, or clear it. Links are wan (the default on a gateway) and\n" +
+			"lan. in is what the node receives, out what it sends.\n\n" + kinds.String() +
 			"\n  hawser lab fault cut g1/g1-a\n  hawser lab fault loss g1/g1-a wan out 5%\n  hawser lab fault stop-sync g2",
 		Example:           `  hawser lab fault cut g1/g1-gw wan`,
 		ValidArgsFunction: f.completeFault,

@@ -28,21 +28,28 @@ func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Trace packets through all clusters",
-		Long: `Follows some packets of the clusterset for a time on all nodes at once, at most forty a
-second on each, joins what the nodes saw into the way of each connection from client
-to server and back, and tells where it ends: at which rule of whom on which node,
-between two nodes, or at a server that does not answer. Make the request that does not
-work meanwhile. It is what hawser-agent diagnose does on one node.
+		Long: `Trace packets on all nodes at once (at most 40 per second and node) and show where each
+connection ends: at a rule on a node, between two nodes, or at a server that does not
+answer. Make the failing request while the command runs.
+
+Each connection has one of these results:
+- arrived, answered: it reached the server or the node; a reply came back
+- dropped: a node dropped it, at a rule of Hawser or of other software
+- vanished: the next node did not receive it, as behind a firewall
+- circling: a node received it twice
+- astray: the reply did not pass the node that translated the request
+- unanswered: it reached the server, and no TCP reply came back
+- unclear: the next node did not answer, or does not follow all packets
 
 With -o html it writes the page of hawser ui with the traces embedded: one swimlane for
 each node, with the rule where packets ended in red. The file makes no request.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
-the right to exec there). Where there is much traffic, --export or --address leaves
-out what else there is.
+the right to exec there). Where there is much traffic, select it with --export or
+--address. Client ports are not shown.
 
-Exit codes: 0 everything that was followed got there, 1 something did not, 2 error.`,
+Exit codes: 0 all followed packets arrived; 1 some did not; 2 error.`,
 		Example: `  hawser diagnose --cluster fra,sin --export shop/web
   hawser diagnose --address 10.7.2.5
   hawser diagnose --export shop/web -o html`,

@@ -46,11 +46,17 @@ clusters, in their pods (this needs the right to exec there).`,
 	for _, part := range []cobra.Command{
 		{
 			Use: showConnections, Short: "Show each cluster's links to the others",
+			Long: `Show each link between gateways. RTT and LOSS cover the last 64 probes. SINCE is when the
+link came up or went down, in UTC. MTU is the largest packet inside. USE is chosen for the
+link with the traffic of its pair of clusters, and standby for the others; WHY is the
+reason. DRIVER "vxlan (clear)" is not encrypted.`,
 			Example: `  hawser show connections
   hawser show connections --context fra=admin@fra,sin=admin@sin`,
 		},
 		{
 			Use: showPaths, Short: "Show the path to each cluster, and its reason",
+			Long: `Show for each cluster the link that its nodes use to each other cluster, the last move
+to another link and its cause. -o json has the last 64 moves of each agent.`,
 			Example: `  hawser show paths -o json`,
 		},
 		{

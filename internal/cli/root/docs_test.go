@@ -18,3 +18,19 @@ func TestDocuments(t *testing.T) {
 		t.Error(line)
 	}
 }
+
+// TestCommandReference checks that docs/commands.md has the current help texts.
+func TestCommandReference(t *testing.T) {
+	t.Setenv("HAWSER_ROOT_KEY", "") // the default of --root-key
+	const introduction = `# Commands of hawser
+
+<!-- Generated from the help texts in internal/cli; change them and run make generate. -->
+
+For users: what each command does, its flags and its exit codes. [cli.md](cli.md) explains what all
+commands share. Every command also accepts ` + "`--color auto|always|never`" + `.
+[commands-agent.md](commands-agent.md) has the commands of hawser-agent.
+`
+	if err := doccheck.CheckReference(newRoot(&cli.Env{Version: "dev"}), "../../../docs/commands.md", introduction, *update); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/map.svg")
+var update = flag.Bool("update", false, "rewrite docs/map.svg and docs/commands.md")
 
 // TestMapOfTheReadme: the picture is what hawser graph draws of the topology beside it.
 func TestMapOfTheReadme(t *testing.T) {

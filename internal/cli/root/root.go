@@ -53,7 +53,7 @@ func newRoot(env *cli.Env) *cobra.Command {
 		Long: `Hawser connects Kubernetes clusters and Linux hosts into one clusterset from
 one topology file in git.
 
-Exit status: 0 success; 1 the check failed or there are differences; 2 error.`,
+Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error.`,
 		Example: `  hawser init --clusters fra,sin --with-keys keys/
   hawser validate
   hawser diff`,
