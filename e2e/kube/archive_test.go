@@ -15,8 +15,7 @@ import (
 	"hawser.dev/hawser/e2e/kube/gitops"
 )
 
-// quietLimit is how long the guide's commands may take from bootstrap to verify on a machine
-// with nothing else to do.
+// quietLimit bounds the guide's commands from bootstrap to verify on an idle machine.
 const quietLimit = 60 * time.Second
 
 // TestGuide follows docs/guide.md word for word: its commands are taken from the page, and
@@ -83,7 +82,7 @@ func TestGuide(t *testing.T) {
 	}
 	for _, node := range []string{"fra/c1n1", "fra/c1n2", "ams/c2n1", "ams/c2n2"} {
 		if out := said["hawser verify"]; !strings.Contains(out, node+": 0 of 0 names answered") {
-			t.Errorf("verify does not tell of %s:\n%s", node, out)
+			t.Errorf("verify does not list %s:\n%s", node, out)
 		}
 	}
 	// What runs is the release's.
@@ -96,7 +95,7 @@ func TestGuide(t *testing.T) {
 	if out := u.types(t, dir, "", "hawser status -o json"); strings.Count(out, `"version": "`+rel.version+`"`) < 4 {
 		t.Errorf("the agents are not all of %s:\n%s", rel.version, out)
 	}
-	// Who looks with an older version is told so.
+	// An older version of hawser reports that it is older.
 	older := filepath.Join(u.home, "older")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.1.0", "-o", older, "../../cmd/hawser")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -131,7 +130,7 @@ func TestGuide(t *testing.T) {
 		t.Errorf("a second bootstrap would change\n%s", out)
 	}
 
-	// A cluster leaves again, and the other one lets go of it first.
+	// A cluster leaves: the other cluster removes its links first.
 	u.types(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'ams leaves' && git push -q")
 	u.types(t, dir, "", "hawser bootstrap --yes && hawser status --wait && hawser uninstall ams")
 	if out := r.kubectl(t, "c2", "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {

@@ -11,10 +11,9 @@ import (
 	"testing"
 )
 
-// TestAPIServerKilled: the API servers of both clusters are killed. Connections live
-// on and new ones are made meanwhile; agents that start meanwhile come up from disk,
-// those of a worker, of a node that is served, and of a gateway; and what changes as soon
-// as the API servers are back arrives in the other cluster.
+// TestAPIServerKilled kills the API servers of both clusters. Connections survive, and new ones work.
+// Agents of a worker, of a server's node and of a gateway start from disk. After the API servers
+// return, changes arrive in the other cluster.
 func TestAPIServerKilled(t *testing.T) {
 	s := needSet(t, same)
 	all := s.dig(t, "c1", "client", headless, 3)
@@ -37,7 +36,7 @@ func TestAPIServerKilled(t *testing.T) {
 	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
 		t.Errorf("%d of %d connections failed: %s", r.Failed, r.Attempts, r.FirstError)
 	}
-	// A gateway's tunnel ends with its agent here: what goes through it waits.
+	// A gateway's tunnel ends with its agent here: its traffic waits.
 	s.restartAgent(t, "c1n1")
 	fresh = s.stream(t, near, "new", "--rate", "5", "--count", "10", "--timeout", "60s", target)
 	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
@@ -78,12 +77,11 @@ func (s *set) agentSays(node string, args ...string) []string {
 	return append([]string{"kubelab", "--dir", s.rig.dir, "node", node, "hawser-agent", "status"}, args...)
 }
 
-// restartAgent kills a node's agent and waits until the next one is ready, from what is
-// on the disk if need be.
+// restartAgent kills a node's agent and waits until the next one is ready, from disk if necessary.
 func (s *set) restartAgent(t *testing.T, node string) {
 	t.Helper()
 	processes := []string{"kubelab", "--dir", s.rig.dir, "node", node, "sh", "-c",
-		// Only the agent itself: what holds a tunnel has another command.
+		// Only the agent itself: tunnel processes have another command.
 		`for p in $(pidof hawser-agent); do tr '\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done`}
 	before := s.must(t, "", processes...)
 	s.lab(t, "node", node, "sh", "-c", "kill -KILL $0", strings.TrimSpace(before))
@@ -91,7 +89,7 @@ func (s *set) restartAgent(t *testing.T, node string) {
 	s.eventually(t, has("ready: true"), s.agentSays(node)...)
 }
 
-// streamed is what hawser-traffic tells of connections.
+// streamed is hawser-traffic's report of connections.
 type streamed struct {
 	Connections, Survivors, Resets, Timeouts int
 	Attempts, Failed                         int
@@ -101,8 +99,8 @@ type streamed struct {
 // network is what runs a program in the network of a pod.
 type network []string
 
-// stream begins traffic in the network of a pod, and returns when it flows. Nothing of
-// it needs the cluster's API. The function that it gives ends it.
+// stream starts traffic in the network of a pod, without the cluster's API, and returns when it
+// flows. The returned function ends it.
 func (s *set) stream(t *testing.T, in network, kind string, args ...string) func() streamed {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,8 +131,8 @@ func (s *set) stream(t *testing.T, in network, kind string, args ...string) func
 	}
 }
 
-// podNetwork gives what runs a program of the machine in the network of a pod
-// (namespace/name, or a name of namespace default), on the pod's node.
+// podNetwork returns the command that runs a program of the pod's node in the network of a pod
+// (namespace/name, or a name in namespace default).
 func (s *set) podNetwork(t *testing.T, cluster, pod string) network {
 	t.Helper()
 	namespace, name, ok := strings.Cut(pod, "/")
@@ -148,7 +146,7 @@ func (s *set) podNetwork(t *testing.T, cluster, pod string) network {
 	return slices.Concat(on, network{"nsenter", "--net=" + strings.TrimSpace(space)})
 }
 
-// machine gives the machine that a node is; only one that was renamed is another.
+// machine returns the machine of a node. Its name differs only for renamed nodes.
 func (s *set) machine(node string) string {
 	if machine, ok := s.renamed[node]; ok {
 		return machine

@@ -10,9 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/benchmark"
 )
 
-// TestBenchmark: hawser benchmark measures between pods of two clusters, and beside Hawser
-// between their gateways' nodes; a port of the underlay that is closed is told; nothing of it
-// is left.
+// TestBenchmark tests that hawser benchmark measures between pods of two clusters, and without Hawser
+// between their gateways' nodes. It reports a closed port of the underlay, and removes its pods.
 func TestBenchmark(t *testing.T) {
 	s := needSet(t, same)
 	measure := func() (got struct {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTunnels: gateways in pods carry the links over every driver, with the same
-// rights for all, and change from one to the next while they run.
+// TestTunnels tests gateways in pods with every driver, with the same rights for all, and the
+// migration from one driver to the next.
 func TestTunnels(t *testing.T) {
 	s := needSet(t, same)
 	defer s.reset(t)

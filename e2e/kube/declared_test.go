@@ -33,7 +33,7 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	const declared = "  - name: becomes\n    namespace: " + namespace + "\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n"
 	s.change(t, exports, exports+declared)
 	s.madeIn(t, "topology", namespace+"/becomes") // the ServiceExport alone would do, and has another address then
-	// Somebody else keeps the ServiceExport before the topology lets go of it.
+	// Another manager owns the ServiceExport before the topology drops it.
 	s.apply(t, "c2", strings.ReplaceAll(fmt.Sprintf(leavingExport, pod), "leaving", "becomes"))
 	s.ask(t, "c1", "client", name, from("c2"))
 	s.ask(t, "c2", "client", name, from("c2"))
@@ -52,9 +52,9 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	clients := [][2]string{{"c1", "client"}, {"c1", "near"}, {"c2", "client"}}
 	asked := make(chan string)
 	for _, at := range clients {
-		t.Cleanup(func() { s.must(t, "", within(at[0], at[1], "touch", "/tmp/told")...) })
+		t.Cleanup(func() { s.must(t, "", within(at[0], at[1], "touch", "/tmp/stop")...) })
 		go func() {
-			out, err := s.try(context.Background(), "", "", within(at[0], at[1], "sh", "-c", askTillTold, name, addresses[at[0]])...)
+			out, err := s.try(context.Background(), "", "", within(at[0], at[1], "sh", "-c", askUntilStopped, name, addresses[at[0]])...)
 			asked <- fmt.Sprintf("%s/%s: %s %v", at[0], at[1], out, err)
 		}()
 	}
@@ -62,7 +62,7 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	s.madeIn(t, "clusters", namespace+"/becomes")
 	imported()
 	for _, at := range clients {
-		s.must(t, "", within(at[0], at[1], "touch", "/tmp/told")...)
+		s.must(t, "", within(at[0], at[1], "touch", "/tmp/stop")...)
 	}
 	for range clients {
 		out := <-asked
@@ -73,10 +73,10 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	}
 }
 
-// askTillTold resolves a name ($0), which has to have its address ($1), and connects to it by
-// name, until there is /tmp/told.
-const askTillTold = `rm -f /tmp/told; failed=0
-until [ -e /tmp/told ]; do
+// askUntilStopped resolves a name ($0), which must have the address ($1), and connects to it by
+// name, until /tmp/stop exists.
+const askUntilStopped = `rm -f /tmp/stop; failed=0
+until [ -e /tmp/stop ]; do
   asked=$((asked + 1))
   at=$(dig +short +tries=1 "$0")
   [ "$at" = "$1" ] || { failed=$((failed + 1)); echo "$asked: $at"; }

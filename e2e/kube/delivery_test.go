@@ -14,9 +14,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/gitops"
 )
 
-// TestBootstrapFlux: clusters where Flux runs are bootstrapped, and from then on Flux alone
-// brings what is published. Its kustomize-controller is the real one; of what fetches git
-// there is a stand-in (e2e/kube/gitops).
+// TestBootstrapFlux bootstraps clusters with Flux. From then on only Flux applies publications. Its
+// kustomize-controller is real; e2e/kube/gitops replaces the source-controller.
 func TestBootstrapFlux(t *testing.T) {
 	d := newDelivery(t)
 	for _, c := range d.clusters {
@@ -97,14 +96,14 @@ func (d *delivery) file(t *testing.T, name, text string) {
 	}
 }
 
-// bootstrap must leave it to somebody, and the clusters must be connected then.
+// bootstrap runs hawser bootstrap, which must leave applying to by, and waits for connected clusters.
 func (d *delivery) bootstrap(t *testing.T, by string) {
 	t.Helper()
 	begun := time.Now()
 	out := d.types(t, d.net, "", "hawser bootstrap --context c1 --context c2 --image hawser.dev/hawser-agent:lab --follow "+d.url+" --yes")
 	for _, c := range d.clusters {
 		if !strings.Contains(out, "cluster "+c+" gets it by "+by) {
-			t.Errorf("%s gets it by somebody else:\n%s", c, out)
+			t.Errorf("%s is applied by another tool:\n%s", c, out)
 		}
 		// Hawser itself brings the keys, and neither definitions nor agents.
 		if strings.Contains(out, "daemonset") {
@@ -120,13 +119,13 @@ func (d *delivery) bootstrap(t *testing.T, by string) {
 	t.Logf("figure: from bootstrap to verify, by way of %s: %.1f s", by, time.Since(begun).Seconds())
 	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
 		if !strings.Contains(out, node+": 0 of 0 names answered") {
-			t.Errorf("verify does not tell of %s:\n%s", node, out)
+			t.Errorf("verify does not list %s:\n%s", node, out)
 		}
 	}
 }
 
-// export has a commit arrive in the data path, which the reconciler publishes and nobody
-// applies. hurry has whoever brings it look.
+// export commits an export, publishes it, and waits until it works, without applying it. hurry makes
+// the delivery tool poll at once.
 func (d *delivery) export(t *testing.T, hurry func()) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(d.net, "clusterset.yaml"))

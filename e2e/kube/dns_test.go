@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestClusterDNS: the cluster's own CoreDNS leads the domain to the agents, whatever
-// becomes of its configuration: restarted, edited, rolled back, damaged, and without
-// our block byte for byte as it was.
+// TestClusterDNS tests that the cluster's CoreDNS forwards the domain to the agents after its
+// configuration is reloaded, edited, rolled back or damaged. Without Hawser's block the configuration
+// is unchanged, byte for byte.
 func TestClusterDNS(t *testing.T) {
 	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
@@ -22,20 +22,20 @@ func TestClusterDNS(t *testing.T) {
 	s.kubectl(t, "c1", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout="+limit.String())
 	d.resolves()
 
-	// Somebody adds a server of their own, which stays.
+	// A user adds a server, which stays.
 	const theirs = "example.org:53 {\n    whoami\n}\n"
 	d.write(d.corefile() + theirs)
 	if rest := d.eventuallyOurs(); rest != plain+theirs {
-		t.Errorf("it changed what is not ours:\n%s", rest)
+		t.Errorf("the agents changed foreign blocks:\n%s", rest)
 	}
 	d.resolves()
 
-	// Somebody rolls back to what was before Hawser.
+	// A user rolls back to the configuration before Hawser.
 	d.write(plain)
 	d.eventuallyOurs()
 	d.resolves()
 
-	// A mark is lost: nothing is guessed, and it is told what to do.
+	// A mark is missing: the agents change nothing, and report what to do.
 	damaged := strings.Replace(d.corefile(), "# hawser: end\n", "", 1)
 	d.write(damaged)
 	s.eventually(t, has("the begin mark has no end mark after it"), "kubectl", "--context", "c1", "get", "hawsernode", "c1n1", "-o", "jsonpath={.status.lastError}")
@@ -45,7 +45,7 @@ func TestClusterDNS(t *testing.T) {
 	d.write(plain)
 	d.eventuallyOurs()
 
-	// The topology says that somebody else sees to it.
+	// The topology leaves the DNS configuration to the user.
 	s.change(t, "  - name: c1\n", "  - name: c1\n    dns: none\n")
 	s.eventually(t, func(out string) bool { return out == plain }, d.read()...)
 	// Pods cannot resolve names then, though nodes can: verify says so, and does not say that all is well.
@@ -79,7 +79,7 @@ func (d domain) write(text string) {
 	d.kubectl(d.t, "c1", "-n", "kube-system", "patch", "configmap", "coredns", "--type=merge", "-p", string(raw))
 }
 
-// eventuallyOurs waits for a whole block of ours, and gives all else.
+// eventuallyOurs waits for a complete block of Hawser's, and returns the rest.
 func (d domain) eventuallyOurs() string {
 	d.t.Helper()
 	rest := ""

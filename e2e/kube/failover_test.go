@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestFailover: each of two gateways of c1 loses power in turn, one of which carries the
-// traffic to c2, under connections that are idle, busy and pushed from either end, of a pod on
-// a node that is no gateway. All of them live on, whatever network the clusters have.
+// TestFailover powers off each of two gateways of c1 in turn; one of them has the active link to c2.
+// A pod on a node without gateway has idle, busy and pushed connections. All survive, with every
+// network of the clusters.
 func TestFailover(t *testing.T) {
 	s := needSet(t, same)
 	machine := strings.TrimSpace(s.lab(t, "add", "c1"))
@@ -20,7 +20,7 @@ func TestFailover(t *testing.T) {
 		}
 		s.reset(t)
 		s.lab(t, "remove", machine)
-		// Nothing waits for pods that nobody runs any more.
+		// Delete the pods of the stopped node, so that later waits do not include them.
 		s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+machine, "--force", "--grace-period=0")
 		s.workloads(t)
 	})

@@ -19,7 +19,7 @@ type addressing struct {
 	curl   string // its option
 	pods   int    // length of the cluster's prefix of pods
 	global string // begins every global address
-	shared string // begins those of c2
+	shared string // prefix of the shared addresses of c2
 	vip    string // begins every clusterset IP
 	node   string // begins the addresses of c2's nodes
 }
@@ -58,7 +58,7 @@ func walkFamilies(t *testing.T, of shape) {
 		{"uninstall", func(t *testing.T, s *set) { s.uninstall(t) }},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, s) }) {
-			t.FailNow() // each step stands on the one before
+			t.FailNow() // each step depends on the previous one
 		}
 	}
 }
@@ -106,8 +106,8 @@ func familiesHeadless(t *testing.T, s *set) {
 	}
 }
 
-// headless checks a headless service of c2 with three pods, seen from c1, and gives the
-// address of the first.
+// headless checks a headless service of c2 with three pods from c1, and returns the address of the
+// first pod.
 func (s *set) headless(t *testing.T, f addressing, name string) string {
 	t.Helper()
 	all := s.dig(t, "c1", "client", name, 3, f.record)
@@ -122,8 +122,8 @@ func (s *set) headless(t *testing.T, f addressing, name string) string {
 	return s.dig(t, "c1", "client", "whereami-0.c2."+name, 1, f.record)[0]
 }
 
-// objectsOf checks what stands in c1's API of the exports of a namespace of c2: clusterset
-// IPs of each family, and slices of each with what c2 is reached by.
+// objectsOf checks c1's objects for the exports of a namespace of c2: clusterset IPs of each family,
+// and slices of each with the addresses of c2.
 func (s *set) objectsOf(t *testing.T, namespace string) {
 	t.Helper()
 	var names, families []string
@@ -149,8 +149,7 @@ type addressedSlice struct {
 	Endpoints   []struct{ Addresses []string }
 }
 
-// wrong says what is not as wanted of slices that should hold so many addresses of c2
-// in each family.
+// wrong describes wrong slices, which should have a number of c2's endpoints in each family.
 func (l addressedSlices) wrong(of shape, endpoints int) string {
 	if have := len(l.Items); have != len(of.each()) {
 		return fmt.Sprintf("%d slices", have)
@@ -207,7 +206,7 @@ func familiesAddress(t *testing.T, s *set) {
 	}
 }
 
-// What is exported in the cluster is as what the topology exports.
+// Dynamic exports behave like exports of the topology.
 func familiesDynamic(t *testing.T, s *set) {
 	d := s.exportThere(t)
 	for _, f := range s.shape.each() {
@@ -254,7 +253,7 @@ func (s *set) someNamespace(t *testing.T) string {
 	return n
 }
 
-// podAddress gives a pod's own address of a family.
+// podAddress returns a pod's own address of a family.
 func (s *set) podAddress(t *testing.T, cluster, pod string, f addressing) string {
 	t.Helper()
 	for ip := range strings.FieldsSeq(s.kubectl(t, cluster, "get", "pod", pod, "-o", "jsonpath={.status.podIPs[*].ip}")) {
@@ -266,7 +265,7 @@ func (s *set) podAddress(t *testing.T, cluster, pod string, f addressing) string
 	return ""
 }
 
-// sameHost says whether two addresses are the same behind so many bits.
+// sameHost reports whether two addresses are equal after a number of bits.
 func sameHost(t *testing.T, a, b string, bits int) bool {
 	t.Helper()
 	var hosts [2][]byte

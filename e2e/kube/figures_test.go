@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// span is how long the agents are looked at.
+// span is the duration of a measurement of the agents.
 const span = 30 * time.Second
 
 // TestFigures measures what agents cost: nothing is asserted. docs/benchmarks.md has
@@ -61,7 +61,7 @@ kind: ServiceExport
 metadata: {name: changing, namespace: dynamic-figures}
 `
 
-// cost tells how much processor time the agents of c2 take while something is done.
+// cost logs the processor time of c2's agents while do runs.
 func (s *set) cost(t *testing.T, what string, do func(time.Duration) int) {
 	t.Helper()
 	before := s.agentTime(t, "c2")
@@ -81,7 +81,7 @@ func (s *set) cost(t *testing.T, what string, do func(time.Duration) int) {
 	}
 }
 
-// agentTime gives the processor time of each node's agent with its tunnels.
+// agentTime returns the processor time of each node's agent with its tunnels.
 func (s *set) agentTime(t *testing.T, cluster string) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{}

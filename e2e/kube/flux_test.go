@@ -12,16 +12,16 @@ import (
 	"hawser.dev/hawser/e2e/kube/gitops"
 )
 
-// TestGitOps lets Flux carry commits to both clusters: each has a controller of its own
-// that follows the branch, and nobody else applies anything. What it takes over from
-// kubectl goes on, and a commit arrives in the data path.
+// TestGitOps tests Flux as the only tool that applies publications: each cluster has its own
+// controller. Flux adopts the objects applied by kubectl without an interruption, and a commit takes
+// effect.
 func TestGitOps(t *testing.T) {
 	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
 	s.ask(t, "c1", "client", service, from("c2"))
 	url := gitops.Serve(t, s.path("repo"))
 	for _, c := range s.clusters {
-		s.follow(t, c, url)
+		s.startFlux(t, c, url)
 	}
 	for _, c := range s.clusters {
 		s.arrived(t, c)
@@ -45,7 +45,7 @@ func TestGitOps(t *testing.T) {
 	s.ready(t)
 }
 
-// release commits and publishes; to apply it is others' work.
+// release commits and publishes, without applying.
 func (s *set) release(t *testing.T) {
 	t.Helper()
 	s.commit(t)
@@ -54,9 +54,9 @@ func (s *set) release(t *testing.T) {
 	}
 }
 
-// follow has Flux follow the branch in a cluster, with the page's objects, for as long as
-// the test runs. What it applied stays.
-func (s *set) follow(t *testing.T, cluster, url string) {
+// startFlux makes Flux apply the branch in a cluster, with the objects of the documentation, for the
+// time of the test. Applied objects stay.
+func (s *set) startFlux(t *testing.T, cluster, url string) {
 	t.Helper()
 	s.flux(t, cluster)
 	s.apply(t, cluster, strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "kind: GitRepository"), "<repository>", url))

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
-// TestGather: one command writes what tells of both clusters, with each node's kernel as
-// its agent sees it without nft and ip, and no secret of any of them.
+// TestGather tests that one command writes the state of both clusters, with each node's kernel state
+// as the agent reads it, without nft and ip, and without secrets.
 func TestGather(t *testing.T) {
 	s := needSet(t, same)
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func checkKernel(t *testing.T, text string) {
 	}
 }
 
-// unpacked gives the texts of an archive by their names in there.
+// unpacked returns the files of an archive by name.
 func unpacked(t *testing.T, s *set, file, dir string) map[string]string {
 	t.Helper()
 	s.must(t, "", "sh", "-ec", `mkdir "$2"; tar -xzf "$1" -C "$2" --strip-components=1`, "sh", file, dir)
@@ -105,7 +105,7 @@ func unpacked(t *testing.T, s *set, file, dir string) map[string]string {
 	return out
 }
 
-// secretsOf gives what must never be told, by what it is.
+// secretsOf returns the secrets of the clusters by their names.
 func secretsOf(t *testing.T, s *set) map[string]string {
 	t.Helper()
 	out := map[string]string{}

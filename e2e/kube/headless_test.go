@@ -13,8 +13,8 @@ import (
 // addresses when they come back.
 func TestHeadlessDynamic(t *testing.T) { headlessDynamic(t, same) }
 
-// TestHeadlessDynamicFlat: the same where pods have their own addresses everywhere, and a
-// pod that comes back has another.
+// TestHeadlessDynamicFlat tests the same without globalnet: pods keep their own addresses between
+// clusters, and a restarted pod has another one.
 func TestHeadlessDynamicFlat(t *testing.T) { headlessDynamic(t, flat) }
 
 func headlessDynamic(t *testing.T, of shape) {

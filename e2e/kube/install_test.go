@@ -32,7 +32,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// What is outside of the clusters, on the router between them.
+// Services outside of the clusters, on the router between them.
 const (
 	mirrorAt = "172.31.1.1:5000" // registry, by HTTP
 	forgeAt  = "172.31.1.1:8443" // git, by HTTPS and with a token
@@ -75,7 +75,7 @@ func TestReleaseInstalled(t *testing.T) {
 	for _, c := range r.clusters {
 		r.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
 	}
-	// The archive's files are beside the files that the commands make.
+	// The archive's files are in the same folder as the files that the commands create.
 	r.must(t, "", "cp", "-r", rel.site, in.work)
 	in.forge(t)
 	in.registry(t)
@@ -89,7 +89,7 @@ func TestReleaseInstalled(t *testing.T) {
 	} {
 		begun := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, &in) }) {
-			t.FailNow() // each step stands on the one before
+			t.FailNow() // each step depends on the previous one
 		}
 		t.Logf("figure: %s: %.0f s", step.name, time.Since(begun).Seconds())
 	}
@@ -108,7 +108,7 @@ type installation struct {
 	net    string // work tree of the topology
 }
 
-// on runs lines in the folder of the archive as somebody whose context is a cluster.
+// on runs command lines in the folder of the archive, with a cluster as the context.
 func (in *installation) on(t *testing.T, cluster, lines string) string {
 	t.Helper()
 	u := in.user
@@ -205,7 +205,7 @@ func (in *installation) registry(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = serve.Process.Signal(syscall.SIGTERM)
-		_ = serve.Wait() // it was told to end
+		_ = serve.Wait() // ended by a signal
 		_ = log.Close()
 	})
 	in.outside(t, "until curl -sf http://"+mirrorAt+"/v2/; do sleep 0.2; done")
@@ -226,13 +226,13 @@ func mirrored(t *testing.T, in *installation) {
 			t.Errorf("the mirror has %s as %s, want %s of images.txt", name, out, digest)
 		}
 	}
-	// The nodes know that the mirror is not HTTPS, and have nothing of the release yet.
+	// The nodes use the mirror over HTTP, and have no image of the release yet.
 	in.everywhere(t, `mkdir -p /etc/containerd/certs.d/`+mirrorAt+`
 printf 'server = "http://`+mirrorAt+`"\n[host."http://`+mirrorAt+`"]\n  capabilities = ["pull", "resolve"]\n' >/etc/containerd/certs.d/`+mirrorAt+`/hosts.toml
 for image in $(`+ctr+`images ls | awk '/`+mirrorAt+`|`+in.digest(t, "hawser")+`|`+in.digest(t, "hawser-agent")+`/ { print $1 }'); do `+ctr+`images rm --sync $image; done`)
 }
 
-// digest gives that of an image in images.txt.
+// digest returns the digest of an image in images.txt.
 func (in *installation) digest(t *testing.T, name string) string {
 	t.Helper()
 	_, digest, _ := strings.Cut(in.image(t, name), "@")
@@ -262,7 +262,7 @@ func (in *installation) pulled(t *testing.T, name string, nodes int) {
 	}
 }
 
-// reconcilerByChart installs the reconciler in c1, which publishes what is pushed.
+// reconcilerByChart installs the reconciler in c1, which publishes pushed commits.
 func reconcilerByChart(t *testing.T, in *installation) {
 	in.types(t, in.net, "", "hawser init --context c1 --context c2")
 	// The one place where the mirror's name is, for agents.
@@ -333,7 +333,7 @@ func (in *installation) published(t *testing.T, text string) {
 		"sh", "-c", "git -C "+in.home+"/hub.git log -1 --format=%B rendered; git -C "+in.home+"/hub.git show rendered:topology.json")
 }
 
-// clustersInstalled brings what is rendered to c1 by the chart, and to c2 by kustomize.
+// clustersInstalled applies the rendered objects in c1 with the chart, and in c2 with kustomize.
 func clustersInstalled(t *testing.T, in *installation) {
 	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml . && cp ../net/keys/c1.identity . && mkdir kustomize && tar -xf hawser-kustomize_"+
 		in.version+".tar.gz -C kustomize && cp ../net/keys/c2.identity kustomize/cluster/identity.txt && sed -i 's#clusters/fra#clusters/c2#' kustomize/cluster/kustomization.yaml")
@@ -344,8 +344,8 @@ func clustersInstalled(t *testing.T, in *installation) {
 	in.pulled(t, "hawser-agent", 4)
 }
 
-// applyBase brings what is rendered to c2, as the base's comment says; twice, as kinds that
-// were just defined need a moment.
+// applyBase applies the rendered objects in c2, as the base's comment describes. It applies twice, as
+// new definitions need a moment.
 func (in *installation) applyBase(t *testing.T) {
 	t.Helper()
 	in.types(t, in.work, "", "rm -rf kustomize/cluster/rendered && cp -r rendered kustomize/cluster/")
@@ -358,7 +358,7 @@ func (in *installation) connected(t *testing.T) {
 	out := in.types(t, in.work, "", "hawser verify || [ $? -eq 2 ]")
 	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
 		if !strings.Contains(out, node+": ") {
-			t.Errorf("verify does not tell of %s:\n%s", node, out)
+			t.Errorf("verify does not list %s:\n%s", node, out)
 		}
 	}
 }
@@ -395,8 +395,8 @@ func sameAsRendered(t *testing.T, in *installation) {
 	}
 }
 
-// reconcilerByBase has the reconciler move to c2, by the base of kustomize and an overlay as
-// its comment has it. What is published from here on, this one publishes.
+// reconcilerByBase moves the reconciler to c2, with the kustomize base and the overlay of its
+// comment. From here on this reconciler publishes.
 func reconcilerByBase(t *testing.T, in *installation) {
 	in.on(t, "c1", "kubectl -n hawser-reconciler scale deploy/hawser-reconciler --replicas=0 && kubectl -n hawser-reconciler wait --for=delete pod --all --timeout="+limit.String())
 	base, err := os.ReadFile(filepath.Join(in.work, "kustomize/reconciler/kustomization.yaml"))

@@ -40,9 +40,9 @@ func TestFixedAddress(t *testing.T) {
 	}
 }
 
-// TestSecondSubnet: pods in further Subnets of Kube-OVN's default VPC reach the other
-// cluster and are reached from there, once the topology has the Subnets' prefixes. Pods of
-// the one leave OVN on their own node, those of the other on a node that is no gateway.
+// TestSecondSubnet tests pods in further Subnets of Kube-OVN's default VPC: they reach the other
+// cluster and are reached from it, once the topology has the Subnets' prefixes. Packets of one Subnet
+// leave OVN on the pod's node, packets of the other on a node without gateway.
 func TestSecondSubnet(t *testing.T) {
 	needKubeOVN(t)
 	s := needSet(t, same)

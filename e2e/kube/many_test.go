@@ -77,7 +77,7 @@ endpoints:
 ---
 `
 
-// agentMemory gives the resident memory of each node's agent with its tunnels, in KiB.
+// agentMemory returns the resident memory of each node's agent with its tunnels, in KiB.
 func (s *set) agentMemory(t *testing.T, cluster string) map[string]int {
 	t.Helper()
 	out := map[string]int{}

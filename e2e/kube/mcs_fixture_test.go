@@ -42,7 +42,7 @@ func (c *conformance) hello(cluster string, spec ...string) {
 	c.in(cluster, helloService(spec...), deployment(1), export("hello"))
 }
 
-// then exports from the second cluster what is younger there.
+// then applies manifests in the second cluster, whose exports are younger.
 func (c *conformance) then(manifests ...string) {
 	c.t.Helper()
 	c.imported(c.first)
@@ -112,7 +112,7 @@ func texts(list []importPort) string {
 	return strings.Join(out, ", ")
 }
 
-// get reads an object; found is false when there is none.
+// get reads an object. It reports false if the object does not exist.
 func get[T any](c *conformance, cluster, kind, name string) (out T, found bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
@@ -186,8 +186,8 @@ func (c *conformance) condition(cluster, kind, status string) {
 	})
 }
 
-// ask runs a command in the client of a cluster, whatever becomes of it.
-func (c *conformance) ask(cluster, command string) string {
+// run runs a command in the client of a cluster, and ignores its exit status.
+func (c *conformance) run(cluster, command string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
 	defer cancel()
@@ -200,10 +200,10 @@ func (c *conformance) name(domain string) string { return "hello." + c.namespace
 // talk asks the service for its pod, over TCP.
 func (c *conformance) talk(cluster string, port int) string {
 	c.t.Helper()
-	return c.ask(cluster, fmt.Sprintf("echo hi | nc -4 -w 3 %s %d", c.name("clusterset.local"), port))
+	return c.run(cluster, fmt.Sprintf("echo hi | nc -4 -w 3 %s %d", c.name("clusterset.local"), port))
 }
 
-// podIP gives the address of the only pod of hello.
+// podIP returns the address of the only pod of hello.
 func (c *conformance) podIP(cluster string) string {
 	c.t.Helper()
 	return strings.TrimSpace(c.kubectl(c.t, cluster, "-n", c.namespace, "get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[0].status.podIP}"))

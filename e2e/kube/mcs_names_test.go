@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// answers gives the addresses of an answer of nslookup.
+// answers returns the addresses in an answer of nslookup.
 func answers(out string) []string {
 	var found []string
 	_, rest, _ := strings.Cut(out, "\nName:")
@@ -22,7 +22,7 @@ func answers(out string) []string {
 	return slices.Compact(found)
 }
 
-// records gives the SRV records of an answer of nslookup: port and target.
+// records returns the SRV records in an answer of nslookup: port and target.
 func records(out string) [][2]string {
 	var found [][2]string
 	for line := range strings.SplitSeq(out, "\n") {
@@ -37,7 +37,7 @@ func records(out string) [][2]string {
 
 func (c *conformance) lookup(cluster, kind, name string) string {
 	c.t.Helper()
-	return c.ask(cluster, "nslookup -type="+kind+" "+name+".")
+	return c.run(cluster, "nslookup -type="+kind+" "+name+".")
 }
 
 // resolves waits until the addresses of a name are those, of each family.
@@ -203,7 +203,7 @@ func srvOfHeadless(c *conformance) {
 	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
 	c.ready(c.first, c.second)
 	pods := slices.DeleteFunc(c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses(), func(addr string) bool {
-		return !c.shape.each()[0].is(addr) // a pod is called by its first address
+		return !c.shape.each()[0].is(addr) // records use a pod's first address
 	})
 	for _, cluster := range c.clusters {
 		c.imported(cluster)

@@ -208,7 +208,7 @@ func labels(c *conformance) {
 					return fmt.Sprintf("%s: labels %v, annotations %v", cluster, i.Metadata.Labels, i.Metadata.Annotations)
 				}
 				if entries["dummy-svc"] != "" || entries["dummy-svcexport"] != "" {
-					return fmt.Sprintf("%s: what is not exported is passed on: %v", cluster, entries)
+					return fmt.Sprintf("%s: imported without an export: %v", cluster, entries)
 				}
 			}
 			return ""
@@ -250,7 +250,7 @@ const (
 	keptBy   = "endpointslice.kubernetes.io/managed-by"
 )
 
-// slicesOf gives the slices with a label.
+// slicesOf returns the slices with a label.
 func (c *conformance) slicesOf(cluster, label string) sliceList {
 	c.t.Helper()
 	var out sliceList
@@ -261,7 +261,7 @@ func (c *conformance) slicesOf(cluster, label string) sliceList {
 	return out
 }
 
-// addresses gives those of all endpoints, sorted.
+// addresses returns the sorted addresses of all endpoints.
 func (l sliceList) addresses() []string {
 	var out []string
 	for _, s := range l.Items {

@@ -19,7 +19,7 @@ import (
 const (
 	importTime  = 20 * time.Second // for ServiceImports, conditions, deletes, names and connections
 	sliceTime   = 60 * time.Second // for EndpointSlices
-	steadyTime  = 5 * time.Second  // for what must stay as it is
+	steadyTime  = 5 * time.Second  // for states that must not change
 	olderByTime = 1100 * time.Millisecond
 )
 
@@ -122,7 +122,7 @@ func newConformance(t *testing.T, s *set) *conformance {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 			defer cancel()
 			if t.Failed() {
-				c.tell(ctx, cluster)
+				c.logObjects(ctx, cluster)
 			}
 			if _, err := c.try(ctx, "", "", "kubectl", "--context", cluster, "delete", "namespace", c.namespace, "--wait=false"); err != nil {
 				t.Log(err)
@@ -136,8 +136,8 @@ func newConformance(t *testing.T, s *set) *conformance {
 	return c
 }
 
-// tell logs what stands in a namespace, of a spec that failed.
-func (c *conformance) tell(ctx context.Context, cluster string) {
+// logObjects logs the objects of the namespace after a failed spec.
+func (c *conformance) logObjects(ctx context.Context, cluster string) {
 	out, _ := c.try(ctx, "", "", "kubectl", "--context", cluster, "-n", c.namespace, "get",
 		"serviceexports,serviceimports,endpointslices,services,pods", "-o", "yaml", "--show-managed-fields=false")
 	c.t.Logf("%s:\n%s", cluster, out)

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestMetrics: a pod reads the metrics of the agents at the addresses of their nodes, of a
-// gateway and of a worker, at the port that the topology gives them; nothing else is told
-// there, and the port that the DaemonSets declare leads to it.
+// TestMetrics tests that a pod reads the metrics of a gateway's and a worker's agent at their nodes'
+// addresses and the topology's port. The port serves nothing else, and the DaemonSets declare it.
 func TestMetrics(t *testing.T) {
 	s := needSet(t, same)
 	pods := s.kubectl(t, "c1", "-n", "hawser-system", "get", "pods", "-l", "app.kubernetes.io/part-of=hawser", "-o",

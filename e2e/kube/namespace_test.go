@@ -10,9 +10,9 @@ import (
 
 const leaving = "leaving.dynamic-leaving.svc.clusterset.local"
 
-// TestNamespaceDeleted: the namespace of an export is deleted where it is imported and
-// then where it is exported. It ends in time, nothing of ours holds it up or is left, it works
-// again as soon as it is back, and connections to other exports do not notice.
+// TestNamespaceDeleted deletes the namespace of an export in the importing cluster, then in the
+// exporting one. Hawser's objects do not block the deletion and none is left. The export works again
+// after the namespace returns, and connections to other exports are not affected.
 func TestNamespaceDeleted(t *testing.T) {
 	s := needSet(t, same)
 	target := s.dig(t, "c1", "client", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"

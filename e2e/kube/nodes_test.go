@@ -24,9 +24,9 @@ func TestNodeRestart(t *testing.T) {
 	s.workloads(t)
 }
 
-// TestNodeAddress: the address of a node that is served changes while connections go to a
-// pod there, then that of a gateway, which its cluster's nodes follow at once and
-// other clusters at the latest with a commit.
+// TestNodeAddress changes the address of a server's node during connections to its pod, then the
+// address of a gateway. The nodes of its cluster use the new address at once, other clusters at the
+// latest after a commit.
 func TestNodeAddress(t *testing.T) {
 	s := needSet(t, same)
 	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
@@ -53,7 +53,7 @@ func TestNodeAddress(t *testing.T) {
 	s.alive(t, kept())
 }
 
-// address gives a node another address, and waits until its cluster has heard of it.
+// address changes a node's address, and waits until its cluster has it.
 func (s *set) address(t *testing.T, node, addr string) {
 	t.Helper()
 	s.lab(t, "address", node, addr)

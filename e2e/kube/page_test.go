@@ -66,7 +66,7 @@ func TestPage(t *testing.T) {
 		return answer.Body
 	}
 	_ = get("/").Close()
-	watched := get("/api/events") // agents are asked while somebody watches
+	watched := get("/api/events") // the server polls agents while a client reads events
 	defer watched.Close()
 	for {
 		var m clustermap.Map
@@ -147,7 +147,7 @@ func TestPageInCluster(t *testing.T) {
 		}
 	}
 
-	// The agent of c2's gateway stands still; its kernel goes on.
+	// Freeze the agent of c2's gateway; its kernel continues.
 	agent := strings.TrimSpace(s.lab(t, "node", "c2n1", "sh", "-c", "for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
 	s.lab(t, "node", "c2n1", "kill", "-STOP", agent)
 	begun = time.Now()
@@ -156,7 +156,7 @@ func TestPageInCluster(t *testing.T) {
 	}
 	t.Cleanup(resume)
 	page.shows(t, "down")
-	t.Logf("figure: from an agent that stands still to the page with the link down: %.1f s", time.Since(begun).Seconds())
+	t.Logf("figure: from a frozen agent to the page with the link down: %.1f s", time.Since(begun).Seconds())
 	resume()
 	page.shows(t, "up")
 }
@@ -208,8 +208,8 @@ func (p clusterPage) curl(path string, args ...string) []string {
 	return within(p.cluster, "client", append([]string{"curl", "-s", "-m", "5", "http://hawser-ui.hawser-system.svc" + path}, args...)...)
 }
 
-// shows waits until the page draws the link of the two clusters in a state. A page learns it
-// while somebody watches.
+// shows waits until the page shows the link of the two clusters in a state. The page is updated only
+// while a client reads events.
 func (p clusterPage) shows(t *testing.T, state string) {
 	t.Helper()
 	watch := p.curl("/api/events", "-N", "-m", "3", "-H", "Authorization: Bearer "+p.token)

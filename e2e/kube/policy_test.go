@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestPolicy: a rule of somebody else's in a node's forward hook drops the clusterset's
-// packets, as NetworkPolicies do: on the node of the client, and on that of the server.
-// Diagnosis names the rule and what to do, and nobody touches it.
+// TestPolicy tests a foreign rule in a node's forward hook that drops the clusterset's packets, like a
+// NetworkPolicy: on the client's node and on the server's. The diagnosis names the rule and the
+// remedy, and Hawser does not change the rule.
 func TestPolicy(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "near", "c2."+service, from("c2"))
@@ -61,7 +61,7 @@ func TestPolicy(t *testing.T) {
 // the servers of c2 let in, by global addresses, and where a pod of c1 may go, by clusterset
 // IPs and by global addresses.
 func TestNetworkPolicy(t *testing.T) {
-	if network := same.asked().network(); !network.Policies {
+	if network := same.fromEnv().network(); !network.Policies {
 		t.Skip("needs a network that keeps NetworkPolicies")
 	}
 	s := needSet(t, same)

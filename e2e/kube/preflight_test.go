@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestPreflightPods: before Hawser is there, pods on the gateways' nodes find out what a
-// firewall between the clusters closes, in which direction, how large a packet passes, and
-// that an image cannot be had. Nothing of them is left.
+// TestPreflightPods tests pods on the gateways' nodes before the installation. They find the ports and
+// directions that a firewall between the clusters blocks, the largest packet, and an image that cannot
+// be pulled. No pod is left.
 func TestPreflightPods(t *testing.T) {
 	r := needRig(t, same)
 	if r.set != nil {
@@ -21,7 +21,7 @@ func TestPreflightPods(t *testing.T) {
 	s := newSet(t, r, "testdata/clusterset.yaml")
 	r.must(t, "", "hawser", "allocate", s.path("repo"))
 
-	// preflight gives the codes with what they are about, and the ways that were measured.
+	// preflight returns the codes with their subjects, and the measured paths.
 	preflight := func(t *testing.T, image string) (codes, ways []string) {
 		t.Helper()
 		out, err := r.try(t.Context(), s.path("repo"), "", "sh", "-c", "hawser preflight --pods -o json --image "+image+" 2>/dev/null")

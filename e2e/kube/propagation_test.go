@@ -24,13 +24,12 @@ import (
 	api "hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
-// turns is how often the endpoint goes and comes.
+// turns is the number of removals and additions of the endpoint.
 const turns = 20
 
-// TestPropagation measures how long after its cluster's API has been told of it an
-// endpoint that comes or goes is followed by a pod of the other cluster: of an export of
-// the topology, and of one made with kubectl. Nothing is asserted; docs/benchmarks.md has
-// the figures of one run.
+// TestPropagation measures the time from the change of an endpoint in its cluster's API until a pod of
+// the other cluster uses it: for an export of the topology, and for a dynamic one. It asserts nothing;
+// docs/benchmarks.md has the figures of one run.
 func TestPropagation(t *testing.T) {
 	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
@@ -62,7 +61,7 @@ func (s *set) propagation(t *testing.T, namespace string) {
 	}
 	name := "changing." + namespace + ".svc.clusterset.local"
 	s.ask(t, "c1", "client", name, from("c2"))
-	asked := s.begin(t, "c1", "client", s.dig(t, "c1", "client", name, 1)[0])
+	asked := s.startAsking(t, "c1", "client", s.dig(t, "c1", "client", name, 1)[0])
 	slice := s.sliceAt(t, "c2", namespace)
 	asked.until(t, "whereami-0", time.Now())
 	var gone, back []time.Duration
@@ -108,7 +107,7 @@ func (s *set) sliceAt(t *testing.T, cluster, namespace string) clientgo.Resource
 	return client.Dynamic.Resource(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}).Namespace(namespace)
 }
 
-// ready0 says whether the first endpoint is ready.
+// ready0 sets the readiness of the first endpoint.
 func (s *set) ready0(t *testing.T, slice clientgo.ResourceInterface, ready bool) {
 	t.Helper()
 	patch := fmt.Sprintf(`[{"op": "replace", "path": "/endpoints/0/conditions/ready", "value": %t}]`, ready)
@@ -117,8 +116,8 @@ func (s *set) ready0(t *testing.T, slice clientgo.ResourceInterface, ready bool)
 	}
 }
 
-// asking asks for an address again and again from the network of a pod, each time over
-// a new connection, and keeps when it began and who answered.
+// asking connects to an address repeatedly from the network of a pod. It records the start and the
+// answering pod of each connection.
 type asking struct {
 	mu    sync.Mutex
 	conns []asked
@@ -127,11 +126,11 @@ type asking struct {
 type asked struct {
 	began time.Time
 	took  time.Duration
-	pod   string // empty: nobody answered
+	pod   string // empty without an answer
 }
 
-// begin begins to ask.
-func (s *set) begin(t *testing.T, cluster, pod, addr string) *asking {
+// startAsking starts the connections.
+func (s *set) startAsking(t *testing.T, cluster, pod, addr string) *asking {
 	t.Helper()
 	argv := s.podNetwork(t, cluster, pod)
 	space := strings.TrimPrefix(argv[len(argv)-1], "--net=")
@@ -170,7 +169,7 @@ func (s *set) begin(t *testing.T, cluster, pod, addr string) *asking {
 	return a
 }
 
-// whoAnswers gives the pod that answers over a new connection.
+// whoAnswers returns the pod that answers a new connection.
 func whoAnswers(addr string) string {
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {

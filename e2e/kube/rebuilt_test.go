@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// TestRebuilt: a Deployment is exported with kubectl and reached by name from the other
-// cluster, from a gateway's node and from another one. Its pod is deleted, and the one
-// that takes its place, with another address, is reached by the same name. It is what
-// users of Kube-OVN are told to try, with their prefixes.
+// TestRebuilt exports a Deployment with kubectl. Pods of the other cluster reach it by name, from a
+// gateway's node and from another node. Then its pod is deleted: the new pod, with another address, is
+// reached by the same name. The documentation recommends this test to users of Kube-OVN.
 func TestRebuilt(t *testing.T) {
 	t.Run("flat over vxlan", func(t *testing.T) {
 		s := needSet(t, shape{flat: true, pods: "10.16.0.0/16,11.16.0.0/16", proxy: "nftables"})

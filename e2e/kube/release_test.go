@@ -21,8 +21,8 @@ import (
 // release of the tree, for this machine's platform alone.
 const releaseEnv = "HAWSER_KUBE_RELEASE"
 
-// release is what somebody has who got a release: its archive for sites without a network,
-// unpacked, and a folder with the programs that are on their PATH.
+// release is an unpacked release: the archive for sites without internet access, and a folder of the
+// programs for PATH.
 type release struct {
 	version string // v0.2.0
 	site    string // of the unpacked archive
@@ -36,7 +36,7 @@ var madeRelease struct {
 	err error
 }
 
-// needRelease gives the release, which is made the first time.
+// needRelease returns the release. The first call builds it.
 func needRelease(t *testing.T) release {
 	t.Helper()
 	need(t)
@@ -80,10 +80,10 @@ tar -xzf "hawser_$4_linux_$5.tar.gz" -C "$3" hawser && ln -s "$(command -v git)"
 	return rel, nil
 }
 
-// file gives the path of a file of the release.
+// file returns the path of a file of the release.
 func (rel release) file(name string) string { return filepath.Join(rel.site, name) }
 
-// image gives a line of images.txt, NAME:VERSION@DIGEST.
+// image returns a line of images.txt, NAME:VERSION@DIGEST.
 func (rel release) image(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(rel.file("images.txt"))
@@ -99,15 +99,15 @@ func (rel release) image(t *testing.T, name string) string {
 	return ""
 }
 
-// user is somebody with the release, an account of git and a kubeconfig: nothing of this
-// tree is on their PATH.
+// user is a user with the release, a git identity and a kubeconfig, and without this tree's programs
+// in PATH.
 type user struct {
 	release
 	home       string
 	kubeconfig string
 }
 
-// newUser gives somebody for whom the clusters of a rig have other names, as contexts have.
+// newUser returns a user whose contexts have other names than the clusters of the rig.
 func newUser(t *testing.T, r *rig, rel release, names map[string]string) user {
 	t.Helper()
 	u := user{release: rel, home: t.TempDir()}
@@ -122,8 +122,8 @@ func newUser(t *testing.T, r *rig, rel release, names map[string]string) user {
 	return u
 }
 
-// try runs a line as it is typed in a folder, on a terminal where answers are given. Empty
-// answers are no terminal.
+// try runs a command line in a folder, on a terminal with the given answers. Without answers it has no
+// terminal.
 func (u user) try(ctx context.Context, dir, answers, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", line)
 	if answers != "" {

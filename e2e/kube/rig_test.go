@@ -25,8 +25,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/cni"
 )
 
-// reuseEnv names the folder of clusters that are up already (kubelab --dir); tests
-// use them and leave them. Further variables are for clusters of other shapes.
+// reuseEnv names the folder of running clusters (kubelab --dir) for the tests, which do not remove
+// them. The other variables are for clusters of other shapes.
 const (
 	reuseEnv     = "HAWSER_KUBE_LAB"
 	reuseFlatEnv = "HAWSER_KUBE_LAB_FLAT"
@@ -34,45 +34,45 @@ const (
 	reuseIPv6Env = "HAWSER_KUBE_LAB_IPV6"
 )
 
-// cniEnv gives the clusters that come up for the tests another network, cniSettingsEnv
-// some of its settings (NAME=VALUE,NAME=VALUE), and proxyEnv another mode of kube-proxy.
+// cniEnv selects the network of clusters that the tests start, cniSettingsEnv some of its settings
+// (NAME=VALUE,NAME=VALUE), and proxyEnv the mode of kube-proxy.
 const (
 	cniEnv         = "HAWSER_KUBE_CNI"
 	cniSettingsEnv = "HAWSER_KUBE_CNI_SETTINGS"
 	proxyEnv       = "HAWSER_KUBE_PROXY"
 )
 
-// binariesEnv names a folder, whole path, with the programs to test; without it the
-// tests build them from the tree.
+// binariesEnv names a folder, with its absolute path, of the programs to test. Without it the tests
+// build them.
 const binariesEnv = "HAWSER_E2E_BIN"
 
-// limit is how long a condition may take on a slow machine.
+// limit bounds the wait for a condition on a slow machine.
 const limit = 3 * time.Minute
 
 // programs are built once for all tests.
 type programs struct {
 	dir  string // hawser, hawser-agent, kubelab
-	kube string // hack/setup-kube.sh's
-	cni  string // hack/setup-cni.sh's, if the network has programs
+	kube string // folder of hack/setup-kube.sh
+	cni  string // folder of hack/setup-cni.sh, if the network has programs
 	labs map[shape]*rig
 	mu   sync.Mutex
 
-	missing string // what the set-up would install or build; nothing is tested then
+	missing string // missing programs; all tests are then skipped
 }
 
-// shape is what clusters of a rig are like.
+// shape describes the clusters of a rig.
 type shape struct {
-	flat     bool   // prefixes of their own; otherwise both have the same
+	flat     bool   // different prefixes; otherwise both have the same
 	pods     string // kubelab up --pods
 	proxy    string // kubelab up --proxy
-	families string // kubelab up --families; empty is IPv4 alone
-	cni      string // kubelab up --cni; empty is its bridge
-	settings string // of the network, separated by commas
+	families string // kubelab up --families; empty: IPv4 only
+	cni      string // kubelab up --cni; empty: its bridge
+	settings string // settings of the network, separated by commas
 }
 
-// asked is the shape with what the environment says of its network. Those of Services
-// that are not kube-proxy's first mode are what a test is about, and stay.
-func (of shape) asked() shape {
+// fromEnv returns the shape with the network of the environment. A proxy other than nftables is
+// required by a test, and stays.
+func (of shape) fromEnv() shape {
 	of.cni, of.settings = os.Getenv(cniEnv), os.Getenv(cniSettingsEnv)
 	if of.proxy == "nftables" {
 		of.proxy = cmp.Or(os.Getenv(proxyEnv), of.proxy)
@@ -80,8 +80,8 @@ func (of shape) asked() shape {
 	return of
 }
 
-// network gives the recipe of the clusters' network. A script of somebody's own is taken to
-// be able to do everything.
+// network returns the recipe of the clusters' network. A user's own script is assumed to support
+// everything.
 func (of shape) network() cni.Recipe {
 	recipe, err := cni.Find(cmp.Or(of.cni, "bridge"))
 	if err != nil {
@@ -100,7 +100,7 @@ var (
 
 var built = programs{labs: map[shape]*rig{}} // TestMain fills it
 
-// TestMain builds the programs and takes down the clusters that tests needed.
+// TestMain builds the programs, and removes the clusters of the tests at the end.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -118,12 +118,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer built.down()
-	if of := same.asked(); of != same {
-		fmt.Printf("clusters that come up have the network %s %s and kube-proxy %s\n", cmp.Or(of.cni, "bridge"), of.settings, of.proxy)
+	if of := same.fromEnv(); of != same {
+		fmt.Printf("new clusters have the network %s %s and kube-proxy %s\n", cmp.Or(of.cni, "bridge"), of.settings, of.proxy)
 	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
-	go func() { // a run that is ended leaves no clusters behind
+	go func() { // remove the clusters of an interrupted run
 		<-interrupted
 		for _, r := range built.labs {
 			r.takeDown()
@@ -154,7 +154,7 @@ func (p *programs) build() error {
 		}
 		if under := os.Getenv(binariesEnv); under != "" {
 			if err := os.Symlink(filepath.Join(under, name), filepath.Join(p.dir, name)); err != nil {
-				return fmt.Errorf("take %s as it is built: %w", name, err)
+				return fmt.Errorf("use built program %s: %w", name, err)
 			}
 			continue
 		}
@@ -167,8 +167,8 @@ func (p *programs) build() error {
 	return os.Setenv("PATH", p.dir+":"+p.kube+":"+os.Getenv("PATH"))
 }
 
-// setUp runs a script of hack that prints a folder of programs. Without REQUIRE_KERNEL=1 it
-// only looks: minutes of building are for those who ask for them.
+// setUp runs a script of hack that prints a folder of programs. The script builds missing programs
+// only with REQUIRE_KERNEL=1, as that takes minutes.
 func (p *programs) setUp(script string, args ...string) (string, error) {
 	setup := exec.Command("../../hack/"+script+".sh", append([]string{"--find"}, args...)...)
 	if required() {
@@ -193,7 +193,7 @@ func (p *programs) down() {
 	}
 }
 
-// down takes the clusters down if they came up for the tests.
+// down removes the clusters if the tests started them.
 func (r *rig) down() {
 	built.mu.Lock()
 	defer built.mu.Unlock()
@@ -210,8 +210,8 @@ func (r *rig) takeDown() {
 	}
 }
 
-// removeAtEnd starts a process that takes the clusters down as soon as the returned function
-// is called or this process ends, also by a signal or the time limit of go test.
+// removeAtEnd starts a process that removes the clusters after a call of the returned function, or at
+// the end of this process, also by a signal or the time limit of go test.
 func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
 	log, err := os.CreateTemp("", "kubelab-down-")
 	if err != nil {
@@ -234,27 +234,27 @@ func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
 	}, nil
 }
 
-// rig is two clusters, c1 and c2, that tests share one after the other.
+// rig is two clusters, c1 and c2, used by one test after the other.
 type rig struct {
 	dir        string
 	kubeconfig string
 	ours       bool
 	shape      shape
 	clusters   []string
-	set        *set // what is installed
+	set        *set // installed clusterset
 	remove     func() ([]byte, error)
 }
 
-// needRig gives clusters of a shape, and makes them when there are none.
+// needRig returns clusters of a shape, and starts them if necessary.
 func needRig(t *testing.T, of shape) *rig {
 	t.Helper()
 	need(t)
 	built.mu.Lock()
 	defer built.mu.Unlock()
 	reuse := map[shape]string{same: reuseEnv, flat: reuseFlatEnv, dual: reuseDualEnv, six: reuseIPv6Env}[of]
-	of = of.asked()
+	of = of.fromEnv()
 	if of.families != "" && !of.network().IPv6 {
-		t.Skipf("network %s has IPv4 alone in the lab", of.cni)
+		t.Skipf("network %s supports only IPv4 in the lab", of.cni)
 	}
 	if r := built.labs[of]; r != nil {
 		return r
@@ -264,7 +264,7 @@ func needRig(t *testing.T, of shape) *rig {
 	if reuse != "" {
 		r.dir = os.Getenv(reuse)
 	}
-	if r.dir != "" { // pods that start from now on have the tree's agent
+	if r.dir != "" { // new pods run the agent of this tree
 		if out, err := exec.Command("kubelab", "--dir", r.dir, "load", filepath.Join(built.dir, "hawser-agent")).CombinedOutput(); err != nil {
 			t.Fatalf("kubelab load: %v\n%s", err, out)
 		}
@@ -288,15 +288,15 @@ func needRig(t *testing.T, of shape) *rig {
 			}
 		}
 		up.Dir, up.Stderr = "../..", os.Stderr
-		// kubelab up ends with this process, before the clusters are taken down.
+		// kubelab up ends with this process, before the clusters are removed.
 		up.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		runtime.LockOSThread() // the signal comes as the thread ends
+		runtime.LockOSThread() // the kernel sends the signal when the thread ends
 		defer runtime.UnlockOSThread()
-		begun := time.Now()
+		start := time.Now()
 		if err := up.Run(); err != nil {
 			t.Fatalf("kubelab up: %v", err)
 		}
-		t.Logf("figure: two clusters of two nodes each are up after %.1f s", time.Since(begun).Seconds())
+		t.Logf("figure: two clusters of two nodes each are up after %.1f s", time.Since(start).Seconds())
 	}
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
 	return r
@@ -304,7 +304,7 @@ func needRig(t *testing.T, of shape) *rig {
 
 func required() bool { return os.Getenv("REQUIRE_KERNEL") == "1" }
 
-// need skips, by name, what this machine lacks; REQUIRE_KERNEL=1 makes that a failure.
+// need skips the test if the machine lacks a requirement, or fails it with REQUIRE_KERNEL=1.
 func need(t *testing.T) {
 	t.Helper()
 	missing := ""
@@ -337,13 +337,13 @@ func (r *rig) try(ctx context.Context, dir, input string, argv ...string) (strin
 	return out.String(), nil
 }
 
-// kubectl must succeed.
+// kubectl runs kubectl, which must succeed.
 func (r *rig) kubectl(t *testing.T, cluster string, args ...string) string {
 	t.Helper()
 	return r.must(t, "", append([]string{"kubectl", "--context", cluster}, args...)...)
 }
 
-// apply gives a cluster manifests.
+// apply applies manifests to a cluster.
 func (r *rig) apply(t *testing.T, cluster, manifests string) {
 	t.Helper()
 	r.must(t, manifests, "kubectl", "--context", cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -360,7 +360,7 @@ func (r *rig) must(t *testing.T, input string, argv ...string) string {
 	return out
 }
 
-// eventually runs a program until it succeeds and its output is as wanted.
+// eventually runs a program until it succeeds with a wanted output.
 func (r *rig) eventually(t *testing.T, want func(string) bool, argv ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -378,12 +378,12 @@ func (r *rig) eventually(t *testing.T, want func(string) bool, argv ...string) s
 	}
 }
 
-// has is a condition for eventually.
+// has returns a condition for eventually: the output contains text.
 func has(text string) func(string) bool {
 	return func(out string) bool { return strings.Contains(out, text) }
 }
 
-// within runs a command in a pod: namespace/name, or a name of namespace default.
+// within returns the command that runs argv in a pod: namespace/name, or a name in namespace default.
 func within(cluster, pod string, argv ...string) []string {
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {
@@ -392,7 +392,7 @@ func within(cluster, pod string, argv ...string) []string {
 	return append([]string{"kubectl", "--context", cluster, "-n", namespace, "exec", name, "--"}, argv...)
 }
 
-// workloads puts whereami and clients into both clusters, and waits for them.
+// workloads deploys whereami and clients in both clusters, and waits for them.
 func (r *rig) workloads(t *testing.T) {
 	t.Helper()
 	text := workloads(t)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestRollingUpdate: with two gateways in c1 all agents of both clusters are replaced,
-// one after the other, while connections and datagrams go from c1 to c2. Every connection
-// lives on; how many datagrams are lost is told.
+// TestRollingUpdate replaces all agents of both clusters, one after the other, with two gateways in
+// c1, under connections and datagrams from c1 to c2. Every connection survives; the test logs the
+// number of lost datagrams.
 func TestRollingUpdate(t *testing.T) {
 	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
@@ -44,7 +44,7 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-// report is what hawser-traffic tells.
+// report is hawser-traffic's report.
 type report struct {
 	Connections, Survivors, Resets, Timeouts int
 	Sent, Lost                               int

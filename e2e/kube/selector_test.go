@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestGatewayBySelector: the only gateway of c1 is on a node that a label picks. Its machine
-// is gone for good, and another one with another name and address comes, with the label.
-// Nobody commits anything; traffic goes on, and from the same addresses. How long after the
-// new node is Ready is told; it is to be 15 s at most.
+// TestGatewayBySelector tests a gateway on a node picked by a label, the only one of c1. Its machine is
+// replaced by another one with the label and another name and address. Without a commit, traffic
+// recovers, with the same source addresses. The test logs the time from the new node's Ready
+// condition, which must be at most 15 s.
 func TestGatewayBySelector(t *testing.T) {
 	s := needSet(t, same)
 	first := strings.TrimSpace(s.lab(t, "add", "c1"))
@@ -21,7 +21,7 @@ func TestGatewayBySelector(t *testing.T) {
 		s.reset(t)
 		for _, m := range machines {
 			s.lab(t, "remove", m)
-			for _, node := range []string{m, "edge-new"} { // nobody runs their pods any more
+			for _, node := range []string{m, "edge-new"} { // their pods are no longer running
 				s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+node, "--force", "--grace-period=0")
 			}
 		}
@@ -51,7 +51,7 @@ func TestGatewayBySelector(t *testing.T) {
 	s.kubectl(t, "c1", "wait", "--for=condition=Ready", "node", node, "--timeout="+limit.String())
 	since := time.Now()
 	after := s.ask(t, "c1", "near", address, from("c2")).Client
-	t.Logf("figure: the only gateway's machine was replaced: traffic went on %.1f s after the new node was Ready", time.Since(since).Seconds())
+	t.Logf("figure: the only gateway's machine was replaced: traffic recovered %.1f s after the new node was Ready", time.Since(since).Seconds())
 	s.holder(t, "c1", "c1-a-1", node)
 	if before != after {
 		t.Errorf("the pod was seen as %s and is seen as %s", before, after)
@@ -61,7 +61,7 @@ func TestGatewayBySelector(t *testing.T) {
 	}
 }
 
-// label marks a node as one that may be a gateway.
+// label labels a node as a gateway candidate.
 func (s *set) label(t *testing.T, cluster, node string) {
 	t.Helper()
 	kubectl := "kubectl --context " + cluster

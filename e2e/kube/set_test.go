@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// set is the clusterset on a rig: its topology and what is rendered from it.
+// set is the clusterset of a rig: its topology and its rendered tree.
 type set struct {
 	*rig
-	dir      string // root.key, identities, repo with clusterset.yaml, and tree: what is published
-	topology string // as it was at first
+	dir      string // root.key, identities, repo with clusterset.yaml, and tree with the publication
+	topology string // initial topology
 	before   map[string]string
-	renamed  map[string]string // machines, by what their clusters call them now
+	renamed  map[string]string // machines by the current names of their nodes
 }
 
-// needSet gives clusters with Hawser and the workloads on them. A test that changes
-// the topology puts it back (set.reset).
+// needSet returns clusters with Hawser and the workloads. A test that changes the topology restores
+// it (set.reset).
 func needSet(t *testing.T, of shape) *set {
 	t.Helper()
 	r := needRig(t, of)
@@ -32,16 +32,16 @@ func needSet(t *testing.T, of shape) *set {
 	r.workloads(t)
 	s := newSet(t, r, "testdata/clusterset.yaml")
 	s.before = r.snapshots(t)
-	begun := time.Now()
+	start := time.Now()
 	s.install(t)
 	s.ask(t, "c1", "client", service, from("c2"))
-	t.Logf("figure: from nothing installed to a pod's first answer by name from the other cluster: %.1f s", time.Since(begun).Seconds())
+	t.Logf("figure: from nothing installed to a pod's first answer by name from the other cluster: %.1f s", time.Since(start).Seconds())
 	s.ready(t)
 	r.set = s
 	return s
 }
 
-// newSet writes a topology of testdata with recipients and prefixes of the rig.
+// newSet writes a topology of testdata with the recipients and prefixes of the rig.
 func newSet(t *testing.T, r *rig, topology string) *set {
 	t.Helper()
 	s := &set{rig: r}
@@ -67,8 +67,8 @@ func newSet(t *testing.T, r *rig, topology string) *set {
 	return s
 }
 
-// prefixes gives those of a cluster as kubelab up has them: number all is that of all
-// clusters, own that of a cluster's own.
+// prefixes returns the prefixes of a cluster as in kubelab up. all is the number in the common
+// prefix, own the number in the cluster's own prefix.
 func prefixes(of shape, all, own, bits4, bits6 int) string {
 	if of.flat {
 		all = own
@@ -83,8 +83,8 @@ func prefixes(of shape, all, own, bits4, bits6 int) string {
 	return four
 }
 
-// inFamilies gives a topology of testdata, which is one of IPv4, in other families. With
-// both of them IPv4 is between the gateways.
+// inFamilies converts an IPv4 topology of testdata to other families. With both families, the
+// gateways use IPv4 between them.
 func inFamilies(topology, families string) string {
 	const pool, block = "    egressIPs: 8\n", "    globalCIDR: 242.2.0.0/24\n"
 	const pool6, block6 = "    ipv6Cidr: fd7f:1:1::/48\n", "    globalIPv6CIDR: fd7f:1:1:2::/112\n"
@@ -97,7 +97,7 @@ func inFamilies(topology, families string) string {
 	return topology
 }
 
-// reset gives the clusters the first topology again.
+// reset restores the initial topology.
 func (s *set) reset(t *testing.T) {
 	t.Helper()
 	s.write(t, s.topology)
@@ -121,19 +121,19 @@ func (s *set) edit(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	if strings.Count(string(raw), from) != 1 {
-		t.Fatalf("%q is not in the topology once", from)
+		t.Fatalf("%q does not occur exactly once in the topology", from)
 	}
 	s.write(t, strings.Replace(string(raw), from, to, 1))
 }
 
-// change edits, commits, and gives the clusters what follows from it.
+// change edits the topology and syncs.
 func (s *set) change(t *testing.T, from, to string) {
 	t.Helper()
 	s.edit(t, from, to)
 	s.sync(t)
 }
 
-// commit commits whatever changed in the repository.
+// commit commits all changes in the repository.
 func (s *set) commit(t *testing.T) {
 	t.Helper()
 	git := []string{"git", "-C", s.path("repo"), "-c", "user.name=test", "-c", "user.email=test@example.org"}
@@ -158,7 +158,7 @@ func (s *set) sync(t *testing.T) {
 	}
 	s.must(t, "", "sh", "-ec", `rm -rf "$2"; mkdir "$2"; git -C "$1" archive rendered | tar -x -C "$2"`, "sh", s.path("repo"), s.path("tree"))
 	for _, c := range s.clusters {
-		// Exports come after what defines them.
+		// Exports follow their definitions.
 		for _, dir := range []string{s.path("tree/clusters/" + c), s.path("tree/clusters/" + c + "/exports")} {
 			if _, err := os.Stat(dir); err == nil {
 				s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", dir)
@@ -178,14 +178,14 @@ func (s *set) install(t *testing.T) {
 		s.apply(t, c, s.must(t, "", "hawser", "keys", "signers", s.path("repo"), "--root-key", s.path("root.key"), "--cluster", c, "-o", "secret"))
 	}
 	s.sync(t)
-	if !s.ours { // agents of a run before are not the tree's
+	if !s.ours { // replace the agents of an earlier run
 		for _, c := range s.clusters {
 			s.kubectl(t, c, "-n", "hawser-system", "delete", "pod", "--all")
 		}
 	}
 }
 
-// ready waits until the agents of all nodes are.
+// ready waits until the agents of all nodes are ready.
 func (s *set) ready(t *testing.T) {
 	t.Helper()
 	for _, c := range s.clusters {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// snapshots gives what Hawser must leave as it was: by node and kind, links, addresses,
-// routes, rules, nftables and network settings; and CoreDNS's configuration of each
-// cluster. kube-proxy's tables are left out, as they follow the Services.
+// snapshots returns the state that an uninstall must restore: by node and kind, links, addresses,
+// routes, rules, nftables and network settings, and CoreDNS's configuration of each cluster. It leaves
+// out kube-proxy's tables, which depend on the Services.
 func (r *rig) snapshots(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -20,13 +20,13 @@ func (r *rig) snapshots(t *testing.T) map[string]string {
 		out[c+" coredns"] = r.kubectl(t, c, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data}")
 		for _, node := range []string{c + "n1", c + "n2"} {
 			for kind, script := range map[string]string{
-				// Without what is made anew for each pod, or when a node starts again.
+				// Without devices created for each pod or at a node's start.
 				"links":     "ip -o -d link | grep -v veth | sed -E 's/^[0-9]+: //; s/@if[0-9]+//; s/ state .*//'",
 				"addresses": "ip -o address | grep -v 'veth\\| fe80:' | sed -E 's/^[0-9]+: //'",
 				"routes":    "{ ip route show table all; ip -6 route show table all; } | grep -v 'veth\\|fe80:\\|ff00:'",
 				"rules":     "ip rule; ip -6 rule",
 				"nftables":  "nft -s list ruleset",
-				// What counts, and what is made anew for each pod's link, is no setting.
+				// Without counters and the settings of pods' links.
 				"sysctls": "sysctl -a 2>/dev/null | grep '^net[.]' | grep -v 'nf_conntrack_count\\|[.]veth\\|stable_secret'",
 			} {
 				text := r.must(t, "", "kubelab", "--dir", r.dir, "node", node, "sh", "-c", script)
@@ -52,7 +52,7 @@ func withoutProxy(ruleset string) string {
 	})
 }
 
-// differences gives the names of the snapshots that have other lines, and these.
+// differences returns the names of the changed snapshots, with the changed lines.
 func differences(before, after map[string]string) string {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(before)) {

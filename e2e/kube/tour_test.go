@@ -17,7 +17,7 @@ const (
 	headless = "whereami-ss.sample.svc.clusterset.local"
 )
 
-// answer is what whereami says of itself and of its client.
+// answer is the answer of whereami.
 type answer struct {
 	Pod     string `json:"pod"`
 	Node    string `json:"node"`
@@ -25,7 +25,7 @@ type answer struct {
 	Client  string `json:"client"`
 }
 
-// ask lets a pod ask for an address until the answer is as wanted; curl has more options.
+// ask requests a URL from a pod until the answer is wanted. options are further options of curl.
 func (s *set) ask(t *testing.T, cluster, pod, url string, want func(answer) bool, options ...string) answer {
 	t.Helper()
 	var a answer
@@ -36,7 +36,7 @@ func (s *set) ask(t *testing.T, cluster, pod, url string, want func(answer) bool
 	return a
 }
 
-// never lets a pod ask for a while; no answer may be as named.
+// never requests a URL from a pod for a while. No answer may contain text.
 func (s *set) never(t *testing.T, cluster, pod, url, text string) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
@@ -46,8 +46,8 @@ func (s *set) never(t *testing.T, cluster, pod, url, text string) {
 	}
 }
 
-// dig gives the addresses of a name, sorted, as soon as there are so many; those of
-// IPv6 where the type is AAAA.
+// dig waits until a name has count addresses, and returns them sorted. With the type AAAA it returns
+// IPv6 addresses.
 func (s *set) dig(t *testing.T, cluster, pod, name string, count int, kind ...string) []string {
 	t.Helper()
 	var out []string
@@ -77,12 +77,12 @@ func TestTour(t *testing.T) {
 		{"broken commit", tourBroken}, {"unexport", tourUnexport},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, s) }) {
-			t.FailNow() // each step stands on the one before
+			t.FailNow() // each step depends on the previous one
 		}
 	}
 }
 
-// agentOn gives the agent's pod of a node.
+// agentOn returns the agent's pod of a node.
 func (s *set) agentOn(t *testing.T, cluster, node string) string {
 	t.Helper()
 	return strings.TrimSpace(s.eventually(t, has("hawser"), "kubectl", "--context", cluster, "-n", "hawser-system", "get", "pods",
@@ -199,7 +199,7 @@ func tourEgress(t *testing.T, s *set) {
 	}
 }
 
-// 7, 8. A broken commit changes nothing and is named; the next good one goes on.
+// 7, 8. A broken commit changes nothing and is reported; the next good one is published.
 func tourBroken(t *testing.T, s *set) {
 	published := s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "rendered")
 	good := s.must(t, "", "cat", s.path("repo/clusterset.yaml"))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestUninstall: Hawser leaves nodes as they were before it came, and CoreDNS's
-// configuration too. It is the last test, as the clusters have no Hawser after it.
+// TestUninstall tests that the state of nodes and CoreDNS's configuration after an uninstall equal the
+// state before the installation. It is the last test: the clusters have no Hawser afterwards.
 func TestUninstall(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "client", "c2."+service, from("c2"))
@@ -19,7 +19,7 @@ func TestUninstall(t *testing.T) {
 	s.uninstall(t)
 }
 
-// uninstall takes Hawser off the clusters and looks at what is left.
+// uninstall uninstalls Hawser from the clusters and checks the remaining state.
 func (s *set) uninstall(t *testing.T) {
 	t.Helper()
 	if differences(s.before, s.snapshots(t)) == "" {

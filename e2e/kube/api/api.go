@@ -62,7 +62,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 	return s
 }
 
-// K runs kubectl and gives what it prints.
+// K runs kubectl and returns its output.
 func (s *Server) K(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := s.Try(args...)
@@ -79,7 +79,7 @@ func (s *Server) Try(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// Apply gives manifests to kubectl apply.
+// Apply applies manifests with kubectl.
 func (s *Server) Apply(t testing.TB, manifests string, args ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifests.yaml")
@@ -94,13 +94,13 @@ func (s *Server) Define(t testing.TB) {
 	s.Defined(t)
 }
 
-// Defined waits until all definitions are in force.
+// Defined waits until all definitions are established.
 func (s *Server) Defined(t testing.TB) {
 	t.Helper()
 	s.until(t, "wait", "--for=condition=Established", "--timeout="+limit.String(), "crd", "--all") // it fails for one without conditions
 }
 
-// module gives Hawser's folder.
+// module returns the folder of Hawser's module.
 func module(t testing.TB) string {
 	t.Helper()
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
@@ -110,8 +110,8 @@ func module(t testing.TB) string {
 	return strings.TrimSpace(string(root))
 }
 
-// Programs gives the folder of the programs that a script of hack builds, unless they
-// are there already.
+// Programs returns the folder of the programs of a script in hack. The script builds missing
+// programs.
 func Programs(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	setup := exec.Command(filepath.Join(module(t), "hack", script), args...)
@@ -161,7 +161,7 @@ func (s *Server) until(t testing.TB, args ...string) {
 	t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 }
 
-// FreePorts gives ports that nobody listens on.
+// FreePorts returns unused ports.
 func FreePorts(t testing.TB, n int) []string {
 	t.Helper()
 	var out []string

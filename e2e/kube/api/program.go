@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Main is for TestMain: it builds the program hawser, puts its path into program,
-// runs the tests, and gives the exit code.
+// Main implements TestMain: it builds hawser, sets program to its path, runs the tests, and returns
+// the exit code.
 func Main(m *testing.M, program *string) int {
 	dir, err := os.MkdirTemp("", "hawser-program-")
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// agent stands for an agent on a node, as far as the API shows one: a pod, and a
-// HawserNode that follows the fabric.
+// agent imitates a node's agent as the API shows it: a pod, and a HawserNode that reports the
+// fabric's digest.
 type agent struct {
 	server     *api.Server
 	cluster    string
@@ -39,7 +39,7 @@ func startAgent(t *testing.T, server *api.Server, cluster, node, role string) *a
 	ended, end := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for a.turn() {
+		for a.update() {
 			select {
 			case <-end:
 				return
@@ -57,8 +57,8 @@ func (a *agent) set(stuck bool) {
 	a.stuck = stuck
 }
 
-// turn writes the HawserNode; false once the agent's DaemonSet is gone.
-func (a *agent) turn() bool {
+// update writes the HawserNode. It reports false after the agent's DaemonSet is deleted.
+func (a *agent) update() bool {
 	if sets, err := a.server.Try("-n", "hawser-system", "get", "daemonsets", "-o", "name"); err == nil && !strings.Contains(sets, "/") {
 		_, _ = a.server.Try("-n", "hawser-system", "delete", "pod", "agent-"+a.node, "--force", "--grace-period=0")
 		return false

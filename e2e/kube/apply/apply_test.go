@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// changes gives the lines of an output that tell of objects and fields. What a
-// signature says depends on the second in which it is made.
+// changes returns the lines of an output about objects and fields. It leaves out signatures, which
+// depend on the time.
 func changes(out string) string {
 	var kept []string
 	for line := range strings.Lines(out) {

@@ -23,8 +23,8 @@ func cluster(t *testing.T, s *api.Server, node, pods, endpoint string) {
 		`{"status": {"addresses": [{"type": "ExternalIP", "address": "`+endpoint+`"}], "conditions": [{"type": "Ready", "status": "True"}]}}`)
 }
 
-// shell runs a line as somebody types it in a folder, on a terminal where answers are given,
-// and gives what was printed.
+// shell runs a command line in a folder, on a terminal with the given answers, and returns the
+// output.
 func (r *rig) shell(t *testing.T, dir, answers, line string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", line)
@@ -66,7 +66,7 @@ func (r *rig) refused(t *testing.T, dir, answers, line string, code int, wants .
 	}
 }
 
-// workTree is a clone with a remote, as a forge gives one.
+// workTree creates a clone with a remote, as from a forge.
 func (r *rig) workTree(t *testing.T) (dir, hub string) {
 	t.Helper()
 	base := t.TempDir()
@@ -75,7 +75,7 @@ func (r *rig) workTree(t *testing.T) (dir, hub string) {
 	return dir, hub
 }
 
-// versions are those of all objects that Hawser has a part in.
+// versions returns the resource versions of all objects with fields of Hawser.
 func versions(t *testing.T, s *api.Server) string {
 	t.Helper()
 	const what = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
@@ -83,8 +83,8 @@ func versions(t *testing.T, s *api.Server) string {
 		s.K(t, "get", "namespaces,customresourcedefinitions,clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/part-of=hawser", "-o", what)
 }
 
-// TestFiveCommands goes the way of the guide, from two clusters of which nobody typed
-// anything to agents that follow the published topology.
+// TestFiveCommands runs the commands of the guide, from two clusters without any typed-in facts to
+// agents with the published topology.
 func TestFiveCommands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "fra", "ams")
@@ -155,7 +155,7 @@ func TestFiveCommands(t *testing.T) {
 		t.Errorf("status:\n%s", out)
 	}
 
-	// Again, and by somebody who has no identities any more: nothing changes.
+	// A second run, by a user without the identities, changes nothing.
 	before := versions(t, r.servers["fra"]) + versions(t, r.servers["ams"]) + r.types(t, hub, "", "git rev-parse rendered main")
 	quiet(r.types(t, dir, "", bootstrap))
 	if got := r.types(t, dir, "", bootstrap+" --dry-run -o json"); !strings.Contains(quiet(got), `"publish": false`) || strings.Contains(got, `"op"`) {
@@ -167,13 +167,13 @@ func TestFiveCommands(t *testing.T) {
 		t.Errorf("a second bootstrap changed\n%s\nafter\n%s", after, before)
 	}
 
-	// What somebody broke comes back; an identity that opens nothing is refused.
+	// A deleted object is restored; an identity that decrypts nothing is refused.
 	r.servers["fra"].K(t, "-n", "hawser-system", "delete", "secret", "hawser-age-identity")
 	r.servers["ams"].K(t, "-n", "hawser-system", "delete", "configmap", "hawser-identity")
 	out = r.types(t, dir, "", bootstrap+" --yes")
 	if lines := regexp.MustCompile(`(?m)^  [+~-] .*$`).FindAllString(out, -1); !slices.Equal(lines, []string{
 		"  + Secret hawser-system/hawser-age-identity", "  + ConfigMap hawser-system/hawser-identity"}) {
-		t.Errorf("it did more or less than what was missing: %q", lines)
+		t.Errorf("it did not create exactly the missing objects: %q", lines)
 	}
 	r.types(t, dir, "", "hawser keys identity other.identity")
 	r.servers["fra"].K(t, "-n", "hawser-system", "delete", "secret", "hawser-age-identity")

@@ -120,7 +120,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// as gives a kubeconfig that acts as another user.
+// as returns a kubeconfig for another user.
 func (r *rig) as(t *testing.T, cluster, user string) string {
 	t.Helper()
 	raw, err := os.ReadFile(r.servers[cluster].Kubeconfig)

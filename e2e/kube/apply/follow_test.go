@@ -77,7 +77,7 @@ func TestBootstrapFollow(t *testing.T) {
 	}
 	ams.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-gateway")
 
-	// What somebody set stays, unless they name another address.
+	// A user's setting stays, unless the command names another address.
 	fra.K(t, "-n", "flux-system", "patch", "gitrepository", "hawser", "--type=merge", "-p", `{"spec": {"url": "ssh://git@git.example.org/net.git"}}`)
 	if out := r.types(t, dir, "", bootstrap+" --dry-run -o json"); strings.Contains(out, `"op"`) {
 		t.Errorf("a second bootstrap would change\n%s", out)

@@ -39,6 +39,6 @@ func TestGather(t *testing.T) {
 		}
 	}
 	if !strings.Contains(got.err, "warning: clusters/g9/fabric.json: there is no ConfigMap hawser-system/hawser-fabric") {
-		t.Errorf("what is missing of g9 is not said:\n%s", got.err)
+		t.Errorf("the missing parts of g9 are not listed:\n%s", got.err)
 	}
 }

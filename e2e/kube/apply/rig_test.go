@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// recipient is the age recipient of an identity that nobody kept.
+// recipient is the age recipient of a discarded identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
 var hawser string // path of the program; of TestMain alone

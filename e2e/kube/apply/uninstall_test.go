@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// foreign is what is not Hawser's, or only in part.
+// foreign are objects that are not Hawser's, or only in part.
 const foreign = `apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -58,7 +58,7 @@ metadata: {name: coredns-custom, namespace: kube-system}
 data: {hawser.server: ours, other.server: theirs}
 `
 
-// everything lists what a cluster holds that anybody could have put there.
+// everything lists the objects of a cluster that users or Hawser may create.
 func (r *rig) everything(cluster string) string {
 	r.t.Helper()
 	return r.servers[cluster].K(r.t, "get", "-A", "--ignore-not-found", "-o", "name",
@@ -129,7 +129,7 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// TestUninstallDefinitions deletes the definitions that nobody uses, when told to.
+// TestUninstallDefinitions deletes unused definitions on request.
 func TestUninstallDefinitions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "g1")
@@ -149,8 +149,8 @@ func TestUninstallDefinitions(t *testing.T) {
 	}
 }
 
-// TestStatus shows a cluster that is well, one whose agent is not, and one that
-// cannot be reached.
+// TestStatus tests the status of a healthy cluster, of one with an unhealthy agent, and of an
+// unreachable one.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "g1", "g2")

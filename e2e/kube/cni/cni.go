@@ -23,7 +23,7 @@ var scripts embed.FS
 // Recipe is how a node starts the network of its cluster.
 type Recipe struct {
 	Folder   string            // of node.sh
-	Settings map[string]string // what the script can be told, as it is without
+	Settings map[string]string // the script's settings with their defaults
 	PodCIDRs bool              // Node objects have the node's prefixes
 	Routed   bool              // the lab leads the pods of a node to it
 	IPv6     bool              // it can do more than IPv4
@@ -44,10 +44,10 @@ func recipes() map[string]Recipe {
 	}
 }
 
-// Names gives the networks that there are.
+// Names returns the names of all networks.
 func Names() []string { return slices.Sorted(maps.Keys(recipes())) }
 
-// Find gives a network by its name.
+// Find returns the network with a name.
 func Find(name string) (Recipe, error) {
 	r, ok := recipes()[name]
 	if !ok {
@@ -56,7 +56,7 @@ func Find(name string) (Recipe, error) {
 	return r, nil
 }
 
-// Script gives the text of node.sh.
+// Script returns the text of node.sh.
 func (r Recipe) Script() ([]byte, error) {
 	text, err := scripts.ReadFile(r.Folder + "/node.sh")
 	if err != nil {
@@ -65,7 +65,7 @@ func (r Recipe) Script() ([]byte, error) {
 	return text, nil
 }
 
-// With gives the settings, some of them changed (NAME=VALUE).
+// With returns the settings with some changes (NAME=VALUE).
 func (r Recipe) With(changed []string) (map[string]string, error) {
 	out := maps.Clone(r.Settings)
 	for _, one := range changed {

@@ -121,7 +121,7 @@ func TestFacts(t *testing.T) {
 	defined := time.Now()
 	await(t, s, "the definitions", func(s facts.State) bool { return s.Err == nil })
 	if took := time.Since(defined); took > 2*time.Second {
-		t.Errorf("definitions were seen %s after they were in force", took)
+		t.Errorf("definitions were found %s after they were established", took)
 	}
 	server.Apply(t, export)
 	await(t, s, "an export", func(s facts.State) bool {
@@ -135,8 +135,8 @@ func TestFacts(t *testing.T) {
 	await(t, s, "no export", func(s facts.State) bool { return len(s.Facts.Exports) == 0 && len(s.Facts.Services) == 1 })
 }
 
-// TestDenied says what is forbidden, with verb and resource, and takes it when it
-// is granted.
+// TestDenied tests that a forbidden request is reported with verb and resource, and that the objects
+// are read after the right is granted.
 func TestDenied(t *testing.T) {
 	server := api.Start(t, "g1")
 	server.Define(t)

@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// applications are those that are there.
+// applications returns the names of all Applications.
 func (r argoRig) applications(t testing.TB) []string { return r.names(t, "applications") }
 
-// have waits until there are these applications and no others.
+// have waits until exactly these Applications exist.
 func (r argoRig) have(t testing.TB, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("there are the Applications %v", want), func() (string, bool) {
-		r.look(t, "hawser")
+		r.state(t, "hawser")
 		got := r.applications(t)
 		return fmt.Sprint(got), slices.Equal(got, want)
 	})
 }
 
-// syncs tells when every application was synced last.
+// syncs returns the time of every Application's last sync.
 func (r argoRig) syncs(t testing.TB) string {
 	t.Helper()
 	var out []string
@@ -41,8 +41,8 @@ func (r argoRig) syncs(t testing.TB) string {
 
 const refreshAnnotation = "argocd.argoproj.io/refresh"
 
-// refresh has Argo CD compare an application with its cluster at once, as argocd app
-// get --refresh does, and waits until it did.
+// refresh makes Argo CD compare an Application with its cluster at once, as argocd app get --refresh
+// does, and waits for the result.
 func (r argoRig) refresh(t testing.TB, app, how string) {
 	t.Helper()
 	r.K(t, "-n", ArgoNamespace, "annotate", "application", app, "--overwrite", refreshAnnotation+"="+how)
@@ -52,9 +52,9 @@ func (r argoRig) refresh(t testing.TB, app, how string) {
 	})
 }
 
-// look has Argo CD read the branch when an application does not know its newest
-// commit: by itself it looks every two or three minutes.
-func (r argoRig) look(t testing.TB, app string) (state, revision string) {
+// state returns the state and the revision of an Application. It makes Argo CD read the branch if the
+// revision is not the newest commit: Argo CD polls only every two or three minutes.
+func (r argoRig) state(t testing.TB, app string) (state, revision string) {
 	t.Helper()
 	o := r.get(t, ArgoNamespace, "application", app)
 	if o == nil {
@@ -67,14 +67,13 @@ func (r argoRig) look(t testing.TB, app string) (state, revision string) {
 	return text(o, "status", "sync", "status") + " " + text(o, "status", "health", "status"), revision
 }
 
-// wait waits until an application is at the commit that is published, in a state. Of
-// health that changes with a definition's status alone Argo CD learns at its next
-// look, so it is asked to look now and then.
+// wait waits until an Application has the published commit and a state. Argo CD notices changes of
+// health in a definition's status only at its next poll, so wait refreshes it from time to time.
 func (r argoRig) wait(t testing.TB, app, sync, health string) {
 	t.Helper()
 	want, asked := mustGit(t, r.repo, "rev-parse", "rendered"), time.Now()
 	eventually(t, app+" is "+sync+" and "+health, func() (string, bool) {
-		state, revision := r.look(t, app)
+		state, revision := r.state(t, app)
 		if time.Since(asked) > 10*time.Second {
 			_, _ = r.Try("-n", ArgoNamespace, "annotate", "application", app, "--overwrite", refreshAnnotation+"=normal")
 			asked = time.Now()
@@ -83,14 +82,13 @@ func (r argoRig) wait(t testing.TB, app, sync, health string) {
 	})
 }
 
-// fails waits until a sync of an application has failed at the commit that is
-// published.
+// fails waits until a sync of an Application failed at the published commit.
 func (r argoRig) fails(t testing.TB, app, message string) {
 	t.Helper()
 	want := mustGit(t, r.repo, "rev-parse", "rendered")
 	eventually(t, app+" fails: "+message, func() (string, bool) {
-		r.look(t, "hawser")
-		r.look(t, app)
+		r.state(t, "hawser")
+		r.state(t, app)
 		o := r.get(t, ArgoNamespace, "application", app)
 		if o == nil {
 			return "it is not there", false
@@ -101,19 +99,19 @@ func (r argoRig) fails(t testing.TB, app, message string) {
 	})
 }
 
-// arrives waits for an export and has the agents take it.
+// arrives waits for an export, and accepts it as an agent.
 func (r argoRig) arrives(t *testing.T, namespace, name string) {
 	t.Helper()
 	eventually(t, namespace+"/"+name+" is made", func() (string, bool) {
 		for _, app := range r.applications(t) {
-			r.look(t, app)
+			r.state(t, app)
 		}
 		return "", r.get(t, namespace, "serviceexport", name) != nil
 	})
 	r.judge(t, namespace, name, true, "exported")
 }
 
-// good waits until all applications are as they should be.
+// good waits until all Applications are synced and healthy.
 func (r argoRig) good(t testing.TB) {
 	t.Helper()
 	for _, app := range r.applications(t) {
@@ -121,8 +119,8 @@ func (r argoRig) good(t testing.TB) {
 	}
 }
 
-// tell tells of everything that Argo CD says.
-func (r argoRig) tell(t testing.TB) {
+// logState logs the state of all Argo CD objects.
+func (r argoRig) logState(t testing.TB) {
 	t.Helper()
 	for name, o := range r.list(t, "applications,applicationsets") {
 		status, _ := o.Object["status"].(map[string]any)
@@ -130,7 +128,7 @@ func (r argoRig) tell(t testing.TB) {
 	}
 }
 
-// built gives the objects of the folder of g1 as the branch has them.
+// built returns the objects of g1's folder on the publish branch.
 func (r argoRig) built(t testing.TB) map[string]string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")

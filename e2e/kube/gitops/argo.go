@@ -12,13 +12,12 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// ArgoNamespace is where Argo CD's objects are.
+// ArgoNamespace is the namespace of Argo CD's objects.
 const ArgoNamespace = "argocd"
 
-// StartArgo starts Argo CD without its server (as its core installation has it) on a
-// cluster that has its definitions and settings, until the test ends: the controllers
-// of Applications and ApplicationSets, the server of repositories, and a store in
-// memory. All have their defaults.
+// StartArgo starts Argo CD without its server, like its core installation, until the test ends. It
+// starts the controllers of Applications and ApplicationSets, the repository server, and a store in
+// memory, with their defaults. The cluster must have Argo CD's definitions and settings.
 func StartArgo(t testing.TB, kubeconfig string) {
 	t.Helper()
 	bin, dir, ports := api.Programs(t, "setup-gitops.sh", "argo"), t.TempDir(), api.FreePorts(t, 7)
@@ -40,8 +39,8 @@ func StartArgo(t testing.TB, kubeconfig string) {
 		"--metrics-addr="+local(4), "--probe-addr="+local(5), "--webhook-addr="+local(6), "--logformat=text", "--loglevel=warn")
 }
 
-// ArgoSettings are what an installation of Argo CD has in its namespace, with lines
-// of argocd-cm.
+// ArgoSettings returns the objects in the namespace of an Argo CD installation, with lines of
+// argocd-cm.
 func ArgoSettings(lines string) string {
 	return `apiVersion: v1
 kind: ConfigMap
@@ -62,7 +61,7 @@ spec:
 `
 }
 
-// ArgoCluster makes a cluster known to Argo CD.
+// ArgoCluster returns the Secret that registers a cluster with Argo CD.
 func ArgoCluster(name, server, token string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Secret

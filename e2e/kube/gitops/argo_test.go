@@ -12,15 +12,14 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// argoRig is the cluster g1 with Argo CD, which keeps it, and sometimes g2, as the
-// branch has them.
+// argoRig is the cluster g1 with Argo CD, which applies the publish branch to g1 and sometimes g2.
 type argoRig struct {
 	*rig
 	other     *api.Server // g2, without nodes
 	recipient string      // of g2
 }
 
-// TestArgo is what TestFlux is, with Argo CD.
+// TestArgo is TestFlux with Argo CD.
 func TestArgo(t *testing.T) {
 	r := argoRig{rig: newRig(t), other: api.Start(t, "g2", controllers...)}
 	r.recipient = r.newRecipient(t)
@@ -41,13 +40,13 @@ func TestArgo(t *testing.T) {
 		{"exports leave", r.exportsLeave},
 		{"a cluster comes and goes", r.clusterGoes},
 		{"everything is deleted", r.deleted},
-	}, r.tell)
+	}, r.logState)
 }
 
-// repoPatch is the patch that tells the ApplicationSet of the repository.
+// repoPatch is the patch with the ApplicationSet's repository.
 const repoPatch = "patches/argocd/repo.yaml"
 
-// documented is what users copy, with the repository's URL.
+// documented returns a block of the documentation with the repository's URL.
 func (r argoRig) documented(t *testing.T, text string) string {
 	t.Helper()
 	return strings.ReplaceAll(Documented(t, page, text), "<repository>", r.url)
@@ -66,7 +65,7 @@ func (r argoRig) install(t *testing.T) {
 	r.good(t)
 }
 
-// steady has Argo CD read everything anew, while agents write.
+// steady tests that Argo CD writes nothing while agents write, also after a hard refresh.
 func (r argoRig) steady(t *testing.T) {
 	before := r.list(t, rendered+",serviceexports", mine)
 	if len(before) < 20 {
@@ -82,17 +81,17 @@ func (r argoRig) steady(t *testing.T) {
 		r.good(t)
 	}
 	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
-		t.Errorf("Argo CD writes again what is as it should be:\n%s", strings.Join(diff, "\n"))
+		t.Errorf("Argo CD wrote unchanged objects:\n%s", strings.Join(diff, "\n"))
 	}
 	if now := r.syncs(t); now != syncs {
 		t.Errorf("Argo CD synced again: %s, before %s", now, syncs)
 	}
 }
 
-// drift changes and deletes what is rendered; Argo CD sees it by itself.
+// drift changes and deletes rendered objects. Argo CD detects it without a refresh.
 func (r argoRig) drift(t *testing.T) {
 	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
-	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=somebody/else")
+	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=someone/else")
 	r.K(t, "delete", "clusterrole", "hawser-agent")
 	r.K(t, "-n", "shop", "label", "serviceexport", "web", "app.kubernetes.io/part-of=else", "--overwrite")
 	eventually(t, "the cluster's name is put back", func() (string, bool) {
@@ -101,7 +100,7 @@ func (r argoRig) drift(t *testing.T) {
 	})
 	eventually(t, "the image is put back", func() (string, bool) {
 		got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={..image}")
-		return got, !strings.Contains(got, "somebody")
+		return got, !strings.Contains(got, "someone")
 	})
 	eventually(t, "the ClusterRole is back", func() (string, bool) { return "", r.get(t, "", "clusterrole", "hawser-agent") != nil })
 	eventually(t, "the export's label is put back", func() (string, bool) {
@@ -115,7 +114,7 @@ func (r argoRig) drift(t *testing.T) {
 	r.good(t)
 }
 
-// agentsOwn: what agents wrote on an export is there, and is theirs alone.
+// agentsOwn tests that only the agents own the fields that they wrote on an export.
 func (r argoRig) agentsOwn(t *testing.T) {
 	t.Helper()
 	web := r.get(t, "shop", "serviceexport", "web")
@@ -123,7 +122,7 @@ func (r argoRig) agentsOwn(t *testing.T) {
 		t.Errorf("the agents' annotation is %q", got)
 	}
 	if status, _, _ := condition(web, "Ready"); status != "True" {
-		t.Errorf("the agents' word is %q", status)
+		t.Errorf("the agents' status is %q", status)
 	}
 	out := r.K(t, "-n", "shop", "get", "serviceexport", "web", "--show-managed-fields", "-o",
 		`jsonpath={range .metadata.managedFields[?(@.fieldsV1.f:metadata.f:annotations.f:hawser\.dev/addresses)]}{.manager} {end}`)
@@ -132,7 +131,7 @@ func (r argoRig) agentsOwn(t *testing.T) {
 	}
 }
 
-// exportArrives has a commit change what it should, and nothing more.
+// exportArrives tests that a commit changes only the affected objects.
 func (r argoRig) exportArrives(t *testing.T) {
 	kinds := rendered + ",serviceexports"
 	before, had := r.list(t, kinds, mine), r.built(t)
@@ -160,7 +159,7 @@ func (r argoRig) exportArrives(t *testing.T) {
 	}
 }
 
-// namespaceMissing has an export in a namespace that is not there: all else goes on.
+// namespaceMissing adds an export in a missing namespace: everything else still works.
 func (r argoRig) namespaceMissing(t *testing.T) {
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
 	r.fails(t, "hawser-g1-nowhere", `namespaces "nowhere" not found`)
@@ -171,15 +170,14 @@ func (r argoRig) namespaceMissing(t *testing.T) {
 	r.good(t)
 }
 
-// nodeDown has one node without power, and another that ceases to be a gateway: what
-// is committed arrives all the same.
+// nodeDown powers off one node, and removes another gateway: commits still arrive.
 func (r argoRig) nodeDown(t *testing.T) {
 	r.nodes.Set(false, "n3")
 	r.wait(t, "hawser-g1", "Synced", "Progressing")
 	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
 	r.arrives(t, "shop", "more")
 	eventually(t, "the agents are where they belong", func() (string, bool) {
-		r.look(t, "hawser-g1")
+		r.state(t, "hawser-g1")
 		var have []string
 		for _, pod := range r.list(t, "pods") {
 			have = append(have, text(pod, "spec", "serviceAccountName")+" "+text(pod, "spec", "nodeName"))
@@ -191,7 +189,7 @@ func (r argoRig) nodeDown(t *testing.T) {
 	r.good(t)
 }
 
-// refused has a commit that the API server does not take: the next one is taken up.
+// refused publishes a commit that the API server rejects: the next commit is applied.
 func (r argoRig) refused(t *testing.T) {
 	const file = "patches/clusters/g1/strategy.yaml"
 	patch := "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: hawser-agent, namespace: hawser-system}\nspec: {updateStrategy: {type: %s, rollingUpdate: null}}\n"
@@ -210,18 +208,18 @@ func (r argoRig) exportsLeave(t *testing.T) {
 	r.publish(t, topology([]string{"n1"}, "shop/web"))
 	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop")
 	eventually(t, "only one export is left", func() (string, bool) {
-		r.look(t, "hawser-g1-shop")
+		r.state(t, "hawser-g1-shop")
 		exports := r.list(t, "serviceexports")
 		return fmt.Sprint(slices.Sorted(maps.Keys(exports))), len(exports) == 1 && exports["shop/ServiceExport/web"] != nil
 	})
 	r.good(t)
 }
 
-// untracked stays: Argo CD puts no mark on definitions, and so deletes none with an
+// untracked objects stay: Argo CD does not mark definitions, so it deletes none with an
 // Application.
 const untracked = "CustomResourceDefinition/hawsernodes.hawser.dev"
 
-// deleted takes Hawser out; definitions stay.
+// deleted removes Hawser; definitions stay.
 func (r argoRig) deleted(t *testing.T) {
 	r.K(t, "-n", ArgoNamespace, "delete", "application", "hawser")
 	r.K(t, "-n", ArgoNamespace, "delete", "applicationset", "hawser", "--wait=false")

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// clusterGoes has a second cluster that comes, is uninstalled as the documentation
-// says, comes again, and is pruned.
+// clusterGoes adds a second cluster, uninstalls it as documented, adds it again, and prunes it.
 func (r argoRig) clusterGoes(t *testing.T) {
 	one := topology([]string{"n1"}, "shop/web")
 	two := strings.Replace(one, "  exports:\n", fmt.Sprintf(secondCluster, r.recipient)+"  exports:\n", 1)
@@ -30,7 +29,7 @@ func (r argoRig) clusterGoes(t *testing.T) {
 	r.commit(t, file, Documented(t, "../../../docs/uninstall.md", "preserveResourcesOnDeletion"))
 	r.reconcile(t, 0)
 	eventually(t, "its objects are to stay", func() (string, bool) {
-		r.look(t, "hawser")
+		r.state(t, "hawser")
 		got := r.get(t, ArgoNamespace, "application", "hawser-g2").GetFinalizers()
 		return fmt.Sprint(got), len(got) == 0
 	})
@@ -61,7 +60,7 @@ const secondCluster = `  - name: g2
     - {name: far, node: n9, endpoints: [203.0.113.20]}
 `
 
-// knows tells whether the fabric that g1 has names a prefix.
+// knows reports whether g1's fabric contains a prefix.
 func (r argoRig) knows(t *testing.T, prefix string) bool {
 	t.Helper()
 	encoded := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-fabric", "-o", `jsonpath={.binaryData.fabric\.json\.gz}`)
@@ -76,7 +75,7 @@ func (r argoRig) knows(t *testing.T, prefix string) bool {
 	return strings.Contains(string(fabric), prefix)
 }
 
-// newRecipient makes an identity and gives its recipient.
+// newRecipient creates an identity and returns its recipient.
 func (r argoRig) newRecipient(t *testing.T) string {
 	t.Helper()
 	out := strings.Fields(r.hawser(t, 0, "keys", "identity", filepath.Join(t.TempDir(), "g2")))

@@ -1,4 +1,4 @@
-// Package gitops runs Flux and Argo CD on what Hawser publishes (build tag kube): their
-// real controllers, as processes, against a real API server and a git server that
-// speaks HTTP. hack/setup-gitops.sh builds them.
+// Package gitops tests Flux and Argo CD with Hawser's publish branch (build tag kube). It runs their
+// real controllers as processes, with a real API server and a git server over HTTP.
+// hack/setup-gitops.sh builds them.
 package gitops

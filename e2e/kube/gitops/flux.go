@@ -11,12 +11,12 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// FluxNamespace is where Flux's objects are.
+// FluxNamespace is the namespace of Flux's objects.
 const FluxNamespace = "flux-system"
 
-// StartFlux starts Flux's controller of Kustomizations on a cluster, and what fetches
-// the GitRepository hawser, until the test ends. Its definitions must be there. It
-// has its defaults, but looks more often for what a Kustomization waits for.
+// StartFlux starts Flux's kustomize-controller on a cluster, and a source for the GitRepository
+// hawser, until the test ends. The cluster must have Flux's definitions. The controller has its
+// defaults, except that it polls dependencies more often.
 func StartFlux(t testing.TB, kubeconfig string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(api.Programs(t, "setup-gitops.sh", "flux"), "kustomize-controller"),

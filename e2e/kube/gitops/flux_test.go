@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// fluxRig is a cluster that Flux keeps as the branch has it.
+// fluxRig is a cluster with Flux, which applies the publish branch.
 type fluxRig struct{ *rig }
 
-// TestFlux goes from an empty cluster through what happens to one in its life; each
-// step stands on those before it.
+// TestFlux goes through the life of a cluster, from an empty one. Each step depends on the previous
+// ones.
 func TestFlux(t *testing.T) {
 	r := fluxRig{newRig(t)}
 	r.prepare(t, "flux", FluxNamespace)
@@ -37,7 +37,7 @@ func TestFlux(t *testing.T) {
 	}, nil)
 }
 
-// install does what the documentation says, with nodes that come up late.
+// install follows the documentation, with nodes that start late.
 func (r fluxRig) install(t *testing.T) {
 	r.Apply(t, strings.ReplaceAll(Documented(t, page, "kind: GitRepository"), "<repository>", r.url))
 	r.Apply(t, r.published(t, "flux/g1/sync.yaml"))
@@ -49,7 +49,7 @@ func (r fluxRig) install(t *testing.T) {
 	r.good(t, "hawser")
 	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
 	if status, _, message := condition(r.get(t, FluxNamespace, "kustomization", "hawser-sync"), "Ready"); status == "True" {
-		t.Errorf("all is well before the agents are ready: %s", message)
+		t.Errorf("Flux is ready before the agents: %s", message)
 	}
 	r.nodes.Set(true, "n1", "n2", "n3")
 	r.good(t, "hawser-sync")
@@ -59,8 +59,8 @@ func (r fluxRig) install(t *testing.T) {
 	r.good(t, "hawser-shop")
 }
 
-// steady looks again and again, while agents write: nothing is written, nothing of
-// theirs is undone.
+// steady reconciles repeatedly while agents write: Flux writes nothing, and reverts nothing of the
+// agents.
 func (r fluxRig) steady(t *testing.T) {
 	before := r.list(t, rendered+",serviceexports", mine)
 	if len(before) < 20 {
@@ -70,41 +70,41 @@ func (r fluxRig) steady(t *testing.T) {
 		r.write(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
 		r.write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
 		for _, k := range r.kustomizations(t) {
-			r.ask(t, k)
+			r.fluxReconcile(t, k)
 			r.good(t, k)
 		}
 	}
 	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
-		t.Errorf("Flux writes again what is as it should be:\n%s", strings.Join(diff, "\n"))
+		t.Errorf("Flux wrote unchanged objects:\n%s", strings.Join(diff, "\n"))
 	}
 	web := r.get(t, "shop", "serviceexport", "web")
 	if got := web.GetAnnotations()["hawser.dev/addresses"]; got != "242.0.0.7" {
 		t.Errorf("the agents' annotation is %q", got)
 	}
 	if status, _, _ := condition(web, "Ready"); status != "True" {
-		t.Errorf("the agents' word is %q", status)
+		t.Errorf("the agents' status is %q", status)
 	}
 }
 
-// drift changes and deletes what is rendered.
+// drift changes and deletes rendered objects.
 func (r fluxRig) drift(t *testing.T) {
 	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
-	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=somebody/else")
+	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=someone/else")
 	r.K(t, "delete", "clusterrole", "hawser-agent")
 	r.K(t, "-n", "shop", "delete", "serviceexport", "web")
 	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-shop", "--wait=false")
-	r.ask(t, "hawser")
+	r.fluxReconcile(t, "hawser")
 	r.good(t, "hawser")
 	if got := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-identity", "-o", "jsonpath={.data.cluster}"); got != "g1" {
 		t.Errorf("the cluster's name is %q", got)
 	}
-	if got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={..image}"); strings.Contains(got, "somebody") {
+	if got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={..image}"); strings.Contains(got, "someone") {
 		t.Errorf("the image is %q", got)
 	}
 	if r.get(t, "", "clusterrole", "hawser-agent") == nil {
 		t.Error("the ClusterRole did not come back")
 	}
-	r.ask(t, "hawser-sync")
+	r.fluxReconcile(t, "hawser-sync")
 	eventually(t, "the export is back", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
 	r.judge(t, "shop", "web", true, "exported")
 	r.good(t, "hawser-shop")
@@ -125,7 +125,7 @@ func (r fluxRig) exportArrives(t *testing.T) {
 	}
 }
 
-// namespaceMissing has an export in a namespace that is not there: all else goes on.
+// namespaceMissing adds an export in a missing namespace: everything else still works.
 func (r fluxRig) namespaceMissing(t *testing.T) {
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
 	r.bad(t, "hawser-nowhere", "ReconciliationFailed", `namespaces "nowhere" not found`)
@@ -133,7 +133,7 @@ func (r fluxRig) namespaceMissing(t *testing.T) {
 	begun := time.Now()
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web", "kube-public/web"))
 	eventually(t, "the next commit arrives", func() (string, bool) { return "", r.get(t, "kube-public", "serviceexport", "web") != nil })
-	t.Logf("figure: an export arrives in %.0f s beside one that cannot", time.Since(begun).Seconds())
+	t.Logf("figure: an export arrives in %.0f s while another cannot", time.Since(begun).Seconds())
 	r.judge(t, "kube-public", "web", true, "exported")
 	r.K(t, "create", "namespace", "nowhere")
 	eventually(t, "the export is made in its new namespace", func() (string, bool) { return "", r.get(t, "nowhere", "serviceexport", "web") != nil })
@@ -141,7 +141,7 @@ func (r fluxRig) namespaceMissing(t *testing.T) {
 	r.good(t, "hawser-nowhere")
 }
 
-// nodeDown has one node without power: exports come and go all the same.
+// nodeDown powers off one node: exports still arrive and leave.
 func (r fluxRig) nodeDown(t *testing.T) {
 	r.nodes.Set(false, "n3")
 	eventually(t, "the DaemonSet is not healthy", func() (string, bool) {
@@ -159,8 +159,7 @@ func (r fluxRig) nodeDown(t *testing.T) {
 	r.good(t, "hawser-shop")
 }
 
-// gatewayLeaves takes a node's gateway out of the topology: its agent becomes one
-// without keys.
+// gatewayLeaves removes a node's gateway from the topology: its agent then has no keys.
 func (r fluxRig) gatewayLeaves(t *testing.T) {
 	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
 	eventually(t, "the agents are where they belong", func() (string, bool) {
@@ -188,8 +187,8 @@ func (r fluxRig) exportsLeave(t *testing.T) {
 	r.good(t, "hawser-shop")
 }
 
-// brokenCommits has a topology that is wrong, and somebody who commits rubbish to the
-// branch: what was good stays.
+// brokenCommits commits a wrong topology, and garbage to the publish branch: the last good state
+// stays.
 func (r fluxRig) brokenCommits(t *testing.T) {
 	for _, k := range r.kustomizations(t) {
 		r.good(t, k)
@@ -223,17 +222,17 @@ func (r fluxRig) vandalise(t *testing.T, clone string) {
 	mustGit(t, clone, "push", "-q", r.repo, "HEAD:rendered")
 }
 
-// deleted takes Hawser out: three definitions that others may use stay.
+// deleted removes Hawser: three definitions that others may use stay.
 func (r fluxRig) deleted(t *testing.T) {
 	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-sync", "--wait=false")
 	r.gone(t, "kustomizations")
 }
 
-// kustomizations are those that are there.
+// kustomizations returns the names of all Kustomizations.
 func (r fluxRig) kustomizations(t testing.TB) []string { return r.names(t, "kustomizations") }
 
-// ask has Flux look at once, as flux reconcile does, and waits until it did.
-func (r fluxRig) ask(t testing.TB, name string) {
+// reconcile makes Flux reconcile at once, as flux reconcile does, and waits for the result.
+func (r fluxRig) fluxReconcile(t testing.TB, name string) {
 	t.Helper()
 	at := time.Now().Format(time.RFC3339Nano)
 	r.K(t, "-n", FluxNamespace, "annotate", "kustomization", name, "--overwrite", "reconcile.fluxcd.io/requestedAt="+at)
@@ -247,7 +246,7 @@ func (r fluxRig) ask(t testing.TB, name string) {
 	})
 }
 
-// good waits until a Kustomization is ready at the commit that is published.
+// good waits until a Kustomization is ready at the published commit.
 func (r fluxRig) good(t testing.TB, name string) {
 	t.Helper()
 	want := revision("rendered", mustGit(t, r.repo, "rev-parse", "rendered"))
@@ -271,7 +270,7 @@ func (r fluxRig) bad(t testing.TB, name, reason, message string) {
 	})
 }
 
-// text gives a field of an object, or nothing.
+// text returns a field of an object, or an empty string.
 func text(o *unstructured.Unstructured, path ...string) string {
 	out, _, _ := unstructured.NestedString(o.Object, path...)
 	return out

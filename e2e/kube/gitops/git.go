@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// Definitions gives the files with the definitions of the kinds of flux or argo.
+// Definitions returns the files with the definitions of flux or argo.
 func Definitions(t testing.TB, of string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(api.Programs(t, "setup-gitops.sh", of), "..", "crds", "*.yaml"))
@@ -25,8 +25,7 @@ func Definitions(t testing.TB, of string) []string {
 	return files
 }
 
-// Serve serves a git repository over HTTP, as a forge does, until the test ends, and
-// gives its URL.
+// Serve serves a git repository over HTTP, like a forge, until the test ends, and returns its URL.
 func Serve(t testing.TB, dir string) string {
 	t.Helper()
 	server := httptest.NewServer(Forge(t, dir))
@@ -34,7 +33,7 @@ func Serve(t testing.TB, dir string) string {
 	return server.URL + "/" + filepath.Base(dir)
 }
 
-// Forge answers for a git repository over HTTP, by git's own program.
+// Forge returns the HTTP handler of a git repository, which runs git http-backend.
 func Forge(t testing.TB, dir string) http.Handler {
 	t.Helper()
 	out, err := exec.Command("git", "--exec-path").Output()
@@ -48,8 +47,7 @@ func Forge(t testing.TB, dir string) http.Handler {
 	}
 }
 
-// Documented gives the block of code of a page of the documentation that holds a
-// text, as users copy it.
+// Documented returns the code block of a documentation page that contains a text.
 func Documented(t testing.TB, page, text string) string {
 	t.Helper()
 	raw, err := os.ReadFile(page)

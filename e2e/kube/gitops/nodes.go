@@ -15,17 +15,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Nodes plays the scheduler and the kubelets of an API server without nodes, for the
-// pods of DaemonSets alone: each goes to the node that it is made for, runs there
-// and is ready, and ends when it is deleted.
+// Nodes imitates the scheduler and the kubelets of an API server without nodes, for pods of
+// DaemonSets only. Each pod is bound to its node, runs and is ready, and ends when it is deleted.
 type Nodes struct {
 	client kubernetes.Interface
 	mu     sync.Mutex
 	down   map[string]bool
 }
 
-// StartNodes makes nodes and plays them until the test ends. All of them are down
-// at first.
+// StartNodes creates nodes and imitates them until the test ends. All are down at first.
 func StartNodes(t testing.TB, kubeconfig string, names ...string) *Nodes {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -51,7 +49,7 @@ func StartNodes(t testing.TB, kubeconfig string, names ...string) *Nodes {
 	return n
 }
 
-// Set says which nodes are up.
+// Set sets nodes up or down.
 func (n *Nodes) Set(up bool, names ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +63,7 @@ func (n *Nodes) play(ctx context.Context) {
 		pods, err := n.client.CoreV1().Pods("").List(ctx, meta.ListOptions{})
 		if err == nil {
 			for i := range pods.Items {
-				n.look(ctx, &pods.Items[i])
+				n.step(ctx, &pods.Items[i])
 			}
 		}
 		select {
@@ -75,8 +73,8 @@ func (n *Nodes) play(ctx context.Context) {
 	}
 }
 
-// look does the next thing that a pod needs. What fails is tried at the next look.
-func (n *Nodes) look(ctx context.Context, pod *core.Pod) {
+// step does the next step for a pod. A failed step is retried by the next call.
+func (n *Nodes) step(ctx context.Context, pod *core.Pod) {
 	n.mu.Lock()
 	down := n.down[target(pod)]
 	n.mu.Unlock()
@@ -110,7 +108,7 @@ func ready(pod *core.Pod) bool {
 	return false
 }
 
-// target is the node that the controller of DaemonSets made a pod for.
+// target returns the node of a DaemonSet's pod.
 func target(pod *core.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName

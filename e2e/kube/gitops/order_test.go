@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ordered are the kinds without which agents cannot work, and theirs.
+// ordered are the agents' kind and the kinds that they need.
 var ordered = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "serviceaccounts"},
@@ -29,13 +29,13 @@ var ordered = []schema.GroupVersionResource{
 	{Group: "apps", Version: "v1", Resource: "daemonsets"},
 }
 
-// creations sees objects of Hawser's being made.
+// creations records the creation of Hawser's objects.
 type creations struct {
 	mu    sync.Mutex
 	kinds map[int]string // by the API server's count of all changes
 }
 
-// watchCreations begins to see them.
+// watchCreations starts to watch them.
 func (r *rig) watchCreations(t testing.TB) *creations {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
@@ -56,7 +56,7 @@ func (r *rig) watchCreations(t testing.TB) *creations {
 		}
 		wait.Go(func() {
 			for e := range events.ResultChan() {
-				c.see(e)
+				c.record(e)
 			}
 		})
 		t.Cleanup(events.Stop)
@@ -64,7 +64,7 @@ func (r *rig) watchCreations(t testing.TB) *creations {
 	return c
 }
 
-func (c *creations) see(e watch.Event) {
+func (c *creations) record(e watch.Event) {
 	o, ok := e.Object.(*unstructured.Unstructured)
 	if !ok || e.Type != watch.Added {
 		return
@@ -76,7 +76,7 @@ func (c *creations) see(e watch.Event) {
 	}
 }
 
-// order gives the kinds of all that was made, first to last.
+// order returns the kinds of created objects, first to last.
 func (c *creations) order() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *creations) order() []string {
 	return out
 }
 
-// inOrder: the namespace was made first, and the agents last.
+// inOrder checks that the namespace was created first, and the agents last.
 func (r *rig) inOrder(t *testing.T, c *creations) {
 	t.Helper()
 	var names string
@@ -106,6 +106,6 @@ func (r *rig) inOrder(t *testing.T, c *creations) {
 	})
 	agents := slices.Index(have, "DaemonSet")
 	if agents != len(have)-2 || have[0] != "Namespace" || !slices.Contains(have, "CustomResourceDefinition") || !slices.Contains(have, "ClusterRoleBinding") {
-		t.Errorf("made in the order %v", have)
+		t.Errorf("creation order %v", have)
 	}
 }

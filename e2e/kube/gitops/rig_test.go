@@ -20,14 +20,14 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// recipient is the age recipient of an identity that nobody kept.
+// recipient is the age recipient of a discarded identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// limit is how long a condition may take on a slow machine. Flux tries again after
-// half a minute, Argo CD after three at the most.
+// limit bounds the wait for a condition on a slow machine. Flux retries after
+// half a minute, Argo CD after at most three minutes.
 const limit = 5 * time.Minute
 
-// page is where users read what to apply.
+// page is the documentation page with the objects to apply.
 const page = "../../../docs/gitops.md"
 
 var hawser string // path of the program; of TestMain alone
@@ -35,8 +35,7 @@ var hawser string // path of the program; of TestMain alone
 // TestMain builds the program that is tested.
 func TestMain(m *testing.M) { os.Exit(api.Main(m, &hawser)) }
 
-// rig is the cluster g1 with the nodes n1, n2 and n3, and the repository with its
-// topology, which a git server serves.
+// rig is the cluster g1 with the nodes n1, n2 and n3, and the served repository of its topology.
 type rig struct {
 	*api.Server
 	nodes *Nodes
@@ -44,8 +43,8 @@ type rig struct {
 	url   string
 }
 
-// controllers are those of Kubernetes that have a part in a test: without the collector
-// of garbage, what Argo CD deletes stays.
+// controllers are the Kubernetes controllers for the tests. Without the garbage collector, objects
+// that Argo CD deletes would stay.
 var controllers = []string{"namespace-controller", "daemonset-controller", "garbage-collector-controller"}
 
 func newRig(t *testing.T) *rig {
@@ -69,7 +68,7 @@ func mustGit(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// hawser runs the program and wants an exit code.
+// hawser runs the program, which must end with an exit code.
 func (r *rig) hawser(t testing.TB, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(hawser, args...)
@@ -96,8 +95,7 @@ func (r *rig) commit(t testing.TB, file, text string) {
 	mustGit(t, r.repo, "commit", "-q", "-m", "change "+file)
 }
 
-// reconcile has a reconciler publish the newest commit, and gives the commit that
-// stands on the branch after it.
+// reconcile publishes the newest commit, and returns the new commit of the publish branch.
 func (r *rig) reconcile(t testing.TB, code int) string {
 	t.Helper()
 	r.hawser(t, code, "reconcile", "--once", "--repo", r.repo, "--root-key", filepath.Join(filepath.Dir(r.repo), "root.key"))
@@ -111,13 +109,13 @@ func (r *rig) publish(t testing.TB, topology string) string {
 	return r.reconcile(t, 0)
 }
 
-// published gives a file of the branch.
+// published returns a file of the publish branch.
 func (r *rig) published(t testing.TB, file string) string {
 	t.Helper()
 	return mustGit(t, r.repo, "show", "rendered:"+file) + "\n"
 }
 
-// topology is one of the cluster g1, with gateways on nodes and exports as
+// topology returns a topology of the cluster g1 with gateways on nodes and exports, as
 // namespace/name.
 func topology(gateways []string, exports ...string) string {
 	var out strings.Builder
@@ -143,7 +141,7 @@ spec:
 	return out.String()
 }
 
-// get gives an object, or nil when there is none.
+// get returns an object, or nil if it does not exist.
 func (r *rig) get(t testing.TB, namespace, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	out, err := r.Try("-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json")
@@ -157,7 +155,7 @@ func (r *rig) get(t testing.TB, namespace, kind, name string) *unstructured.Unst
 	return object
 }
 
-// list gives all objects of kinds, as kubectl names them, by namespace/kind/name.
+// list returns all objects of kinds, named as in kubectl, by namespace/kind/name.
 func (r *rig) list(t testing.TB, kinds string, args ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	var list unstructured.UnstructuredList
@@ -172,16 +170,16 @@ func (r *rig) list(t testing.TB, kinds string, args ...string) map[string]*unstr
 	return out
 }
 
-// rendered are the kinds of what is rendered for a cluster.
+// rendered are the kinds of the rendered objects of a cluster.
 const rendered = "namespaces,customresourcedefinitions,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings," +
 	"validatingadmissionpolicies,validatingadmissionpolicybindings,configmaps,secrets,daemonsets"
 
-// mine selects what is rendered.
+// mine selects rendered objects.
 const mine = "-lapp.kubernetes.io/part-of=hawser"
 
-// gone waits until nothing of Hawser's is left, nor of kinds besides, except the
-// definitions that others may use and what stays besides.
-func (r *rig) gone(t testing.TB, besides string, stays ...string) {
+// gone waits until Hawser's objects and all objects of moreKinds are deleted, except shared
+// definitions and the objects of stays.
+func (r *rig) gone(t testing.TB, moreKinds string, stays ...string) {
 	t.Helper()
 	want := append([]string{
 		"CustomResourceDefinition/clusterproperties.about.k8s.io",
@@ -189,9 +187,9 @@ func (r *rig) gone(t testing.TB, besides string, stays ...string) {
 		"CustomResourceDefinition/serviceimports.multicluster.x-k8s.io",
 	}, stays...)
 	slices.Sort(want)
-	eventually(t, "everything is gone but definitions", func() (string, bool) {
+	eventually(t, "everything except definitions is deleted", func() (string, bool) {
 		left := r.list(t, rendered, mine)
-		maps.Copy(left, r.list(t, besides+",serviceexports,pods,customresourcedefinitions"))
+		maps.Copy(left, r.list(t, moreKinds+",serviceexports,pods,customresourcedefinitions"))
 		maps.DeleteFunc(left, func(name string, _ *unstructured.Unstructured) bool {
 			return strings.HasSuffix(name, ".toolkit.fluxcd.io") || strings.HasSuffix(name, ".argoproj.io")
 		})
@@ -200,7 +198,7 @@ func (r *rig) gone(t testing.TB, besides string, stays ...string) {
 	})
 }
 
-// changed tells of objects that are not the same in two lists.
+// changed describes the objects that differ between two lists.
 func changed(before, after map[string]*unstructured.Unstructured) []string {
 	var out []string
 	for name, o := range before {
@@ -222,7 +220,7 @@ func changed(before, after map[string]*unstructured.Unstructured) []string {
 	return out
 }
 
-// condition gives the status, reason and message of a condition.
+// condition returns the status, reason and message of a condition.
 func condition(o *unstructured.Unstructured, of string) (status, reason, message string) {
 	if o == nil {
 		return "", "", "there is no such object"
@@ -236,7 +234,7 @@ func condition(o *unstructured.Unstructured, of string) (status, reason, message
 	return "", "", "there is no such condition"
 }
 
-// eventually waits until a condition holds; otherwise it says what is there instead.
+// eventually waits until a condition is true. Otherwise it fails with the last state.
 func eventually(t testing.TB, what string, holds func() (string, bool)) {
 	t.Helper()
 	var have string
@@ -249,7 +247,7 @@ func eventually(t testing.TB, what string, holds func() (string, bool)) {
 	t.Fatalf("not within %s: %s; have %s", limit, what, have)
 }
 
-// write applies a manifest as an agent does.
+// write applies a manifest as an agent.
 func (r *rig) write(t testing.TB, manifest string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(r.Kubectl, append([]string{"--kubeconfig=" + r.Kubeconfig, "apply", "--server-side", "--field-manager=hawser", "-f", "-"}, args...)...)
@@ -261,11 +259,11 @@ func (r *rig) write(t testing.TB, manifest string, args ...string) {
 	}
 }
 
-// judge writes an agent's word on an export.
+// judge writes an agent's status of an export.
 func (r *rig) judge(t testing.TB, namespace, name string, valid bool, message string) {
 	t.Helper()
 	head := fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: %s\n  namespace: %s\n", name, namespace)
-	// Nobody else may write this.
+	// Only agents may write this annotation.
 	r.write(t, head+"  annotations: {hawser.dev/addresses: 242.0.0.7}\n", "--as=system:serviceaccount:hawser-system:hawser-gateway")
 	status := map[bool]string{true: "True", false: "False"}[valid]
 	conditions := ""

@@ -29,9 +29,9 @@ import (
 
 var gitRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
 
-// source stands for Flux's controller of sources, of which the Go module proxy does
-// not give all parts: it fetches the branch of a GitRepository, offers it as an
-// archive and says so in the object's status.
+// source replaces Flux's source-controller, which cannot be built completely from the Go module
+// proxy. It fetches the branch of a GitRepository, serves it as an archive, and reports it in the
+// object's status.
 type source struct {
 	client dynamic.ResourceInterface
 	dir    string // a bare repository, and archives
@@ -59,7 +59,7 @@ func startSource(t testing.TB, kubeconfig, name string) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for ctx.Err() == nil {
-			if err := s.look(ctx, name); err != nil && ctx.Err() == nil {
+			if err := s.fetch(ctx, name); err != nil && ctx.Err() == nil {
 				last = err
 			}
 			select {
@@ -90,8 +90,8 @@ func (s *source) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// look fetches the branch when its commit is not the one that the status tells of.
-func (s *source) look(ctx context.Context, name string) error {
+// fetch fetches the branch if its commit differs from the status.
+func (s *source) fetch(ctx context.Context, name string) error {
 	object, err := s.client.Get(ctx, name, meta.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -121,13 +121,13 @@ func (s *source) look(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read the archive: %w", err)
 	}
-	return s.tell(ctx, object, file, revision(branch, commit), raw)
+	return s.writeStatus(ctx, object, file, revision(branch, commit), raw)
 }
 
-// revision names a commit as Flux does.
+// revision returns Flux's name of a commit.
 func revision(branch, commit string) string { return branch + "@sha1:" + commit }
 
-func (s *source) tell(ctx context.Context, object *unstructured.Unstructured, file, revision string, raw []byte) error {
+func (s *source) writeStatus(ctx context.Context, object *unstructured.Unstructured, file, revision string, raw []byte) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"observedGeneration": object.GetGeneration(),

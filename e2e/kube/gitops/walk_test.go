@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// step is a part of a test that stands on those before it.
+// step is a part of a test. It depends on the previous steps.
 type step struct {
 	name string
 	run  func(*testing.T)
 }
 
-// walk goes through steps until one fails; tell, if there is any, says why then.
-func (r *rig) walk(t *testing.T, steps []step, tell func(testing.TB)) {
+// walk runs steps until one fails. It then calls logState, which may be nil.
+func (r *rig) walk(t *testing.T, steps []step, logState func(testing.TB)) {
 	for _, s := range steps {
 		if t.Run(s.name, func(t *testing.T) {
 			begun := time.Now()
@@ -24,15 +24,14 @@ func (r *rig) walk(t *testing.T, steps []step, tell func(testing.TB)) {
 		}) {
 			continue
 		}
-		if tell != nil {
-			tell(t)
+		if logState != nil {
+			logState(t)
 		}
 		t.FailNow() // here, so that what programs said is shown
 	}
 }
 
-// prepare makes what a tool needs before it starts: its namespace and definitions, and
-// a namespace for exports.
+// prepare creates a tool's namespace and definitions, and a namespace for exports.
 func (r *rig) prepare(t *testing.T, tool, namespace string) {
 	t.Helper()
 	r.K(t, "create", "namespace", namespace)
@@ -43,7 +42,7 @@ func (r *rig) prepare(t *testing.T, tool, namespace string) {
 	r.Defined(t)
 }
 
-// names are those of the objects of a kind that are there.
+// names returns the names of all objects of a kind.
 func (r *rig) names(t testing.TB, kind string) []string {
 	t.Helper()
 	var out []string

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// TestAnotherServesTheDomain has a real CoreDNS start with what stands in the API, as
-// it does in every pod that is started, when somebody else begins to serve our domain.
+// TestAnotherServesTheDomain starts a real CoreDNS with the configuration of the API, as a new pod
+// does, after another server block serves Hawser's domain.
 func TestAnotherServesTheDomain(t *testing.T) {
 	s, want := prepare(t)
 	want.Forward.Zones = append(want.Forward.Zones, "0.243.in-addr.arpa")

@@ -13,8 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// TestManyImports writes a thousand imports with a slice each and takes them away
-// again. How long that takes is told.
+// TestManyImports writes a thousand imports with a slice each, and deletes them. It logs the duration.
 func TestManyImports(t *testing.T) {
 	const count = 1000
 	s, want := prepare(t)

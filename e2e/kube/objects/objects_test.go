@@ -25,7 +25,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// limit is how long a condition may take on a slow machine.
+// limit bounds the wait for a condition on a slow machine.
 const limit = 3 * time.Minute
 
 // gateway is one publisher with its own watches.
@@ -155,7 +155,7 @@ func prepare(t *testing.T) (*api.Server, apiobjects.Desired) {
 	}
 }
 
-// versions gives the resource versions of all that is written: how often it was.
+// versions returns the resource versions of all written objects, which count the writes.
 func versions(t *testing.T, s *api.Server) string {
 	t.Helper()
 	return s.K(t, "get", "serviceimports,serviceexports,endpointslices,clusterproperties", "-n", "sample", "-o",
@@ -188,10 +188,10 @@ func TestGatewaysWrite(t *testing.T) {
 		second.settled(t)
 	}
 	if after := versions(t, s); after != before {
-		t.Errorf("they go on writing:\n%s\n%s", before, after)
+		t.Errorf("the publisher keeps writing:\n%s\n%s", before, after)
 	}
 
-	// What somebody changes or deletes is put back.
+	// Changed or deleted objects are restored.
 	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--type=merge", "-p", `{"spec":{"ips":[]},"metadata":{"labels":{"tier":"x","theirs":"y"}}}`)
 	s.K(t, "-n", "sample", "delete", "endpointslice", "web-hw-1")
 	s.K(t, "-n", "sample", "annotate", "serviceexport", "web", "hawser.dev/addresses=9.9.9.9", "--overwrite")
@@ -222,14 +222,14 @@ func TestGatewaysWrite(t *testing.T) {
 			"jsonpath={.metadata.labels.other}{.metadata.labels.tier}{.metadata.labels.theirs} {.status.clusters[*].cluster}") == "zy g2"
 	})
 
-	// The namespace goes while things stand in it: nobody holds it up, and nothing fails.
+	// Delete the namespace with its objects: nothing blocks the deletion, and nothing fails.
 	s.K(t, "delete", "namespace", "sample", "--timeout="+limit.String())
 	second.wants(func(w *apiobjects.Desired) {
 		w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property}
 	})
 	second.settled(t)
 
-	// All goes, and the Corefile is as it was.
+	// Everything is removed, and the Corefile is restored.
 	second.wants(func(w *apiobjects.Desired) { w.State, w.DNS, w.Decommission = mcs.DesiredObjects{}, "", true })
 	second.settled(t)
 	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.Contains(corednsMap, strings.ReplaceAll(strings.TrimSpace(have), "\n", "\n    ")) {

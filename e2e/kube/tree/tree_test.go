@@ -32,7 +32,7 @@ spec:
   - {name: web, namespace: missing, clusters: [c1], ports: [{port: 80}]}
 `
 
-// who is an agent: the token of its pod, as the kubelet gives it.
+// who is an agent, with a token of its pod like the kubelet's.
 type who struct {
 	t     *testing.T
 	s     *api.Server
@@ -91,7 +91,7 @@ func node(name string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\n"
 }
 
-// lease is that of a gateway, held by a node.
+// lease returns a gateway's Lease held by a node.
 func lease(node string) string {
 	spec := "spec: {holderIdentity: " + node + "}\n"
 	if node == "" {
@@ -149,10 +149,10 @@ func TestRights(t *testing.T) {
 	}
 	worker, gateway := agent(t, s, "hawser-agent", "n2"), agent(t, s, "hawser-gateway", "n1")
 
-	// Policies take a moment to be in force.
+	// The API server needs a moment to apply policies.
 	for end := 0; worker.try(node("n1"), "apply", "--server-side", "--field-manager=hawser", "-f", "-") == nil; end++ {
 		if s.K(t, "delete", "hawsernode", "n1"); end > 300 {
-			t.Fatal("the policy of HawserNodes is not in force")
+			t.Fatal("the policy of HawserNodes does not take effect")
 		}
 	}
 	worker.write(true, node("n2"))
@@ -170,7 +170,7 @@ func TestRights(t *testing.T) {
 	apply(t, s, lease("n2"))
 	for end := 0; gateway.try(lease("n3"), "replace", "-f", "-") == nil; end++ {
 		if apply(t, s, lease("n2")); end > 300 {
-			t.Fatal("the policy of Leases is not in force")
+			t.Fatal("the policy of Leases does not take effect")
 		}
 	}
 	gateway.sure(false, lease(""), "replace", "-f", "-")
@@ -185,7 +185,7 @@ func TestRights(t *testing.T) {
 	worker.write(false, slice("own", own))
 	for end := 0; gateway.try(slice("foreign", "a: b"), "apply", "--server-side", "-f", "-") == nil; end++ {
 		if s.K(t, "delete", "endpointslice", "foreign"); end > 300 {
-			t.Fatal("the policy of EndpointSlices is not in force")
+			t.Fatal("the policy of EndpointSlices does not take effect")
 		}
 	}
 	gateway.write(true, slice("own", own))
@@ -208,7 +208,7 @@ func TestRights(t *testing.T) {
 	}
 	for end := 0; gateway.try("", change("coredns-custom", "hawser.server", "x")...) == nil; end++ {
 		if s.K(t, change("coredns-custom", "hawser.server", "y")...); end > 300 {
-			t.Fatal("the policy of the cluster's DNS is not in force")
+			t.Fatal("the policy of the cluster's DNS does not take effect")
 		}
 	}
 	gateway.sure(false, "", change("coredns-custom", "theirs.server", "y")...)
@@ -229,14 +229,14 @@ func TestRights(t *testing.T) {
 		w.sure(false, "", "get", "secrets", "-n", "hawser-system")
 	}
 	gateway.sure(true, "", "annotate", "serviceexport", "web", "hawser.dev/addresses=242.0.0.1")
-	// Whoever may write ServiceExports, an administrator too, may not write the record.
+	// Users with write access to ServiceExports, also administrators, must not write the record.
 	for end := 0; ; end++ {
 		out, err := s.Try("annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses=242.0.0.2")
 		if err != nil && strings.Contains(out, "gateways write the annotation") {
 			break
 		}
 		if s.K(t, "annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses-"); end > 300 {
-			t.Fatalf("the policy of recorded addresses is not in force: %v\n%s", err, out)
+			t.Fatalf("the policy of recorded addresses does not take effect: %v\n%s", err, out)
 		}
 		gateway.sure(true, "", "annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses=242.0.0.1")
 	}
@@ -274,8 +274,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `
 
-// TestDefinitionsOfOthers: where somebody else has brought the definitions, what is
-// of their kind stays, and is there in both versions.
+// TestDefinitionsOfOthers tests that foreign definitions and their objects stay, and that objects are
+// served in both versions.
 func TestDefinitionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// Record is what is known of one network with its settings, as a file has it.
+// Record is the file with the test results of one network and its settings.
 type Record struct {
 	Network  string            `json:"network"`
 	Version  string            `json:"version,omitempty"`
@@ -41,7 +41,7 @@ type Record struct {
 type Result struct {
 	Result string `json:"result"` // pass, fail or skip
 	Date   string `json:"date"`
-	Commit string `json:"commit"` // of what was tested
+	Commit string `json:"commit"` // tested commit
 }
 
 // run keeps a run of tests in the repository whose root is given.
@@ -52,7 +52,7 @@ func run(root string, args []string, events io.Reader, out io.Writer) error {
 	flags.StringVar(&r.Network, "network", "", "as kubelab up --cni has it")
 	flags.StringVar(&r.Settings, "settings", "", "of the network, NAME=VALUE,NAME=VALUE")
 	flags.StringVar(&r.Proxy, "proxy", "nftables", "mode of kube-proxy")
-	flags.StringVar(&commit, "commit", "", "what is tested")
+	flags.StringVar(&commit, "commit", "", "tested commit")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func run(root string, args []string, events io.Reader, out io.Writer) error {
 		}
 	}
 	r.Version = version(filepath.Join(root, "e2e/kube/cni", network.Folder, "programs/go.mod"))
-	failed := r.take(events, out, commit)
+	failed := r.readTests(events, out, commit)
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = os.WriteFile(file, append(raw, '\n'), 0o644)
@@ -78,7 +78,7 @@ func run(root string, args []string, events io.Reader, out io.Writer) error {
 	return errors.Join(failed, writeTable(root))
 }
 
-// version of a network's programs by the module that builds them; empty if there is none.
+// version returns the version of a network's programs by the module that builds them; empty if none.
 func version(module string) string {
 	text, err := os.ReadFile(module)
 	if err != nil {
@@ -108,8 +108,8 @@ func (r Record) file() string {
 	return strings.Join(parts, "-") + ".json"
 }
 
-// take reads what the tests say until they end. It fails if they do, or did not end.
-func (r *Record) take(events io.Reader, out io.Writer, commit string) error {
+// readTests reads the output of the tests. It fails if a test fails or the output is incomplete.
+func (r *Record) readTests(events io.Reader, out io.Writer, commit string) error {
 	ended := errors.New("the tests did not end")
 	for decoder := json.NewDecoder(events); ; {
 		var e struct {
@@ -126,7 +126,7 @@ func (r *Record) take(events io.Reader, out io.Writer, commit string) error {
 		result := Result{e.Action, e.Time.UTC().Format(time.DateOnly), commit}
 		switch {
 		case e.Action == "output" || e.Action == "build-output":
-			_, _ = io.WriteString(out, e.Output) // whoever does not look at it has the record
+			_, _ = io.WriteString(out, e.Output) // the record has the result if the output fails
 		case strings.Contains(e.Test, "/"): // counts in the test that it belongs to
 		case e.Action == "run":
 			result.Result = "fail" // until it ends
@@ -163,7 +163,7 @@ func writeTable(root string) error {
 	return nil
 }
 
-// read gives the records of a repository, by network, settings and mode of kube-proxy.
+// read returns the records of a repository, sorted by network, settings and mode of kube-proxy.
 func read(root string) ([]Record, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.json"))
 	if err != nil || len(files) == 0 {
@@ -187,7 +187,7 @@ func read(root string) ([]Record, error) {
 	return out, nil
 }
 
-// table gives the records as a table of Markdown.
+// table returns the records as a Markdown table.
 func table(records []Record) string {
 	out := "| network | settings | Services | passed | failed | skipped | when, which commit |\n|---|---|---|---|---|---|---|\n"
 	for _, r := range records {
@@ -207,7 +207,7 @@ func table(records []Record) string {
 	return strings.ReplaceAll(out, "|  |", "| |")
 }
 
-// withTable gives a text with the table between its two marks.
+// withTable returns a text with the table between its two marks.
 func withTable(text, table string) (string, error) {
 	const begin, end = "<!-- begin: results -->\n", "<!-- end: results -->\n"
 	before, rest, found := strings.Cut(text, begin)

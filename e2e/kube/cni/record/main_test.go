@@ -39,7 +39,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestRun: a run is kept beside what is known of other tests, also one that did not end.
+// TestRun tests that a run is recorded and other results stay, also for an incomplete run.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

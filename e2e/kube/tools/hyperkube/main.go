@@ -1,6 +1,5 @@
-// Command hyperkube is every program of a Kubernetes cluster, and kubectl, in one
-// static file. The name that it is called by, or else its first argument, says
-// which one runs.
+// Command hyperkube contains every program of a Kubernetes cluster, and kubectl, in one static file.
+// Its own name, or else its first argument, selects the program.
 package main
 
 import (
