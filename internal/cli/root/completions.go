@@ -30,6 +30,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 		out[name] = cli.Folders
 	}
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	out["verify junit"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["signers"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
