@@ -34,8 +34,7 @@ type watched struct {
 
 func watchedOf(ts *testscript.TestScript) *watched { return ts.Value(watchedKey{}).(*watched) }
 
-// scrapeEvery is how often the Prometheus of a scenario asks, and rateOver what it takes
-// rates over.
+// scrapeEvery is the scrape interval of a scenario's Prometheus, and rateOver the range of its rates.
 const (
 	scrapeEvery = 2 * time.Second
 	rateOver    = 30 * time.Second
@@ -56,7 +55,7 @@ func prometheus(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /reconciler", func(w http.ResponseWriter, _ *http.Request) {
-		// It may have been started anew.
+		// The reconciler may have restarted.
 		out, err := output(ts, []string{"sh", "-c", `nsenter -t "$(hawser lab status -o json | jq .reconciler.pid)" -n curl -sf -m 5 http://127.0.0.1:8473/metrics`})
 		if err != nil {
 			http.Error(w, out, http.StatusBadGateway)
@@ -176,7 +175,7 @@ func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		for ; ; time.Sleep(10 * poll) {
-			wrong := p.ask(watchedOf(ts).address, args[0] == "positive")
+			wrong := p.runQueries(watchedOf(ts).address, args[0] == "positive")
 			if wrong == "" {
 				answered[p.expr] = true
 				break
@@ -190,8 +189,8 @@ func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 
 var legendLabel = regexp.MustCompile(`\{\{ ?([a-z_]+) ?\}\}`)
 
-// ask asks a query, and reports problems with the answer.
-func (p panel) ask(address string, positive bool) string {
+// runQueries runs the panel's queries, and returns the problem of an answer.
+func (p panel) runQueries(address string, positive bool) string {
 	expr := strings.NewReplacer("$cluster", ".*", "$__rate_interval", rateOver.String()).Replace(p.expr)
 	list, err := query(address, expr)
 	if err != nil {

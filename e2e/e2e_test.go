@@ -1,6 +1,6 @@
-// Package e2e drives the built binaries through whole scenarios: a lab of
-// network namespaces, the real reconciler, one real agent a node, real packets.
-// Each scenario is a script under testdata; see README.md beside it.
+// Package e2e tests the built binaries in complete scenarios: a lab of network namespaces, the real
+// reconciler, one real agent per node, real packets. Each scenario is a script in testdata; see
+// README.md there.
 package e2e
 
 import (
@@ -120,9 +120,8 @@ func needs(t *testing.T) {
 	}
 }
 
-// setup gives each scenario its own lab folder (short, because unix sockets
-// live in it) and takes the lab down whatever happens, as well as others that the
-// scenario makes beside it under names that begin with the same.
+// setup creates a lab folder for each scenario, with a short path for unix sockets. At the end it
+// always removes the lab, and further labs of the scenario whose names have the same prefix.
 func setup(env *testscript.Env) error {
 	dir, err := os.MkdirTemp("", "hwlab-")
 	if err != nil {
@@ -226,7 +225,7 @@ func output(ts *testscript.TestScript, argv []string) (string, error) {
 }
 
 // commit MESSAGE commits whatever changed in the topology repository of the lab,
-// as a person would.
+// as a user would.
 func commit(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: commit MESSAGE")

@@ -14,8 +14,8 @@ import (
 // that is the newest release before the commit that is checked out.
 const formerEnv = "HAWSER_FORMER"
 
-// TestFormer runs the programs of the former release beside those of the tree, in the
-// scenarios of testdata/former. What is not in this clone is skipped by name.
+// TestFormer runs the programs of the former release together with this tree's, in the scenarios of
+// testdata/former. It skips releases that this clone lacks.
 func TestFormer(t *testing.T) {
 	needs(t)
 	commit := os.Getenv(formerEnv)

@@ -12,8 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// attempts is how often a measurement may be disturbed: a machine that was busy
-// with something else for a moment is no defect.
+// attempts is the number of measurements that may be disturbed by other load of the machine.
 const attempts = 3
 
 // TestQuiet runs the scenarios that measure milliseconds, one after another and
@@ -21,7 +20,7 @@ const attempts = 3
 // is printed in any case.
 func TestQuiet(t *testing.T) {
 	if os.Getenv("QUIET") == "" {
-		t.Skip("measures what is lost, which needs a machine that does nothing else: make quiet")
+		t.Skip("measures losses, which needs an idle machine: make quiet")
 	}
 	needs(t)
 	next := nextAgent(t)

@@ -40,7 +40,7 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// exampleWith gives a copy of the complete topology with one text in place of another.
+// exampleWith returns a copy of the complete topology with one text replaced.
 func exampleWith(t *testing.T, text, other string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "docs", "clusterset.full.yaml"))

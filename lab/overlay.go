@@ -9,20 +9,20 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// overlay is the network of a cluster's pods where they are not behind their nodes: a
-// switch to which each pod and each node has a link. What a node sends to a pod takes
-// the switch, wherever the pod runs; what a pod sends to other addresses goes to its node.
+// overlay is the network of a cluster's pods with UpOptions.Overlay: a switch with a link to each pod
+// and each node. Packets from a node to any pod use the switch. Packets of a pod to other addresses go
+// to its node.
 type overlay struct {
 	under  *underlay
 	bridge string
 }
 
-// podLink is a node's link to it.
+// podLink is the name of a node's link to the overlay.
 const podLink = "pods0"
 
 func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterNumber) }
 
-// podPort is the switch's end of it.
+// podPort returns the name of the switch's end of a node's link.
 func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
 
 // join adds a node's link, with the first address of its part of the pods' prefixes.
@@ -73,7 +73,7 @@ func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	return nil
 }
 
-// wideAround is the cluster's pod prefix that holds an address.
+// wideAround returns the cluster's pod prefix that contains an address.
 func (n *node) wideAround(addr netip.Addr) netip.Prefix {
 	i := slices.IndexFunc(n.wide, func(p netip.Prefix) bool { return p.Contains(addr) })
 	if i < 0 {

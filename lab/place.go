@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// clientPod is in every cluster, to look around from.
+// clientPod is the pod default/client of every cluster, for users.
 func clientPod(node string) workload.Pod {
 	return workload.Pod{Namespace: "default", Name: "client", NodeName: node, Labels: map[string]string{"app": "client"}}
 }
@@ -46,7 +46,7 @@ func (w *desiredLab) planCluster(c cluster, set *workload.Set, s *state) cluster
 		pods = append(pods, clientPod(node))
 		slices.SortFunc(pods, func(a, b workload.Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
-	// Pods that are no more.
+	// Forget deleted pods.
 	for id, slot := range s.Pods {
 		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return c.name+"/"+p.ID() == id })
 		if clusterOf(id) == c.name && gone {
@@ -119,9 +119,8 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 	return out, nil
 }
 
-// podAddrs keeps what the pod has or had where that is possible, and otherwise
-// takes the lowest address that no pod has and, if there is one, that no other
-// pod may come back to.
+// podAddrs returns the current or former addresses of the pod if possible. Otherwise it assigns the
+// lowest free address, and prefers addresses without a former pod.
 func (s *state) podAddrs(id string, n *node) ([]netip.Addr, error) {
 	taken, remembered := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for other, slot := range s.Pods {
@@ -234,7 +233,7 @@ func askedIPs(svc *corev1.Service) ([]netip.Addr, error) {
 	return slices.SortedFunc(maps.Keys(asked), netip.Addr.Compare), nil
 }
 
-// servicePrefixes picks the service prefixes that the service takes its addresses from.
+// servicePrefixes returns the service prefixes for the service's addresses.
 func servicePrefixes(cidrs []netip.Prefix, svc *corev1.Service) []netip.Prefix {
 	out := firstOf(cidrs)
 	if len(svc.Spec.IPFamilies) > 0 {

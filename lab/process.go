@@ -29,13 +29,13 @@ const (
 
 // program is what a child process runs.
 type program struct {
-	name string // for people
+	name string // readable name
 	argv []string
 	env  []string
-	log  string // file that its output is added to
+	log  string // file for its output, appended
 }
 
-// child is a program that the daemon keeps running until it is stopped.
+// child is a program that the daemon restarts until it is stopped.
 type child struct {
 	program
 	slog   *slog.Logger
@@ -43,13 +43,13 @@ type child struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	process  netnsexec.Process // zero while it does not run
+	process  netnsexec.Process // zero while not running
 	restarts int
 	lastEnd  string
 	ending   bool // stop or end was called
 }
 
-// startChild starts the program and watches over it.
+// startChild starts the program, and restarts it after its end.
 func startChild(p program, log *slog.Logger) *child {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &child{program: p, slog: log, cancel: cancel, done: make(chan struct{})}
@@ -96,7 +96,7 @@ func (c *child) end(within time.Duration) error {
 	c.mu.Unlock()
 	defer c.stop()
 	if process.PID == 0 {
-		return nil // it is between two starts
+		return nil // waiting for a restart
 	}
 	if err := process.Signal(unix.SIGTERM); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *child) end(within time.Duration) error {
 	}
 }
 
-// crash ends the program with SIGKILL; it is started again.
+// crash ends the program with SIGKILL; the daemon restarts it.
 func (c *child) crash() error {
 	process, _, _ := c.state()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

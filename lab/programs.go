@@ -66,13 +66,13 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
 }
 
-// hawserNodes is the folder in which the agents of a cluster write their HawserNodes.
+// hawserNodes returns the folder of the HawserNodes of a cluster's agents.
 func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("hawsernodes", cluster) }
 
-// bootID is the file with the boot ID of a node, which is new when the node boots.
+// bootID returns the file with the boot ID of a node, which changes at each boot.
 func (d *daemon) bootID(n *node) string { return filepath.Join(d.nodeDir(n), "boot_id") }
 
-// inside is a program that is started in namespaces.
+// inside returns a program that runs in namespaces.
 func (d *daemon) inside(name, log string, e netnsexec.Exec) program {
 	return program{
 		name: name, argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
@@ -80,7 +80,7 @@ func (d *daemon) inside(name, log string, e netnsexec.Exec) program {
 	}
 }
 
-// nodeExec is a program's view on a node.
+// nodeExec returns the environment of a program on a node.
 func (d *daemon) nodeExec(n *node, path string, argv []string) netnsexec.Exec {
 	return netnsexec.Exec{
 		Net: path, Resolv: d.layout.resolv(n.cluster, "default"), Hosts: d.layout.hosts(),
@@ -88,7 +88,7 @@ func (d *daemon) nodeExec(n *node, path string, argv []string) netnsexec.Exec {
 	}
 }
 
-// identity writes the age identity that opens the cluster's keys. A cluster that
+// identity writes the age identity that decrypts the cluster's keys. A cluster that
 // joined by a commit may use the recipient of any cluster of the lab.
 func (d *daemon) identity(n *node, path string) error {
 	c, _ := d.topology.cluster(n.cluster)
@@ -112,7 +112,7 @@ func (d *daemon) identity(n *node, path string) error {
 	return fmt.Errorf("cluster %s: its recipient is not from this lab: use the output of hawser lab recipient %s", c.name, c.name)
 }
 
-// podProgram is what a pod with a command runs.
+// podProgram returns the program of a pod with a command.
 func (d *daemon) podProgram(m *runningNode, c *runningPod) (program, error) {
 	log := d.layout.path("pods", strings.ReplaceAll(c.spec.id(), "/", ".")+".log")
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
@@ -123,7 +123,7 @@ func (d *daemon) podProgram(m *runningNode, c *runningPod) (program, error) {
 	return d.inside("program of pod "+c.spec.id(), log, e), nil
 }
 
-// podExec is a program's view in a pod.
+// podExec returns the environment of a program in a pod.
 func (d *daemon) podExec(m *runningNode, c *runningPod) netnsexec.Exec {
 	e := netnsexec.Exec{
 		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),

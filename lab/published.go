@@ -21,7 +21,7 @@ import (
 	"hawser.dev/hawser/render/kustomize"
 )
 
-// published is what the sync has read from the publish branch.
+// published is the content of the publish branch.
 type published struct {
 	commit   string
 	source   string // the topology's commit
@@ -29,14 +29,14 @@ type published struct {
 	clusters map[string]*delivery
 }
 
-// delivery is what one cluster's nodes get, as a kubelet would mount it.
+// delivery holds the files of one cluster's nodes, as a kubelet would mount them.
 type delivery struct {
 	fabric map[string][]byte // files of the ConfigMaps hawser-fabric*
 	keys   map[string][]byte // files of the Secret hawser-keys
 }
 
-// reader reads published trees. What did not change since the tree before costs
-// nothing: folders are known by git's hashes. It belongs to one goroutine.
+// reader reads published trees. It reuses the results of unchanged folders, by git's hashes. It is not
+// safe for concurrent use.
 type reader struct {
 	base     plumbing.Hash // of the folder that shared was built from
 	shared   *delivery
@@ -83,7 +83,7 @@ func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topo
 	return out, t, nil
 }
 
-// cluster builds one folder, unless nothing that it is built from changed.
+// cluster builds one folder, unless its sources are unchanged.
 func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	dir := path.Join("clusters", name)
 	k := known{base: folderHash(tree, "base"), folder: folderHash(tree, dir)}
@@ -94,7 +94,7 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	if err != nil {
 		return k, fmt.Errorf("read %s: %w", dir, err)
 	}
-	if plain == nil { // people's patches and such
+	if plain == nil { // with patches of users, for example
 		k.built, err = build(tree, dir)
 		return k, err
 	}
@@ -113,7 +113,7 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	return k, nil
 }
 
-// folderHash is zero for a folder that is not there.
+// folderHash returns the hash of a folder, or zero if it does not exist.
 func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	entry, err := tree.FindEntry(dir)
 	if err != nil || entry.Mode != filemode.Dir {
@@ -213,7 +213,7 @@ func build(tree *object.Tree, dir string) (*delivery, error) {
 	return out, nil
 }
 
-// readFiles reads what clusters' folders are built from into memory.
+// readFiles reads the sources of clusters' folders into memory.
 func readFiles(tree *object.Tree) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	files := tree.Files()
@@ -237,7 +237,7 @@ func forAgents(kind, name string) bool {
 	return kind == "ConfigMap" && strings.HasPrefix(name, render.FabricConfigMap) || kind == "Secret" && strings.HasPrefix(name, render.KeysSecret)
 }
 
-// add takes an object, if it is for the agents.
+// add adds an object if it is for the agents.
 func (d *delivery) add(raw []byte) error {
 	var m metav1.PartialObjectMetadata
 	if kyaml.Unmarshal(raw, &m) != nil {

@@ -13,16 +13,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// setRecipients changes the recipients of a topology to those given by cluster
-// name and touches nothing else: comments, order and layout stay, and lines keep
-// their numbers except below a recipient that had to be added.
+// setRecipients sets the recipients of a topology by cluster name and changes nothing else. Comments,
+// order and layout stay. Lines keep their numbers, except below an added recipient.
 func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 	clusters, err := clusterNodes(raw)
 	if err != nil {
 		return nil, err
 	}
 	lines := strings.Split(string(raw), "\n")
-	slices.SortFunc(clusters, func(a, b *yaml.Node) int { // from the end, so that places stay true
+	slices.SortFunc(clusters, func(a, b *yaml.Node) int { // from the end, so that earlier positions stay valid
 		return cmp.Or(cmp.Compare(b.Line, a.Line), cmp.Compare(b.Column, a.Column))
 	})
 	for _, node := range clusters {
@@ -45,8 +44,8 @@ func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 	return out, checkRecipients(out, recipients)
 }
 
-// checkRecipients proves the edit by reading it again: a topology can be written
-// in ways (anchors, block scalars) that editing by place does not know.
+// checkRecipients checks the edit by parsing the result: an edit by position does not support all of
+// YAML, such as anchors and block scalars.
 func checkRecipients(raw []byte, recipients map[string]string) error {
 	t, err := parseTopology(raw)
 	if err != nil {
@@ -99,8 +98,8 @@ func width(scalar *yaml.Node) int {
 	return n
 }
 
-// addAfter adds the recipient behind the name: on the same line in {flow: style},
-// otherwise on a line of its own at the same depth.
+// addAfter inserts the recipient after the name: on the same line in {flow: style}, otherwise on a new
+// line with the same indentation.
 func addAfter(lines []string, node, name *yaml.Node, recipient string) []string {
 	at := name.Line - 1
 	if node.Style&yaml.FlowStyle != 0 {

@@ -20,17 +20,17 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// InvalidError is returned for a topology with findings, before anything is made.
+// InvalidError is returned for a topology with findings, before anything is created.
 type InvalidError struct {
 	File string
 	Raw  []byte
 	List diag.List
 }
 
-// Error lists the findings, one a line.
+// Error lists the findings, one per line.
 func (e *InvalidError) Error() string { return e.List.Err().Error() }
 
-// hasRepo reports whether the repository was made, with its first commit.
+// hasRepo reports whether the repository exists, with its first commit.
 func (l Layout) hasRepo() bool {
 	repo, err := git.PlainOpen(l.Repo())
 	if err != nil {
@@ -82,7 +82,7 @@ func validate(file string, raw []byte) error {
 	return nil
 }
 
-// invalid prefers the findings of the schema, which have places, over err.
+// invalid returns the schema's findings, which have positions, or else err.
 func invalid(file string, raw []byte, err error) error {
 	if found := validate(file, raw); found != nil {
 		return found
@@ -128,7 +128,7 @@ func (l Layout) firstCommit(files map[string][]byte) error {
 	return nil
 }
 
-// makeRootKey makes the key that all tunnel keys of the lab are derived from.
+// makeRootKey creates the root key of all tunnel keys of the lab.
 func (l Layout) makeRootKey(ctx context.Context, c Config) error {
 	if _, err := os.Stat(l.RootKey()); err == nil || c.NoHawser {
 		return nil
@@ -140,10 +140,10 @@ func (l Layout) makeRootKey(ctx context.Context, c Config) error {
 	return nil
 }
 
-// reconcilerListen is where the reconciler answers, in a namespace of its own.
+// reconcilerListen is the reconciler's HTTP address, in its own namespace.
 const reconcilerListen = "127.0.0.1:8473"
 
-// startReconciler starts the reconciler on the lab's repository; d.mu is held.
+// startReconciler starts the reconciler on the lab's repository. d.mu must be held.
 func (d *daemon) startReconciler() {
 	argv := []string{
 		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,

@@ -118,7 +118,7 @@ func (f ruleFamily) services(n *node, services []service) (dnat, reject, hairpin
 	return dnat, reject, slices.Compact(hairpin)
 }
 
-// target is where a backend serves a port; 0 when it is not ready or does not.
+// target returns the address and port of a backend; port 0 if it is not ready or does not serve it.
 func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	addr, ok := f.addr(b.pod.addrs)
 	if !ok || !b.ready {
@@ -132,9 +132,9 @@ func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	return addr, 0
 }
 
-// masqueradeUnless spares packets with an address in any of the prefixes. It asks
-// for one after the other, without a set: a packet that is under way while the
-// table is replaced finds the old table's sets empty, and would not be spared.
+// masqueradeUnless does not masquerade packets with an address in any of the prefixes. It compares
+// one prefix after the other, without a set: while the table is replaced, packets in flight see the
+// old table's sets empty, and would be masqueraded.
 func (f ruleFamily) masqueradeUnless(field string, prefixes []string) []string {
 	var out []string
 	for _, p := range prefixes {

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/lab/underlayspec"
 )
 
-// routerSpec is a router of the underlay file as it should be now.
+// routerSpec is the desired state of a router of the underlay file.
 type routerSpec struct {
 	underlayspec.Router                         // with the addresses that it has now
 	number              int                     // names its links in the underlay
@@ -17,8 +17,7 @@ type routerSpec struct {
 	inside              map[string][]netip.Addr // of the nodes behind it, by ID
 }
 
-// addSites places the routers of the underlay file, and puts the nodes behind
-// them that belong there.
+// addSites adds the routers of the underlay file, and assigns nodes to them.
 func (w *desiredLab) addSites(s *state) error {
 	for _, r := range s.Underlay.Routers {
 		out := routerSpec{Router: r, number: s.number("router " + r.Name), inside: map[string][]netip.Addr{}}
@@ -105,7 +104,7 @@ func (w *desiredLab) wideRoutes(n *node) []route {
 			case !known:
 				done[remote] = len(out)
 				out = append(out, r)
-			case r.via.IsValid() && !out[at].via.IsValid(): // over a router, for one of those at the address
+			case r.via.IsValid() && !out[at].via.IsValid(): // through a router, for one of the nodes at the address
 				out[at] = r
 			}
 		}
@@ -144,7 +143,7 @@ func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) 
 	return r, !r.onnet || r.via.IsValid()
 }
 
-// source picks the address to send from: one of the same network if there is any.
+// source selects the source address, preferably one of the same network.
 func source(own []netip.Addr, remote netip.Addr, file *underlayspec.File) (netip.Addr, bool) {
 	for _, a := range own {
 		if a.Is6() == remote.Is6() && file.Segment(a) == file.Segment(remote) {

@@ -17,7 +17,7 @@ import (
 type state struct {
 	LAN      netip.Prefix            `json:"lan"`
 	Numbers  map[string]int          `json:"numbers"`  // cluster and cluster/node: names its links in the underlay
-	Slots    map[string]int          `json:"slots"`    // cluster/node: its place within the cluster, from 0
+	Slots    map[string]int          `json:"slots"`    // cluster/node: position within the cluster, from 0
 	Folders  map[string]string       `json:"folders"`  // cluster/node: its folder
 	Pods     map[string]podSlot      `json:"pods"`     // cluster/namespace/name, while the pod exists
 	Before   map[string][]netip.Addr `json:"before"`   // the last addresses of a pod that may come back
@@ -33,7 +33,7 @@ type state struct {
 	Agents      map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
 	Links       map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
 
-	// Moved says what addresses of the wide area became by renumbering.
+	// Moved maps addresses of the wide area to their new addresses after renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
 	Underlay underlayspec.File         `json:"-"` // of the lab's folder
 	Overlay  bool                      `json:"-"` // of the lab's configuration
@@ -49,15 +49,15 @@ type podSlot struct {
 	Addrs []netip.Addr `json:"addrs"`
 }
 
-// linkFault is the faults of one link of a node.
+// linkFault holds the faults of one link of a node.
 type linkFault struct {
 	Cut     bool          `json:"cut,omitempty"`     // no carrier
 	CutIn   bool          `json:"cutIn,omitempty"`   // the node receives nothing
-	CutOut  bool          `json:"cutOut,omitempty"`  // what it sends is lost
-	LossIn  float64       `json:"lossIn,omitempty"`  // 0..1 of what it receives
-	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of what it sends
+	CutOut  bool          `json:"cutOut,omitempty"`  // sent packets are dropped
+	LossIn  float64       `json:"lossIn,omitempty"`  // 0..1 of received packets
+	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of sent packets
 	Delay   time.Duration `json:"delay,omitempty"`   // in each direction
-	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost, in each direction; 0 = none
+	MTU     int           `json:"mtu,omitempty"`     // longer packets are dropped, in each direction; 0: no limit
 	// Blocked protocols of received and sent packets, sorted, separated by commas.
 	BlockIn  string `json:"blockIn,omitempty"`
 	BlockOut string `json:"blockOut,omitempty"`
@@ -101,7 +101,7 @@ func (s *state) write(path string) error {
 func (s *state) number(name string) int {
 	n, known := s.Numbers[name]
 	if !known {
-		n = len(s.Numbers) + 1 // numbers are never taken back
+		n = len(s.Numbers) + 1 // numbers are never reused
 		s.Numbers[name] = n
 	}
 	return n
@@ -118,7 +118,7 @@ func (s *state) slot(cluster, node string) int {
 	return n
 }
 
-// nodesOf lists the nodes that a cluster ever had, in the order of their slots.
+// nodesOf lists all current and former nodes of a cluster, in the order of their slots.
 func (s *state) nodesOf(cluster string) []string {
 	var out []string
 	for id := range s.Slots {

@@ -27,14 +27,14 @@ type Status struct {
 	SyncStopped []string         `json:"noSync,omitempty"` // clusters whose sync is stopped
 }
 
-// ReconcilerStatus is the lab's reconciler.
+// ReconcilerStatus is the status of the lab's reconciler.
 type ReconcilerStatus struct {
 	PID         int       `json:"pid,omitempty"`
 	Restarts    int       `json:"restarts,omitempty"`
 	Good        string    `json:"good,omitempty"` // newest applied commit
 	Seen        string    `json:"seen,omitempty"` // the newest commit
 	Error       string    `json:"error,omitempty"`
-	Refused     bool      `json:"refused,omitempty"` // the error is in the commit: trying again would not help
+	Refused     bool      `json:"refused,omitempty"` // the commit is wrong: a retry would not help
 	Diagnostics diag.List `json:"diagnostics,omitempty"`
 	Log         string    `json:"log"`
 }
@@ -64,8 +64,8 @@ type Agent struct {
 	Ready    bool   `json:"ready"`
 	Digest   string `json:"digest,omitempty"`  // digest of the fabric that it applied
 	Problem  string `json:"problem,omitempty"` // why it is not ready
-	// NotHeardFrom names the clusters with exports of which it has heard nothing: it does
-	// not know their pods yet.
+	// NotHeardFrom lists the clusters with exports whose feed has not arrived: the agent does not
+	// have their pods yet.
 	NotHeardFrom []string `json:"unheard,omitempty"`
 }
 
@@ -92,7 +92,7 @@ type ServiceStatus struct {
 	Ready      int      `json:"ready"`
 }
 
-// status collects the state of the lab; the programs are asked without a lock.
+// status collects the state of the lab. It queries the programs without the lock.
 func (d *daemon) status(ctx context.Context) Status {
 	out := d.snapshot()
 	var group sync.WaitGroup
@@ -199,7 +199,7 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 	return out
 }
 
-// waiting says what a person still waits for.
+// waiting lists the components that are not ready.
 func (d *daemon) waiting(s *Status) []string {
 	var out []string
 	for _, p := range s.Pods {
@@ -233,7 +233,7 @@ func (d *daemon) waiting(s *Status) []string {
 	return out
 }
 
-// unheard reports whether an agent that runs waits for news of another cluster.
+// unheard reports whether a running agent waits for another cluster's feed.
 func (s *Status) unheard() bool {
 	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.NotHeardFrom) > 0 })
 }

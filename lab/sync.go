@@ -18,11 +18,11 @@ import (
 	"hawser.dev/hawser/reconciler"
 )
 
-// publishBranch is where the lab's reconciler publishes.
+// publishBranch is the publish branch of the lab's reconciler.
 const publishBranch = reconciler.DefaultPublishBranch
 
-// syncLoop plays Flux: it looks at the publish branch whenever a ref changes, and
-// now and then in case a notification was lost.
+// syncLoop acts like Flux: it reads the publish branch after each change of a ref, and periodically
+// in case a notification was lost.
 func (d *daemon) syncLoop(ctx context.Context) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -128,8 +128,7 @@ func (d *daemon) deliver(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// mirror makes a folder hold exactly the given files, and keys that the node brought
-// itself (*.key).
+// mirror makes a folder contain exactly the given files, and the node's own keys (*.key).
 func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {

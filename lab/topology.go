@@ -16,7 +16,7 @@ const (
 	lockFile     = "clusterset.lock.yaml"
 )
 
-// topology is what the lab needs to know of a topology file.
+// topology holds the fields of a topology file that the lab uses.
 type topology struct {
 	name     string
 	epochs   []int

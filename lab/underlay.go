@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// Sides of a node: which of its two links a fault concerns.
+// Sides of a node: its two links.
 const (
 	SideWAN = "wan"
 	SideLAN = "lan"
@@ -27,13 +27,13 @@ type underlay struct {
 	lans   map[int]bool          // bridges by cluster number
 	faults map[string]linkFault  // current faults by port
 	delays map[string]*delayLink // by port
-	apart  []string              // rules that keep segments from each other
+	apart  []string              // rules that separate segments
 	drops  string                // loaded rules
 }
 
 func newUnderlay(path string) (*underlay, error) {
 	values := settings(false)
-	// With iptables and ip nftables out of the bridges, they are wires.
+	// Without iptables and ip nftables on the bridges, they are wires.
 	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
 		setting := "net/bridge/bridge-nf-call-" + name
 		if _, err := os.Stat("/proc/sys/" + setting); err == nil {
@@ -51,8 +51,8 @@ func newUnderlay(path string) (*underlay, error) {
 	return u, nil
 }
 
-// lan makes a cluster's bridge once; it answers ARP for the nodes' default
-// gateway, the first address of the range, and drops what they send there.
+// lan creates a cluster's bridge, if it does not exist. The bridge answers ARP for the nodes' default
+// gateway, the first address of the prefix, and drops packets to it.
 func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 	if u.lans[number] {
 		return nil
@@ -77,18 +77,18 @@ func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 
 func lanBridge(number int) string { return fmt.Sprintf("lan%d", number) }
 
-// port names the underlay's end of a node's link.
+// port returns the name of the underlay's end of a node's link.
 func port(n *node, side string) string { return fmt.Sprintf("%c%d", side[0], n.number) }
 
-// cardAddress is the hardware address of a card, by a name of its own: the same after a
-// reboot, as neighbours remember it.
+// cardAddress derives the hardware address of an interface from a unique name. It does not change at
+// a reboot, because neighbours cache it.
 func cardAddress(name string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(name))
 	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, no group
 }
 
-// attach wires a node's eth0 to its cluster's bridge and, where it has the card,
-// wan0 to the wide area.
+// attach connects a node's eth0 to its cluster's bridge and, if it has a wide-area interface, wan0 to
+// the wide area.
 func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
 	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", cardAddress(n.id()+"/"+SideLAN)); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (u *underlay) detach(n *node) error {
 	return errors.Join(errs...)
 }
 
-// setFault brings one port to the wanted fault; the zero value heals it.
+// setFault applies the wanted faults to one port. The zero value heals it.
 func (u *underlay) setFault(name, bridge string, want linkFault) error {
 	have := u.faults[name]
 	if have == want {
@@ -191,7 +191,7 @@ func (u *underlay) setDrops() error {
 	return nil
 }
 
-// limited reports whether packets are judged by their length somewhere.
+// limited reports whether any port drops packets by length.
 func (u *underlay) limited() bool {
 	for _, fault := range u.faults {
 		if fault.MTU > 0 {
@@ -201,8 +201,8 @@ func (u *underlay) limited() bool {
 	return false
 }
 
-// unplug takes a node's links off power, as a power cut would: nothing that its
-// programs send while they end gets out.
+// unplug disconnects a node's links, like a power cut: packets that its programs send during their end
+// do not leave the node.
 func (u *underlay) unplug(n *node) error {
 	errs := []error{u.down(port(n, SideLAN))}
 	if n.hasWAN {

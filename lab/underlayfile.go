@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/lab/underlayspec"
 )
 
-// readUnderlay reads the lab's underlay file; one without is a wire. known is as
+// readUnderlay reads the lab's underlay file. Without a file, the underlay is one wire. known is as
 // in router.Parse.
 func (l Layout) readUnderlay(known func(string) bool) (underlayspec.File, error) {
 	raw, err := os.ReadFile(l.underlay())

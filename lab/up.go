@@ -15,11 +15,11 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// UpOptions says what lab to make.
+// UpOptions are the options of Up.
 type UpOptions struct {
 	Topology  string // file
-	Underlay  string // file that says what lies between the gateways; empty = one wire
-	Workloads string // folder with one folder of manifests a cluster; empty = none
+	Underlay  string // underlay file; empty: one wire
+	Workloads string // folder with one folder of manifests per cluster; empty: none
 	Workers   int    // nodes per cluster in addition to its gateways
 	// Overlay puts the pods of a cluster on one network, like the overlays of Kube-OVN and
 	// Cilium. It delivers packets from any node directly to a pod, not through the pod's node.
@@ -27,9 +27,9 @@ type UpOptions struct {
 	// prefixes are routed to their nodes.
 	Overlay  bool
 	NoHawser bool          // nodes, pods and services only: no reconciler, no agents
-	Timeout  time.Duration // for everything to be ready
+	Timeout  time.Duration // limit until everything is ready
 	Hawser   string        // path of the hawser program
-	Progress func(Event)   // is called with each event
+	Progress func(Event)   // called with each event
 }
 
 // NotReadyError lists what was not ready in time. The lab keeps running.
@@ -38,7 +38,7 @@ type NotReadyError struct {
 	Waiting []string
 }
 
-// Error names everything that is not ready.
+// Error lists everything that is not ready.
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("the lab is not ready after %s (it is left running; hawser lab status shows more):\n  %s",
 		e.After, strings.Join(e.Waiting, "\n  "))
@@ -109,7 +109,7 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 	return await(ctx, client, o, seen)
 }
 
-// requirements checks what the lab needs of the machine and finds the agent.
+// requirements checks the machine, and returns the path of the agent program.
 func requirements(o UpOptions) (agent string, err error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("the lab makes network namespaces: run it as root")

@@ -28,7 +28,7 @@ type netNS struct {
 	link *netlink.Handle
 }
 
-// newSpace makes a namespace and applies kernel settings before any link exists.
+// newSpace creates a namespace and applies kernel settings before it has any link.
 func newSpace(path string, settings map[string]string) (*netNS, error) {
 	if err := netnsexec.Create(path); err != nil {
 		return nil, err
@@ -67,13 +67,13 @@ func (s *netNS) close() error {
 	return errors.Join(s.ns.Close(), netnsexec.Remove(s.path))
 }
 
-// pair makes a veth link between two namespaces and brings both ends up.
+// pair creates a veth pair between two namespaces and sets both ends up.
 func pair(a *netNS, nameA string, b *netNS, nameB string) error {
 	return pairWith(a, nameA, b, nameB, nil)
 }
 
-// pairWith makes a pair whose second end has a hardware address of its own; nil
-// leaves it to the kernel.
+// pairWith creates a pair whose second end has the hardware address mac; the kernel chooses it if mac
+// is nil.
 func pairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAddr) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nameA, mtu
@@ -123,7 +123,7 @@ func (s *netNS) bridge(name string) error {
 	return s.up(name)
 }
 
-// enslave puts a link on a bridge; an empty bridge takes it off.
+// enslave adds a link to a bridge, or removes it from its bridge if bridge is empty.
 func (s *netNS) enslave(name, bridge string) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// desiredLab is everything that the lab should run now.
+// desiredLab is the desired state of the lab.
 type desiredLab struct {
 	lan      netip.Prefix // of every cluster's nodes
 	lan6     netip.Prefix
@@ -24,7 +24,7 @@ type desiredLab struct {
 	nodes    []node
 	sites    []routerSpec
 	file     *underlayspec.File
-	problems []string // pods and services that cannot be placed; all others are
+	problems []string // problems of pods and services that cannot be placed
 }
 
 // clusterPlan is one cluster with its pods and services placed.
@@ -70,7 +70,7 @@ type service struct {
 	backends []backend
 }
 
-// backend is one pod of a service; ports are what it offers.
+// backend is one pod of a service with its ports.
 type backend struct {
 	pod   *pod
 	ports []workload.ServicePort
@@ -82,8 +82,8 @@ func (p *pod) id() string  { return p.cluster + "/" + p.ID() }
 
 func clusterOf(id string) string { return strings.SplitN(id, "/", 2)[0] }
 
-// plan computes the world from the topology and the workloads. All that it
-// assigns it keeps in s, so that the next plan assigns the same.
+// plan computes the desired lab from the topology and the workloads. It stores assignments in s, so
+// that the next plan assigns the same.
 func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*desiredLab, error) {
 	w := &desiredLab{hosts: map[string]netip.Addr{}, file: &s.Underlay}
 	if !s.LAN.IsValid() {
@@ -137,8 +137,7 @@ func (w *desiredLab) keepCards(s *state) {
 	}
 }
 
-// addNodes makes a node for each gateway, the workers, and a worker of each node
-// whose gateway has left the topology.
+// addNodes adds a node for each gateway, the workers, and a worker for each former gateway's node.
 func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	byName := map[string]*node{}
 	newest := len(s.nodesOf(c.name)) > 0

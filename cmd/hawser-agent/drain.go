@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// drainPoll is how often a drain asks how far it is.
+// drainPoll is the interval at which drain polls the agent.
 const drainPoll = 100 * time.Millisecond
 
 func drainCommand() *cobra.Command {
@@ -60,7 +60,7 @@ and still in use; 2 error.`,
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
 	cmd.Flags().BoolVar(&untilRestart, "until-restart", false, "drain until the agent ends, not until undrain")
-	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait until nobody uses the gateway; 0 = not at all")
+	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "time to wait until no cluster uses the gateway; 0 = do not wait")
 	return cmd
 }
 
@@ -82,7 +82,7 @@ func undrainCommand() *cobra.Command {
 
 func askDrain(ctx context.Context, socket, method, path string) (status.Drain, error) {
 	var d status.Drain
-	raw, err := ask(ctx, socket, method, path)
+	raw, err := agentRequest(ctx, socket, method, path)
 	if err != nil {
 		return d, err
 	}
@@ -92,8 +92,8 @@ func askDrain(ctx context.Context, socket, method, path string) (status.Drain, e
 	return d, nil
 }
 
-// awaitDrain waits until nobody uses the gateway, and says who does. On a terminal
-// each change shows at once, elsewhere only what is left.
+// awaitDrain waits until no cluster uses the gateway, and prints the remaining users. On a terminal
+// it prints each change, elsewhere only the last state.
 func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 	began := time.Now()
 	progress := io.Discard
@@ -107,7 +107,7 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 			return err
 		}
 		if len(d.Users) == 0 {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained: nobody uses it\n", d.Gateway)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained: no cluster uses it\n", d.Gateway)
 			return err
 		}
 		used := strings.Join(d.Users, ", ")

@@ -58,7 +58,7 @@ func metricsCommand() *cobra.Command {
 		Example: `  hawser-agent metrics`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/metrics")
+			raw, err := agentRequest(cmd.Context(), socket, http.MethodGet, "/metrics")
 			if err != nil {
 				return err
 			}

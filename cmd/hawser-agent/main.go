@@ -28,7 +28,7 @@ const (
 var errNegative = errors.New("no")
 
 func main() {
-	// Before anything is read: what this program holds is nobody else's.
+	// Before any read: other processes must not read this program's memory.
 	if err := hardening.HardenProcess(); err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
 		os.Exit(exitError)

@@ -90,14 +90,14 @@ func cleanupCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that carries Hawser's marks and restore sysctls",
+		Short: "Remove all objects with Hawser's marks and restore sysctls",
 		Long: `Removes links hw-* with alias hawser, routes and rules of protocol 73 in tables
 7300 to 7307, rules of priority 7298 and protocol 74, and nftables table inet
 hawser; restores the sysctls that the agent changed. Stop the agent first. Nothing else is touched.`,
 		Example: `  hawser-agent cleanup`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			// Marks are the same on every node, so nobody has to say which one this is.
+			// Marks are equal on every node, so the node's name is optional.
 			s.config.Cluster, s.config.Node = cmp.Or(s.config.Cluster, "any"), cmp.Or(s.config.Node, "any")
 			a, err := s.agent()
 			if err != nil {

@@ -30,7 +30,7 @@ func statusCommand() *cobra.Command {
   hawser-agent status -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/status")
+			raw, err := agentRequest(cmd.Context(), socket, http.MethodGet, "/status")
 			if err != nil {
 				return err
 			}
@@ -50,12 +50,12 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// ask sends one request to the agent's socket and gives the answer.
-func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
+// agentRequest sends one request to the agent's socket and returns the answer.
+func agentRequest(ctx context.Context, socket, method, path string) ([]byte, error) {
 	return request(ctx, statusTimeout, socket, method, path)
 }
 
-// request waits so long for the answer.
+// request sends one request and waits for the answer up to a limit.
 func request(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -91,7 +91,7 @@ func printStatus(w io.Writer, s status.Status) error {
 		p.line("  failed: %s", f)
 	}
 	if s.Trust == nil {
-		p.line("signers: none pinned, so that whatever is delivered counts (hawser keys signers)")
+		p.line("signers: none pinned: the agent accepts every delivered fabric (hawser keys signers)")
 	} else {
 		p.line("signers: %s; fabric at revision %d, keys at %d", strings.Join(s.Trust.Signers, ", "), s.Trust.Fabric, s.Trust.Keys)
 	}

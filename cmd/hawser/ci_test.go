@@ -38,7 +38,7 @@ func steps(t *testing.T) []step {
 	expression := regexp.MustCompile(`\$\{\{ *([a-z._]+) *\}\}`)
 	for i, s := range action.Runs.Steps {
 		if strings.Contains(s.Run, "${{") {
-			t.Errorf("step %s: an expression in a script is code of whoever sets its value", s.Name)
+			t.Errorf("step %s: the script contains an expression, whose value could inject code", s.Name)
 		}
 		for name, value := range s.Env {
 			s.Env[name] = expression.ReplaceAllStringFunc(value, func(e string) string {
@@ -82,7 +82,7 @@ func action(c *clitest.Repo) (string, error) {
 	return all.String(), failed
 }
 
-// fakeGH stands in for GitHub's program: it remembers one comment.
+// fakeGH replaces GitHub's program: it stores one comment.
 const fakeGH = `#!/bin/bash
 set -e
 printf '%s\n' "$*" >>"$RUNNER_TEMP/calls"
@@ -143,8 +143,7 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// TestActionFails: what cannot be compared is never told as something that is all new, or
-// as nothing.
+// TestActionFails tests that a failed comparison is never reported as all new, or as no change.
 func TestActionFails(t *testing.T) {
 	t.Parallel()
 	bad := clitest.New(t, true, strings.Replace(clitest.Topology, "10.7.0.0/16", "10.7.0.1/16", 1))
@@ -274,7 +273,7 @@ func TestPreCommit(t *testing.T) {
 			t.Errorf("%s: %v\n%s", hook.ID, err, out)
 		}
 		if out, err := bad[hook.ID].Run(bad[hook.ID].Clone, hook.Entry); err == nil {
-			t.Errorf("%s lets pass what is wrong:\n%s", hook.ID, out)
+			t.Errorf("%s accepts wrong input:\n%s", hook.ID, out)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 // not be caught and forgotten.
 func TestNsexecEndsWithSIGTERM(t *testing.T) {
 	t.Parallel()
-	fifo := filepath.Join(t.TempDir(), "net") // whose opening takes until somebody writes
+	fifo := filepath.Join(t.TempDir(), "net") // opening it blocks until a writer opens it
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 )
 
-// clustersKey is where a script has its clusters.
+// clustersKey is the key of a script's clusters.
 type clustersKey struct{}
 
-// scriptTB lets what is made for a test be made for a script.
+// scriptTB is a testing.TB for helpers that a script uses.
 type scriptTB struct {
 	testing.TB
 	ts *testscript.TestScript
@@ -104,8 +104,8 @@ func putObjects(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[args[0]].Put(scriptTB{ts: ts}, ts.ReadFile(args[1]))
 }
 
-// written CONTEXT FILE writes what was written into a cluster into a file: methods,
-// paths and objects, one line each.
+// written CONTEXT FILE writes a cluster's write requests to a file: methods, paths and objects, one
+// line each.
 func writtenTo(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: written CONTEXT FILE")

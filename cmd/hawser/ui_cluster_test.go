@@ -75,7 +75,7 @@ func newPodOfPage(t *testing.T) *podOfPage {
 }
 
 // begin starts the page, and reads where it is.
-func (p *podOfPage) begin(args ...string) {
+func (p *podOfPage) start(args ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "hawser", append([]string{"ui", "--in-cluster", "--cluster=g1", "--kubeconfig=" + p.api.Kubeconfig(p.t), "--fabric=" + p.fabric,
@@ -133,7 +133,7 @@ type drawn struct {
 	Links                 []clustermap.Link
 }
 
-// await watches until what is drawn is as wanted.
+// await waits until the drawn page is wanted.
 func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
@@ -177,15 +177,15 @@ var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n 
 	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
 	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
 
-// TestPageInCluster drives the program: the fabric that is signed, what HawserNodes say, and
-// politely nothing of what the page cannot know.
+// TestPageInCluster runs the program: the page shows the signed fabric and the HawserNodes, and no
+// state that it cannot know.
 func TestPageInCluster(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
 	p.mount(twoOfPage)
 	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken+"\n")
 	p.api.Put(t, nodeOfPage("Up"))
-	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
+	p.start("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
 	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?#token=...") {
 		t.Errorf("printed %s", p.printed)
 	}
@@ -214,7 +214,7 @@ func TestPageInCluster(t *testing.T) {
 		}
 	}
 	p.api.Delete("hawsernodes", "n1")
-	p.await("a gateway that nobody reports", func(d drawn) bool {
+	p.await("a gateway without a report", func(d drawn) bool {
 		return len(d.Unreachable) == 1 && d.Unreachable[0].Agent == "g1/a" && d.link(clustermap.Unknown)
 	})
 	p.api.SetForbidden("hawsernodes", true)
@@ -239,7 +239,7 @@ func TestPageTrusts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken)
-	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
+	p.start("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
 	p.await("word of the fabric", func(d drawn) bool { return d.Error != "" && len(d.Clusters) == 0 })
 	if code, _ := p.get("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready without a fabric: %d", code)

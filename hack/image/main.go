@@ -2,7 +2,7 @@
 //
 //	image -o FILE -name NAME:TAG -arch ARCH[,ARCH] -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] [-pin FILE] [-sbom FILE] hawser-agent=dist/hawser-agent ...
 //
-// Each argument is a file of the image and where it is now; {arch} in there stands for the
+// Each argument is a file of the image with its source; {arch} in it is replaced by the
 // architecture. With several the archive has an index of them, whose digest is printed.
 // With -charon strongSwan's charon comes as well, from this machine, with its plugins and
 // libraries; the image is for this machine's architecture then, and a label names their
@@ -91,8 +91,7 @@ func run(args []string) error {
 	return os.WriteFile(*out, archive.Bytes(), 0o644)
 }
 
-// imageFor gives the image of one architecture, with files as they are named on the
-// command line.
+// imageFor returns the image of one architecture, with the files of the command line.
 func imageFor(img ociimage.Image, arch string, args []string, charon bool, pin string) (ociimage.Image, error) {
 	img.Arch, img.Labels = arch, maps.Clone(img.Labels)
 	for _, arg := range args {
@@ -115,7 +114,7 @@ func imageFor(img ociimage.Image, arch string, args []string, charon bool, pin s
 	return img, pinned(strings.Fields(img.Labels[packagesLabel]), pin)
 }
 
-// addCharon adds strongSwan's charon as it is installed here.
+// addCharon adds strongSwan's charon from this machine.
 func addCharon(img *ociimage.Image) error {
 	if img.Arch != runtime.GOARCH {
 		return fmt.Errorf("an image for %s with this machine's charon: that is for %s", img.Arch, runtime.GOARCH)

@@ -14,12 +14,12 @@ import (
 // of strongSwan an image has.
 const packagesLabel = "dev.hawser.packages"
 
-// packages gives the value of packagesLabel for files of this machine. What belongs
-// to no package stands there by its path.
+// packages returns the value of packagesLabel for files of this machine. It lists a file without a
+// package by its path.
 func packages(paths []string) string {
 	var out []string
 	for _, path := range paths {
-		// A package may have the file under the other one of /lib and /usr/lib.
+		// A package may list the file below /usr/lib instead of /lib, or the reverse.
 		found := path
 		for _, name := range []string{path, "/usr" + path, strings.TrimPrefix(path, "/usr")} {
 			if version := owner(name); version != "" {
@@ -33,7 +33,7 @@ func packages(paths []string) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// owner gives the package of a file as name=version; empty when there is none.
+// owner returns the package of a file as name=version; empty without a package.
 func owner(path string) string {
 	raw, err := exec.Command("dpkg-query", "--search", path).Output()
 	name, _, found := bytes.Cut(raw, []byte(": "))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestPackages: files of one package name it once, with its version; what is of no
-// package names itself.
+// TestPackages tests that a package is listed once, with its version, and a file without a package by
+// its path.
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("dpkg-query")
@@ -27,7 +27,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestPinned: each package has to be the one that the file names, and no other.
+// TestPinned tests that the packages must equal those of the pin file.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "packages")

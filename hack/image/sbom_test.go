@@ -46,7 +46,7 @@ func TestBill(t *testing.T) {
 	}
 	for _, name := range []string{"stdlib", "hawser.dev/hawser", "libc6", "/own/file"} {
 		if count[name] != 1 {
-			t.Errorf("%s stands there %d times", name, count[name])
+			t.Errorf("%s occurs %d times", name, count[name])
 		}
 	}
 	if !strings.Contains(string(raw), `"pkg:deb/debian/libc6@2.36-9"`) {

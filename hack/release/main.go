@@ -1,4 +1,4 @@
-// Command release does what a release needs beside Go and a shell:
+// Command release contains the steps of a release that need more than Go and a shell:
 //
 //	release deb CONFIG FILE      a Debian package from an nfpm configuration, with its $VARIABLES from the environment
 //	release roots FILE           the certificate authorities of Mozilla, for the reconciler's image

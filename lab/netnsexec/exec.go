@@ -20,7 +20,7 @@ type Exec struct {
 	Resolv   string   // file to mount at /etc/resolv.conf; empty: the host's
 	Hosts    string   // file to mount at /etc/hosts; empty: the host's
 	Run      string   // folder to mount at /run; empty: the host's
-	Keep     string   // folder that stays visible at its own path when Run hides it
+	Keep     string   // folder below Run that stays visible at its own path
 	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
@@ -40,7 +40,7 @@ func (e Exec) Args() []string {
 	return append(append(args, "--"), e.Argv...)
 }
 
-// ParseExec reads the arguments that Args gave.
+// ParseExec parses the arguments from Args.
 func ParseExec(args []string) (Exec, error) {
 	var e Exec
 	flags := flag.NewFlagSet("nsexec", flag.ContinueOnError)
@@ -62,9 +62,8 @@ func ParseExec(args []string) (Exec, error) {
 	return e, nil
 }
 
-// Replace turns the calling process into the program: same process number, same
-// standard streams. It returns only when that is not possible. env is the
-// program's environment.
+// Replace replaces the calling process by the program, with the same process number and standard
+// streams. It returns only on failure. env is the program's environment.
 func (e Exec) Replace(env []string) error {
 	runtime.LockOSThread() // never unlocked: this thread becomes the program
 	path, err := lookPath(e.Argv[0], env)
@@ -96,7 +95,7 @@ func (e Exec) Replace(env []string) error {
 	return nil
 }
 
-// hostName returns a name as the kubelet cuts it: Linux allows 64 bytes, DNS labels have 63, and node
+// hostName truncates a name like the kubelet: Linux allows 64 bytes, DNS labels have 63, and node
 // and pod names may be longer.
 func hostName(name string) string {
 	const maxLength = 63
@@ -138,8 +137,8 @@ func (e Exec) mounts() error {
 	return nil
 }
 
-// hideRun puts a folder in place of /run. What must stay visible below it gets a
-// mount point there: the kept folder, and files that a link in /etc leads to.
+// hideRun mounts a folder over /run. It adds mount points for paths that must stay visible below
+// /run: the folder Keep, and the targets of links in /etc.
 func (e Exec) hideRun(targets map[string]string) error {
 	for target := range targets {
 		if !strings.HasPrefix(target, "/run/") {
@@ -197,7 +196,7 @@ func coverRun(dir string) error {
 	return nil
 }
 
-// lookPath finds the program by the PATH that it will have, not by ours.
+// lookPath finds the program in the PATH of env.
 func lookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

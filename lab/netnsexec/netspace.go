@@ -15,9 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prepare makes dir ready to hold namespaces: a mount of its own that is shared,
-// so that an unmount there reaches the mount namespaces of other processes too;
-// a copy left behind in one of them would keep a namespace alive.
+// Prepare prepares dir for namespaces: it mounts dir with shared propagation. An unmount then also
+// applies in other mount namespaces, where a copy of the mount would keep a namespace alive.
 func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder of namespaces: %w", err)
@@ -31,8 +30,7 @@ func Prepare(dir string) error {
 	return nil
 }
 
-// Create makes a network namespace with its loopback up and pins it at path,
-// which must not exist.
+// Create creates a network namespace with lo up, and pins it at path, which must not exist.
 func Create(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -58,8 +56,8 @@ func Create(path string) error {
 	return nil
 }
 
-// Remove unpins the namespace at path. The kernel destroys it, with every link
-// inside, when no process is left in it. A path that is gone is fine.
+// Remove unpins the namespace at path, if it exists. The kernel destroys the namespace with its links
+// after its last process.
 func Remove(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH)
@@ -93,8 +91,8 @@ func RemoveAll(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Do runs fn on a thread that is in the namespace at path. Sockets that fn opens
-// stay there; goroutines that it starts do not run there.
+// Do runs fn on a thread in the namespace at path. Sockets that fn opens stay in the namespace.
+// Goroutines that it starts do not run there.
 func Do(path string, fn func() error) error {
 	target, err := os.Open(path)
 	if err != nil {
@@ -109,9 +107,8 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// leaving runs fn, which may change its thread's network namespace, and goes
-// back. A thread that cannot go back stays locked, so that it ends with its
-// goroutine and nothing else ever runs on it.
+// leaving runs fn, which may change its thread's network namespace, and restores the namespace. If
+// that fails, the thread stays locked: it ends with its goroutine, and no other goroutine runs on it.
 func leaving(fn func() error) error {
 	errs := make(chan error, 1)
 	go func() {
@@ -132,7 +129,7 @@ func leaving(fn func() error) error {
 	return <-errs
 }
 
-// Inode is the number by which the kernel knows the namespace at path.
+// Inode returns the inode of the namespace at path.
 func Inode(path string) (uint64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -145,9 +142,8 @@ func Inode(path string) (uint64, error) {
 	return stat.Ino, nil
 }
 
-// Sysctls writes kernel settings (paths below /proc/sys, such as
-// net/ipv4/ip_forward) of the namespace that the calling thread is in. A setting
-// that this kernel lacks is passed over.
+// Sysctls writes kernel settings (paths below /proc/sys, such as net/ipv4/ip_forward) of the calling
+// thread's namespace. It skips settings that the kernel lacks.
 func Sysctls(settings map[string]string) error {
 	for name, value := range settings {
 		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)

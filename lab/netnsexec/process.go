@@ -31,8 +31,8 @@ func Find(pid int) (Process, error) {
 	return Process{PID: pid, Start: start}, nil
 }
 
-// Alive reports whether the process still runs; a zombie does not, unless other
-// threads than its first still do and keep its files open.
+// Alive reports whether the process runs. A zombie counts as running only if other threads than its
+// first run and keep its files open.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {
 		return false
@@ -122,7 +122,7 @@ func marked(pid int, mark string) bool {
 	return err == nil && bytes.Contains(append([]byte{0}, raw...), []byte("\x00"+mark+"\x00"))
 }
 
-// Kill ends the processes with SIGKILL and waits until they are gone.
+// Kill ends the processes with SIGKILL and waits for their end.
 func Kill(ctx context.Context, processes []Process) error {
 	var errs []error
 	for _, p := range processes {
@@ -142,9 +142,8 @@ func Kill(ctx context.Context, processes []Process) error {
 	return errors.Join(errs...)
 }
 
-// Signal sends a signal; a process that is gone is fine. It goes through a process
-// descriptor: between the check of the start time and the signal the number
-// cannot come to mean another process.
+// Signal sends a signal, unless the process has ended. It uses a process descriptor: the number cannot
+// be reused between the check of the start time and the signal.
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil && !p.Alive() {
@@ -163,7 +162,7 @@ func (p Process) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// Frozen reports whether SIGSTOP holds the process.
+// Frozen reports whether the process is stopped by SIGSTOP.
 func (p Process) Frozen() bool {
 	if p.PID <= 0 {
 		return false
@@ -178,7 +177,7 @@ func Inodes(dir string) map[uint64]bool {
 	paths, _ := filepath.Glob(filepath.Join(dir, "*"))
 	for _, path := range paths {
 		var fs unix.Statfs_t
-		// A plain file there is one whose mount is already gone.
+		// A plain file is a former mount point.
 		if unix.Statfs(path, &fs) != nil || fs.Type != unix.NSFS_MAGIC {
 			continue
 		}

@@ -1,6 +1,6 @@
 // Package underlayspec describes what lies between the gateways of a lab: routers with
 // address translation and firewalls, networks that are apart from each other, and
-// paths that differ there and back. It is data and pure functions; package lab
+// asymmetric paths. It is data and pure functions; package lab
 // makes namespaces of it.
 package underlayspec
 
@@ -19,19 +19,19 @@ type File struct {
 	// Segments are networks of their own: an address inside one is reached from
 	// addresses of the same one only. All other addresses are the internet.
 	Segments []Segment `json:"segments,omitempty"`
-	// Routers stand between gateways and the rest.
+	// Routers are between gateways and the rest of the wide area.
 	Routers []Router `json:"routers,omitempty"`
-	// Paths lead packets of one direction over a router.
+	// Paths route packets of one direction through a router.
 	Paths []Path `json:"paths,omitempty"`
 }
 
-// Segment is a network apart.
+// Segment is a separate network.
 type Segment struct {
 	Name  string         `json:"name" required:"true"`
 	CIDRs []netip.Prefix `json:"cidrs" required:"true"`
 }
 
-// Kinds of address translation (RFC 3489, section 5; RFC 4787 for what they do).
+// Kinds of address translation (RFC 3489, section 5; RFC 4787 for their behaviour).
 const (
 	FullCone   = "full-cone"  // one mapping for each source, open to everybody
 	Restricted = "restricted" // one mapping per source, open to the hosts that it sent to
@@ -54,7 +54,7 @@ type Router struct {
 	Firewall  []Rule       `json:"firewall,omitempty"`
 }
 
-// Forward leads UDP ports of the router to a gateway behind it.
+// Forward forwards UDP ports of the router to a gateway behind it.
 type Forward struct {
 	Port   int    `json:"port" required:"true" min:"1" max:"65535"`      // of the router, the first
 	Count  int    `json:"count,omitempty" default:"1" min:"1" max:"256"` // ports in a row
@@ -62,11 +62,11 @@ type Forward struct {
 	ToPort int    `json:"toPort,omitempty" min:"1" max:"65535"`          // of the node, the first; 0 = Port
 }
 
-// What a Rule drops.
+// Packets that a Rule drops.
 const (
 	DropUDP  = "udp"
 	DropICMP = "icmp" // of both families, errors too; neighbour discovery stays
-	DropNew  = "new"  // what begins a connection
+	DropNew  = "new"  // first packets of connections
 )
 
 // Directions of a packet through a router.
@@ -84,7 +84,7 @@ type Rule struct {
 	Direction string `json:"way,omitempty" enum:"in|out|both"`
 }
 
-// Path leads what the gateways From send to the gateways To over the router Via.
+// Path routes packets of the gateways From to the gateways To through the router Via.
 type Path struct {
 	From string `json:"from" required:"true"` // cluster, or cluster/node
 	To   string `json:"to" required:"true"`
@@ -99,7 +99,7 @@ func Parse(name string, raw []byte, known func(target string) bool) (File, diag.
 	return f, list
 }
 
-// Outside is the router's address of the family; invalid when it has none.
+// Outside returns the router's address of the family, or the zero address.
 func (r *Router) Outside(six bool) netip.Addr {
 	i := slices.IndexFunc(r.Addresses, func(a netip.Addr) bool { return a.Is6() == six })
 	if i < 0 {

@@ -13,8 +13,8 @@ const (
 	In  = "in0"
 )
 
-// mappedPorts is where translated sources get their ports. Gateways listen
-// elsewhere, so that none keeps its port by chance.
+// mappedPorts is the port range of translated sources. Gateways listen on other ports, so that none
+// keeps its port by chance.
 const mappedPorts = "20000-39999"
 
 // mappingLife is the lifetime of a full-cone mapping without a packet (RFC 4787, REQ-5: not less
@@ -52,17 +52,17 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 	}
 	how := ""
 	if r.NAT == Symmetric {
-		// Not random alone: the kernel would look for a mapping of the source first.
+		// Not only random: the kernel would first try an existing mapping of the source.
 		how = " fully-random"
 	}
 	to := r.forwards(f, inside)
 	if r.NAT == FullCone {
-		// Two maps, as nft 1.0.6 cannot put an IPv6 address and a port into one.
+		// Two maps: nft 1.0.6 cannot store an IPv6 address and a port in one.
 		for _, m := range [][2]string{{"cone", f.address}, {"coneport", "inet_service"}} {
 			fmt.Fprintf(out, "  map %s { type inet_service : %s; flags dynamic,timeout; timeout %s; }\n", m[0], m[1], mappingLife)
 		}
 		to = append(to, fmt.Sprintf("iifname %q dnat %s to udp dport map @cone : udp dport map @coneport", Out, f.name))
-		// After the translation, as only then the port outside is known.
+		// After the translation: before it, the outer port is unknown.
 		chain(out, "learn", "type filter hook postrouting priority 300", []string{fmt.Sprintf(
 			"oifname %q meta l4proto udp ct direction original "+
 				"update @cone { ct reply proto-dst : ct original %s saddr } update @coneport { ct reply proto-dst : ct original proto-src }",

@@ -1,5 +1,5 @@
-// Package whereami is what the lab's pods serve: every request is answered with
-// who the pod is and which client address it saw.
+// Package whereami is the server of the lab's pods: it answers every request with the pod's identity
+// and the client's address.
 package whereami
 
 import (
@@ -114,8 +114,7 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// stream pushes a line every interval to a client that stays silent, for as long
-// as the client is there.
+// stream sends a line every interval to a silent client, until the client disconnects.
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, interval time.Duration, line []byte) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -17,15 +17,14 @@ type ServicePort struct {
 	App      string // appProtocol
 }
 
-// Backend is one pod of a service with the ports that it offers to it.
+// Backend is one pod of a service with its ports for the service.
 type Backend struct {
 	Pod   *Pod
 	Ports []ServicePort
 }
 
-// Backends finds the pods that a service selects, in their order. A pod that
-// lacks a named target port does not offer that port (as the EndpointSlice
-// controller has it).
+// Backends returns the pods that a service selects, in their order. Like the EndpointSlice controller,
+// it leaves out a named target port that the pod lacks.
 func Backends(service *corev1.Service, pods []Pod) []Backend {
 	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil

@@ -27,7 +27,7 @@ type Key struct {
 	Name      string
 }
 
-// String is namespace/Kind/name, as the lab's commands take it.
+// String returns namespace/Kind/name, the form for the lab's commands.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Kind + "/" + k.Name
@@ -46,7 +46,7 @@ type Object struct {
 	Export      *ServiceExport
 }
 
-// kind is one sort of manifest that the lab runs.
+// kind is one kind of manifest that the lab supports.
 type kind struct {
 	apiVersion string
 	name       string
@@ -77,7 +77,7 @@ func ParseKind(text string) (string, error) {
 	return "", fmt.Errorf("unknown kind %q: the lab runs %s", text, strings.Join(names, ", "))
 }
 
-// body is where the manifest of the object's kind is decoded to.
+// body returns the target for decoding the manifest.
 func (o *Object) body() any {
 	switch o.Key.Kind {
 	case "Namespace":
@@ -101,7 +101,7 @@ func (o *Object) body() any {
 	}
 }
 
-// content is the manifest, to be written out again.
+// content returns the manifest for encoding.
 func (o *Object) content() any {
 	switch {
 	case o.Namespace != nil:

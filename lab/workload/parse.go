@@ -161,7 +161,7 @@ func fill(file string, node *yaml.Node, into any) error {
 	return nil
 }
 
-// check finds what the API server would refuse and the lab would trip over.
+// check returns a problem that the API server would reject and the lab cannot handle.
 func (o *Object) check() string {
 	switch {
 	case o.Deployment != nil:

@@ -11,14 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReadyAnnotation keeps a pod from being ready when its value is "false".
+// ReadyAnnotation makes a pod unready if its value is "false".
 const ReadyAnnotation = "hawser.dev/lab-ready"
 
 // CommandAnnotation names a program of this machine that the pod runs, with its
 // arguments, separated by spaces. It serves the pod's ports instead of the lab.
 const CommandAnnotation = "hawser.dev/lab-command"
 
-// Pod is one pod that should run.
+// Pod is one desired pod.
 type Pod struct {
 	Namespace   string
 	Name        string
@@ -41,10 +41,10 @@ type ContainerPort struct {
 	Number   int
 }
 
-// ID is namespace/name.
+// ID returns namespace/name.
 func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
 
-// Command is the program that the pod runs; empty = the lab serves its ports.
+// Command returns the program of the pod; empty if the lab serves its ports.
 func (p *Pod) Command() []string { return strings.Fields(p.Annotations[CommandAnnotation]) }
 
 // WantsReady reports whether the pod becomes ready by itself. No controller of the lab sets the
@@ -105,8 +105,8 @@ func ordinals(o Object) []Pod {
 	return pods
 }
 
-// names picks the names of a Deployment's pods: those that run already, then the
-// lowest free numbers from 1. A name that a StatefulSet or a bare Pod has is not free.
+// names returns the names of a Deployment's pods: names of running pods, then the lowest free numbers
+// from 1. Names of StatefulSets' pods and bare Pods are not free.
 func names(o Object, running map[string]string, taken map[string]bool) []string {
 	want := replicas(o.Deployment.Spec.Replicas)
 	prefix := o.Key.Name + "-"

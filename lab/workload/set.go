@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Set is what one cluster runs. The zero Set is empty and ready. It is not safe
+// Set holds the objects of one cluster. The zero Set is empty and ready to use. It is not safe
 // for concurrent use.
 type Set struct {
 	objects map[Key]Object
