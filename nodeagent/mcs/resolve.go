@@ -249,8 +249,7 @@ func (r *ResolvedExport) portsOf(p *ClusterOffer) []Port {
 	return out
 }
 
-// allocateVIPs allocates the clusterset IPs of dynamic ClusterSetIP exports whose namespace exists
-// in this cluster.
+// allocateVIPs allocates the clusterset IPs of dynamic ClusterSetIP exports.
 func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []ResolvedExport) {
 	if w.Fabric.DynamicExports == nil {
 		return
@@ -263,7 +262,7 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	var at []int
 	for i := range services {
 		r := &services[i]
-		if r.Declared != nil || r.Type == fabric.Headless || r.Absent {
+		if r.Declared != nil || r.Type == fabric.Headless {
 			continue
 		}
 		ask := AllocationRequest{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
@@ -275,8 +274,9 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
-		// A foreign import records nothing: all gateways compute the same, as without an API.
-		if w.HasAPI && !r.ForeignImport {
+		// Without an import of this cluster nothing records the address: all gateways compute the
+		// same, as without an API.
+		if w.HasAPI && !r.ForeignImport && !r.Absent {
 			r.VIPs = g.Held
 		}
 	}

@@ -436,3 +436,23 @@ func TestReservedLabels(t *testing.T) {
 		t.Error("what the export says was changed")
 	}
 }
+
+// TestNamespaceMissingHere: a cluster without the namespace of a dynamic export reaches it like
+// a declared one, and its address does not change when somebody creates the namespace.
+func TestNamespaceMissingHere(t *testing.T) {
+	t.Parallel()
+	w := seenFrom(sample(), "g2", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})
+	w.HasAPI, w.Namespaces = true, []string{"team-z"}
+	d := mcs.Decide(w)
+	dynamic := d.Dynamic()
+	if len(dynamic) != 1 || len(dynamic[0].VIPs) != 1 || fmt.Sprint(dynamic[0].Clusters[0].Name) != "g1" {
+		t.Fatalf("dynamic exports without the namespace: %+v", dynamic)
+	}
+	if s := mcs.Desired(w, d, true, nil); len(s.Imports) != 0 || len(s.Slices) != 0 {
+		t.Fatalf("objects in a namespace that does not exist: %+v", s)
+	}
+	w.Namespaces = []string{"team-a", "team-z"}
+	if have := fmt.Sprint(one(t, stateOf(w, nil), "team-a", "db").IPs); have != fmt.Sprint(dynamic[0].VIPs) {
+		t.Errorf("the import has %s, the address was %v", have, dynamic[0].VIPs)
+	}
+}

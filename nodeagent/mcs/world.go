@@ -129,7 +129,7 @@ func comparePorts(a, b Port) int {
 func (d Decision) Dynamic() []fabric.Export {
 	var out []fabric.Export
 	for i := range d.Services {
-		if r := &d.Services[i]; r.Declared == nil && !r.Absent {
+		if r := &d.Services[i]; r.Declared == nil {
 			e := fabric.Export{
 				Namespace: r.Namespace, Name: r.Name, Type: r.Type, VIPs: r.VIPs, Ports: dataPorts(r.Ports), Affinity: r.Affinity,
 				Balance: fabric.Balance{Policy: fabric.LocalFirst}, Dynamic: true,
