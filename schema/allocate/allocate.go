@@ -44,6 +44,7 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	}
 	a.allocateBlocks()
 	a.allocateMappings()
+	a.reportUnreachablePods()
 	a.makeAddrPools()
 	a.retainAddrs()
 	a.reportMoves()

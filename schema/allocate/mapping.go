@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fieldpath"
 	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/overlap"
 )
 
 // allocateMappings maps each pod prefix to a part of the upper half of the cluster's
@@ -33,6 +34,28 @@ func (a *allocator) allocateMappings() {
 	for i := range a.top.Spec.Clusters {
 		c := &a.top.Spec.Clusters[i]
 		a.mapCluster(c, used[c.Name])
+	}
+}
+
+// reportUnreachablePods warns of headless exports without hostnames in clusters whose pods share
+// egress addresses. With mapped egress every pod has its own global address, as pods of dynamic
+// exports do.
+func (a *allocator) reportUnreachablePods() {
+	globalnet := overlap.MappedClusters(a.top)
+	for i := range a.top.Spec.Exports {
+		e := &a.top.Spec.Exports[i]
+		if !e.Headless() || e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
+			continue
+		}
+		for _, name := range e.Clusters {
+			c := a.members[name]
+			if c == nil || !globalnet[name] || a.lock.Mapped(a.top, c) {
+				continue
+			}
+			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "no-hostnames", Path: fieldpath.Key("exports", e.ID()),
+				Summary: fmt.Sprintf("other clusters cannot reach the pods in cluster %s: they share egress addresses and have no global address of their own", name),
+				Hint:    "set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames"})
+		}
 	}
 }
 

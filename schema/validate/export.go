@@ -9,12 +9,11 @@ import (
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fieldpath"
-	"hawser.dev/hawser/schema/overlap"
 )
 
 // exports checks the services.
 func (c *checker) exports() {
-	seen, globalnet := uniqueness{}, overlap.MappedClusters(c.set)
+	seen := uniqueness{}
 	for i, path := range c.exportPaths {
 		e := &c.set.Spec.Exports[i]
 		c.exportName(path+".name", e.Name)
@@ -30,7 +29,7 @@ func (c *checker) exports() {
 		c.balance(e, path+".balance")
 		c.longNames(e, path)
 		if e.Headless() {
-			c.headless(e, path, globalnet)
+			c.headless(e, path)
 		} else if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
 			c.Fail("misplaced", path+".hostnames", "only pods of a headless Service have addresses of their own",
 				"say type: Headless, or remove hostnames")
@@ -157,22 +156,12 @@ func (c *checker) leftOut(e *schema.Export, path string, named []string) {
 	}
 }
 
-func (c *checker) headless(e *schema.Export, path string, globalnet map[string]bool) {
+func (c *checker) headless(e *schema.Export, path string) {
 	if e.SessionAffinity != "" {
 		c.Fail("misplaced", path+".sessionAffinity",
 			"a headless Service has no affinity, as callers choose among its pods themselves", "")
 	}
 	c.hostnames(e, path+".hostnames")
-	if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
-		return
-	}
-	for _, name := range e.Clusters {
-		if globalnet[name] {
-			c.Warn("no-hostnames", path,
-				"pods in cluster "+name+", which has globalnet, cannot be reached: none has a global address",
-				"set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames")
-		}
-	}
 }
 
 // maxOrdinals bounds the fixed addresses of one export in one cluster.
