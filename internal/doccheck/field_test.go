@@ -10,10 +10,10 @@ import (
 	"hawser.dev/hawser/internal/doccheck"
 )
 
-// TestFieldPlaces: the list of places of a field in CONTRIBUTING.md is complete.
+// TestFieldPlaces checks that docs/extending.md lists all places of a field.
 func TestFieldPlaces(t *testing.T) {
 	t.Parallel()
-	wrong, err := doccheck.CheckField("../..", "CONTRIBUTING.md", "## Add a field", "keepalive",
+	wrong, err := doccheck.CheckField("../..", "docs/extending.md", "## Add a field", "keepalive",
 		"e2e", "hack", "internal", "lab", "nodeagent/cluster", "nodeagent/driver/drivertest")
 	if err != nil {
 		t.Fatal(err)
