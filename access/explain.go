@@ -6,16 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// Explain returns how a source reaches a target. It fails if the fabric has no such cluster or port.
-// An export that no cluster has is an answer.
+// Explain returns how a source reaches a target. It fails if the fabric has no such cluster, port, pod
+// address or target address. An export that no cluster has is an answer.
 func (s *Set) Explain(from Source, to Target) (*Answer, error) {
 	q := &query{Set: s, from: from, to: to, own: s.model.Cluster(from.Cluster)}
 	if q.own == nil {
 		return nil, fmt.Errorf("there is no cluster %s in the topology", from.Cluster)
+	}
+	if from.Addr.IsValid() && !from.Node && !slices.ContainsFunc(q.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(from.Addr) }) {
+		return nil, fmt.Errorf("%s is no pod address of %s, whose podCIDRs are %s", from.Addr, from.Cluster, humanize.Join(q.own.PodCIDRs, ", "))
 	}
 	q.answer = &Answer{From: from, To: to, Destinations: []Destination{}, Lines: []Line{}}
 	explain := q.toAddress
@@ -337,8 +341,7 @@ func (q *query) toAddress() error {
 	}
 	switch {
 	case owner == "":
-		q.answer.Why = fmt.Sprintf("%s leads to no other cluster: it is no address of an export, of a global block or of a flat cluster", q.to.Addr)
-		return nil
+		return fmt.Errorf("%s leads to no other cluster: it is no address of an export, of a global block or of a flat cluster", q.to.Addr)
 	case q.model.Cluster(owner) == nil:
 		return fmt.Errorf("there is no cluster %s in the topology", owner)
 	}

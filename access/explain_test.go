@@ -41,8 +41,6 @@ func TestDenied(t *testing.T) {
 			"no export has 242.2.0.77: pods behind it get answers only", "clusters[g2]"},
 		"a hidden address": {nil, Target{Addr: netip.MustParseAddr("10.7.0.9"), Cluster: "g2", Port: "80", Protocol: "tcp"},
 			"10.7.0.9 is hidden behind the global block of g2: ask for an export", "clusters[g2].globalnet"},
-		"an address of no cluster": {nil, Target{Addr: netip.MustParseAddr("198.51.100.1"), Port: "80", Protocol: "tcp"},
-			"198.51.100.1 leads to no other cluster: it is no address of an export, of a global block or of a flat cluster", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,5 +152,24 @@ func TestDiffDecidedBy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAddressOfNobody checks that addresses outside the topology are errors, not answers.
+func TestAddressOfNobody(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from Source
+		to   Target
+		want string
+	}{
+		{Source{Cluster: "g1", Addr: netip.MustParseAddr("10.99.0.1")}, Target{Export: "shop/web"},
+			"10.99.0.1 is no pod address of g1, whose podCIDRs are 10.7.0.0/16"},
+		{Source{Cluster: "g1"}, Target{Addr: netip.MustParseAddr("198.51.100.1"), Port: "80", Protocol: "tcp"},
+			"198.51.100.1 leads to no other cluster: it is no address of an export, of a global block or of a flat cluster"},
+	} {
+		if a, err := New(two(), Options{}).Explain(tt.from, tt.to); err == nil || err.Error() != tt.want {
+			t.Errorf("answer %+v, error %v, want %q", a, err, tt.want)
+		}
 	}
 }
