@@ -12,6 +12,7 @@ import (
 
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/mcs"
 )
 
 // Severity is the weight of a problem.
@@ -223,8 +224,10 @@ func (a *assessment) endpoints(states []clusterstatus.State) {
 func (a *assessment) exports() {
 	for _, e := range a.state.Exports {
 		id := e.Namespace + "/" + e.Name
+		invalid := slices.ContainsFunc(e.Conditions, func(c clusterstatus.Condition) bool { return c.Type == mcs.Valid && c.Problem() != "" })
 		for _, c := range e.Conditions {
-			if text := c.Problem(); text != "" {
+			// An export that is not valid is not ready either.
+			if text := c.Problem(); text != "" && !(invalid && c.Type == mcs.Ready) {
 				a.add(Problem{Severity: Error, Code: "export", Export: id, Text: "export " + id + ": " + text,
 					Next: a.kubectl("-n %s get service,endpointslices", e.Namespace), rank: rankExport})
 			}

@@ -65,6 +65,7 @@ func TestAssess(t *testing.T) {
 		}},
 		{"DNS", func(c1, _ *clusterstatus.State) { c1.DNSProblem = "the cache does not forward" }, false, true, []string{"c1: the cache does not forward"}},
 		{"export without a Service", func(c1, _ *clusterstatus.State) {
+			c1.Exports[0].Conditions[1] = clusterstatus.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"}
 			c1.Exports[0].Conditions[2] = clusterstatus.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: "there is no Service shop/web"}
 		}, false, true, []string{
 			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",

@@ -94,6 +94,10 @@ func conflictCondition(r *ResolvedExport) Condition {
 			continue
 		}
 		reasons = append(reasons, a.reason)
+		if a.reason == "PortConflict" && r.Declared != nil {
+			messages = append(messages, declaredPortConflict(r))
+			continue
+		}
 		from := fmt.Sprintf("from oldest service export in %q", r.Parts[0].Cluster)
 		switch {
 		case a.declared && r.Declared != nil:
@@ -110,9 +114,28 @@ func conflictCondition(r *ResolvedExport) Condition {
 	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
 }
 
+// declaredPortConflict returns the message about clusters whose Service lacks a port that the topology
+// exports.
+func declaredPortConflict(r *ResolvedExport) string {
+	const most = 3
+	var clusters []string
+	for i := range r.Parts {
+		if p := &r.Parts[i]; !agreeOnPorts(r, p) {
+			clusters = append(clusters, fmt.Sprintf("cluster %s has %q", p.Cluster, clip(portsText(p.Offer.Ports))))
+		}
+	}
+	more := ""
+	if len(clusters) > most {
+		more = fmt.Sprintf(" and %d more differ", len(clusters)-most)
+		clusters = clusters[:most]
+	}
+	return fmt.Sprintf("Conflicting ports. The topology exports %q, the Service in %s%s: correct one of them.",
+		clip(portsText(r.Ports)), strings.Join(clusters, ", in "), more)
+}
+
 // taken adds the reason ImportTaken to the condition.
 func (c Condition) taken(cluster string) Condition {
-	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by somebody else than Hawser. Traffic goes on."
+	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by another controller. Traffic is not affected."
 	if c.Status != isTrue {
 		return Condition{Conflict, isTrue, reasonTaken, text}
 	}

@@ -190,7 +190,7 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 	s := stateOf(seenFrom(sample(), "g1", all), nil)
 	want := mcs.Condition{
 		Type: "Conflict", Status: "True", Reason: "PortConflict,TypeConflict,SessionAffinityConflict",
-		Message: `Conflicting ports. Using "http 80/TCP" from the topology. 1/2 clusters disagree. ` +
+		Message: `Conflicting ports. The topology exports "http 80/TCP", the Service in cluster g2 has "http 8080/TCP": correct one of them. ` +
 			`Conflicting type. Using "ClusterSetIP" from the topology. 1/2 clusters disagree. ` +
 			`Conflicting session affinity. Using "None" from the topology. 1/2 clusters disagree.`,
 	}
