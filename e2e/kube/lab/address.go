@@ -11,7 +11,7 @@ import (
 // internet; pods and Services have the same prefixes everywhere unless flat. With both
 // families IPv4 comes first, as clusters of kubeadm have it.
 
-// ofFamilies gives those of two prefixes that the lab's families are.
+// ofFamilies returns the prefixes of the lab's families.
 func (l *Lab) ofFamilies(four, six string) []netip.Prefix {
 	texts := map[string][]string{"ipv4": {four}, "ipv6": {six}, "dual": {four, six}}[l.Families]
 	var out []netip.Prefix
@@ -21,7 +21,7 @@ func (l *Lab) ofFamilies(four, six string) []netip.Prefix {
 	return out
 }
 
-// planned gives the addresses that a machine has at first.
+// planned returns the initial addresses of a machine.
 func (l *Lab) planned(index, number int) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range l.ofFamilies(fmt.Sprintf("172.31.%d.%d/24", index, 10+number), fmt.Sprintf("fd00:172:31:%d::%d/64", index, 10+number)) {
@@ -30,7 +30,7 @@ func (l *Lab) planned(index, number int) []netip.Addr {
 	return out
 }
 
-// routers gives the internet's addresses in a cluster's network, with their lengths.
+// routers returns the internet's addresses in a cluster's network, with prefix lengths.
 func (l *Lab) routers(index int) []netip.Prefix {
 	return l.ofFamilies(fmt.Sprintf("172.31.%d.1/24", index), fmt.Sprintf("fd00:172:31:%d::1/64", index))
 }
@@ -39,7 +39,7 @@ func (l *Lab) pods(index int) []netip.Prefix {
 	return l.ofFamilies(l.podsBegin(index)+".0.0/16", fmt.Sprintf("fd00:10:%d::/56", l.own(7, 10+index)))
 }
 
-// podsBegin gives the first two bytes of the cluster's pods in IPv4.
+// podsBegin returns the first two bytes of the cluster's IPv4 pod prefix.
 func (l *Lab) podsBegin(index int) string {
 	if len(l.Pods) > 0 {
 		begin := l.Pods[index-1].Addr().As4()
@@ -48,7 +48,7 @@ func (l *Lab) podsBegin(index int) string {
 	return fmt.Sprintf("10.%d", l.own(7, 10+index))
 }
 
-// nodePods is the part of the cluster's pods that a node has.
+// nodePods returns a node's part of the cluster's pod prefixes.
 func (l *Lab) nodePods(n Node) []netip.Prefix {
 	own := l.own(7, 10+n.Index)
 	return l.ofFamilies(fmt.Sprintf("%s.%d.0/24", l.podsBegin(n.Index), n.Number), fmt.Sprintf("fd00:10:%d:%d::/64", own, n.Number))
@@ -80,12 +80,12 @@ func (l *Lab) dnsAddr(index int) netip.Addr {
 	return addr
 }
 
-// server is where the API of a cluster is.
+// server returns the address of a cluster's API.
 func (l *Lab) server(index int) string {
 	return "https://" + netip.AddrPortFrom(l.control(index).Addrs[0], 6443).String()
 }
 
-// list joins addresses or prefixes as the options of Kubernetes' programs want them.
+// list joins addresses or prefixes for options of Kubernetes' programs.
 func list[T fmt.Stringer](of []T) string {
 	return humanize.Join(of, ",")
 }

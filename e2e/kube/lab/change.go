@@ -15,32 +15,32 @@ import (
 	"strconv"
 )
 
-// What happens to clusters that are up: programs that die, nodes that come, go, and
-// change their addresses and names.
+// Changes of running clusters: killed programs, added, removed and renamed nodes, and changed
+// addresses.
 
-// kill ends a program of a machine at once (SIGKILL); it stays away until revived.
+// kill ends a program of a machine at once (SIGKILL), without a restart until revive.
 func (l *Lab) kill(ctx context.Context, machine, program string) error {
-	if err := os.WriteFile(l.hold(machine, program), nil, 0o644); err != nil {
+	if err := os.WriteFile(l.holdFile(machine, program), nil, 0o644); err != nil {
 		return fmt.Errorf("hold %s of %s: %w", program, machine, err)
 	}
 	return l.strike(ctx, machine, program)
 }
 
-// revive lets a program start again that was killed.
+// revive permits the restart of a killed program.
 func (l *Lab) revive(machine, program string) error {
-	err := os.Remove(l.hold(machine, program))
+	err := os.Remove(l.holdFile(machine, program))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s of %s was not killed", program, machine)
 	}
 	return err
 }
 
-// hold is the file that keeps a program from starting; the scripts look for it.
-func (l *Lab) hold(machine, program string) string {
+// holdFile returns the file that prevents the start of a program. The scripts check it.
+func (l *Lab) holdFile(machine, program string) string {
 	return l.path("machines", machine, "hold."+program)
 }
 
-// strike kills a program, which starts again unless it is held.
+// strike kills a program, which restarts unless its hold file exists.
 func (l *Lab) strike(ctx context.Context, machine, program string) error {
 	r, err := l.record(machine)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l *Lab) strike(ctx context.Context, machine, program string) error {
 	return nil
 }
 
-// add brings a further node to a cluster; it gives its name.
+// add adds a node to a cluster, and returns its name.
 func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
 	index := slices.Index(l.Clusters, cluster) + 1
 	if index == 0 {
@@ -71,30 +71,30 @@ func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
 	return n.Name, errors.Join(l.save(), l.join(ctx, n))
 }
 
-// join starts a node that its cluster does not know, and waits until it is ready.
+// join starts a node that has not joined its cluster, and waits until it is ready.
 func (l *Lab) join(ctx context.Context, n Node) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	a, err := openAuthority(l.path("pki", n.Cluster))
 	if err == nil {
 		err = a.member(l, n)
 	}
 	if err == nil {
-		err = l.begin(n)
+		err = l.startMachine(n)
 	}
 	if err == nil {
-		err = l.lead(n)
+		err = l.updateRoutes(n)
 	}
 	if err == nil {
 		err = l.admit(ctx, n)
 	}
 	if err == nil {
-		_, err = l.kubectl(ctx, n.Cluster, "", "wait", "--for=condition=Ready", "node", n.As, "--timeout="+patience.String())
+		_, err = l.kubectl(ctx, n.Cluster, "", "wait", "--for=condition=Ready", "node", n.As, "--timeout="+stepTimeout.String())
 	}
 	return err
 }
 
-// remove takes a node out of its cluster, with its disk.
+// remove removes a node from its cluster, with its disk.
 func (l *Lab) remove(ctx context.Context, n Node) error {
 	if err := l.leave(ctx, n); err != nil {
 		return err
@@ -102,10 +102,10 @@ func (l *Lab) remove(ctx context.Context, n Node) error {
 	l.Machines = slices.DeleteFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
 	gone := n
 	gone.Addrs = nil
-	return errors.Join(l.save(), l.lead(gone), os.RemoveAll(l.path("machines", n.Name)))
+	return errors.Join(l.save(), l.updateRoutes(gone), os.RemoveAll(l.path("machines", n.Name)))
 }
 
-// leave powers a node off and has its cluster forget it.
+// leave powers a node off and deletes its Node object.
 func (l *Lab) leave(ctx context.Context, n Node) error {
 	if n.Number == 0 {
 		return fmt.Errorf("%s is a control plane", n.Name)
@@ -117,7 +117,7 @@ func (l *Lab) leave(ctx context.Context, n Node) error {
 	return err
 }
 
-// rename has a node leave its cluster and join it under another name, with its disk.
+// rename removes a node from its cluster and joins it with another name and the same disk.
 func (l *Lab) rename(ctx context.Context, n Node, name string) error {
 	if err := l.leave(ctx, n); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (l *Lab) rename(ctx context.Context, n Node, name string) error {
 	return l.join(ctx, n)
 }
 
-// readdress gives a node that runs another address of a family, as its network's DHCP
-// may: its kubelet and kube-proxy start again, all else goes on.
+// readdress changes the address of a running node in a family, like a DHCP server. Its kubelet and
+// kube-proxy restart, everything else continues.
 func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	for _, m := range l.Machines {
 		if slices.Contains(m.Addrs, addr) {
@@ -150,15 +150,15 @@ func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	if err := l.run(n.Name, "address flush dev eth0 scope global\n"+l.inside(n), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	if err := errors.Join(l.lead(n), l.tellAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" || l.Proxy == networkProxy {
+	if err := errors.Join(l.updateRoutes(n), l.writeAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" || l.Proxy == networkProxy {
 		return err
 	}
 	return l.strike(ctx, n.Name, "kube-proxy")
 }
 
-// expose gives a node an address outside, as a cloud does: what goes there leads to the
-// node, and its Node's status says so. The kubelet starts again, as one that leaves
-// addresses to the cloud. Without an address there is none any more.
+// expose adds an external address to a node, like a cloud: packets to it are routed to the node, and
+// the Node's status contains it. The kubelet restarts with an external cloud provider. With the zero
+// address, expose removes the external address.
 func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
 	table, file := "outside-"+n.Name, l.path("machines", n.Name, "outside")
 	if err := l.run(internet, "add table inet "+table+"\ndelete table inet "+table+"\n", "nft", "-f", "-"); err != nil {
@@ -168,7 +168,7 @@ func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
 		if err := os.Remove(file); err != nil {
 			return fmt.Errorf("%s has no address outside: %w", n.Name, err)
 		}
-		return l.strike(ctx, n.Name, "kubelet") // it writes its own addresses alone
+		return l.strike(ctx, n.Name, "kubelet") // it then writes only its own addresses
 	}
 	at := slices.IndexFunc(n.Addrs, func(own netip.Addr) bool { return own.Is4() == addr.Is4() })
 	if at < 0 {
@@ -187,27 +187,27 @@ func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
 		return err
 	}
 	patch := fmt.Sprintf(`{"status": {"addresses": [{"type": "ExternalIP", "address": %q}]}}`, addr)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	return l.until(ctx, n.Cluster, "patch", "node", n.As, "--subresource=status", "-p", patch)
 }
 
-// tellAddress writes the addresses that the node's kubelet takes when it starts.
-func (l *Lab) tellAddress(n Node) error {
+// writeAddress writes the addresses for the next start of the node's kubelet.
+func (l *Lab) writeAddress(n Node) error {
 	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(list(n.Addrs)), 0o644); err != nil {
-		return fmt.Errorf("tell %s its address: %w", n.Name, err)
+		return fmt.Errorf("write the address of %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-// update keeps what changed about a machine.
+// update saves a changed machine.
 func (l *Lab) update(n Node) error {
 	at := slices.IndexFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
 	l.Machines[at] = n
 	return l.save()
 }
 
-// openAuthority reads what newAuthority wrote.
+// openAuthority reads the files of newAuthority.
 func openAuthority(dir string) (*authority, error) {
 	var p pair
 	var err error

@@ -14,16 +14,16 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// DefaultDir is where the clusters live unless --dir or HAWSER_KUBE_LAB says otherwise.
+// DefaultDir is the default folder of the clusters, without --dir and HAWSER_KUBE_LAB.
 const DefaultDir = "/var/tmp/hawser-kube"
 
 // DirEnv is the environment variable that names the folder.
 const DirEnv = "HAWSER_KUBE_LAB"
 
-// networkProxy is the Proxy of clusters whose network carries their Services itself.
+// networkProxy is the Proxy of clusters whose network implements Services itself.
 const networkProxy = "network"
 
-// Lab is what `up` was asked for; the other commands read it from the folder.
+// Lab holds the options of `up`. The other commands read it from the folder.
 type Lab struct {
 	Dir      string         // everything of the lab
 	Bin      string         // hack/setup-kube.sh built it
@@ -33,19 +33,19 @@ type Lab struct {
 	Machines []Node         // control planes first
 	Flat     bool           // each cluster has prefixes of its own
 	Pods     []netip.Prefix // of IPv4, one for each cluster, if they were chosen
-	Proxy    string         // what carries Services: nftables, iptables, network or none
+	Proxy    string         // implementation of Services: nftables, iptables, network or none
 	Images   []string       // archives that every node has
 	CNI      Network
 }
 
-// Network is what `up` was told of the network of the clusters' pods.
+// Network holds the options of `up` about the pod network.
 type Network struct {
 	Name     string // of e2e/kube/cni, or a file with a script
 	Script   string // of a node, in the lab's folder
 	Bin      string // what the script starts
 	Settings map[string]string
 	PodCIDRs bool // Node objects have the node's prefixes
-	Routed   bool // the lab leads the pods of a node to it
+	Routed   bool // the lab routes the pods of a node to it
 }
 
 // Node is one machine of the lab: a control plane (Number 0) or a node.
@@ -91,7 +91,7 @@ func (l *Lab) kubeconfig() string { return l.path("kubeconfig") }
 // space pins a machine's network namespace.
 func (l *Lab) space(name string) string { return l.path("net", name) }
 
-// plan gives the machines of new clusters.
+// plan returns the machines of new clusters.
 func (l *Lab) plan() []Node {
 	var control, nodes []Node
 	for i, c := range l.Clusters {
@@ -111,7 +111,7 @@ func (l *Lab) newNode(cluster string, index, number int) Node {
 	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addrs: l.planned(index, number)}
 }
 
-// control gives the control plane of a cluster.
+// control returns the control plane of a cluster.
 func (l *Lab) control(index int) Node { return l.Machines[index-1] }
 
 func (l *Lab) machine(name string) (Node, error) {

@@ -33,11 +33,11 @@ func needMachine(t *testing.T) []hierarchy {
 	return all
 }
 
-// TestDown: down ends whatever half of a lab there is, and again when there is nothing.
+// TestDown tests that down removes any partial lab, and that a second down succeeds.
 func TestDown(t *testing.T) {
 	all := needMachine(t)
 	for name, spoil := range map[string]func(t *testing.T, l *Lab){
-		"as it was":            func(*testing.T, *Lab) {},
+		"unchanged":            func(*testing.T, *Lab) {},
 		"record without start": func(t *testing.T, l *Lab) { l.mustNote(t, record{}) },
 		"record of a thread": func(t *testing.T, l *Lab) {
 			l.mustNote(t, record{Process: netnsexec.Process{PID: thread(t), Start: 1}})
@@ -87,8 +87,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// half makes what a lab of one node has outside of its programs: folders, networks, a
-// machine in cgroups, and something that looks into a network of the lab.
+// half creates a lab of one node without Kubernetes' programs: folders, networks, a machine in cgroups,
+// and a process in a network of the lab.
 func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	t.Helper()
 	l.Machines = l.plan()
@@ -131,7 +131,7 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	return nil
 }
 
-// TestSameName: two labs in folders of the same name do not meet.
+// TestSameName tests two labs in folders with the same name.
 func TestSameName(t *testing.T) {
 	one, other := &Lab{Dir: "/var/tmp/one/lab"}, &Lab{Dir: "/var/tmp/other/lab"}
 	if one.tag() == other.tag() {
@@ -142,7 +142,7 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// TestForeign: down leaves a folder alone that is no lab's.
+// TestForeign tests that down does not change a folder without a lab.
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -155,7 +155,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestDir: --dir may stand before and behind the command.
+// TestDir tests --dir before and after the command.
 func TestDir(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent")
 	t.Setenv(DirEnv, filepath.Join(t.TempDir(), "another"))
@@ -183,7 +183,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// TestNetwork: what up takes from its flags about the network of pods.
+// TestNetwork tests the flags of up about the pod network.
 func TestNetwork(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"", "bridge map[] podCIDRs true routed true"},
@@ -210,12 +210,12 @@ func TestNetwork(t *testing.T) {
 
 func (l *Lab) mustNote(t *testing.T, r record) {
 	t.Helper()
-	if err := l.note("c1n1", r); err != nil {
+	if err := l.saveRecord("c1n1", r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// thread gives the number of a thread that is not the first of its process.
+// thread returns the number of a thread that is not the first of its process.
 func thread(t *testing.T) int {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")

@@ -32,14 +32,14 @@ func build(dir string, programs ...string) error {
 	return nil
 }
 
-// writeImages writes the archives of all images and gives their paths. agent is a
-// program that is built already; empty builds the tree's.
+// writeImages writes the archives of all images and returns their paths. agent is a built program;
+// empty builds the tree's.
 func (l *Lab) writeImages(agent string) ([]string, error) {
 	dir := l.path("images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of images: %w", err)
 	}
-	// Among the tools is traffic that notices everything.
+	// The tools include hawser-traffic.
 	programs := []string{"e2e/kube/pause", "e2e/kube/whereami", "e2e/traffic/hawser-traffic"}
 	if agent == "" {
 		agent = filepath.Join(dir, "hawser-agent")
@@ -72,7 +72,7 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	written(l.writeAgent(agent))
 	written(one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns")))
 	written(one("whereami", "docker.io/library/whereami:lab", filepath.Join(dir, "whereami")))
-	// By these names the Multi-Cluster Services API's own tests ask for their tools.
+	// The tests of the Multi-Cluster Services API use these names.
 	written(l.writeImage("tools", ociimage.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
 		"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}}))
 	return out, errors.Join(errs...)
@@ -95,7 +95,7 @@ func (l *Lab) writeAgent(agent string) (string, error) {
 	return l.writeImage("hawser-agent", ociimage.Image{Names: []string{AgentImage}, Entrypoint: []string{"/hawser-agent"}, Files: files})
 }
 
-// writeImage writes an archive, unless it is there with the same bytes.
+// writeImage writes an archive, unless it exists with the same bytes.
 func (l *Lab) writeImage(name string, img ociimage.Image) (string, error) {
 	img.Arch = runtime.GOARCH
 	var archive bytes.Buffer
@@ -129,7 +129,7 @@ func toolFiles() ([]ociimage.File, error) {
 		return nil, fmt.Errorf("tools image: list busybox: %w", err)
 	}
 	have, programs := map[string]bool{}, map[string]string{}
-	// Debian's busybox as sh runs its own nc and nslookup whatever PATH says, so sh is dash.
+	// Debian's busybox as sh runs its own nc and nslookup instead of those in PATH, so sh is dash.
 	for name, from := range map[string]string{"busybox": "busybox", "sh": "dash", "socat": "socat", "nc": "nc.openbsd",
 		"nslookup": "nslookup", "dig": "dig", "curl": "curl", "ip": "ip", "ping": "ping"} {
 		at, err := exec.LookPath(from)

@@ -24,13 +24,13 @@ import (
 //go:embed control.sh node.sh coredns.yaml
 var files embed.FS
 
-// hierarchy is one cgroup hierarchy (cgroups(7), version 1) and where we are in it.
+// hierarchy is one cgroup hierarchy (cgroups(7), version 1) with the cgroup of this process.
 type hierarchy struct {
 	name string // controllers, or name=systemd
-	dir  string // our own cgroup
+	dir  string // cgroup of this process
 }
 
-// hierarchies reads those of this process. Version 2 alone has none of them.
+// hierarchies returns the version 1 hierarchies of this process; none with only version 2.
 func hierarchies() ([]hierarchy, error) {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -53,9 +53,9 @@ func hierarchies() ([]hierarchy, error) {
 	return out, nil
 }
 
-// unified gives the cgroups of version 2 that have a name, which may be a pattern. A machine
-// makes one itself where its network carries Services: programs for sockets, which belong to
-// a cgroup, are then those of the machine's own processes.
+// unified returns the version 2 cgroups with a name, which may be a pattern. A machine whose network
+// implements Services creates one: BPF programs for sockets belong to a cgroup, and must apply only to
+// the machine's processes.
 func unified(name string) []string {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -69,7 +69,7 @@ func unified(name string) []string {
 	return nil
 }
 
-// child makes a cgroup below ours for a machine.
+// child creates a cgroup for a machine, below the cgroup of this process.
 func (h hierarchy) child(name string) error {
 	dir := filepath.Join(h.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -78,7 +78,7 @@ func (h hierarchy) child(name string) error {
 	if h.name != "cpuset" {
 		return nil
 	}
-	// A cpuset takes no process until it has processors and memory.
+	// A cpuset accepts no process until it has processors and memory.
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		raw, err := os.ReadFile(filepath.Join(h.dir, file))
 		if err == nil {
@@ -91,14 +91,14 @@ func (h hierarchy) child(name string) error {
 	return nil
 }
 
-// record is what is kept about a machine that runs.
+// record is the saved state of a running machine.
 type record struct {
 	Process netnsexec.Process
 	Cgroups []string
 }
 
-// boot starts a machine: its script is the first process of new namespaces, within
-// the machine's network and below cgroups of its own.
+// boot starts a machine: its script is the first process in new namespaces, the machine's network
+// namespace and its own cgroups.
 func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	dir := l.path("machines", n.Name)
 	text, err := files.ReadFile(script)
@@ -119,7 +119,7 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.tag()+n.Name)), append(names, h.name)
 	}
 	r.Cgroups = append(r.Cgroups, unified(l.tag()+n.Name)...)
-	if err := l.note(n.Name, r); err != nil { // from here on halt knows what to remove
+	if err := l.saveRecord(n.Name, r); err != nil { // from here on halt knows what to remove
 		return err
 	}
 	for _, h := range all {
@@ -131,19 +131,18 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	return netnsexec.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
 }
 
-// tag begins the names of what the lab makes outside its folder; it is of the whole
+// tag returns the prefix of the names of objects outside the lab's folder. It depends on the whole
 // path, as folders of different labs may have the same name.
 func (l *Lab) tag() string {
 	sum := sha256.Sum256([]byte(l.Dir))
 	return "hk-" + hex.EncodeToString(sum[:4]) + "-"
 }
 
-// mark is in the environment of every program that the lab starts; down finds by it
-// what no record tells of.
+// mark returns the environment variable of every program of the lab. down finds programs without a
+// record by it.
 func (l *Lab) mark() string { return "KUBELAB=" + l.Dir }
 
-// start runs on a thread that goes into the machine's cgroups for as long as it
-// takes to make the first process there.
+// start starts the first process from a thread that is in the machine's cgroups meanwhile.
 func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy, r record) error {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(file), "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -174,11 +173,11 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 	if r.Process, err = netnsexec.Find(cmd.Process.Pid); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", n.Name, err), cmd.Process.Kill())
 	}
-	return errors.Join(l.note(n.Name, r), cmd.Process.Release())
+	return errors.Join(l.saveRecord(n.Name, r), cmd.Process.Release())
 }
 
-// note keeps what is known of a machine that runs.
-func (l *Lab) note(name string, r record) error {
+// saveRecord saves the record of a running machine.
+func (l *Lab) saveRecord(name string, r record) error {
 	raw, err := json.Marshal(r)
 	if err == nil {
 		err = os.WriteFile(l.path("machines", name+".json"), raw, 0o600)
@@ -201,8 +200,7 @@ func (l *Lab) record(name string) (record, error) {
 	return r, nil
 }
 
-// halt ends a machine with everything in it at once, as a power cut does. One that
-// does not run is fine.
+// halt ends a machine and everything in it at once, like a power cut, if it runs.
 func (l *Lab) halt(name string) error {
 	r, err := l.record(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -314,7 +314,7 @@ func (l *Lab) change(ctx context.Context, m Node, command string, args []string)
 		if _, err := l.record(m.Name); err == nil {
 			return fmt.Errorf("%s runs", m.Name)
 		}
-		return l.begin(m)
+		return l.startMachine(m)
 	case command == "kill" && len(args) == 1:
 		return l.kill(ctx, m.Name, args[0])
 	case command == "revive" && len(args) == 1:

@@ -16,7 +16,7 @@ import (
 )
 
 // internet is the namespace between the clusters. It routes between the machines'
-// networks and knows no pods.
+// networks, and has no routes to pods.
 const internet = "internet"
 
 // run runs a command in a machine's network namespace.
@@ -61,7 +61,7 @@ func (l *Lab) newSpace(name string) error {
 	return netnsexec.Do(l.space(name), func() error { return netnsexec.Sysctls(settings) })
 }
 
-// atOnce ends a line that adds an address: there is nobody who could have it too.
+// atOnce returns the end of a line that adds an address: no duplicate address detection.
 func atOnce(addr netip.Addr) string {
 	if addr.Is6() {
 		return " nodad"
@@ -69,8 +69,8 @@ func atOnce(addr netip.Addr) string {
 	return ""
 }
 
-// wire makes a machine's namespace, with a link to its cluster's network and the
-// routes to the pods of the cluster's nodes.
+// wire creates a machine's namespace, with a link to its cluster's network and routes to the pods of
+// the cluster's nodes.
 func (l *Lab) wire(n Node) error {
 	if err := l.newSpace(n.Name); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (l *Lab) wire(n Node) error {
 	return l.run(n.Name, l.inside(n), "ip", "-batch", "-")
 }
 
-// inside gives the lines for ip(8) that a machine's own end needs.
+// inside returns the lines for ip(8) for a machine's end of the link.
 func (l *Lab) inside(n Node) string {
 	lines := "link set eth0 up\n"
 	for i, router := range l.routers(n.Index) {
@@ -100,8 +100,8 @@ func (l *Lab) inside(n Node) string {
 	return lines
 }
 
-// podRoutes gives the lines that lead a node's pods to it, or with a node without addresses
-// nowhere. There are none where the network of the pods sees to that.
+// podRoutes returns the lines that route a node's pods to it, or remove the routes of a node without
+// addresses. It returns none if the network of the pods does this.
 func (l *Lab) podRoutes(n Node) string {
 	lines := ""
 	if !l.CNI.Routed {
@@ -117,19 +117,18 @@ func (l *Lab) podRoutes(n Node) string {
 	return lines
 }
 
-// peers gives the other machines of a machine's cluster.
+// peers returns the other machines of a machine's cluster.
 func (l *Lab) peers(n Node) []Node {
 	return slices.DeleteFunc(slices.Clone(l.Machines), func(other Node) bool {
 		return other.Cluster != n.Cluster || other.Name == n.Name
 	})
 }
 
-// lead has the mates that run lead the node's pods to it, or with a node without
-// addresses nowhere.
-func (l *Lab) lead(n Node) error {
+// updateRoutes updates the routes to a node's pods on the other running machines of its cluster.
+func (l *Lab) updateRoutes(n Node) error {
 	for _, other := range l.peers(n) {
 		if _, err := l.record(other.Name); err != nil {
-			continue // it learns them when it starts
+			continue // it gets the routes at its start
 		}
 		if err := l.run(other.Name, l.podRoutes(n), "ip", "-batch", "-"); err != nil {
 			return err
@@ -156,8 +155,8 @@ func (l *Lab) pair(name string) error {
 	})
 }
 
-// unplug takes a machine's link out of the internet. The kernel takes its time to end
-// the namespace with the other end, and the name is wanted again.
+// unplug deletes a machine's link in the internet. The kernel may destroy the namespace with the other
+// end later, but the name is needed again at once.
 func (l *Lab) unplug(name string) error {
 	return netnsexec.Do(l.space(internet), func() error {
 		link, err := netlink.LinkByName(name)

@@ -20,10 +20,10 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// patience is how long a step of coming up may take on a slow machine.
-const patience = 5 * time.Minute
+// stepTimeout bounds a step of up on a slow machine.
+const stepTimeout = 5 * time.Minute
 
-// up makes the clusters, and returns when their nodes are ready and their DNS answers.
+// up starts the clusters, and returns when their nodes are ready and their DNS answers.
 func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) error {
 	_, err := os.Stat(l.path("lab.json"))
 	if err == nil {
@@ -56,7 +56,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 				return err
 			}
 		}
-		if err := l.begin(m); err != nil {
+		if err := l.startMachine(m); err != nil {
 			return err
 		}
 	}
@@ -65,14 +65,14 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	}
 	say("machines started")
 	for _, m := range l.Machines[:len(l.Clusters)] {
-		if err := l.settle(ctx, m, say); err != nil {
+		if err := l.finishCluster(ctx, m, say); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeScript gives the script of the clusters' network a place in the lab's folder.
+// writeScript writes the script of the clusters' network to the lab's folder.
 func (l *Lab) writeScript() (string, error) {
 	read := func() ([]byte, error) { return os.ReadFile(l.CNI.Name) }
 	if recipe, err := cni.Find(l.CNI.Name); err == nil {
@@ -80,17 +80,17 @@ func (l *Lab) writeScript() (string, error) {
 	}
 	text, err := read()
 	if err != nil {
-		return "", fmt.Errorf("take network %s: %w", l.CNI.Name, err)
+		return "", fmt.Errorf("read network %s: %w", l.CNI.Name, err)
 	}
 	at := l.path("cni.sh")
 	if err := os.WriteFile(at, text, 0o644); err != nil {
-		return "", fmt.Errorf("take network %s: %w", l.CNI.Name, err)
+		return "", fmt.Errorf("read network %s: %w", l.CNI.Name, err)
 	}
 	return at, nil
 }
 
-// begin wires a machine and starts it.
-func (l *Lab) begin(m Node) error {
+// startMachine wires a machine and starts it.
+func (l *Lab) startMachine(m Node) error {
 	if err := l.wire(m); err != nil {
 		return err
 	}
@@ -111,17 +111,16 @@ func (l *Lab) begin(m Node) error {
 	if err := os.MkdirAll(l.path("machines", m.Name), 0o755); err != nil {
 		return fmt.Errorf("make folder of %s: %w", m.Name, err)
 	}
-	if err := l.tellAddress(m); err != nil {
+	if err := l.writeAddress(m); err != nil {
 		return err
 	}
 	return l.boot(m, script, env)
 }
 
-// settle waits for a cluster, and gives it what a cluster has: pods' prefixes of
-// its nodes and a DNS.
-func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)) error {
+// finishCluster waits for a cluster, sets the pod prefixes of its nodes, and deploys its DNS.
+func (l *Lab) finishCluster(ctx context.Context, control Node, say func(string, ...any)) error {
 	c := control.Cluster
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := l.until(ctx, c, "get", "--raw", "/readyz"); err != nil {
 		return err
@@ -139,7 +138,7 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 			return err
 		}
 	}
-	limit := "--timeout=" + patience.String()
+	limit := "--timeout=" + stepTimeout.String()
 	if _, err := l.kubectl(ctx, c, "", "wait", "--for=condition=Ready", "node", "--all", limit); err != nil {
 		return err
 	}
@@ -151,8 +150,7 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	return l.until(ctx, c, "get", "serviceaccount", "default")
 }
 
-// admit gives a node that joins its part of the pods' prefixes, or only waits until it
-// has joined.
+// admit waits until a node has joined, and sets its part of the pods' prefixes if the network needs it.
 func (l *Lab) admit(ctx context.Context, n Node) error {
 	if !l.CNI.PodCIDRs {
 		return l.until(ctx, n.Cluster, "get", "node", n.As)
@@ -165,8 +163,8 @@ func (l *Lab) admit(ctx context.Context, n Node) error {
 	return l.until(ctx, n.Cluster, "patch", "node", n.As, "-p", string(patch))
 }
 
-// corednsManifest has the cluster's addresses in it. Without kube-proxy CoreDNS is in the
-// network of the first node, where what stands in for kube-proxy finds it.
+// corednsManifest returns CoreDNS's manifest with the cluster's addresses. Without kube-proxy CoreDNS
+// runs in the network of the first node, where the network's replacement of kube-proxy reaches it.
 func (l *Lab) corednsManifest(index int) (string, error) {
 	raw, err := files.ReadFile("coredns.yaml")
 	if err != nil {
@@ -186,7 +184,7 @@ func (l *Lab) corednsManifest(index int) (string, error) {
 	return text, nil
 }
 
-// kubectl runs it on a cluster.
+// kubectl runs kubectl on a cluster.
 func (l *Lab) kubectl(ctx context.Context, cluster, input string, args ...string) (string, error) {
 	args = append([]string{"--kubeconfig", l.kubeconfig(), "--context", cluster}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(l.Bin, "kubectl"), args...)
@@ -213,9 +211,9 @@ func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
 	}
 }
 
-// down removes every trace of the clusters in the folder, whatever half of them there
-// is; nothing there is fine. It needs nothing that a crash may have spoiled: what runs is
-// found by the lab's networks and its mark, what is in the kernel by the folder's path.
+// down removes the clusters in the folder completely, also partial ones and none. It does not depend on
+// files that a crash may have damaged: it finds programs by the lab's networks and mark, and kernel
+// objects by the folder's path.
 func down(dir string) error {
 	l := &Lab{Dir: dir}
 	entries, err := os.ReadDir(dir)
@@ -224,7 +222,7 @@ func down(dir string) error {
 	}
 	ours := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "lab.json") }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("no clusters in %s: it is left as it is", dir)
+		return fmt.Errorf("no clusters in %s: the folder is not changed", dir)
 	}
 	errs := []error{l.endProcesses()}
 	cgroups, err := l.cgroups()
@@ -243,8 +241,8 @@ func down(dir string) error {
 	return nil
 }
 
-// endProcesses kills all that runs for the lab. What ends may have started another
-// meanwhile, so it looks until there is none.
+// endProcesses kills the lab's processes. It repeats until none is left, as an ending process may have
+// started another.
 func (l *Lab) endProcesses() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -259,8 +257,8 @@ func (l *Lab) endProcesses() error {
 	}
 }
 
-// cgroups gives those of all machines: as the records have them, and below our own
-// cgroup, where they are without a record.
+// cgroups returns the cgroups of all machines: from the records, and without a record from the cgroup
+// of this process.
 func (l *Lab) cgroups() ([]string, error) {
 	records, err := filepath.Glob(l.path("machines", "*.json"))
 	if err != nil {
