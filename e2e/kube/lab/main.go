@@ -1,9 +1,9 @@
 // Command kubelab runs real Kubernetes clusters on this machine: each with etcd, the
 // API server and its controllers, and nodes with kubelet, containerd, kube-proxy and
-// CoreDNS. Every machine is a set of namespaces; nothing of it is on the host but one
-// port of the loopback for each API server.
+// CoreDNS. Every machine is a set of namespaces. On the host it has only one loopback port for each
+// API server.
 //
-// `kubelab help` tells the commands.
+// `kubelab help` lists the commands.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		os.Exit(failed.ExitCode()) // a command of the user's: it has told why
+		os.Exit(failed.ExitCode()) // a command of the user, which has printed the reason
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kubelab:", err)
@@ -48,21 +48,21 @@ func main() {
 
 const usage = `usage: kubelab [--dir DIR] COMMAND [--dir DIR] ARGS...
 
-up                        make clusters; kubelab up --help tells its flags
-down                      leave nothing, also after a crash
+up                        start clusters; see kubelab up --help
+down                      remove everything, also after a crash
 k CLUSTER ARGS...         kubectl
-node NODE CMD...          run on a node, as its processes see it
-net NODE|internet CMD...  run in a network of the lab only
+node NODE CMD...          run on a node, in its namespaces
+net NODE|internet CMD...  run only in a network of the lab
 stop|start NODE           power off and on
-kill|revive NODE PROGRAM  kill a program that stays away until revived
-add CLUSTER               a further node; prints its name
-remove NODE               takes a node out of its cluster
-rename NODE NAME          it leaves its cluster and joins as NAME
-address NODE ADDRESS      another address while it runs
-expose NODE [ADDRESS]     an address outside that leads there, in its Node's status
-load [AGENT]              give all nodes another agent, or the tree's as it is now
-import ARCHIVE...         give all nodes images
-kubeconfig                print its path`
+kill|revive NODE PROGRAM  kill a program, without a restart until revive
+add CLUSTER               add a node; print its name
+remove NODE               remove a node from its cluster
+rename NODE NAME          let a node leave its cluster and join as NAME
+address NODE ADDRESS      change the address of a running node
+expose NODE [ADDRESS]     add an external address, in the Node's status; none: remove it
+load [AGENT]              load another agent on all nodes; none: build the tree's
+import ARCHIVE...         import images on all nodes
+kubeconfig                print the path of the kubeconfig`
 
 func run(ctx context.Context, args []string) error {
 	dir, args, err := folder(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)
@@ -94,8 +94,7 @@ func run(ctx context.Context, args []string) error {
 	return l.use(ctx, command, args)
 }
 
-// folder reads --dir where it stands before other arguments, and gives these and the
-// whole path.
+// folder parses --dir before other arguments, and returns its absolute path and the other arguments.
 func folder(dir string, args []string) (string, []string, error) {
 	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -124,14 +123,14 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
 	pods := flags.String("pods", "", "IPv4 prefixes of pods, a /16 for each cluster, such as 10.16.0.0/16,11.16.0.0/16")
 	flags.StringVar(&l.Families, "families", "ipv4", "of addresses of nodes, pods and Services: ipv4, ipv6, or dual for both")
-	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, the network itself (cilium), or none")
+	flags.StringVar(&l.Proxy, "proxy", "nftables", "implementation of Services: nftables or iptables (kube-proxy), network (cilium itself), or none")
 	flags.StringVar(&l.CNI.Name, "cni", "bridge", "network of the pods: "+strings.Join(cni.Names(), ", ")+", or a file with a script such as e2e/kube/cni has them")
 	var settings []string
 	flags.Func("cni-setting", "`NAME=VALUE` for the network's script; can be repeated", func(one string) error {
 		settings = append(settings, one)
 		return nil
 	})
-	flags.StringVar(&l.CNI.Bin, "cni-bin", "", "programs that hack/setup-cni.sh built; without it that is run; of a file: bin beside it")
+	flags.StringVar(&l.CNI.Bin, "cni-bin", "", "programs built by hack/setup-cni.sh [run it; for a script file: bin next to it]")
 	podCIDRs := flags.Bool("pod-cidrs", true, "Node objects have spec.podCIDRs; never with calico-like and no-podcidrs")
 	flags.StringVar(&l.Bin, "bin", "", "programs that hack/setup-kube.sh built; without it that is run")
 	agent := flags.String("agent", "", "the agent for the image; without it the tree's is built")
@@ -186,7 +185,7 @@ func chosen(text string, clusters int) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// choose completes what is known of the clusters' network.
+// choose completes the options of the clusters' network.
 func (l *Lab) choose(settings []string) error {
 	n := &l.CNI
 	if strings.Contains(n.Name, "/") { // what its script can do is its own affair
@@ -212,7 +211,7 @@ func (l *Lab) choose(settings []string) error {
 		return fmt.Errorf("network %s has no families but ipv4 in the lab", n.Name)
 	}
 	if l.Proxy == networkProxy && !recipe.Services {
-		return fmt.Errorf("network %s does not carry Services: --proxy nftables, iptables or none", n.Name)
+		return fmt.Errorf("network %s does not implement Services: use --proxy nftables, iptables or none", n.Name)
 	}
 	n.PodCIDRs, n.Routed = recipe.PodCIDRs, recipe.Routed
 	if n.Settings, err = recipe.With(settings); err != nil {
@@ -256,7 +255,7 @@ func runUp(ctx context.Context, dir string, args []string) error {
 	return nil
 }
 
-// setUp runs a script that installs and builds, and gives the folder of the programs.
+// setUp runs a script that installs and builds, and returns the folder of the programs.
 func setUp(ctx context.Context, script string, args ...string) (string, error) {
 	setup := exec.CommandContext(ctx, script, args...)
 	setup.Stderr = os.Stderr
@@ -345,7 +344,7 @@ func through(ctx context.Context, argv []string) error {
 	return cmd.Run()
 }
 
-// load gives all nodes an agent; empty builds the tree's. Pods take it when they start.
+// load loads an agent on all nodes; empty builds the tree's. Pods use it from their next start.
 func (l *Lab) load(ctx context.Context, agent string) error {
 	if _, err := l.writeImages(agent); err != nil {
 		return err
@@ -353,7 +352,7 @@ func (l *Lab) load(ctx context.Context, agent string) error {
 	return l.importImages(ctx, []string{l.path("images", "hawser-agent.tar")})
 }
 
-// importImages gives the nodes that run the images of archives.
+// importImages imports the images of archives on the running nodes.
 func (l *Lab) importImages(ctx context.Context, archives []string) error {
 	for _, m := range l.Machines[len(l.Clusters):] {
 		r, err := l.record(m.Name)
