@@ -25,6 +25,12 @@ const (
 	Unknown Severity = "unknown"
 )
 
+// Codes of problems that other reports show, too.
+const (
+	CodeUnreachable = "cluster-unreachable"
+	CodeLinksDown   = "links-down"
+)
+
 // Problem is one reason why a clusterset is not healthy.
 type Problem struct {
 	Severity Severity `json:"severity"`
@@ -75,7 +81,7 @@ func Assess(states []clusterstatus.State) []Problem {
 		s := &states[i]
 		a := assessment{state: s}
 		if s.Error != "" {
-			a.add(Problem{Severity: Unknown, Code: "cluster-unreachable", Text: s.Error, rank: rankUnreachable})
+			a.add(Problem{Severity: Unknown, Code: CodeUnreachable, Text: s.Error, rank: rankUnreachable})
 			out = append(out, a.problems...)
 			continue
 		}
@@ -191,7 +197,7 @@ func (a *assessment) nodes() {
 					text += fmt.Sprintf(" and %d more", more)
 				}
 			}
-			a.add(Problem{Severity: Error, Code: "links-down", Node: n.Name, Text: text,
+			a.add(Problem{Severity: Error, Code: CodeLinksDown, Node: n.Name, Text: text,
 				Next: "hawser show connections --cluster " + a.state.Cluster, rank: rankLinks})
 		}
 	}

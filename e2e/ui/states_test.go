@@ -162,7 +162,7 @@ func TestStates(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = process.Signal(syscall.SIGCONT) })
 	until(ctx, t, patience, `/^hawser ui does not answer since [\d:]{8}Z \(\d+ s ago\): all of this page is as old as that/.test(`+headline+`) && document.body.classList.contains('old')`)
-	gallery(ctx, t, "cut-off")
+	shot(ctx, t, "cut-off-map")
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ const manySilent = 3
 const maxProblems = 20
 
 // headline returns what is wrong, the worst first: silent agents, gateways without a link, links
-// that are down for another reason, agents that are not ready.
+// that are down for another reason, problems that the APIs of the clusters report, agents that are
+// not ready or report a problem.
 func headline(m *clustermap.Map, r Reports) []Problem {
 	if !r.Asked {
 		return []Problem{}
@@ -64,13 +65,52 @@ func headline(m *clustermap.Map, r Reports) []Problem {
 		made.Detail = brokenWhy(l.Between, r.Agents)
 		out = append(out, made)
 	}
-	for i := range r.Agents {
-		if s := &r.Agents[i]; !s.Ready {
-			out = append(out, Problem{Severity: Warning, Subject: s.Cluster + "/" + s.Node, Text: "is not ready", Detail: notReadyWhy(s), Cluster: s.Cluster, Node: s.Node})
+	for _, p := range r.Problems {
+		// The API often knows why an agent is silent: its node is off, its image is missing.
+		if i := slices.IndexFunc(out, func(o Problem) bool { return p.Node != "" && o.Cluster == p.Cluster && o.Node == p.Node }); i >= 0 {
+			out[i].Note, out[i].Detail = joinTexts(p.Note, out[i].Note), joinTexts(out[i].Detail, p.Detail)
+			continue
 		}
+		out = append(out, p)
 	}
+	out = append(out, agentProblems(r)...)
 	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(a.Severity, b.Severity) })
 	return out[:min(len(out), maxProblems)]
+}
+
+func joinTexts(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// agentProblems returns the problems that agents report of themselves, the same text of several
+// agents once.
+func agentProblems(r Reports) []Problem {
+	var out []Problem
+	seen := map[string]bool{} // texts
+	for _, p := range r.Problems {
+		seen[p.Note] = true
+	}
+	for i := range r.Agents {
+		s := &r.Agents[i]
+		made := Problem{Severity: Warning, Subject: s.Cluster + "/" + s.Node, Cluster: s.Cluster, Node: s.Node}
+		if !s.Ready && !slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Cluster == s.Cluster && p.Node == s.Node }) {
+			unready := made
+			unready.Text, unready.Detail = "is not ready", notReadyWhy(s)
+			out = append(out, unready)
+			seen[unready.Detail] = true
+		}
+		for _, p := range s.Problems {
+			if !seen[p.Text] && len(out) < maxProblems {
+				seen[p.Text] = true
+				made.Note = p.Text
+				out = append(out, made)
+			}
+		}
+	}
+	return out
 }
 
 // silences returns the problems of agents that do not answer.

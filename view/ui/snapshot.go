@@ -63,6 +63,8 @@ type cluster struct {
 	Angle  float64 `json:"angle"`
 	Source string  `json:"source,omitempty"` // file:line
 	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered, by name
+	// Problems counts the errors that the cluster's API reports.
+	Problems int `json:"problems,omitempty"`
 }
 
 // node is a node whose agent answered once.
@@ -164,12 +166,18 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	for _, list := range nodes {
 		slices.SortFunc(list, func(a, b node) int { return strings.Compare(a.Name, b.Name) })
 	}
+	errorCount := map[string]int{} // by cluster
+	for i := range r.Problems {
+		if r.Problems[i].Severity == Error {
+			errorCount[r.Problems[i].Cluster]++
+		}
+	}
 	var names strings.Builder
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		at := layout.Places[i]
 		fmt.Fprintf(&names, "%s %.0f %.0f ", c.Name, at.X, at.Y)
-		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
+		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name], errorCount[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
 	pairs := p.pairs(m.Links, r.Agents, before, at)

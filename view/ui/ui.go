@@ -64,6 +64,8 @@ type Reports struct {
 	Unreachable []status.Unreachable
 	// Old are the last reports of agents that do not answer now.
 	Old []status.Status
+	// Problems are those that the APIs of the clusters report, causes before their effects.
+	Problems []Problem
 }
 
 // Config is what a server needs.

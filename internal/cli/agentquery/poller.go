@@ -18,6 +18,7 @@ import (
 
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 )
@@ -27,6 +28,7 @@ const (
 	podSilentAfter  = 3 * time.Second  // the same for the first request to a pod
 	podTimeout      = 10 * time.Second // for the answer of an agent in a pod
 	listInterval    = 3 * time.Second  // between two lists of a cluster's pods
+	stateInterval   = 5 * time.Second  // between two reads of what the API of a cluster reports
 	slotTime        = time.Second      // for which a request counts among the requests at once
 	requestsPerPoll = 32               // at once, of all agents
 )
@@ -67,6 +69,10 @@ type polledCluster struct {
 	listed time.Time // end of the last successful list
 	busy   bool
 	err    error
+
+	read    time.Time // start of the last read of state
+	reading bool
+	state   *clusterstatus.State // nil before the first read
 }
 
 // PolledReports are the answers that a Poller has.
@@ -76,6 +82,8 @@ type PolledReports struct {
 	Old    []status.Status      // the last reports of the silent ones
 	// Listed are the clusters whose pods are known.
 	Listed []string
+	// States are what the APIs of the clusters report, as of some seconds ago.
+	States []clusterstatus.State
 }
 
 // Poll starts a request to every agent without one, and returns after all agents have answered or
@@ -143,6 +151,10 @@ func (p *Poller) discover(ctx context.Context) error {
 			c.busy, c.asked = true, time.Now()
 			go p.list(ctx, c)
 		}
+		if !c.reading && time.Since(c.read) >= stateInterval {
+			c.reading, c.read = true, time.Now()
+			go p.readState(ctx, c)
+		}
 	}
 	return nil
 }
@@ -195,6 +207,16 @@ func (p *Poller) list(ctx context.Context, c *polledCluster) {
 		}
 	}
 	maps.DeleteFunc(p.agents, func(key string, a *polledAgent) bool { return a.cluster == c.Name && !there[key] })
+}
+
+// readState reads what the API of a cluster reports.
+func (p *Poller) readState(ctx context.Context, c *polledCluster) {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	state := clusterstatus.Read(ctx, c.Client)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.reading, c.state = false, &state
 }
 
 // wake ends the wait of Poll. The lock is held.
@@ -263,6 +285,9 @@ func (p *Poller) reports(now time.Time) PolledReports {
 	for _, c := range p.clusters {
 		if !c.listed.IsZero() {
 			out.Listed = append(out.Listed, c.Name)
+		}
+		if c.state != nil {
+			out.States = append(out.States, *c.state)
 		}
 		if c.err != nil {
 			u := status.Unreachable{Agent: c.Name, Cluster: c.Name, Error: kubeclient.ErrorText(c.err)}

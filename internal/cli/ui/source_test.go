@@ -11,10 +11,14 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/cli/baseline"
 	"hawser.dev/hawser/internal/cli/clitest"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // publishedThrice is a repository with three publications: one cluster, another address of its
@@ -122,5 +126,35 @@ func TestPlanOfOthers(t *testing.T) {
 	}
 	if slices.ContainsFunc(s.plans, func(p planned) bool { return strings.Contains(p.of, "private") }) {
 		t.Error("a refused plan is kept")
+	}
+}
+
+// TestStatusProblems: the headline has what hawser status reports, but for what the page sees sooner.
+func TestStatusProblems(t *testing.T) {
+	t.Parallel()
+	states := []clusterstatus.State{
+		{Cluster: "c1", Error: "connection refused"},
+		{Cluster: "c2", Context: "c2", Pods: 1, Running: 1, DNSProblem: "no block", Nodes: []clusterstatus.Node{{Name: "n1", Cluster: "c2", Ready: "True", Up: 0, Links: 1, LastError: "pods are outside"}}},
+	}
+	var got []string
+	for _, p := range statusProblems(states) {
+		got = append(got, p.Severity+" "+p.Subject+": "+p.Note)
+	}
+	if want := []string{"error c2/n1: pods are outside", "error c2: no block"}; !slices.Equal(got, want) {
+		t.Errorf("have %q, want %q", got, want)
+	}
+}
+
+// TestMissingGateways: a gateway without an agent is named where the pods of its cluster are known.
+func TestMissingGateways(t *testing.T) {
+	t.Parallel()
+	f := &fabric.Fabric{Clusters: []fabric.Cluster{
+		{Name: "c1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "b", Node: "n2"}, {Name: "c"}, {Name: "d", Node: "n4"}}},
+		{Name: "c2", Gateways: []fabric.Gateway{{Name: "a", Node: "m1"}}},
+	}}
+	got := missingGateways(f, agentquery.PolledReports{Listed: []string{"c1"},
+		Agents: []status.Status{{Cluster: "c1", Node: "n1", Gateway: "a"}, {Cluster: "c1", Node: "n3", Gateway: "c"}}, Silent: []status.Unreachable{{Agent: "c1/pod", Cluster: "c1", Node: "n2"}}})
+	if len(got) != 1 || got[0].Agent != "c1/n4" || got[0].Node != "n4" || got[0].Cluster != "c1" {
+		t.Errorf("%+v", got)
 	}
 }

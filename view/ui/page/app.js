@@ -106,7 +106,7 @@ function status() {
   if (trouble.textContent !== problem) trouble.textContent = problem;
   byId('clusterset').textContent = clean(head?.clusterset || 'Hawser');
   const sources = clean((head?.sources ?? []).join(' · '));
-  if (byId('sources').textContent !== sources) byId('sources').textContent = sources;
+  if (byId('sources').textContent !== sources) byId('sources').textContent = byId('sources').title = sources;
 }
 
 function save(name, type, text) {

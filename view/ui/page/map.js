@@ -41,14 +41,14 @@ const gateways = (c, of) => c.gateways.filter((g) => g.state === of);
 const silent = (c) => Math.max((c.nodes ?? []).filter((n) => n.lastAnswer).length, gateways(c, 'silent').length);
 
 /** The state that a cluster is drawn in: that of its worst part, as a cause is what to look at. */
-const toneOf = (c) => (gateways(c, 'down').length ? 'down' : silent(c) ? 'silent' : c.state);
+const toneOf = (c) => (gateways(c, 'down').length ? 'down' : silent(c) ? 'silent' : c.problems ? 'partly' : c.state);
 
 /** What is wrong in a cluster, in a few words; empty if nothing is. */
 function troubleOf(c) {
   const down = gateways(c, 'down').length;
   if (down) return `${c.gateways.length - down} of ${plural(c.gateways.length, 'gateway')}`;
   if (silent(c)) return `${plural(silent(c), 'agent')} silent`;
-  return c.state === 'partly' ? 'not ready' : '';
+  return c.problems ? plural(c.problems, 'problem') : c.state === 'partly' ? 'not ready' : '';
 }
 
 function ring(names, step, left, top) {
@@ -144,7 +144,7 @@ function aboutCluster(c) {
 }
 
 /** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
-const said = (of) => ({ partly: 'not ready', silent: 'agent does not answer', unknown: store.head.of ? 'not reported here' : 'unknown' }[of] ?? of);
+const said = (of) => ({ partly: 'has a problem', silent: 'agent does not answer', unknown: store.head.of ? 'not reported here' : 'unknown' }[of] ?? of);
 
 /** All of the view, for paper: the picture and a table of the links. */
 export function printed(page) {
