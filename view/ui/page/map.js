@@ -529,6 +529,7 @@ export function open(main, query, page) {
     asLabel.hidden = store.clusters.size <= LARGE;
     only.hidden = !view.focus && !view.group;
     about = '';
+    if (was.sel !== undefined && view.sel && was.sel !== view.sel && matchMedia('(max-width: 900px)').matches) queueMicrotask(() => details.scrollIntoView({ block: 'nearest' })); // they are below the map
     if (!scene || was.group !== view.group || was.as !== view.as || Boolean(was.focus) !== Boolean(view.focus) && scene.groups) draw(); else refresh();
     fillList();
     if ((was.q ?? '') !== view.q) fitFound(); else look();
