@@ -224,7 +224,7 @@ func output(ts *testscript.TestScript, argv []string) (string, error) {
 	return out.String(), err
 }
 
-// commit MESSAGE commits whatever changed in the topology repository of the lab,
+// commit MESSAGE commits all changes in the topology repository of the lab,
 // as a user would.
 func commit(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {

@@ -18,10 +18,9 @@ import (
 // quietLimit bounds the guide's commands from bootstrap to verify on an idle machine.
 const quietLimit = 60 * time.Second
 
-// TestGuide follows docs/guide.md word for word: its commands are taken from the page, and
-// whoever types them has a release, git and a kubeconfig, and no tree. Two clusters, of
-// which nobody typed a prefix, an address or a name of a node, are connected by them. Of all
-// tests on these clusters it is the first, as they are new then.
+// TestGuide runs the commands of docs/guide.md, read from the page, as a user with a release, git and a
+// kubeconfig, and without the source tree. They connect two clusters without any typed prefix, address
+// or node name. It is the first test on these clusters, which must be new.
 func TestGuide(t *testing.T) {
 	rel := needRelease(t)
 	r := needRig(t, same)

@@ -84,7 +84,7 @@ func (r *rig) defined(t *testing.T, cluster, of, namespace, finalized string) {
 	}
 	r.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
 	r.kubectl(t, cluster, append([]string{"apply", "--server-side"}, definitions...)...)
-	// It fails for one that has no conditions yet.
+	// kubectl wait fails for a definition without conditions.
 	r.eventually(t, has("condition met"), append([]string{"kubectl", "--context", cluster, "wait", "--for=condition=Established", "--timeout=" + limit.String()}, definitions...)...)
 	t.Cleanup(func() {
 		for name := range strings.FieldsSeq(r.kubectl(t, cluster, "-n", namespace, "get", finalized, "-o", "name")) {
@@ -102,8 +102,7 @@ func (r *rig) flux(t *testing.T, cluster string) {
 	gitops.StartFlux(t, r.access(t, cluster))
 }
 
-// arrived waits until Flux says that a cluster has what is published, and that all of it
-// is well.
+// arrived waits until Flux reports that a cluster has the publication and that all objects are healthy.
 func (s *set) arrived(t *testing.T, cluster string) {
 	t.Helper()
 	want := strings.TrimSpace(s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "rendered"))

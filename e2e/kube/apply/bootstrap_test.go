@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// cluster makes a server's objects those of a cluster with one node and Flannel.
+// cluster creates the objects of a cluster with one node and Flannel on a server.
 func cluster(t *testing.T, s *api.Server, node, pods, endpoint string) {
 	t.Helper()
 	s.Apply(t, strings.NewReplacer("fra-1", node, "10.244.", pods+".").Replace(found))

@@ -74,8 +74,8 @@ func TestDiscover(t *testing.T) {
 		}
 	}
 
-	// Somebody who may read little, and somebody who may ask for Services alone: the API
-	// server's own refusal names their range, and nothing is made.
+	// A user with few read rights, and a user who may only create Services: the API
+	// server's refusal of a dry run contains their range, and nothing is created.
 	little := r.as(t, "fra", "little")
 	got := r.expect(1, "discover", "--kubeconfig", little, "--context", "fra")
 	if !strings.Contains(got.err, `cannot read servicecidrs.networking.k8s.io: servicecidrs.networking.k8s.io is forbidden: `+
@@ -84,14 +84,14 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("with few rights:\n%s%s", got.out, got.err)
 	}
 	if strings.Contains(got.err, "calico") {
-		t.Errorf("a network that is not there was asked for:\n%s", got.err)
+		t.Errorf("it queried a network that the cluster lacks:\n%s", got.err)
 	}
 	got = r.expect(1, "discover", "--kubeconfig", r.as(t, "fra", "asks"), "--context", "fra")
 	if !regexp.MustCompile(`serviceCIDRs +10\.199\.0\.0/16 +certain +the API server, in a dry run`).MatchString(got.out) {
 		t.Errorf("the API server's refusal was not read:\n%s%s", got.out, got.err)
 	}
 	if services := fra.K(t, "get", "services", "-A", "-o", "name"); services != "service/kubernetes" {
-		t.Errorf("the dry run made something: %s", services)
+		t.Errorf("the dry run created: %s", services)
 	}
 
 	set := filepath.Join(r.dir, "set")

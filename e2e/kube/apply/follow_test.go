@@ -28,9 +28,9 @@ spec:
 `, group, kind, plural, strings.ToLower(kind), map[bool]string{true: "v1alpha1", false: "v1"}[group == "argoproj.io"])
 }
 
-// TestBootstrapFollow: where Flux or Argo CD run they are told what to follow, and nothing of
-// the tree is applied but the namespace; a cluster without them has it applied. A second
-// bootstrap changes nothing, and leaves what people set.
+// TestBootstrapFollow tests that bootstrap configures Flux or Argo CD if they run, and then applies only
+// the namespace. In a cluster without them it applies the tree. A second bootstrap changes nothing, and
+// keeps the users' settings.
 func TestBootstrapFollow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "fra", "ams")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestGather: what a cluster's API tells is written, without what may be secret in it, and
-// of a cluster that has no Hawser is said what is missing.
+// TestGather tests that the objects of a cluster's API are written, without possible secrets, and that
+// the missing parts of a cluster without Hawser are listed.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "g1", "g2")

@@ -1,12 +1,12 @@
-// Package cni has the networks that kubelab's clusters can have. Each is a script,
-// node.sh, that a node's first process sources before its kubelet starts: it begins what
-// the network runs on a node, and writes a configuration into /run/cni.
+// Package cni contains the networks for kubelab's clusters. Each is a script, node.sh. A node's first
+// process sources it before the kubelet starts. It starts the network's programs on the node, and
+// writes a configuration to /run/cni.
 //
-// The script has, of the node: MACHINE, NODE (its name in the cluster), ADDRESS, ROUTER,
-// CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its folder) and pki;
-// PROXY, what carries Services; CGROUP, the name of a cgroup of version 2 that it may make,
-// and that goes with the node; CNI_BIN, the folder of what hack/setup-cni.sh built; the
-// settings of the network; and the functions keep and family of e2e/kube/lab/node.sh.
+// The script has these variables of the node: MACHINE, NODE (its name in the cluster), ADDRESS,
+// ROUTER, CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its folder) and pki;
+// PROXY, the implementation of Services; CGROUP, the name of a version 2 cgroup that it may create,
+// which is removed with the node; CNI_BIN, the folder of hack/setup-cni.sh's programs; and the
+// settings of the network. It may call the functions keep and family of e2e/kube/lab/node.sh.
 package cni
 
 import (

@@ -179,7 +179,7 @@ func TestManyObjects(t *testing.T) {
 	}
 	server.Apply(t, many.String())
 	server.K(t, "patch", "endpointslice", "-n", "sample", "web-a", "--type=merge", "-p", `{"endpoints":[{"addresses":["10.7.0.9"]}]}`)
-	state := await(t, s, "the one that matters", func(s facts.State) bool {
+	state := await(t, s, "the relevant state", func(s facts.State) bool {
 		return len(s.Facts.Services) == 1 && s.Facts.Services[0].Endpoints[0].Addrs[0].String() == "10.7.0.9"
 	})
 	if len(state.Facts.Services) != 1 {
