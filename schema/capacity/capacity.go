@@ -1,5 +1,5 @@
-// Package capacity counts the addresses that a topology needs and checks that its pools and
-// blocks have so many.
+// Package capacity counts the addresses that a topology needs, and checks that its pools and blocks
+// have enough.
 package capacity
 
 import (
@@ -23,7 +23,7 @@ type Requirement struct {
 	Hosts   int // one for each fixed host of a headless export
 }
 
-// Total is the sum.
+// Total returns the sum.
 func (d Requirement) Total() int { return d.Egress + d.Rules + d.Exports + d.Hosts }
 
 // Requirements returns the requirement of each cluster, by name.
@@ -55,8 +55,8 @@ func Requirements(s *schema.ClusterSet) map[string]Requirement {
 	return out
 }
 
-// usable gives how many addresses of a prefix are given out: all but the first
-// and the last, or math.MaxInt when there are more than anybody counts.
+// usable returns the number of allocatable addresses of a prefix: all except the first and the last
+// one; math.MaxInt if the number does not fit.
 func usable(p netip.Prefix) int {
 	bits := p.Addr().BitLen() - p.Bits()
 	if bits >= 62 {
@@ -72,7 +72,7 @@ type checker struct {
 	clusterPaths []string
 }
 
-// Check checks that everything that needs an address finds one.
+// Check returns errors for pools and blocks that are too small.
 func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
 	demands := Requirements(s)
@@ -108,7 +108,7 @@ func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	c.pool(overlap.Use{Path: "tunnel.ipv6Cidr", Prefix: spec.Tunnel.IPv6CIDR}, gateways, "gateways")
 }
 
-// block checks that a cluster's block holds what the cluster needs.
+// block checks that a cluster's block has enough addresses.
 func (c *checker) block(d Requirement, path string, p netip.Prefix) {
 	if d.Total() <= declaredCapacity(c.set, p) {
 		return
@@ -119,7 +119,7 @@ func (c *checker) block(d Requirement, path string, p netip.Prefix) {
 		fmt.Sprintf("a /%d is large enough", fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
 
-// fitting gives the longest prefix length that has so many usable addresses.
+// fitting returns the longest prefix length with at least need usable addresses.
 func fitting(addresses, bitLen int) int {
 	bits := 2
 	for 1<<bits-2 < addresses {
@@ -142,11 +142,11 @@ func (c *checker) sizedBlock(d Requirement, path string) {
 			fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
 }
 
-// blocks checks that the pool of global blocks holds a block for each cluster.
+// blocks checks that the pool of global blocks has a block for each cluster.
 func (c *checker) blocks() {
 	size, pool := c.set.Spec.Globalnet.ClusterPrefix, c.set.Spec.Globalnet.CIDR
 	if size < 1 || size > 32 || !pool.IsValid() || !pool.Addr().Is4() {
-		return // no size, or one that is out of range, which is found elsewhere
+		return // no size, or out of range, which another check reports
 	}
 	if size < pool.Bits() {
 		c.Fail("too-small", "globalnet.clusterPrefix",
@@ -169,7 +169,7 @@ func (c *checker) blocks() {
 	}
 }
 
-// pool checks that a pool has an address for each of so many things.
+// pool checks that a pool has need addresses.
 func (c *checker) pool(u overlap.Use, need int, what string) {
 	if u.Prefix.IsValid() && need > usable(u.Prefix) {
 		c.Fail("too-small", u.Path,
@@ -178,8 +178,8 @@ func (c *checker) pool(u overlap.Use, need int, what string) {
 	}
 }
 
-// mappedFits checks a pinned block where the file asks for mapped egress: every
-// pod prefix needs a prefix of its size in the block, and half is kept for the rest.
+// mappedFits checks a pinned block with mapped egress: every pod prefix needs a prefix of its size in
+// the block, and half of the block is reserved for other addresses.
 func (c *checker) mappedFits() {
 	if c.set.Spec.Globalnet.Egress != fabric.EgressMapped {
 		return

@@ -35,8 +35,8 @@ func reservedText(s *schema.ClusterSet) string {
 	return " beside the quarter for dynamic exports"
 }
 
-// dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs,
-// are large enough for a part of their own where what is declared fits.
+// dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs, have room for
+// dynamic exports in addition to declared items.
 func (c *checker) dynamicRoom(demands map[string]Requirement) {
 	if c.set.Spec.DynamicExports == nil {
 		return

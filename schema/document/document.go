@@ -53,9 +53,9 @@ func New(file string, raw []byte, top reflect.Type) *Source {
 	return s
 }
 
-// Pos gives the place of a path, such as clusters[g1].podCIDRs[0] or, by its text,
-// clusters[g1].podCIDRs[10.7.0.0/16], or of the nearest parent that exists. The body of the document is left out of paths:
-// spec.dns.ttl is dns.ttl.
+// Pos returns the position of a path, or of its nearest existing parent. An item is named by index,
+// as in clusters[g1].podCIDRs[0], or by its text, as in clusters[g1].podCIDRs[10.7.0.0/16]. Paths
+// omit spec: dns.ttl is spec.dns.ttl.
 func (s *Source) Pos(path string) diag.Pos {
 	if s.Root == nil {
 		return diag.Pos{File: s.File}
@@ -72,7 +72,7 @@ func (s *Source) Pos(path string) diag.Pos {
 	return s.NodePos(s.Root)
 }
 
-// Has reports whether the file says something at a path; what it leaves out has its default.
+// Has reports whether the file has a value at a path. Missing values have defaults.
 func (s *Source) Has(path string) bool {
 	_, ok := s.index()[path]
 	return ok
@@ -172,7 +172,7 @@ func (s *Source) line(number int) []byte {
 	return bytes.TrimSuffix(lines[number-1], []byte("\r"))
 }
 
-// wholeLine gives the position of all that stands on a line.
+// wholeLine returns the position of all text of a line.
 func (s *Source) wholeLine(number int) diag.Pos {
 	text := string(s.line(number))
 	body := strings.TrimLeft(text, " \t")
@@ -182,8 +182,8 @@ func (s *Source) wholeLine(number int) diag.Pos {
 	}
 }
 
-// covered gives what a node covers of its first line, of which rest is what
-// begins with the node.
+// covered returns the part of a node that is on its first line. rest is that line from the start of
+// the node.
 func covered(n *yaml.Node, rest []byte) []byte {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
@@ -274,8 +274,8 @@ func (s *Source) ClipValues(list diag.List) diag.List {
 	return out
 }
 
-// WithPos adds the places. A default has none: where it conflicts with something
-// in the file, the finding stands there.
+// WithPos adds positions. A default has no position: if it conflicts with a value in the file, the
+// finding gets the position of that value.
 func (s *Source) WithPos(f diag.Diagnostic) diag.Diagnostic {
 	var others []diag.Related
 	for _, r := range f.Related {

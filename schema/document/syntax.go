@@ -132,7 +132,7 @@ func isTemplate(line string) bool {
 	return strings.Contains(line, "{{") || strings.Contains(line, "{%")
 }
 
-// InTemplate reports whether a node stands on a line of a template.
+// InTemplate reports whether a node is on a line of a template.
 func (s *Source) InTemplate(n *yaml.Node) bool { return isTemplate(string(s.line(n.Line))) }
 
 // openBefore reports whether a quote is open at the end of the lines before a line.
@@ -159,9 +159,9 @@ func (s *Source) word(number int, text string) diag.Pos {
 	}
 }
 
-// firstWith gives the first line up to which the text gives the error. The package
-// names the line where a collection begins and not the one that ends it too early;
-// but once the parser saw that one, no line behind it changes the error.
+// firstWith returns the first line after which the text has the error. The YAML package names the
+// line where a collection starts, not the line that ends it too early. Lines after that one do not
+// change the error.
 func (s *Source) firstWith(err error) int {
 	ends := make([]int, 0, len(s.lines()))
 	at := 0
@@ -188,8 +188,8 @@ func yamlError(raw []byte) error {
 	}
 }
 
-// indentation says what is wrong with the spaces before a line, or nothing when it
-// is indented as one of the lines above that it can belong to.
+// indentation returns what is wrong with the indentation of a line; empty if it matches a line above
+// that it can belong to.
 func (s *Source) indentation(number int) (summary, hint string) {
 	have, ok := indent(s.line(number))
 	if !ok {
@@ -219,11 +219,11 @@ func (s *Source) indentation(number int) (summary, hint string) {
 		return "", ""
 	}
 	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", humanize.Plural(have, "space"), best),
-		fmt.Sprintf("indent it as what stands on line %d; a key stands exactly below the keys beside it", from)
+		fmt.Sprintf("indent it like line %d: keys of one mapping start in the same column", from)
 }
 
-// indent counts the spaces before a line. There are none before lines that are
-// empty or hold a comment alone, and those with tabs are not counted.
+// indent returns the number of spaces before a line. ok is false for empty lines, comments, and lines
+// with tabs.
 func indent(line []byte) (spaces int, ok bool) {
 	body := bytes.TrimLeft(line, " ")
 	if len(body) == 0 || body[0] == '#' || body[0] == '\t' {

@@ -1,5 +1,5 @@
-// Package linkconfig says what each link between two clusters is made with, of what the topology,
-// the two clusters and the link itself say.
+// Package linkconfig resolves the settings of each link between two clusters from spec.tunnel, the
+// clusters and spec.links.
 package linkconfig
 
 import (
@@ -40,7 +40,7 @@ func Graph(s *schema.ClusterSet) *fabric.Graph {
 	return fabric.NewGraph(Shape(s), names)
 }
 
-// Set knows what each link is made with.
+// Set has the settings of all links.
 type Set struct {
 	Graph    *fabric.Graph
 	set      *schema.ClusterSet
@@ -48,11 +48,11 @@ type Set struct {
 	Pairs    map[[2]string]*schema.Link
 	special  []fabric.LinkSettings
 	degree   map[string]int      // by cluster: its links among special
-	tunnels  map[string][]Tunnel // by cluster: what these are made with, each once
-	Kinds    []Tunnel            // what links are made with anywhere, each once; the usual ones first
+	tunnels  map[string][]Tunnel // by cluster: the distinct settings of these
+	Kinds    []Tunnel            // all distinct settings; the default one first
 }
 
-// Resolve resolves what spec.tunnel, clusters and links say. The topology must have its
+// Resolve resolves the settings of spec.tunnel, clusters and links. The topology must have its
 // defaults.
 func Resolve(s *schema.ClusterSet) *Set {
 	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
@@ -108,8 +108,7 @@ func Resolve(s *schema.ClusterSet) *Set {
 // MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
 const MaxSpecial = 500_000
 
-// NonDefault gives the links that differ from spec.tunnel, in order; not all of them
-// where there are more than maxSpecial.
+// NonDefault returns the links that differ from spec.tunnel, sorted; at most MaxSpecial.
 func (l *Set) NonDefault() []fabric.LinkSettings { return l.special }
 
 func once(list []Tunnel, k Tunnel) []Tunnel {
@@ -129,8 +128,8 @@ func (l *Set) usual(pair [2]string) fabric.LinkSettings {
 	return out
 }
 
-// Of gives what the link between two clusters is made with: what links says,
-// otherwise what the clusters say, otherwise spec.tunnel.
+// Of returns the settings of the link between two clusters: of spec.links, otherwise of the
+// clusters, otherwise of spec.tunnel.
 func (l *Set) Of(a, b string) fabric.LinkSettings {
 	pair := fabric.SortedPair(a, b)
 	out, own := l.usual(pair), l.Pairs[pair]
@@ -153,7 +152,7 @@ func (l *Set) Of(a, b string) fabric.LinkSettings {
 	return out
 }
 
-// least gives the smaller of two, where zero is none.
+// least returns the smaller of two numbers; 0 counts as unset.
 func least[T cmp.Ordered](a, b T) T {
 	var zero T
 	if a == zero || b != zero && b < a {
@@ -162,16 +161,16 @@ func least[T cmp.Ordered](a, b T) T {
 	return a
 }
 
-// Tunnel is what a gateway must have for some of its links.
+// Tunnel is a tunnel that a gateway needs for some of its links.
 type Tunnel struct {
 	Driver string
-	Port   int  // of the link; 0: the gateway's own
-	Quiet  bool // nothing is sent to keep it open
+	Port   int  // of the link; 0 = the port of the gateway
+	Quiet  bool // without keepalives
 }
 
 func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
 
-// Tunnels returns the tunnels that the gateways of a cluster need, in no order.
+// Tunnels returns the tunnels that the gateways of a cluster need, unsorted.
 func (l *Set) Tunnels(cluster string) []Tunnel {
 	out := slices.Clone(l.tunnels[cluster])
 	if l.Graph.Degree(cluster) > l.degree[cluster] {

@@ -16,11 +16,10 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Format gives a topology file with its keys in the order of the reference, two spaces a
-// level, items below their key, and no more than one empty line at a time. Comments go
-// with what they stand above, those at the top stay there, and what is written on one
-// line stays as it is. What the file says does not change. A file that Decode finds
-// errors in is not formatted: the list holds them.
+// Format returns a topology file with keys in the order of the reference, two spaces per level, items
+// below their key, and no more than one empty line in a row. Comments move with the line below them,
+// except at the top of the file. Text on one line stays on one line. The meaning does not change. A
+// file with errors of Decode is not formatted; the list has the errors.
 func Format(file string, raw []byte) ([]byte, diag.List) {
 	_, src, list := Decode(file, raw)
 	if list.HasErrors() {
@@ -34,7 +33,7 @@ func Format(file string, raw []byte) ([]byte, diag.List) {
 	if err == nil {
 		_, again, wrong := Decode(file, out)
 		if wrong.HasErrors() || !sameValue(src.Root, again.Root) {
-			err = fmt.Errorf("the result would say something else")
+			err = fmt.Errorf("the result would have another meaning")
 		}
 	}
 	if err != nil {
@@ -44,7 +43,7 @@ func Format(file string, raw []byte) ([]byte, diag.List) {
 	return out, nil
 }
 
-// textLine is a line of a file; one of a text of several lines keeps its end.
+// textLine is a line of a file. A line of a multi-line scalar is kept unchanged.
 type textLine struct {
 	text string
 	kept bool
@@ -56,7 +55,7 @@ func (l textLine) comment() bool { return !l.kept && strings.HasPrefix(strings.T
 
 func (l textLine) indent() int { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
 
-// formatter moves lines: those of a node go together, with the comments above it.
+// formatter moves lines. The lines of a node and the comments above it stay together.
 type formatter struct {
 	lines []textLine
 	book  tags.Cache
@@ -76,7 +75,7 @@ func (f *formatter) document(root *yaml.Node) ([]byte, error) {
 		return nil, err
 	}
 	var text bytes.Buffer
-	empty := true // of the line before: there is none at the top
+	empty := true // the previous line; true at the top
 	for _, line := range append(out, body...) {
 		if line.empty() {
 			empty = true
@@ -200,7 +199,7 @@ func (f *formatter) mapping(n *yaml.Node, t reflect.Type, from, to, want int) ([
 	return append(out, shifted(f.lines[end:to], want-(n.Column-1))...), nil
 }
 
-// field gives the place of a key in the reference, and the type of its value.
+// field returns the position of a key in the reference, and the type of its value.
 func (f *formatter) field(t reflect.Type, key string) (int, reflect.Type) {
 	if t.Kind() == reflect.Map {
 		return 0, t.Elem()
@@ -228,7 +227,7 @@ func (f *formatter) sequence(n *yaml.Node, t reflect.Type, from, to, want int) (
 			least = starts[i-1] + 1
 		}
 		for ; line >= least && (f.lines[line].indent() != have || !strings.HasPrefix(f.lines[line].text[have:], "-")); line-- {
-			continue // a comment, or nothing, may stand behind the dash
+			continue // a comment or nothing may follow the dash
 		}
 		if line < least || line >= to {
 			return nil, fmt.Errorf("the item of line %d does not begin with a dash", child.Line)
@@ -287,7 +286,7 @@ func (f *formatter) parts(starts []int, from, to, indent int) (begins []int, end
 	return begins, border(starts[len(starts)-1]+1, to)
 }
 
-// shifted gives lines with more spaces before them, or with fewer.
+// shifted returns lines with another indentation.
 func shifted(lines []textLine, by int) []textLine {
 	out := slices.Clone(lines)
 	for i := range out {
@@ -302,7 +301,7 @@ func shifted(lines []textLine, by int) []textLine {
 	return out
 }
 
-// sameValue reports whether two nodes say the same, whatever the order of their keys.
+// sameValue reports whether two nodes have the same value. The order of keys does not matter.
 func sameValue(a, b *yaml.Node) bool {
 	if a.Kind != b.Kind || a.ShortTag() != b.ShortTag() || a.Value != b.Value || len(a.Content) != len(b.Content) {
 		return false

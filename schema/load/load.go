@@ -1,5 +1,6 @@
-// Package load reads topology files, and others whose rules are tags: YAML to the types of
-// package schema, with defaults, each mistake with its place. It formats them, too.
+// Package load decodes topology files, and other YAML files whose rules are struct tags, into the
+// types of package schema, with defaults. It reports each error with its position. It also formats
+// topology files.
 package load
 
 import (
@@ -15,13 +16,12 @@ import (
 	"hawser.dev/hawser/schema/validate"
 )
 
-// Topology reads, checks and completes a topology file. The list holds everything
-// that was found, each with its place; the ClusterSet is to be used only when
-// the list has no errors. Neither result is nil.
+// Topology decodes and checks a topology file and adds defaults. The list has all findings with
+// their positions. Use the ClusterSet only if the list has no errors. No result is nil.
 //
-// The values are taken from the YAML 1.2 node tree and nothing is guessed: a
-// number is no text, yes is no boolean, and anchors, aliases, tags and a second
-// document are refused, so that no two tools read the file differently.
+// Values come from the YAML 1.2 node tree without guesses: a number is not a text and yes is not a
+// boolean. Anchors, aliases, tags and a second document are refused, so that all tools read the
+// file in the same way.
 func Topology(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag.List) {
 	set, d := decode(file, raw)
 	if d.src.Root != nil && d.src.Root.Kind == yaml.MappingNode {
@@ -30,8 +30,8 @@ func Topology(file string, raw []byte) (*schema.ClusterSet, *document.Source, di
 	return set, d.src, d.all()
 }
 
-// Decode reads and completes a topology file as Topology does, and does not check what its
-// values mean: names may be none, and lead to nothing.
+// Decode decodes a topology file and adds defaults, as Topology does, but does not check the meaning
+// of values: names may be invalid or refer to nothing.
 func Decode(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag.List) {
 	set, d := decode(file, raw)
 	return set, d.src, d.all()
@@ -50,18 +50,17 @@ func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 	return set, d
 }
 
-// newDecoder parses a file that is read into a type.
+// newDecoder parses a file for decoding into a type.
 func newDecoder(file string, raw []byte, top reflect.Type) *decoder {
 	d := &decoder{src: document.New(file, raw, top), bad: map[string]bool{}, book: tags.Cache{}, tally: diag.Tally{}}
 	d.list = d.src.Parse()
 	return d
 }
 
-// Document reads another document into the struct that into points to, as strictly
-// as Topology reads one: the struct's tags hold the rules of its fields.
-// check, if it is not nil, is called for a document that is a mapping and gives
-// findings with paths; Read adds the places. What is read is to be used only when
-// the list has no errors.
+// Document decodes another document into the struct that into points to, as strictly as Topology.
+// The struct's tags are the rules of its fields. If check is not nil, it is called for a document
+// that is a mapping, and returns findings with paths; Document adds the positions. Use the struct
+// only if the list has no errors.
 func Document(file string, raw []byte, into any, check func() diag.List) diag.List {
 	v := reflect.ValueOf(into).Elem()
 	d := newDecoder(file, raw, v.Type())
@@ -84,7 +83,7 @@ func Document(file string, raw []byte, into any, check func() diag.List) diag.Li
 	return d.all()
 }
 
-// all returns the findings in order.
+// all returns the findings, sorted.
 func (d *decoder) all() diag.List {
 	for _, more := range d.tally.Rest() {
 		d.list = append(d.list, d.src.WithPos(more))
@@ -93,8 +92,7 @@ func (d *decoder) all() diag.List {
 	return d.src.ClipValues(d.list)
 }
 
-// mergeFindings takes over findings that have only paths, and leaves out those that
-// follow from a value that could not be read.
+// mergeFindings adds findings that have only paths, except those that follow from an unreadable value.
 func (d *decoder) mergeFindings(found diag.List) {
 	for _, f := range found {
 		path := f.Path

@@ -61,7 +61,7 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// degrees reads a number with a fraction, as coordinates are.
+// degrees reads a number with a fraction, such as a coordinate.
 func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	const hint = "write degrees as a decimal fraction, such as 50.11 or -8.68; south and west are negative"
 	tag := n.ShortTag()
@@ -78,7 +78,7 @@ func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// text reads what is written as text: strings, durations, addresses and prefixes.
+// text reads a value that is a YAML string: strings, durations, addresses and prefixes.
 func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	text, ok := syntax.PlainText(n)
 	if !ok {
@@ -91,7 +91,7 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 	err := tags.Set(v, text)
 	if p, is := v.Interface().(netip.Prefix); is && err == nil && p.IsValid() && p.Bits() == 0 {
-		v.SetZero() // nothing else is to be said of it, and everything overlaps it
+		v.SetZero() // one finding is enough: this prefix overlaps all others
 		d.report(n, t, "bad-prefix", diag.Clip(text)+" is every address that there is",
 			"write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48")
 		return
@@ -103,7 +103,7 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// textHint says how a number is written as the text that it most likely stands for.
+// textHint returns the most likely text for a number in place of a text.
 func textHint(n *yaml.Node, v reflect.Value, f *tags.Field) string {
 	switch {
 	case v.Type() == tags.DurationType && n.ShortTag() == "!!int":
@@ -114,8 +114,8 @@ func textHint(n *yaml.Node, v reflect.Value, f *tags.Field) string {
 	return ""
 }
 
-// withUnit gives a number as the duration that the field can hold: the first unit
-// with which it is in the range, seconds before others.
+// withUnit returns a number as a duration: with the first unit that puts it into the range of the
+// field, seconds first.
 func withUnit(number string, f *tags.Field) string {
 	for _, unit := range []string{"s", "ms", "m"} {
 		d, err := time.ParseDuration(number + unit)
@@ -126,7 +126,7 @@ func withUnit(number string, f *tags.Field) string {
 	return number + "s"
 }
 
-// unreadable says why a text is no value of v's type.
+// unreadable returns why a text is not a value of v's type.
 func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 	if v.Type() == tags.DurationType {
 		return "bad-duration", fmt.Sprintf("%s is not a duration", diag.Quote(text)),
@@ -149,21 +149,21 @@ func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 		"a prefix looks like 10.7.0.0/16 or fd00:7::/48"
 }
 
-// wrongType notes a node that is not what the field holds.
+// wrongType records a node of another type than the field.
 func (d *decoder) wrongType(n *yaml.Node, t *breadcrumb, want, hint string) {
 	d.report(n, t, "wrong-type", "want "+want+", have "+nodeKind(n), hint)
 }
 
-// mappingHint shows the mapping that a bare word in its place most likely stands for.
+// mappingHint returns the most likely mapping for a bare word in place of a mapping.
 func mappingHint(t *breadcrumb, n *yaml.Node) string {
 	switch {
-	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // what the policies look like in prose
+	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // documents name policies without their key
 		return "write balance: {policy: " + diag.Clip(n.Value) + "}"
 	}
 	return ""
 }
 
-// scalarHint says how a policy with parameters is written.
+// scalarHint returns how a policy with parameters is written.
 func scalarHint(t *breadcrumb, n *yaml.Node) string {
 	if t.label == "policy" && n.Kind == yaml.MappingNode {
 		return "write {policy: weighted, weights: {a: 3, b: 1}} or {policy: failover, order: [a, b]}"
@@ -171,7 +171,7 @@ func scalarHint(t *breadcrumb, n *yaml.Node) string {
 	return ""
 }
 
-// kindName names what a field holds, for messages.
+// kindName returns the type of a field, for messages.
 func kindName(v reflect.Value) string {
 	switch {
 	case v.Type() == tags.DurationType:
@@ -188,7 +188,7 @@ func kindName(v reflect.Value) string {
 	return "text"
 }
 
-// nodeKind names what a node holds, for messages.
+// nodeKind returns the type of a node, for messages.
 func nodeKind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -209,8 +209,8 @@ func nodeKind(n *yaml.Node) string {
 	return "the text " + diag.Quote(n.Value)
 }
 
-// explicitZero refuses a zero that is written out where the field may not be
-// zero; Default could not tell it from a field that is left out.
+// explicitZero refuses an explicit zero in a field that must not be zero. Default could not
+// distinguish it from a missing field.
 func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *breadcrumb) {
 	numeric := v.Kind() == reflect.Int || v.Type() == tags.DurationType
 	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.bad[t.String()] {

@@ -1,5 +1,4 @@
-// Package ownership finds in what two versions of a topology differ, and who owns each
-// difference.
+// Package ownership compares two versions of a topology and finds the owners of each difference.
 package ownership
 
 import (
@@ -20,26 +19,26 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Version is a topology as one commit has it.
+// Version is the topology of one commit.
 type Version struct {
 	Set    *schema.ClusterSet // of load.Topology or load.Decode, without errors
 	Source *document.Source
 }
 
-// Change is one thing in which two versions of a topology differ.
+// Change is one difference between two versions of a topology.
 type Change struct {
-	Action string   // what was done to it: adds, changes, removes
-	Item   string   // what it is, in words: export shop/web: allow
+	Action string   // adds, changes or removes
+	Item   string   // description, such as export shop/web: allow
 	Path   string   // the same as a topology path
-	Pos    diag.Pos // where it stands; what was removed stands in the former version
-	// Owners are the patterns of principals that may do so, by the former version, besides
-	// its trust.owners.
+	Pos    diag.Pos // in the newer version; of a removed item in the former one
+	// Owners are the patterns of principals that may make the change, in addition to
+	// trust.owners, according to the former version.
 	Owners []string
 }
 
-// Diff gives everything in which two versions mean something else, defaults
-// included, by path. What a file looks like, and the order of its items, means nothing. It
-// fails where names are none or occur twice, so that nobody could say what differs.
+// Diff returns the differences in meaning between two versions, defaults included, sorted by path.
+// Formatting and the order of items do not matter. Diff fails if names are invalid or occur twice,
+// because items are then ambiguous.
 func Diff(have, want Version) ([]Change, error) {
 	former, err := leavesOf(have.Set, have.Set)
 	if err != nil {
@@ -54,7 +53,7 @@ func Diff(have, want Version) ([]Change, error) {
 		return nil, fmt.Errorf("compare %s with %s: %w", want.Source.File, have.Source.File, err)
 	}
 	var out []Change
-	whole := "\x00" // what came or went with all that is in it
+	whole := "\x00" // prefix of an item that was added or removed with its content
 	for _, c := range changes {
 		l, from := c.Want, want.Source
 		if c.Op == diff.Delete || c.Op == diff.Update && !want.Source.Has(c.Want.path) && have.Source.Has(c.Have.path) {
@@ -74,19 +73,19 @@ func Diff(have, want Version) ([]Change, error) {
 	return out, nil
 }
 
-// leaf is one value of a topology, or says that an item is there.
+// leaf is one value of a topology, or the existence of an item.
 type leaf struct {
 	key, path, value string
-	within, of       string   // the item that it is in, in words, and that item's path
-	owners           []string // see Difference
-	item             bool     // it stands for an item as a whole
-	shared           bool     // it says that a gateway shares an endpoint with another cluster
+	within, of       string   // description and path of the item that contains it
+	owners           []string // see Change
+	item             bool     // the existence of an item
+	shared           bool     // a gateway shares an endpoint with another cluster
 }
 
-// Key is where the leaf stands.
+// Key returns the path of the leaf.
 func (l leaf) Key() string { return l.key }
 
-// Fields gives its value.
+// Fields returns the value of the leaf.
 func (l leaf) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: l.value}} }
 
 func (l leaf) text() string {
@@ -99,7 +98,7 @@ func (l leaf) text() string {
 	return l.within + ": " + strings.TrimPrefix(l.path[len(l.of):], ".")
 }
 
-// leavesOf gives all values of a topology. Who owns each of them the former version says.
+// leavesOf returns all values of a topology. The former version decides who owns each.
 func leavesOf(s, former *schema.ClusterSet) ([]leaf, error) {
 	w := &leafWalk{former: former, book: tags.Cache{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
 	for i := range former.Spec.Clusters {
@@ -115,7 +114,7 @@ type leafWalk struct {
 	book   tags.Cache
 	leaves []leaf
 	err    error
-	// Owners by the former version; those of namespaces as they are asked for.
+	// Owners by the former version; of namespaces by name, computed on demand.
 	clusters, namespaces map[string][]string
 }
 
@@ -128,12 +127,12 @@ func (w *leafWalk) namespaceOwners(pattern string) []string {
 	return owners
 }
 
-// spot is where the walk is.
+// spot is the position of the walk.
 type spot struct {
 	path       string
 	within, of string
 	owners     []string // of the cluster or namespace
-	granted    bool     // a tag gives what is here to these
+	granted    bool     // a tag of the field grants them everything below
 }
 
 func (w *leafWalk) add(at spot, value string, item bool) {
@@ -175,7 +174,7 @@ func (w *leafWalk) value(v reflect.Value, at spot) {
 	}
 }
 
-// item is one of a list whose items have names.
+// item is an item of a list with named items.
 func (w *leafWalk) item(v reflect.Value, at spot) {
 	naming := tags.Naming(v.Type())
 	parts := make([]string, len(naming))
@@ -199,7 +198,7 @@ func (w *leafWalk) item(v reflect.Value, at spot) {
 	w.object(v, at)
 }
 
-// rules says of each pattern of namespaces which clusters may export from there.
+// rules records, for each pattern of namespaces, the clusters that may export from there.
 func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
 	w.add(at, "there", true)
 	type right struct {
@@ -230,8 +229,8 @@ func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
 	}
 }
 
-// sharedEndpoints notes the endpoints that gateways of several clusters have: beside
-// another's, nobody but the owners of everything puts a gateway.
+// sharedEndpoints records endpoints that gateways of several clusters use. Only owners of everything
+// may add a gateway at an endpoint of another cluster.
 func (w *leafWalk) sharedEndpoints(s *schema.ClusterSet) {
 	users := map[string]map[string]bool{} // clusters by host
 	each := func(do func(c *schema.Cluster, path, host string)) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// node is one JSON Schema (draft 7, which is what editors know).
+// node is one JSON Schema (draft 7, which editors support).
 type node struct {
 	Schema      string     `json:"$schema,omitempty"`
 	Title       string     `json:"title,omitempty"`
@@ -28,7 +28,7 @@ type node struct {
 	Additional  any        `json:"additionalProperties,omitempty"`
 }
 
-// properties keeps the order of the fields.
+// properties are fields in their order.
 type properties []property
 
 type property struct {
@@ -55,7 +55,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// plainJSON leaves < and > as they are.
+// plainJSON does not escape < and >.
 func plainJSON(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -66,15 +66,14 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// Patterns of values that are written as text. They are for completion and
-// early notice; loading decides.
+// Patterns of text values, for completion and early errors in editors. The loader decides.
 const (
 	prefixPattern   = `^[0-9a-fA-F:.]+/[0-9]{1,3}$`
 	addressPattern  = `^[0-9a-fA-F:.]+$`
 	durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
-// jsonSchema gives the JSON Schema of the topology file.
+// jsonSchema returns the JSON Schema of the topology file.
 func jsonSchema(types map[string]structDef) ([]byte, error) {
 	root := object(types, types["ClusterSet"])
 	root.Schema = "http://json-schema.org/draft-07/schema#"
@@ -130,8 +129,7 @@ func fieldNode(types map[string]structDef, f fieldDef) *node {
 	return n
 }
 
-// limits sets the range of a number; an optional one may also be 0, which is
-// the same as leaving it out.
+// limits sets the range of a number. An optional number may also be 0, which equals a missing field.
 func limits(n *node, f fieldDef, optional bool) {
 	low, high, zero := number(f.min), number(f.max), 0
 	if optional && low > 0 {
@@ -181,7 +179,7 @@ func typeNode(types map[string]structDef, t valueType) *node {
 	return &node{Type: "string"}
 }
 
-// defaultValue gives a default as JSON has it.
+// defaultValue returns a default as a JSON value.
 func defaultValue(f fieldDef) any {
 	if f.def == "" {
 		return nil

@@ -30,7 +30,7 @@ func run(root string) error {
 	return nil
 }
 
-// generate gives the content of each file, by its path in the repository. The
+// generate returns the content of each file, by its path in the repository. The
 // sources are read from dir.
 func generate(dir string) (map[string][]byte, error) {
 	types, err := parse(dir)

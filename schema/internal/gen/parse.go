@@ -27,7 +27,7 @@ const (
 	kindStruct    = "struct"
 )
 
-// kindOf gives the kind of a Go type by its name in the sources.
+// kindOf returns the kind of a Go type by its name in the sources.
 func kindOf(name string) string {
 	switch name {
 	case "string":
@@ -59,7 +59,7 @@ type valueType struct {
 	elem *valueType // of a list or mapping
 }
 
-// fieldDef is a field of a struct as the file has it.
+// fieldDef is a field of a struct in the file.
 type fieldDef struct {
 	name     string
 	doc      string

@@ -27,7 +27,7 @@ lets an editor complete and check it; ` + "`hawser validate`" + ` has the last w
 - A name is a DNS label: at most 63 lower-case letters, digits and hyphens, no hyphen first or last.
 `
 
-// reference gives the page that lists every field.
+// reference returns the page that lists every field.
 func reference(types map[string]structDef) []byte {
 	var out strings.Builder
 	out.WriteString(intro)
@@ -105,7 +105,7 @@ func defaultText(f fieldDef) string {
 	return ", default `" + f.def + "`"
 }
 
-// escape keeps a text from being HTML.
+// escape escapes HTML in a text.
 func escape(text string) string {
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
 }
