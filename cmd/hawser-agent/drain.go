@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -20,8 +22,8 @@ import (
 const drainPoll = 100 * time.Millisecond
 
 func drainCommand() *cobra.Command {
-	var socket string
-	var wait time.Duration
+	var socket, output string
+	var wait, drill time.Duration
 	var untilRestart bool
 	cmd := &cobra.Command{
 		Use:   "drain",
@@ -44,6 +46,12 @@ and still in use; 2 error.`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("drill") {
+				if d, err = askDrain(cmd.Context(), socket, http.MethodPost, "/drain/drill?"+url.Values{"for": {drill.String()}}.Encode()); err != nil {
+					return err
+				}
+				return printDrill(cmd.OutOrStdout(), d, output)
+			}
 			if d.Gateway == "" {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "this node is no gateway: there is nothing to drain")
 				return err
@@ -60,6 +68,8 @@ and still in use; 2 error.`,
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
 	cmd.Flags().BoolVar(&untilRestart, "until-restart", false, "drain until the agent ends, not until undrain")
+	cmd.Flags().DurationVar(&drill, "drill", 0, "drain for this time at most, and list the users of the gateway without waiting; 0s ends a drill")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text; with --drill also json")
 	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "time to wait until no cluster uses the gateway; 0 = do not wait")
 	return cmd
 }
@@ -78,6 +88,18 @@ func undrainCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
 	return cmd
+}
+
+// printDrill prints who uses a gateway in a drill (started by hawser verify --failover).
+func printDrill(w io.Writer, d status.Drain, output string) error {
+	if output == "json" {
+		return json.NewEncoder(w).Encode(d)
+	}
+	if output != "text" {
+		return fmt.Errorf("--output %s: use text or json", output)
+	}
+	_, err := fmt.Fprintf(w, "gateway %s: drained: %t, used by: %s\n", d.Gateway, d.Drained, cmp.Or(strings.Join(d.Users, ", "), "nobody"))
+	return err
 }
 
 func askDrain(ctx context.Context, socket, method, path string) (status.Drain, error) {

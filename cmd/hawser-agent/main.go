@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), podCheckCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manpage.Command())
+		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), podCheckCommand(), connProbeCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manpage.Command())
 	return root
 }
 

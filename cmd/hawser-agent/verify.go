@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/nodeagent/observe/connprobe"
 	"hawser.dev/hawser/nodeagent/observe/verify"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -140,5 +141,39 @@ func podCheckCommand() *cobra.Command {
 	flags.StringArrayVar(&checks, "check", nil, "name to test, in JSON; may be repeated")
 	flags.StringSliceVar(&prefixes, "prefix", nil, "prefix of addresses that names may have; may be repeated")
 	flags.DurationVar(&v.Timeout, "timeout", 3*time.Second, "how long a lookup or a connection may take")
+	return cmd
+}
+
+// connProbeCommand returns the command of the pods of hawser verify --failover. It needs no agent.
+func connProbeCommand() *cobra.Command {
+	var to []string
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:    "connprobe",
+		Short:  "Keep TCP connections open and open new ones (started by hawser verify --failover)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), lasts)
+			defer cancel()
+			prober := connprobe.New(to)
+			ended := make(chan struct{})
+			go func() { defer close(ended); prober.Run(ctx) }()
+			out := json.NewEncoder(cmd.OutOrStdout())
+			for { // the last line counts
+				select {
+				case <-ended:
+					return out.Encode(prober.Report())
+				case <-time.After(500 * time.Millisecond):
+				}
+				if err := out.Encode(prober.Report()); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&to, "to", nil, "address:port; may be repeated")
+	flags.DurationVar(&lasts, "for", 5*time.Minute, "how long it probes")
 	return cmd
 }

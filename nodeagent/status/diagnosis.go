@@ -155,3 +155,17 @@ func (v Verified) Verdict() Verdict {
 	}
 	return VerdictAnswered
 }
+
+// Probed is what TCP connections to one address saw.
+type Probed struct {
+	Target     string `json:"target"`           // address:port
+	Attempts   int    `json:"attempts"`         // new connections
+	Failed     int    `json:"failed,omitempty"` // new connections that were not established
+	LongestGap int64  `json:"longestGapMicros"` // between two new connections that were established
+	Kept       int    `json:"kept"`             // connections that were kept open, one after the other
+	Open       bool   `json:"open,omitempty"`   // one is open now
+	Broken     int    `json:"broken,omitempty"` // kept connections that ended by a reset or a timeout
+	// ClosedByServer counts kept connections that the server closed, as it does with idle clients.
+	ClosedByServer int    `json:"closedByServer,omitempty"`
+	LastError      string `json:"lastError,omitempty"`
+}

@@ -231,9 +231,39 @@ func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
 	}
 }
 
+// Post sends a request that changes something to one agent, as Response.Agent names it, and decodes its
+// JSON answer.
+func (a Agents) Post(ctx context.Context, agent string, q Request, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, q.takes+agentTimeout)
+	defer cancel()
+	var raw []byte
+	var err error
+	if len(a.Sockets) > 0 {
+		raw, err = roundTrip(ctx, http.MethodPost, agent, q.Path)
+	} else {
+		name, pod, _ := strings.Cut(agent, "/")
+		i := slices.IndexFunc(a.Clusters, func(c *kubeclient.Client) bool { return c.Name == name })
+		if i < 0 {
+			return fmt.Errorf("no cluster %s", name)
+		}
+		raw, err = a.Clusters[i].ExecAgent(ctx, pod, q.Args)
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return nil
+}
+
 // Fetch returns the response of the agent at a socket to a path.
 func Fetch(ctx context.Context, socket, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	return roundTrip(ctx, http.MethodGet, socket, path)
+}
+
+func roundTrip(ctx context.Context, method, socket, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}

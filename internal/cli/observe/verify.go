@@ -38,6 +38,7 @@ type verifyFlags struct {
 	protocol string
 	from     []string
 	junit    string
+	drill    string // gateway of --failover
 }
 
 // verification is the JSON form of `hawser verify`.
@@ -45,6 +46,7 @@ type verification struct {
 	Nodes       []status.Verification `json:"nodes"`
 	Pods        []status.Verification `json:"pods,omitempty"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
+	Failover    *drill                `json:"failover,omitempty"` // verified while the gateway was drained
 }
 
 // errNoPods says why nothing is tested from pods.
@@ -76,15 +78,24 @@ as answered, an ICMP error as failed. No reply means unknown, as many UDP server
 none: --protocol tcp leaves UDP out. Names whose addresses are outside the clusterset
 fail, and are not connected to. An export without a ready endpoint fails.
 
+--failover CLUSTER/GATEWAY is a drill of one gateway. Pods of all clusters keep connections
+through it open and open a new one every 100 ms. Then the agent drains the gateway, as
+hawser-agent drain does, the tests above run, and the gateway is undrained, also on Ctrl-C
+and after errors. If the command is killed, the agent undrains it within a minute. The
+report has the lost requests, the longest gap and the broken connections. A gateway is
+refused if its cluster has no other live one.
+
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks the agents in pods of Kubernetes clusters (this needs the
 right to exec there).
 
 Exit codes: 0 everything answered, 1 something did not, 2 could not tell: there is nothing
-to verify, agents or pods did not report, UDP servers sent no reply, or the command failed.`,
+to verify, agents or pods did not report, UDP servers sent no reply, or the command failed. A drill
+ends with 1 if a request was lost or a connection broke.`,
 		Example: `  hawser verify
   hawser verify --cluster fra,sin --junit verify.xml
-  hawser verify --cluster fra --export shop/web --from nodes --timeout 1s`,
+  hawser verify --cluster fra --export shop/web --from nodes --timeout 1s
+  hawser verify --failover fra/a`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runVerify(cmd.Context(), env, f) },
 	}
@@ -98,6 +109,8 @@ to verify, agents or pods did not report, UDP servers sent no reply, or the comm
 	flags.StringSliceVar(&f.from, "from", nil, "clients: nodes, pods or both (default: both in clusters and labs, else nodes)")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{fromNodes, fromPods}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	flags.StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML for CI")
+	flags.StringVar(&f.drill, "failover", "", "drain this gateway, CLUSTER/GATEWAY, while connections and tests run, and undrain it")
+	cli.CompleteFlag(cmd, "failover", cli.Complete(topofile.GatewayNames))
 	f.AddFlags(cmd, false)
 	return cmd
 }
@@ -111,7 +124,11 @@ func runVerify(ctx context.Context, env *cli.Env, f verifyFlags) error {
 			return fmt.Errorf("--from %s: use nodes or pods", from)
 		}
 	}
-	v, err := f.verify(ctx, env)
+	run := f.verify
+	if f.drill != "" {
+		run = f.failover
+	}
+	v, err := run(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -190,7 +207,7 @@ func (v verification) exit() error {
 		unknown = append(unknown, humanize.Plural(n, "result")+" unknown")
 	}
 	switch {
-	case count[status.VerdictFailed] > 0:
+	case count[status.VerdictFailed] > 0, v.Failover != nil && len(v.Failover.problems()) > 0:
 		return cli.ExitError{}
 	case len(unknown) > 0:
 		return fmt.Errorf("could not tell whether every export is reached: %s", strings.Join(unknown, ", "))
@@ -254,6 +271,9 @@ func (v verification) text() string {
 				line("  from %s%s", map[bool]string{true: "pods on "}[kind], strings.Join(nodes, ", "))
 			}
 		}
+	}
+	if v.Failover != nil {
+		_, _ = out.WriteString(v.Failover.text())
 	}
 	for i, todo := range v.todo() {
 		if i == 0 {

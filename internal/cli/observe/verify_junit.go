@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -59,6 +60,22 @@ func junit(v verification) ([]byte, error) {
 		if s.Tests > 0 {
 			r.add(s)
 		}
+	}
+	if d := v.Failover; d != nil {
+		s := junitSuite{Name: "failover " + d.Gateway, Time: seconds(0)}
+		for _, p := range d.Requests {
+			c := junitCase{Class: s.Name, Name: "requests from " + p.From + " to " + p.Target, Time: seconds(0)}
+			if p.Failed+p.Broken > 0 {
+				c.Failure = &junitMessage{fmt.Sprintf("%d of %d requests lost, %d open connections broken: %s", p.Failed, p.Attempts, p.Broken, p.LastError)}
+			}
+			s.add(c)
+		}
+		c := junitCase{Class: s.Name, Name: "drain and undrain", Time: seconds(0)}
+		if d.Drained == "" || d.Undrain != "" {
+			c.Failure = &junitMessage{strings.Join(d.problems(), "; ")}
+		}
+		s.add(c)
+		r.add(s)
 	}
 	for _, u := range v.Unreachable {
 		s := junitSuite{Name: u.Agent, Time: seconds(0)}

@@ -115,6 +115,7 @@ func (c *Control) SocketHandler() http.Handler {
 		c.config.OnDrainChange()
 		c.send(w, c.drainState(time.Now()))
 	})
+	mux.HandleFunc("POST /drain/drill", c.serveDrill)
 	mux.HandleFunc("GET /diagnose", c.serveDiagnosis)
 	mux.HandleFunc("GET /verify", c.serveVerification)
 	mux.HandleFunc("GET /kernel", c.serveKernel)

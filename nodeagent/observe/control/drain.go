@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,13 +22,14 @@ const DrainedFile = "drained"
 const drainRest = time.Second
 
 // Drain is the wish that this gateway be left. That of a person survives restarts;
-// that of whoever restarts the agent ends with it.
+// that of whoever restarts the agent ends with it, and a drill after a time.
 type Drain struct {
 	path string
 
 	mu           sync.Mutex
 	drained      bool
 	untilRestart bool      // until the agent ends
+	drillEnds    time.Time // of a drill, which ends by itself
 	used         time.Time // when somebody was seen to use it last
 }
 
@@ -73,11 +75,24 @@ func (d *Drain) drainUntilRestart() {
 	}
 }
 
+// drill drains until a time at most, or ends the drill if that time is now. Other drains stay. It
+// reports whether a drill began or ended; a later end of a drill changes nothing.
+func (d *Drain) drill(now, ends time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, after := now.Before(d.drillEnds), now.Before(ends)
+	d.drillEnds = ends
+	if after && !before {
+		d.used = now
+	}
+	return before != after
+}
+
 // Active reports whether this gateway is to be left.
 func (d *Drain) Active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.drained || d.untilRestart
+	return d.drained || d.untilRestart || time.Now().Before(d.drillEnds)
 }
 
 // isIdle reports whether a gateway that is not used now was not for long enough.
@@ -98,6 +113,28 @@ func (c *Control) drained(drained bool) error {
 	c.config.Log.Info(map[bool]string{true: "drained", false: "undrained"}[drained])
 	c.config.OnDrainChange()
 	return nil
+}
+
+// maxDrill is the maximum duration of a drill.
+const maxDrill = 10 * time.Minute
+
+// serveDrill answers POST /drain/drill?for=2m: it drains for a time at most, so that a drill ends even
+// if its caller is gone. Each request sets a new end; 0s ends it now.
+func (c *Control) serveDrill(w http.ResponseWriter, r *http.Request) {
+	lasts, err := time.ParseDuration(r.URL.Query().Get("for"))
+	if err != nil || lasts < 0 || lasts > maxDrill {
+		http.Error(w, fmt.Sprintf("for: a time from 0s to %s", maxDrill), http.StatusBadRequest)
+		return
+	}
+	now := time.Now()
+	if c.config.Drain.drill(now, now.Add(lasts)) {
+		c.config.Log.Info("drained for a drill", "drained", lasts > 0)
+		c.config.OnDrainChange()
+	}
+	if lasts > 0 { // it may have a later end by then
+		time.AfterFunc(lasts+time.Millisecond, c.config.OnDrainChange)
+	}
+	c.send(w, c.drainState(time.Now()))
 }
 
 // drainState reports how far a drain is.

@@ -61,6 +61,55 @@ func TestDrainUntilTheAgentEnds(t *testing.T) {
 	}
 }
 
+// TestDrill: a drill ends by itself or by its caller, survives no restart, and leaves another drain
+// alone.
+func TestDrill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	mark, err := OpenDrain(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := make(chan struct{}, 16)
+	c := New(Config{Log: slog.New(slog.DiscardHandler), Drain: mark, Metrics: http.NotFoundHandler(), OnDrainChange: func() { changes <- struct{}{} },
+		Outcome: func() round.Outcome { return round.Outcome{} }})
+	post := func(path string) int {
+		answer := httptest.NewRecorder()
+		c.SocketHandler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+		return answer.Code
+	}
+	for _, path := range []string{"/drain/drill", "/drain/drill?for=-1s", "/drain/drill?for=11m", "/drain/drill?for=x"} {
+		if code := post(path); code != http.StatusBadRequest || mark.Active() {
+			t.Errorf("%s: %d, drained %t", path, code, mark.Active())
+		}
+	}
+	post("/drain/drill?for=1m")
+	again, err := OpenDrain(dir)
+	if err != nil || !mark.Active() || again.Active() {
+		t.Errorf("drained %t, after a restart %t (%v)", mark.Active(), again.Active(), err)
+	}
+	post("/drain/drill?for=2m") // a later end
+	if len(changes) != 1 {
+		t.Errorf("%d changes, want 1", len(changes))
+	}
+	post("/drain")
+	if post("/drain/drill?for=0s"); !mark.Active() {
+		t.Error("the end of a drill ended another drain")
+	}
+	if post("/undrain"); mark.Active() {
+		t.Error("still drained")
+	}
+	for len(changes) > 0 {
+		<-changes
+	}
+	post("/drain/drill?for=20ms") // its caller is gone
+	<-changes
+	<-changes // it ended, and that is announced
+	if mark.Active() {
+		t.Error("a drill without a caller does not end")
+	}
+}
+
 func TestDrainIsOverAfterARest(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
@@ -97,7 +146,7 @@ func TestControlIsNotPublic(t *testing.T) {
 		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		return answer.Code
 	}
-	for _, path := range []string{"/drain", "/undrain", "/sight", "/status", "/diagnose"} {
+	for _, path := range []string{"/drain", "/drain/drill?for=1m", "/undrain", "/sight", "/status", "/diagnose"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if code := ask(c.TCPHandler(), method, path); code == http.StatusOK || mark.Active() {
 				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Active())

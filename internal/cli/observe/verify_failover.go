@@ -1,0 +1,359 @@
+package observe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/cli/agentquery"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/observe/verify"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+const (
+	drillLease   = time.Minute            // after which the agent ends the drill of a command that is gone
+	drillPolled  = 250 * time.Millisecond // between two requests to the gateway
+	drillStart   = podsStart              // for the connections before the drill
+	drillDrains  = 30 * time.Second       // until no other gateway uses the drained one
+	drillLasts   = 7 * time.Second        // at least; connections that broke are noticed after 6 s
+	drillAfter   = 7 * time.Second        // the same after the drill
+	drillTargets = 8                      // addresses for each pod
+	drillBefore  = 10                     // new connections to each address before the drill
+	drillMax     = drillStart + drillDrains + 2*verify.MaxDuration + drillLasts + drillAfter
+)
+
+// drill is the result of `hawser verify --failover`.
+type drill struct {
+	Gateway string `json:"gateway"` // cluster/gateway
+	// Paths is the number of paths of nodes that used the gateway before the drill.
+	Paths    int      `json:"paths"`
+	Drained  string   `json:"drained,omitempty"`  // how long it took until nobody used the gateway; empty if somebody did
+	UsedBy   []string `json:"usedBy,omitempty"`   // who used it to the end
+	Undrain  string   `json:"undrain,omitempty"`  // why it could not be undrained; empty if it was
+	Requests []probed `json:"requests,omitempty"` // of pods
+}
+
+// probed is what the connections of one pod to one address saw.
+type probed struct {
+	From string `json:"from"` // cluster/node of the pod
+	status.Probed
+}
+
+// gateway is an agent that runs a gateway.
+type gateway struct {
+	agent string // as agentquery.Response names it
+	status.Status
+}
+
+func (g gateway) id() string { return g.Cluster + "/" + g.Gateway }
+
+// isLive reports whether traffic can use a gateway.
+func (g gateway) isLive() bool {
+	return g.Ready && !g.Drained && slices.ContainsFunc(g.Connections, func(c status.Connection) bool { return c.Status == status.Connected })
+}
+
+// findGateway returns the gateway to drill and the paths of nodes that use it. It refuses a gateway
+// whose cluster has no other live one.
+func findGateway(name string, got []agentquery.Response[status.Status]) (gateway, int, error) {
+	var all []string
+	var found *gateway
+	other := false
+	for _, r := range got {
+		if g := (gateway{r.Agent, r.Value}); g.Gateway != "" {
+			if all = append(all, g.id()); g.id() == name {
+				found = &g
+			}
+		}
+	}
+	if found == nil {
+		return gateway{}, 0, fmt.Errorf("--failover %s: no gateway of that name answers (gateways: %s)", name, cmp.Or(strings.Join(slices.Sorted(slices.Values(all)), ", "), "none"))
+	}
+	paths := 0
+	for _, r := range got {
+		g := gateway{r.Agent, r.Value}
+		other = other || g.Cluster == found.Cluster && g.Gateway != "" && g.id() != found.id() && g.isLive()
+		for _, p := range r.Value.Paths {
+			if g.Cluster == found.Cluster && p.LocalGateway == found.Gateway || p.Cluster == found.Cluster && p.RemoteGateway == found.Gateway {
+				paths++
+			}
+		}
+	}
+	switch {
+	case found.Drained:
+		return gateway{}, 0, fmt.Errorf("--failover %s: it is drained already (hawser-agent undrain on its node ends that)", name)
+	case !found.isLive():
+		return gateway{}, 0, fmt.Errorf("--failover %s: it has no link that is up: hawser status", name)
+	case !other:
+		return gateway{}, 0, fmt.Errorf("--failover %s: cluster %s has no other live gateway, so draining this one could end its connections: hawser show connections", name, found.Cluster)
+	}
+	return *found, paths, nil
+}
+
+// drillAddresses returns the addresses that a client connects to: TCP ports of other clusters, for
+// clients in the gateway's cluster, and of that cluster for the others. If clusters have no names of
+// their own, the names of services count.
+func drillAddresses(cluster string, v status.Verification) []string {
+	parts := slices.ContainsFunc(v.Results, func(r status.Verified) bool { return r.Cluster != "" })
+	var out []string
+	for _, r := range v.Results {
+		through := r.Cluster == cluster
+		if v.Cluster == cluster {
+			through = r.Cluster != "" && r.Cluster != cluster
+		}
+		if parts && !through {
+			continue
+		}
+		for _, at := range r.Reached {
+			if !strings.HasSuffix(at, "/UDP") && !slices.Contains(out, at) && len(out) < drillTargets {
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}
+
+// failover drains a gateway, verifies meanwhile, and undrains it. Pods keep connections open and open
+// new ones from before to after.
+func (f verifyFlags) failover(ctx context.Context, env *cli.Env) (v verification, err error) {
+	agents, err := f.Agents()
+	if err != nil {
+		return v, err
+	}
+	states, silent := agentquery.QueryAgents[status.Status](ctx, agents, agentquery.StatusRequest())
+	at, paths, err := findGateway(f.drill, states)
+	if err != nil {
+		agentquery.WarnUnreachable(env, silent)
+		return v, err
+	}
+	d := &drill{Gateway: at.id(), Paths: paths}
+	nodes, _ := f.fromNodes(ctx, env, agents)
+	pods, err := f.startProbes(ctx, env, agents, nodes, at.Cluster)
+	if pods != nil {
+		defer pods.stop(ctx)
+	}
+	if err != nil {
+		return v, err
+	}
+	say(env, "draining %s; its agent undrains it within %s if this command is killed", at.id(), drillLease)
+	if v, err = f.drained(ctx, env, agents, at, d); err != nil {
+		return v, err
+	}
+	say(env, "undrained %s, watching connections for %s more", at.id(), drillAfter)
+	if err := sleep(ctx, drillAfter); err != nil {
+		return v, err
+	}
+	outputs, err := pods.outputs(ctx)
+	if err != nil {
+		return v, err
+	}
+	d.Requests, v.Failover = readProbes(outputs), d
+	return v, nil
+}
+
+// startProbes starts the pods and waits until every connection of them is established.
+func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agentquery.Agents, nodes []agentquery.Response[status.Verification], cluster string) (podRun, error) {
+	defer env.Progress("connecting from pods that are removed again")()
+	targets := map[string]int{}
+	pods, err := startPods(ctx, env, f, agents, nodes, func(v status.Verification) []string {
+		addrs := drillAddresses(cluster, v)
+		if targets[v.Cluster+"/"+v.Node] = len(addrs); len(addrs) == 0 {
+			return nil
+		}
+		return []string{"connprobe", "--for", drillMax.String(), "--to", strings.Join(addrs, ",")}
+	})
+	if err != nil {
+		return pods, err
+	}
+	for end := time.Now().Add(drillStart); ; {
+		outputs, err := pods.outputs(ctx)
+		if err != nil {
+			return pods, err
+		}
+		if len(outputs) == 0 {
+			return pods, fmt.Errorf("no pod has a TCP port of an export to connect to through %s: hawser verify --protocol tcp", f.drill)
+		}
+		why := ""
+		for node, o := range outputs {
+			list := readProbes(map[string]kubeclient.PodOutput{node: o})
+			switch {
+			case o.Ended || o.Image:
+				return pods, fmt.Errorf("the pod on %s does not run: %s", node, cmp.Or(o.Why, string(o.Text)))
+			case len(list) < targets[node]:
+				why = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Why, "it starts")
+			case slices.ContainsFunc(list, func(p probed) bool { return p.Failed > 0 }):
+				return pods, fmt.Errorf("connections of the pod on %s fail already before the drill: hawser verify", node)
+			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < drillBefore || p.Kept == 0 }):
+				why = "the pod on " + node + " has not connected to every address"
+			}
+		}
+		if why == "" {
+			return pods, nil
+		}
+		if time.Now().After(end) {
+			return pods, errors.New(why)
+		}
+		if err := sleep(ctx, podsPolled); err != nil {
+			return pods, err
+		}
+	}
+}
+
+// drained drains the gateway, verifies, and undrains it, also if something fails or ctx ends.
+func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquery.Agents, at gateway, d *drill) (v verification, err error) {
+	post := func(ctx context.Context, lasts time.Duration) (s status.Drain, err error) {
+		q := agentquery.NewRequest("drain", url.Values{"drill": {lasts.String()}}, 0)
+		q.Path = "/drain/drill?" + url.Values{"for": {lasts.String()}}.Encode()
+		return s, agents.Post(ctx, at.agent, q, &s)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drillLease)
+		defer cancel()
+		for range 3 {
+			_, failed := post(ctx, 0)
+			if d.Undrain = ""; failed == nil {
+				return
+			}
+			d.Undrain = kubeclient.ErrorText(failed)
+		}
+		if err != nil { // no report follows
+			say(env, "warning: %s could not be undrained; its agent undrains it %s after the last request: %s", at.id(), drillLease, d.Undrain)
+		}
+	}()
+	began := time.Now()
+	for {
+		s, err := post(ctx, drillLease)
+		if err != nil {
+			return v, fmt.Errorf("drain %s: %w", at.id(), err)
+		}
+		if d.UsedBy = s.Users; len(s.NoAlternative) > 0 {
+			return v, fmt.Errorf("%s is undrained again: %s has no other way than over it", at.id(), strings.Join(s.NoAlternative, ", "))
+		}
+		if len(s.Users) == 0 {
+			d.Drained = time.Since(began).Round(100 * time.Millisecond).String()
+			break
+		}
+		if time.Since(began) > drillDrains {
+			break
+		}
+		if err := sleep(ctx, drillPolled); err != nil {
+			return v, err
+		}
+	}
+	idle := time.Now()
+	renewed := make(chan error, 1)
+	verifying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // a verification may take longer than the lease
+		for sleep(verifying, drillLease/4) == nil {
+			_, err := post(verifying, drillLease)
+			if err != nil && verifying.Err() == nil {
+				renewed <- fmt.Errorf("drain %s: %w", at.id(), err)
+				return
+			}
+		}
+		renewed <- nil
+	}()
+	v, err = f.verify(ctx, env)
+	if err == nil {
+		err = sleep(ctx, time.Until(idle.Add(drillLasts)))
+	}
+	cancel()
+	return v, cmp.Or(err, <-renewed)
+}
+
+// readProbes reads the last line of each pod.
+func readProbes(outputs map[string]kubeclient.PodOutput) []probed {
+	var out []probed
+	for node, o := range outputs {
+		var list []status.Probed
+		lines := bytes.Split(bytes.TrimSpace(o.Text), []byte("\n"))
+		if json.Unmarshal(lines[len(lines)-1], &list) != nil {
+			continue // startProbes waits for whole lines
+		}
+		for _, p := range list {
+			out = append(out, probed{node, p})
+		}
+	}
+	slices.SortFunc(out, func(a, b probed) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Target, b.Target)) })
+	return out
+}
+
+// problems returns why the drill was not fine.
+func (d *drill) problems() []string {
+	var out []string
+	lost, broken := 0, 0
+	for _, r := range d.Requests {
+		lost += r.Failed
+		broken += r.Broken
+	}
+	if len(d.UsedBy) > 0 {
+		out = append(out, fmt.Sprintf("%s was still used by %s after %s", d.Gateway, strings.Join(d.UsedBy, ", "), drillDrains))
+	}
+	if lost > 0 {
+		out = append(out, humanize.Plural(lost, "request")+" lost")
+	}
+	if broken > 0 {
+		out = append(out, humanize.Plural(broken, "open connection")+" broken")
+	}
+	if d.Undrain != "" {
+		out = append(out, fmt.Sprintf("%s could not be undrained; its agent undrains it %s after the last request: %s", d.Gateway, drillLease, d.Undrain))
+	}
+	return out
+}
+
+func (d *drill) text() string {
+	t := cli.Table{Title: "\nConnections of pods during the drill of " + diag.Line(d.Gateway), Head: []string{"FROM", "TO", "REQUESTS", "LOST", "LONGEST GAP", "KEPT OPEN", "BROKEN"}}
+	all := 0
+	for _, r := range d.Requests {
+		all += r.Attempts
+		kept := strconv.Itoa(r.Kept)
+		if r.ClosedByServer > 0 {
+			kept += fmt.Sprintf(" (server closed %d)", r.ClosedByServer)
+		}
+		gap := (time.Duration(r.LongestGap) * time.Microsecond).Round(time.Millisecond).String()
+		t.Rows = append(t.Rows, []string{diag.Line(r.From), diag.Line(r.Target), strconv.Itoa(r.Attempts), strconv.Itoa(r.Failed), gap, kept, strconv.Itoa(r.Broken)})
+	}
+	var out strings.Builder
+	_, _ = out.WriteString(t.String())
+	used := humanize.Plural(d.Paths, "path") + " of nodes used it before."
+	if d.Paths == 0 {
+		used = "No path used it before: drill a gateway that hawser show paths lists."
+	}
+	end := "No request was lost, no open connection broke."
+	if problems := d.problems(); len(problems) > 0 {
+		end = "Not fine: " + strings.Join(problems, "; ") + "."
+	}
+	left := ""
+	if d.Drained != "" {
+		left = " Unused " + d.Drained + " after it was drained."
+	}
+	_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf("%s%s %s", used, left, end)))
+	return out.String()
+}
+
+// say prints a line of progress.
+func say(env *cli.Env, format string, args ...any) {
+	_, _ = fmt.Fprintln(env.Err, diag.Line(fmt.Sprintf(format, args...)))
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,119 @@
+package connprobe
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// server accepts connections and passes them to serve.
+func server(t *testing.T, serve func(*net.TCPConn)) (addr string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { serve(conn.(*net.TCPConn)) })
+		}
+	})
+	stop = sync.OnceFunc(func() { _ = l.Close(); all.Wait() })
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+// drained reads until the client closes.
+func drained(conn *net.TCPConn) {
+	buf := make([]byte, 1)
+	_, _ = conn.Read(buf)
+	_ = conn.Close()
+}
+
+// until waits until reports satisfy a condition.
+func until(t *testing.T, p *Prober, want func(status.Probed) bool) status.Probed {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for tick := time.NewTicker(10 * time.Millisecond); time.Now().Before(end); <-tick.C {
+		if r := p.Report()[0]; want(r) {
+			return r
+		}
+	}
+	t.Fatalf("not seen: %+v", p.Report())
+	return status.Probed{}
+}
+
+func run(t *testing.T, addr string) *Prober {
+	t.Helper()
+	p := New([]string{addr})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return p
+}
+
+// TestProber: new connections are counted one by one, those that fail as well, and the gap lasts
+// until the next one that is established.
+func TestProber(t *testing.T) {
+	t.Parallel()
+	addr, stop := server(t, drained)
+	p := run(t, addr)
+	r := until(t, p, func(r status.Probed) bool { return r.Attempts > 5 && r.Open })
+	if r.Failed != 0 || r.Broken != 0 || r.ClosedByServer != 0 || r.Kept != 1 || r.LongestGap <= 0 {
+		t.Errorf("%+v", r)
+	}
+	// stop waits for the connections, which the prober keeps: only the listener ends now.
+	go stop()
+	r = until(t, p, func(r status.Probed) bool { return r.Failed > 5 })
+	if r.LongestGap < 5*every.Microseconds() || r.LastError == "" || !r.Open || r.Broken != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestKeptConnections: a reset breaks a connection, a close by the server does not count as broken.
+// A server that sends without end fills a small buffer.
+func TestKeptConnections(t *testing.T) {
+	t.Parallel()
+	reset, _ := server(t, func(conn *net.TCPConn) { _ = conn.SetLinger(0); _ = conn.Close() })
+	if r := until(t, run(t, reset), func(r status.Probed) bool { return r.Broken > 0 }); r.LastError != "connection reset by peer" {
+		t.Errorf("%+v", r)
+	}
+	closed, _ := server(t, func(conn *net.TCPConn) { _ = conn.Close() })
+	if r := until(t, run(t, closed), func(r status.Probed) bool { return r.ClosedByServer > 0 }); r.Broken != 0 {
+		t.Errorf("%+v", r)
+	}
+	var mu sync.Mutex
+	most := 0
+	endless, _ := server(t, func(conn *net.TCPConn) {
+		_ = conn.SetWriteBuffer(4096)
+		buf, sent := make([]byte, 1024), 0
+		for {
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+			n, err := conn.Write(buf)
+			sent += n
+			if err != nil {
+				mu.Lock()
+				most = max(most, sent)
+				mu.Unlock()
+				_ = conn.Close()
+				return
+			}
+		}
+	})
+	until(t, run(t, endless), func(status.Probed) bool { mu.Lock(); defer mu.Unlock(); return most > 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 256<<10 {
+		t.Errorf("a server sent %d bytes", most)
+	}
+}
