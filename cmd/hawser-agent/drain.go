@@ -98,7 +98,7 @@ func printDrill(w io.Writer, d status.Drain, output string) error {
 	if output != "text" {
 		return fmt.Errorf("--output %s: use text or json", output)
 	}
-	_, err := fmt.Fprintf(w, "gateway %s: drained: %t, used by: %s\n", d.Gateway, d.Drained, cmp.Or(strings.Join(d.Users, ", "), "nobody"))
+	_, err := fmt.Fprintf(w, "gateway %s: drained: %t, used by: %s\n", d.Gateway, d.Drained, cmp.Or(strings.Join(d.Users, ", "), "none"))
 	return err
 }
 

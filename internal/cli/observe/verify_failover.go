@@ -39,7 +39,7 @@ type drill struct {
 	Gateway string `json:"gateway"` // cluster/gateway
 	// Paths is the number of paths of nodes that used the gateway before the drill.
 	Paths    int      `json:"paths"`
-	Drained  string   `json:"drained,omitempty"`  // how long it took until nobody used the gateway; empty if somebody did
+	Drained  string   `json:"drained,omitempty"`  // time until the gateway was unused; empty if it was used to the end
 	UsedBy   []string `json:"usedBy,omitempty"`   // who used it to the end
 	Undrain  string   `json:"undrain,omitempty"`  // why it could not be undrained; empty if it was
 	Requests []probed `json:"requests,omitempty"` // of pods

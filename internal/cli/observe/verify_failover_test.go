@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestFindGateway: a gateway is drilled only if its cluster has another one that traffic can use.
+// TestFindGateway: a gateway is drilled only if traffic can use another gateway of its cluster.
 func TestFindGateway(t *testing.T) {
 	t.Parallel()
 	up := []status.Connection{{Status: status.Connected}}

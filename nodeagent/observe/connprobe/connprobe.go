@@ -17,7 +17,7 @@ import (
 const (
 	every = 100 * time.Millisecond // between two new connections to an address
 	// timeout is the maximum time of a new connection. It is below the first retransmission of a SYN
-	// (1 s, RFC 6298), so that one lost packet is a lost request.
+	// (1 s, RFC 6298), so that a lost packet is a lost request.
 	timeout = 900 * time.Millisecond
 	polled  = 100 * time.Millisecond // between two looks at the connection that is kept open
 	// Keepalive packets show that a connection is broken within dead unanswered seconds.
@@ -102,7 +102,7 @@ func (t *target) open(ctx context.Context) {
 	}
 }
 
-// keep keeps a connection open, and opens another one when it ends.
+// keep keeps a connection open, and replaces it when it ends.
 func (t *target) keep(ctx context.Context) {
 	d := net.Dialer{
 		Timeout:         timeout,

@@ -63,7 +63,7 @@ func run(t *testing.T, addr string) *Prober {
 }
 
 // TestProber: new connections are counted one by one, those that fail as well, and the gap lasts
-// until the next one that is established.
+// until the next success.
 func TestProber(t *testing.T) {
 	t.Parallel()
 	addr, stop := server(t, drained)
