@@ -88,13 +88,6 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 	return out, nil
 }
 
-// ExecAgent runs hawser-agent with arguments in the pod of one agent, and returns what it prints.
-func (c *Client) ExecAgent(ctx context.Context, pod string, args []string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return c.execute(ctx, pod, append([]string{agentProgram}, args...))
-}
-
 // execute runs a command in an agent's container.
 func (c *Client) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
 	config := rest.CopyConfig(c.config)

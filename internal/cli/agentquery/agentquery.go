@@ -29,6 +29,7 @@ import (
 const (
 	HostSocket   = "/run/hawser/agent.sock" // of an agent on this host
 	agentTimeout = 3 * time.Second          // for the answer of one agent
+	postTimeout  = 15 * time.Second // for a request that changes something
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
 )
@@ -234,7 +235,7 @@ func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
 // Post sends a request that changes something to one agent, as Response.Agent names it, and decodes its
 // JSON answer.
 func (a Agents) Post(ctx context.Context, agent string, q Request, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, q.takes+agentTimeout)
+	ctx, cancel := context.WithTimeout(ctx, q.takes+postTimeout)
 	defer cancel()
 	var raw []byte
 	var err error

@@ -20,10 +20,10 @@ const (
 	// (1 s, RFC 6298), so that a lost packet is a lost request.
 	timeout = 900 * time.Millisecond
 	polled  = 100 * time.Millisecond // between two looks at the connection that is kept open
-	// Keepalive packets show that a connection is broken within dead unanswered seconds.
-	keepalive = time.Second
-	dead      = 5
-	reopened  = time.Second // between two connections that are kept open
+	// Packets of SO_KEEPALIVE show that a connection is broken within dead unanswered seconds.
+	probed   = time.Second
+	dead     = 5
+	reopened = time.Second // between two connections that are kept open
 	// receiveBuffer bounds what a server can send, in bytes: nothing reads it.
 	receiveBuffer = 4096
 )
@@ -106,7 +106,7 @@ func (t *target) open(ctx context.Context) {
 func (t *target) keep(ctx context.Context) {
 	d := net.Dialer{
 		Timeout:         timeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepalive, Interval: keepalive, Count: dead},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probed, Interval: probed, Count: dead},
 		Control: func(_, _ string, c syscall.RawConn) error {
 			return control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
 		},
