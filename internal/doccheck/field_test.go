@@ -14,7 +14,7 @@ import (
 func TestFieldPlaces(t *testing.T) {
 	t.Parallel()
 	wrong, err := doccheck.CheckField("../..", "docs/extending.md", "## Add a field", "keepalive",
-		"e2e", "hack", "internal", "lab", "nodeagent/cluster", "nodeagent/driver/drivertest")
+		"e2e", "hack", "internal", "lab", "nodeagent/cluster", "nodeagent/driver/drivertest", "nodeagent/observe/connprobe")
 	if err != nil {
 		t.Fatal(err)
 	}
