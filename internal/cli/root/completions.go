@@ -31,7 +31,6 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	}
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["verify junit"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
-	out["junit"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["signers"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
