@@ -29,7 +29,7 @@ import (
 const (
 	HostSocket   = "/run/hawser/agent.sock" // of an agent on this host
 	agentTimeout = 3 * time.Second          // for the answer of one agent
-	postTimeout  = 15 * time.Second // for a request that changes something
+	postTimeout  = 15 * time.Second         // for a request that changes something
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
 )
