@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/render"
@@ -126,30 +127,43 @@ func (j *job) carry(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// Print writes results as text. It gives the first error of w.
+// Print writes results as text. Changes that several clusters have in common are written once, behind
+// the clusters. It returns the errors of w.
 func Print(w io.Writer, results []Result, dry bool) error {
 	var errs []error
 	text := func(format string, args ...any) {
 		_, err := fmt.Fprintf(w, format, args...)
 		errs = append(errs, err)
 	}
+	clusters := map[string][]string{} // by text of a change
+	for _, r := range results {
+		if r.Plan == nil {
+			continue
+		}
+		for _, change := range r.Changes {
+			clusters[change.text()] = append(clusters[change.text()], r.Cluster)
+		}
+	}
+	var groups []string // names of the clusters of each group, in order of appearance
+	shared := map[string][]string{}
 	for _, r := range results {
 		text("cluster %s (context %s): %s\n", r.Cluster, r.Context, r.headline(dry))
 		if r.Plan == nil {
 			continue
 		}
 		for _, change := range r.Changes {
-			note := ""
-			if change.Op == diff.Update && len(change.ConflictsWith) > 0 {
-				note = "  # applied by " + strings.Join(change.ConflictsWith, ", ") + " so far"
+			line := change.text()
+			in := clusters[line]
+			if len(in) == 1 {
+				text("%s", line)
+				continue
 			}
-			text("  %s %s%s\n", change.Op, change.ID, note)
-			for _, f := range change.Fields {
-				by := ""
-				if len(f.Managers) > 0 {
-					by = "  # held by " + strings.Join(f.Managers, ", ")
-				}
-				text("      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), by)
+			group := strings.Join(in, ", ")
+			if _, known := shared[group]; !known {
+				groups = append(groups, group)
+			}
+			if in[0] == r.Cluster {
+				shared[group] = append(shared[group], line)
 			}
 		}
 		for _, left := range r.Skipped {
@@ -159,7 +173,28 @@ func Print(w io.Writer, results []Result, dry bool) error {
 			text("  kept %s: %s\n", left.ID, left.Why)
 		}
 	}
+	for _, group := range groups {
+		text("clusters %s: the same %s\n%s", group, humanize.Plural(len(shared[group]), "object"), strings.Join(shared[group], ""))
+	}
 	return errors.Join(errs...)
+}
+
+// text returns the lines of the change in a printed plan.
+func (c Change) text() string {
+	var b strings.Builder
+	note := ""
+	if c.Op == diff.Update && len(c.ConflictsWith) > 0 {
+		note = "  # applied by " + strings.Join(c.ConflictsWith, ", ") + " so far"
+	}
+	fmt.Fprintf(&b, "  %s %s%s\n", c.Op, c.ID, note)
+	for _, f := range c.Fields {
+		by := ""
+		if len(f.Managers) > 0 {
+			by = "  # held by " + strings.Join(f.Managers, ", ")
+		}
+		fmt.Fprintf(&b, "      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), by)
+	}
+	return b.String()
 }
 
 func (r Result) headline(dry bool) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/kubeclient/fakeapi"
@@ -287,5 +288,44 @@ func TestKeepCRDs(t *testing.T) {
 	p := planOf(t, c, keep)
 	if len(p.Retained) != 2 || !p.Empty() {
 		t.Errorf("kept %v, changes %v", p.Retained, lines(p))
+	}
+}
+
+// TestPrintFoldsClusters checks that equal changes of several clusters are printed once, and all
+// others with their cluster.
+func TestPrintFoldsClusters(t *testing.T) {
+	t.Parallel()
+	id := func(name string) kubeclient.ID { return kubeclient.ID{Version: "v1", Kind: "ConfigMap", Name: name} }
+	result := func(cluster string, changes ...Change) Result {
+		return Result{Cluster: cluster, Context: cluster, Plan: &Plan{Changes: changes}}
+	}
+	update := func(want string) Change {
+		return Change{Op: diff.Update, ID: id("config"), Fields: []Field{{Path: "data.a", Have: "1", Want: want}}}
+	}
+	common := Change{Op: diff.Create, ID: id("common")}
+	var out bytes.Buffer
+	if err := Print(&out, []Result{
+		result("c1", common, update("2"), Change{Op: diff.Create, ID: id("own")}),
+		result("c2", common, update("3")),
+		{Cluster: "c3", Context: "c3", Error: "no answer"},
+		result("c4", common, update("3")),
+	}, true); err != nil {
+		t.Fatal(err)
+	}
+	want := `cluster c1 (context c1): 2 to create, 1 to change, 0 to delete, 0 as they are
+  ~ ConfigMap config
+      data.a: 1 -> 2
+  + ConfigMap own
+cluster c2 (context c2): 1 to create, 1 to change, 0 to delete, 0 as they are
+cluster c3 (context c3): failed: no answer
+cluster c4 (context c4): 1 to create, 1 to change, 0 to delete, 0 as they are
+clusters c1, c2, c4: the same 1 object
+  + ConfigMap common
+clusters c2, c4: the same 1 object
+  ~ ConfigMap config
+      data.a: 1 -> 3
+`
+	if out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}
 }

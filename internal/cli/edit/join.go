@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/discover"
+	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/baseline"
@@ -43,7 +45,8 @@ func NewJoinCommand(env *cli.Env) *cobra.Command {
 discover finds there and the source of each value. Nothing else in the file changes.
 An identity is made for the cluster (in the folder keys beside the topology unless
 --with-keys names another), unless --recipient names the one of an identity that the
-cluster has, and the lock is written. What could not be found is marked TODO(hawser).
+cluster has, and the lock is written. A cluster that joins again after hawser leave keeps
+its identity with --recipient. What could not be found is marked TODO(hawser).
 Nothing in the cluster changes, except with --secrets.
 
 Exit codes: 0 done, 1 findings in the topology, or marked lines have to be completed,
@@ -100,6 +103,14 @@ func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) erro
 				clusters[0].Context)
 		}
 	}
+	if f.keys == "" {
+		f.keys = filepath.Join(filepath.Dir(t.Path), "keys")
+	}
+	if f.recipient == "" {
+		if err := f.checkNewIdentity(clusters[0]); err != nil {
+			return err
+		}
+	}
 	list, errs := discoverAll(ctx, env, clusters)
 	if errs[0] != nil {
 		return fmt.Errorf("nothing was changed: %w", errs[0])
@@ -135,9 +146,6 @@ func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) erro
 	if err := showFound(env, list); err != nil {
 		return err
 	}
-	if f.keys == "" {
-		f.keys = filepath.Join(filepath.Dir(t.Path), "keys")
-	}
 	if err := writeJoin(env, &j, f.keys); err != nil {
 		return err
 	}
@@ -150,6 +158,32 @@ func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) erro
 		return firstLock(ctx, env, j.after) // it says what to complete
 	}
 	return nil
+}
+
+// checkNewIdentity returns an error with the command that reuses the cluster's identity if its file
+// exists, as it does after hawser leave.
+func (f joinFlags) checkNewIdentity(c *kubeclient.Client) error {
+	file := filepath.Join(f.keys, c.Name+".identity")
+	raw, err := checkout.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var recipients []string
+	if err == nil {
+		recipients, err = apply.Recipients(string(raw))
+	}
+	if err == nil && len(recipients) != 1 {
+		err = fmt.Errorf("%d identities instead of one", len(recipients))
+	}
+	if err != nil {
+		return fmt.Errorf("%s exists already, and cannot be reused: %w: move it away first", file, err)
+	}
+	where := c.Name
+	if c.Context != c.Name {
+		where += "=" + c.Context
+	}
+	return fmt.Errorf("%s exists already: join with this identity by hawser join --context %s --recipient %s, or move it away for a new one",
+		file, cli.ShellQuote(where), recipients[0])
 }
 
 // insert puts the cluster into the topology's text. The result is loaded: all that was
