@@ -624,7 +624,7 @@ func (l *liveCheck) part(asked, cluster string) part {
 	case has > 0 && without+shut > 0:
 		out.ready = Unknown
 	case without > 0:
-		out.lacks = fmt.Sprintf("agents of %s know no %s of %s", asked, l.export, cluster)
+		out.lacks = fmt.Sprintf("agents of %s have no export %s of %s", asked, l.export, cluster)
 	case shut > 0:
 		out.lacks = fmt.Sprintf("as agents of %s have it, %s is not open to %s", asked, l.export, l.answer.From.Cluster)
 	}

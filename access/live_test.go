@@ -131,7 +131,7 @@ func TestLive(t *testing.T) {
 			maybe + "g2/g2-a follows another fabric than the topology gives",
 			"g2/g2-a follows another fabric (0123) than the topology gives: other ports of shop/web", ""},
 		"no such export yet": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Exports, g1w.Exports = nil, nil })}, NotDelivered,
-			nothing + "agents of g1 know no shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},
+			nothing + "agents of g1 have no export shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},
 		"not open yet": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Allow = []string{"g3"} })}, NotDelivered,
 			nothing + "as agents of g2 have it, shop/web is not open to g1", "", ""},
 		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.LastPass.Failed = []string{"nft: no"} })}, Unknown,

@@ -140,11 +140,34 @@ func (d *analysis) gatewayNodes(c *schema.Cluster) {
 				some(slices.Clone(names))),
 				"correct the node in the topology, or check that the context is the right one")
 		case !fit(node):
+			d.foreignEndpoints(&g, node)
 			d.warn("gateway-node-not-ready", field, fmt.Sprintf("node %s is not ready, not schedulable, or does not run Linux",
 				g.Node),
 				"repair the node, or choose another node")
+		default:
+			d.foreignEndpoints(&g, node)
 		}
 	}
+}
+
+// foreignEndpoints warns if no endpoint of a gateway is an address of its Node. Names are not
+// resolved, and discovered endpoints are correct by themselves.
+func (d *analysis) foreignEndpoints(g *schema.Gateway, node *unstructured.Unstructured) {
+	own := slices.Concat(addresses(node, "InternalIP"), addresses(node, "ExternalIP"))
+	var foreign []string
+	for _, text := range g.Endpoints {
+		e, err := fabric.ParseEndpoint(text)
+		if err != nil || !e.Addr.IsValid() || slices.Contains(own, e.Addr) {
+			return
+		}
+		foreign = append(foreign, e.Addr.String())
+	}
+	if len(foreign) == 0 || len(own) == 0 {
+		return
+	}
+	d.warn("endpoint-not-on-node", "gateways["+g.Name+"].endpoints", fmt.Sprintf("%s: no address of node %s, which has %s",
+		strings.Join(foreign, ", "), plain(node.GetName()), humanize.Join(own, ", ")),
+		"correct the endpoints, unless a router or a load balancer forwards to the node: hawser preflight --pods tests them")
 }
 
 // pickedNodes checks that enough nodes match a gateway's nodeSelector.

@@ -49,6 +49,10 @@ func TestPreflight(t *testing.T) {
 			want: "pod-cidrs-differ*"},
 		"no services":  {change: func(c *schema.Cluster) { c.ServiceCIDRs = nil }, want: "service-cidrs-differ*"},
 		"no such node": {change: func(c *schema.Cluster) { c.Gateways[0].Node = "w9" }, want: "gateway-node-missing*"},
+		"an endpoint of another host": {change: func(c *schema.Cluster) { c.Gateways[0].Endpoints = []string{"203.0.113.77"} },
+			want: "endpoint-not-on-node"},
+		"an endpoint by name":  {change: func(c *schema.Cluster) { c.Gateways[0].Endpoints = []string{"dns:gw.example.com"} }, want: ""},
+		"discovered endpoints": {change: func(c *schema.Cluster) { c.Gateways[0].Endpoints = []string{"node:InternalIP"} }, want: ""},
 		"a node in a pool": {objects: []string{"{apiVersion: v1, kind: Node, metadata: {name: x}, status: {addresses: " +
 			"[{type: InternalIP, address: 242.1.2.3}]}}"}, want: "node-in-pool*"},
 		"a node not ready": {file: "kubeadm-calico", change: func(c *schema.Cluster) {

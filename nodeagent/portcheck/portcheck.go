@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -119,7 +120,7 @@ func New(c Config) (*Check, error) {
 }
 
 func (k *Check) open(port, index int) {
-	var errs []error
+	var errs []string
 	for _, network := range []string{"udp4", "udp6"} {
 		config := net.ListenConfig{Control: setDontFragment}
 		c, err := config.ListenPacket(context.Background(), network, net.JoinHostPort("", strconv.Itoa(port)))
@@ -127,13 +128,13 @@ func (k *Check) open(port, index int) {
 			continue // a host without IPv6
 		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, err.Error())
 			continue
 		}
 		k.socks = append(k.socks, sock{c.(*net.UDPConn), index, network == "udp4"})
 	}
-	if err := errors.Join(errs...); err != nil && index >= 0 {
-		k.report.Ports[index].Error = err.Error()
+	if len(errs) > 0 && index >= 0 {
+		k.report.Ports[index].Error = strings.Join(errs, "; ") // one line
 	}
 }
 

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -49,7 +50,12 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 	for _, p := range portsOf(e, part) {
 		has := func(s model.ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
 		if !slices.ContainsFunc(svc.Ports, has) {
-			v.problem(path, PortMissing, "Service "+id+" has no port "+portKey(p))
+			ports := make([]string, len(svc.Ports))
+			for i, s := range svc.Ports {
+				ports[i] = strconv.Itoa(s.Port) + "/" + strings.ToUpper(s.Protocol)
+			}
+			v.problem(path, PortMissing, fmt.Sprintf("Service %s has no port %d/%s (it has %s): correct the export or the Service",
+				id, p.Port, strings.ToUpper(p.Protocol), strings.Join(ports, ", ")))
 		}
 	}
 	return svc

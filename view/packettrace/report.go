@@ -32,6 +32,12 @@ func (r *Report) Failed() bool { return slices.ContainsFunc(r.Traces, Trace.fail
 
 func (t Trace) failed() bool { return t.Outcome != Arrived && t.Outcome != Unclear }
 
+// Packets returns how many packets were followed.
+func (r *Report) Packets() int {
+	packets, _ := r.totals()
+	return packets
+}
+
 // totals returns the number of packets followed, and for how many seconds at most.
 func (r *Report) totals() (packets int, longest float64) {
 	for i := range r.Nodes {

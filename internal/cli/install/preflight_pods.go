@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/kubeclient"
@@ -47,6 +49,8 @@ type probePod struct {
 	targets []portResult
 	told    kubeclient.PodState
 	report  *portcheck.Report // nil = its pod has said nothing yet
+	// agentRuns reports that an agent of Hawser runs on the node, or may run there.
+	agentRuns bool
 }
 
 func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
@@ -129,6 +133,11 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 				list = append(list, p.testPod(image, hex.EncodeToString(key)))
 			}
 		}
+		if agents, err := c.RunningAgents(ctx); err == nil { // otherwise the ports alone say so
+			for _, p := range all {
+				p.agentRuns = p.agentRuns || p.cluster == c.Name && p.hasAgent(agents)
+			}
+		}
 		errands[i], failed[i] = c.StartPods(ctx, kubeclient.RandomName("hawser-preflight-"), list)
 	})
 	end, running := time.Now().Add(podsWithin), time.Time{}
@@ -168,6 +177,15 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 		out = append(out, p.targets...)
 	}
 	return findings, out, nil
+}
+
+// hasAgent reports whether one of these pods runs on the gateway's node. Without a fixed node any
+// pod may.
+func (p *probePod) hasAgent(agents []unstructured.Unstructured) bool {
+	return slices.ContainsFunc(agents, func(o unstructured.Unstructured) bool {
+		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+		return p.gateway.Node == "" || node == p.gateway.Node
+	})
 }
 
 func (p *probePod) testPod(image, key string) kubeclient.TestPod {
@@ -224,9 +242,15 @@ func (p *probePod) findings(all []*probePod) diag.List {
 		return out
 	}
 	for _, port := range p.report.Ports {
-		if port.Error != "" {
-			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections shows their links; otherwise choose other ports with tunnel.port",
-				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.NodeText(), port.Error)
+		switch {
+		case port.Error == "":
+		case p.agentRuns:
+			add(diag.Warning, "ports-not-tested", "hawser show connections shows which links are up",
+				"an agent runs on node %s already and uses the ports, so they were not tested", p.gateway.NodeText())
+			return out
+		default:
+			add(diag.Warning, "port-taken", "stop the program that uses the port, or choose other ports with tunnel.port",
+				"another program uses UDP %d of node %s: %s", port.Port, p.gateway.NodeText(), port.Error)
 		}
 	}
 	closed := map[string][]string{} // places by gateway

@@ -21,6 +21,7 @@ type diagnoseFlags struct {
 	long      time.Duration
 	addresses []string
 	exports   []string
+	verify    bool
 }
 
 func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
@@ -30,7 +31,9 @@ func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
 		Short: "Trace packets through all clusters",
 		Long: `Trace packets on all nodes at once (at most 40 per second and node) and show where each
 connection ends: at a rule on a node, between two nodes, or at a server that does not
-answer. Make the failing request while the command runs.
+answer. Make the failing request while the command runs. With --verify the command makes
+it itself: it tests the exports, or those of --export, as hawser verify does, from nodes
+and from pods.
 
 Each connection has one of these results:
 - arrived, answered: it reached the server or the node; a reply came back
@@ -49,8 +52,10 @@ Without flags it asks the agents of the running lab, or the agent of this host. 
 the right to exec there). Where there is much traffic, select it with --export or
 --address. Client ports are not shown.
 
-Exit codes: 0 all followed packets arrived; 1 some did not; 2 error.`,
+Exit codes: 0 all followed packets arrived, 1 some did not, 2 could not tell: no packet
+was seen, or the command failed.`,
 		Example: `  hawser diagnose --cluster fra,sin --export shop/web
+  hawser diagnose --cluster fra,sin --export shop/web --verify
   hawser diagnose --address 10.7.2.5
   hawser diagnose --export shop/web -o html`,
 		Args: cobra.NoArgs,
@@ -62,6 +67,7 @@ Exit codes: 0 all followed packets arrived; 1 some did not; 2 error.`,
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	cli.CompleteFlag(cmd, "export", cli.CompleteList(topofile.ExportNames))
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
+	flags.BoolVar(&f.verify, "verify", false, "make the requests: test the exports, or those of --export, as hawser verify does")
 	f.AddFlags(cmd, false)
 	return cmd
 }
@@ -70,6 +76,15 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	q := agentquery.NewRequest("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
 	q.Begin = func() {
 		_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
+	}
+	var test *verifying
+	if f.verify {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		q.Begin = func() {
+			_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s, and testing the exports as hawser verify does\n", f.long)
+			test = startVerify(ctx, env, f)
+		}
 	}
 	r, err := agentquery.TracePackets(ctx, f.Targets, q)
 	if err != nil {
@@ -87,9 +102,47 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	default:
 		err = env.Encode(f.Output, r)
 	}
-	if err == nil && r.Failed() {
-		return cli.ExitError{}
+	switch {
+	case err != nil:
+		return err
+	case test != nil:
+		if err := test.wait(env); err != nil {
+			return err
+		}
 	}
+	switch {
+	case r.Failed():
+		return cli.ExitError{}
+	case r.Packets() == 0:
+		return errors.New("no packet was seen, so nothing is known: make the request meanwhile, or use --verify")
+	}
+	return nil
+}
+
+// verifying is a run of hawser verify during a diagnosis.
+type verifying struct {
+	done   chan struct{}
+	result verification
+	err    error
+}
+
+// startVerify tests the exports as hawser verify does.
+func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *verifying {
+	v := &verifying{done: make(chan struct{})}
+	go func() {
+		defer close(v.done)
+		v.result, v.err = verifyFlags{Targets: f.Targets, timeout: verifyTimeout, exports: f.exports}.verify(ctx, env)
+	}()
+	return v
+}
+
+// wait writes the failed requests and returns an error if the test could not run.
+func (v *verifying) wait(env *cli.Env) error {
+	<-v.done
+	if v.err != nil {
+		return fmt.Errorf("--verify: %w", v.err)
+	}
+	_, err := env.Err.Write([]byte(v.result.text()))
 	return err
 }
 

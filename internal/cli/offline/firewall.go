@@ -42,6 +42,12 @@ what: links as they are (links), second tunnels while the port of a gateway chan
 (moves), and what nodes of a cluster send each other (nodes). It reads the topology and
 its lock, and nothing else.
 
+The ports are those of the present state. A link uses one port per key epoch and gateway,
+counted from tunnel.port up; migrations use the other end of the range. To change no
+firewall later, open the whole range once: tunnel.port to tunnel.port+63 for WireGuard
+(51820-51883 by default), and 2 ports more for VXLAN (51884-51885). It covers all key
+epochs, rotations and new gateways.
+
 What goes out, and answers to it, must be free. All else travels inside the tunnels. A
 gateway without endpoints only dials out, and needs no port.
 

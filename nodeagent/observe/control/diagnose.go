@@ -68,7 +68,7 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
-	d := nftrace.Judge(steps, lasted)
+	d := nftrace.Judge(steps, lasted, blocksOf(v.Input.Fabric, c.config.Cluster))
 	d.Only = only
 	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
 		leak := desired.Drop{Reason: desired.DropLeak}.Chain()
@@ -153,7 +153,7 @@ func narrowed(in projection.Input, ask sought) ([]netip.Prefix, error) {
 			out = append(out, cidr.Single(addr))
 		}
 	}
-	return outermost(out), nil
+	return cidr.Outermost(out), nil
 }
 
 // addressesOf gives all addresses that packets of an export have on their way: its
@@ -212,22 +212,22 @@ func packetsOf(f *fabric.Fabric, own string) nftrace.Filter {
 	for _, addr := range f.DNS.Addresses() {
 		all = append(all, cidr.Single(addr))
 	}
-	return nftrace.Filter{Prefixes: outermost(all), Exclude: slices.Clone(f.TunnelPools)}
+	return nftrace.Filter{Prefixes: cidr.Outermost(all), Exclude: slices.Clone(f.TunnelPools)}
 }
 
-// outermost leaves out prefixes that are in another one, and gives the rest in order.
-func outermost(all []netip.Prefix) []netip.Prefix {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b netip.Prefix) int {
-		if a.Bits() != b.Bits() {
-			return a.Bits() - b.Bits()
-		}
-		return a.Addr().Compare(b.Addr())
-	})
+// blocksOf returns the prefixes by which nodes of a cluster know pods of the other clusters.
+func blocksOf(f *fabric.Fabric, own string) []netip.Prefix {
 	var out []netip.Prefix
-	for _, p := range all {
-		if !slices.ContainsFunc(out, func(o netip.Prefix) bool { return o.Bits() <= p.Bits() && o.Contains(p.Addr()) }) {
-			out = append(out, p)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == own {
+			continue
+		}
+		out = append(out, c.GlobalCIDRs...)
+		for _, p := range c.PodCIDRs {
+			if !c.IsGlobalnet(fabric.Family(p.Addr())) {
+				out = append(out, p)
+			}
 		}
 	}
 	return out

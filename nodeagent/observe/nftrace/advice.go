@@ -1,6 +1,8 @@
 package nftrace
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -9,7 +11,8 @@ import (
 )
 
 // explainDrop explains the end of a trace and suggests a fix.
-func explainDrop(j *flowTrace) status.Finding {
+// blocks are the prefixes by which other clusters are known here.
+func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
 	f := status.Finding{Place: j.at.String()}
 	switch {
 	case j.end == Queued:
@@ -33,15 +36,34 @@ func explainDrop(j *flowTrace) status.Finding {
 	default:
 		f.Kind = status.FindingForeign
 		who, do := owner(j.at)
+		if do == policy {
+			do = fmt.Sprintf(policy, blockText(j, blocks))
+		}
 		f.Text = "dropped by " + who + ", not by Hawser, which leaves that rule alone"
 		f.Do = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
 	}
 	return f
 }
 
-// policy is the advice for a NetworkPolicy.
-const policy = "let the policies of these pods admit the other clusters: as ipBlock their global addresses (242.0.0.0/8 by default; " +
-	"of flat clusters their podCIDRs), in ingress as the source and in egress as the destination"
+// policy is the advice for a NetworkPolicy, with the prefixes to admit.
+const policy = "let the NetworkPolicies that select this pod admit the other cluster: ipBlock %s, in ingress as the source or in egress " +
+	"as the destination"
+
+// blockText returns the prefix of the other cluster that the dropped packet came from or was sent
+// to, or a description of these prefixes.
+func blockText(j *flowTrace, blocks []netip.Prefix) string {
+	for _, f := range []*Flow{j.last, j.flow} {
+		if f == nil {
+			continue
+		}
+		for _, a := range []netip.Addr{f.From.Addr(), f.To.Addr()} {
+			if i := slices.IndexFunc(blocks, func(p netip.Prefix) bool { return p.Contains(a) }); i >= 0 {
+				return blocks[i].String()
+			}
+		}
+	}
+	return "of its global addresses, or of its podCIDRs if it is flat"
+}
 
 // owner returns the usual owner of such a chain, and the advice.
 func owner(p RuleRef) (who, do string) {

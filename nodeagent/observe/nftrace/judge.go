@@ -30,7 +30,8 @@ type flowTrace struct {
 
 // Judge reports which rules dropped packets, from the ordered steps and the duration of the
 // capture.
-func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
+// blocks are the prefixes of other clusters, for the advice.
+func Judge(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
@@ -49,7 +50,7 @@ func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
 		return j.flow == nil || j.end == Continues && j.began > lasted-settle
 	})
-	return conclude(all, lasted)
+	return conclude(all, lasted, blocks)
 }
 
 // hop is the maximum time of a packet from one hook to the next.
@@ -106,7 +107,7 @@ func (j *flowTrace) step(s Step) {
 // conversation returns the part that packets of one direction of a connection share.
 func (j *flowTrace) conversation() status.Ends { return ends(*j.flow) }
 
-func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
+func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Sampled: full(all)}
 	passed := map[status.Ends]bool{}
 	for _, j := range all {
@@ -125,7 +126,7 @@ func conclude(all []*flowTrace, lasted time.Duration) status.Diagnosis {
 		if j.end == Accepted {
 			continue
 		}
-		f := explainDrop(j)
+		f := explainDrop(j, blocks)
 		key := f.Kind + f.Place
 		if found[key] == nil {
 			found[key] = &f
@@ -185,7 +186,7 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 		// The common part of similar traces, without a packet count.
 		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
 		if j.end != Accepted {
-			f := explainDrop(j)
+			f := explainDrop(j, nil)
 			like.Kind, like.Place = f.Kind, f.Place
 		}
 		if count[like] == nil {

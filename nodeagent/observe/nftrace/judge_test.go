@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			have := Judge(tt.steps, 10*second)
+			have := Judge(tt.steps, 10*second, nil)
 			tt.want.Seconds, have.Flows = 10, nil
 			for i := range have.Findings {
 				if have.Findings[i].Text == "" || have.Findings[i].Do == "" {
@@ -113,7 +113,7 @@ func TestJourneys(t *testing.T) {
 	}
 	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // an answer
 	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
-	have := Judge(steps, 10*time.Second)
+	have := Judge(steps, 10*time.Second, nil)
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
 	want := []status.FlowTrace{
 		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
@@ -129,7 +129,7 @@ func TestJourneys(t *testing.T) {
 	for i := range uint32(rate) {
 		steps = append(steps, passes(100+i, time.Second, flow("10.7.2.5:41000", "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:41000", "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
-	if !Judge(steps, 10*time.Second).Sampled {
+	if !Judge(steps, 10*time.Second, nil).Sampled {
 		t.Errorf("%d packets in a second, and it does not say that there may be more", rate)
 	}
 }
