@@ -15,9 +15,19 @@ func Number(n int) string {
 	return fmt.Sprint(n)
 }
 
+// ShortList joins items with commas. If the result has more than width characters, it returns the items that
+// fit, at least one, and the number of the others: "fra,sin +18".
+func ShortList(items []string, width int) string {
+	text := strings.Join(items, ",")
+	for n := len(items) - 1; n > 0 && len(text) > width; n-- {
+		text = fmt.Sprintf("%s +%d", strings.Join(items[:n], ","), len(items)-n)
+	}
+	return text
+}
+
 // Table is a heading and rows of equal length.
 type Table struct {
-	Title string
+	Title string // optional
 	Head  []string
 	Rows  [][]string
 }
@@ -25,7 +35,9 @@ type Table struct {
 // String formats the table with aligned columns.
 func (t Table) String() string {
 	var out strings.Builder
-	_, _ = fmt.Fprintln(&out, t.Title)
+	if t.Title != "" {
+		_, _ = fmt.Fprintln(&out, t.Title)
+	}
 	if len(t.Rows) == 0 {
 		return out.String() + "(none)\n"
 	}

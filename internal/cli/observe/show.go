@@ -46,21 +46,24 @@ clusters, in their pods (this needs the right to exec there).`,
 	for _, part := range []cobra.Command{
 		{
 			Use: showConnections, Short: "Show each cluster's links to the others",
-			Long: `Show each link between gateways. RTT and LOSS cover the last 64 probes. SINCE is when the
-link came up or went down, in UTC. MTU is the largest packet inside. USE is chosen for the
-link with the traffic of its pair of clusters, and standby for the others; WHY is the
-reason. DRIVER "vxlan (clear)" is not encrypted.`,
+			Long: `Show each link between gateways. RTT and LOSS cover the last 64 probes. CHOSEN is yes for
+the link with the traffic of its pair of clusters. DRIVER "vxlan (clear)" is not encrypted.
+
+With -o wide, MTU is the largest packet inside, SINCE is when the link came up or went
+down, in UTC, and WHY is the reason for the choice.`,
 			Example: `  hawser show connections
   hawser show connections --context fra=admin@fra,sin=admin@sin`,
 		},
 		{
 			Use: showPaths, Short: "Show the path to each cluster, and its reason",
-			Long: `Show for each cluster the link that its nodes use to each other cluster, the last move
-to another link and its cause. -o json has the last 64 moves of each agent.`,
+			Long: `Show for each cluster the link that its nodes use to each other cluster. With -o wide, also
+the last move to another link and its cause. -o json has the last 64 moves of each agent.`,
 			Example: `  hawser show paths -o json`,
 		},
 		{
 			Use: showExports, Short: "Show the services of the clusterset",
+			Long: `Show the exported Services. READY counts the exporting clusters with a ready endpoint. With
+-o wide, CLUSTERS has the state and addresses of each of them.`,
 			Example: `  hawser show exports --cluster fra`,
 		},
 		{

@@ -10,24 +10,23 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-func connectionTable(title string, members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Title: title, Head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
-		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "BYTES in/out",
-		"SINCE", "USE", "WHY", "REACHED AT"}}
+// connectionTable has a row for each link of the cluster's gateways.
+func connectionTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"GATEWAY", "TO CLUSTER", "TO GATEWAY", "ENDPOINT", "DRIVER", "STATUS", "RTT", "CHOSEN", "LOSS"}}
 	if wide {
-		t.Head = append(t.Head, "RANK", "EPOCH", "CHANGES TO")
+		t.Head = append(t.Head, "MTU", "EPOCH", "RTT min/avg/max/stddev ms", "BYTES in/out", "SINCE", "RANK", "WHY", "REACHED AT", "CHANGES TO")
 	}
 	for _, s := range members {
 		for _, c := range s.Connections {
-			row := []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, driver(s, c),
-				c.Status, agentquery.AverageRTT(c.RTT), cli.YesNo(c.Chosen), formatRTT(c.RTT), percent(c.Loss), cli.Number(c.MTU), traffic(c),
-				formatTime(c.Since), use(c), reasonText(c), c.EndpointWhy}
+			row := []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
+				c.Status, agentquery.AverageRTT(c.RTT), cli.YesNo(c.Chosen), percent(c.Loss)}
 			if wide {
 				changes := ""
 				if c.Change != nil {
 					changes = c.Change.To + ": " + c.Change.Why
 				}
-				row = append(row, c.Rank, cli.Number(c.Epoch), changes)
+				row = append(row, cli.Number(c.MTU), cli.Number(c.Epoch), formatRTT(c.RTT), traffic(c), formatTime(c.Since), c.Rank,
+					reasonText(c), c.EndpointWhy, changes)
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -35,20 +34,12 @@ func connectionTable(title string, members []status.Status, wide bool) cli.Table
 	return t
 }
 
-// driver names the key epoch too while it is not the only one.
-func driver(s status.Status, c status.Connection) string {
-	if c.Epoch == 0 || len(s.Epochs) < 2 {
-		return c.Driver
-	}
-	return fmt.Sprintf("%s, epoch %d", c.Driver, c.Epoch)
-}
-
-// pathTable has a row for each other cluster. The nodes of a cluster agree; where
-// they do not, each of their links has a row and says who uses it.
-func pathTable(title string, members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Title: title, Head: []string{"CLUSTER", "LINK", "RANK", "SINCE", "WHY", "LAST MOVE", "CAUSE", "NODES"}}
+// pathTable has a row for each other cluster. If the nodes of the cluster use different links, each link has a
+// row with its nodes.
+func pathTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"CLUSTER", "LINK", "RANK", "WHY", "NODES"}}
 	if wide {
-		t.Head = append(t.Head, "THROUGH", "MTU")
+		t.Head = append(t.Head, "SINCE", "LAST MOVE", "CAUSE", "THROUGH", "MTU")
 	}
 	type row struct {
 		status.Path
@@ -73,7 +64,7 @@ func pathTable(title string, members []status.Status, wide bool) cli.Table {
 	for _, r := range rows {
 		nodes := "all"
 		if len(r.nodes) < len(members) {
-			nodes = strings.Join(r.nodes, ",")
+			nodes = cellList(r.nodes, 12, wide)
 		}
 		at, cause := "", ""
 		if m := r.LastMove; m != nil {
@@ -82,9 +73,9 @@ func pathTable(title string, members []status.Status, wide bool) cli.Table {
 				cause += " (from " + m.From + ")"
 			}
 		}
-		row := []string{r.Cluster, r.Link, r.Rank, formatTime(r.Since), r.Why, at, cause, nodes}
+		row := []string{r.Cluster, r.Link, r.Rank, r.Why, nodes}
 		if wide {
-			row = append(row, strings.Join(r.Transit, ","), cli.Number(r.MTU))
+			row = append(row, formatTime(r.Since), at, cause, strings.Join(r.Transit, ","), cli.Number(r.MTU))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -102,13 +93,6 @@ func security(s *status.Security) string {
 		where = "ESP in UDP"
 	}
 	return fmt.Sprintf("%s, %s, SPI %s/%s, rekeyed %d times", where, s.Cipher, s.SPIIn, s.SPIOut, s.Rekeys)
-}
-
-func use(c status.Connection) string {
-	if c.Chosen {
-		return "chosen"
-	}
-	return "standby"
 }
 
 // reasonText says until when a link that fell too often is held back, and what protects it.

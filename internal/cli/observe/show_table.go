@@ -58,9 +58,16 @@ func shownNames(what string, agents []status.Status) string {
 	return linesOnce(out)
 }
 
-// tables gives the text form of `hawser show`: for each cluster what was asked for.
+// tables returns the text form of `hawser show`: for each kind of table one for each cluster. Equal tables of
+// several clusters are printed once. They have at most 120 columns with names of usual length, unless wide.
 func tables(what string, agents []status.Status, wide bool) string {
-	var parts []string
+	kinds := []struct {
+		what, name string
+		of         func(members []status.Status, wide bool) cli.Table
+	}{
+		{showAll, "agents", agentTable}, {showClusters, "clusters", clusterTable}, {showConnections, "connections", connectionTable},
+		{showPaths, "paths", pathTable}, {showExports, "exports", exportTable},
+	}
 	var clusters [][]status.Status
 	for i, s := range agents {
 		if i == 0 || agents[i-1].Cluster != s.Cluster {
@@ -68,30 +75,40 @@ func tables(what string, agents []status.Status, wide bool) string {
 		}
 		clusters[len(clusters)-1] = append(clusters[len(clusters)-1], s)
 	}
-	for _, members := range clusters {
-		title := fmt.Sprintf("Cluster %q", members[0].Cluster)
-		if what == showAll {
-			parts = append(parts, agentTable(title+": agents", members, wide).String(),
-				clusterTable(title+": clusters", members).String(),
-				connectionTable(title+": connections", members, wide).String(),
-				pathTable(title+": paths", members, wide).String(),
-				exportTable(title+": exports", members).String())
+	var parts []string
+	for _, kind := range kinds {
+		if what != showAll && what != kind.what {
 			continue
 		}
-		var t cli.Table
-		switch what {
-		case showConnections:
-			t = connectionTable(title, members, wide)
-		case showPaths:
-			t = pathTable(title, members, wide)
-		case showExports:
-			t = exportTable(title, members)
-		default:
-			t = clusterTable(title, members)
+		var texts []string
+		names := map[string][]string{}
+		for _, members := range clusters {
+			text := kind.of(members, wide).String()
+			if names[text] == nil {
+				texts = append(texts, text)
+			}
+			names[text] = append(names[text], members[0].Cluster)
 		}
-		parts = append(parts, t.String())
+		for _, text := range texts {
+			title := tableTitle(names[text], len(clusters))
+			if what == showAll {
+				title += ": " + kind.name
+			}
+			parts = append(parts, title+"\n"+text)
+		}
 	}
 	return strings.Join(parts, "\n")
+}
+
+// tableTitle returns the title of a table that is the same in the named clusters, of all that were queried.
+func tableTitle(names []string, all int) string {
+	switch {
+	case len(names) == 1:
+		return fmt.Sprintf("Cluster %q", names[0])
+	case len(names) == all:
+		return fmt.Sprintf("All %d clusters agree", all)
+	}
+	return fmt.Sprintf("Clusters %s agree", strings.Join(names, ", "))
 }
 
 // representative is the agent whose view of the clusterset counts for its cluster: a
@@ -117,8 +134,8 @@ func rank(s status.Status) int {
 	return n
 }
 
-func agentTable(title string, members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Title: title, Head: []string{"NODE", "GATEWAY", "READY", "FABRIC", "BLOCKED", "FAILED", "DRIFT"}}
+func agentTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"NODE", "GATEWAY", "READY", "FABRIC", "BLOCKED", "FAILED", "DRIFT"}}
 	if wide {
 		t.Head = append(t.Head, "VERSION", "LAST ROUND", "TOOK", "PROBLEMS")
 	}
@@ -133,11 +150,19 @@ func agentTable(title string, members []status.Status, wide bool) cli.Table {
 	return t
 }
 
-func exportTable(title string, members []status.Status) cli.Table {
-	t := cli.Table{Title: title, Head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "MADE IN", "CONFLICT", "CLUSTERS"}}
+// exportTable has a row for each export. READY counts the clusters that have a ready endpoint.
+func exportTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"EXPORT", "IP", "PORTS", "ALLOW", "READY", "CONFLICT"}}
+	if wide {
+		t.Head = append(t.Head, "TYPE", "POLICY", "DECLARED IN", "CLUSTERS")
+	}
 	for _, e := range representative(members).Exports {
 		var clusters []string
+		ready := 0
 		for _, c := range e.Clusters {
+			if c.Ready == "yes" {
+				ready++
+			}
 			text := c.Name + ":" + c.Ready
 			if len(c.IPs) > 0 {
 				text += "(" + strings.Join(c.IPs, ",") + ")"
@@ -146,26 +171,39 @@ func exportTable(title string, members []status.Status) cli.Table {
 		}
 		allow := "all"
 		if e.Allow != nil {
-			allow = strings.Join(e.Allow, ",")
+			allow = cellList(e.Allow, 12, wide)
 		}
-		made, conflict := "topology", ""
+		declared, conflict := "topology", ""
 		if e.Dynamic {
-			made = "clusters"
+			declared = "clusters"
 		}
 		if e.Conflict != nil {
 			conflict = e.Conflict.Reason
 		}
-		t.Rows = append(t.Rows, []string{e.Namespace + "/" + e.Name, e.Type, strings.Join(e.VIPs, ","),
-			strings.Join(e.Ports, ","), e.Policy, allow, made, conflict, strings.Join(clusters, " ")})
+		row := []string{e.Namespace + "/" + e.Name, cellList(e.VIPs, 15, wide), cellList(e.Ports, 16, wide), allow,
+			fmt.Sprintf("%d of %d", ready, len(e.Clusters)), conflict}
+		if wide {
+			row = append(row, e.Type, e.Policy, declared, strings.Join(clusters, " "))
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-func clusterTable(title string, members []status.Status) cli.Table {
-	t := cli.Table{Title: title, Head: []string{"NAME", "PODS", "SERVICES", "GLOBAL", "GLOBALNET", "EGRESS", "GATEWAYS"}}
+func clusterTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"NAME", "PODS", "SERVICES", "GLOBAL", "GLOBALNET", "EGRESS", "GATEWAYS"}}
 	for _, c := range representative(members).Clusters {
-		t.Rows = append(t.Rows, []string{c.Name, strings.Join(c.PodCIDRs, ","), strings.Join(c.ServiceCIDRs, ","),
-			strings.Join(c.GlobalCIDRs, ","), cli.YesNo(c.Globalnet), c.EgressMode, strings.Join(c.Gateways, ",")})
+		t.Rows = append(t.Rows, []string{c.Name, cellList(c.PodCIDRs, 18, wide), cellList(c.ServiceCIDRs, 18, wide),
+			cellList(c.GlobalCIDRs, 18, wide), cli.YesNo(c.Globalnet), c.EgressMode, cellList(c.Gateways, 15, wide)})
 	}
 	return t
+}
+
+// cellList returns a list for a cell: all of it if wide, otherwise at most width characters and the number of
+// items that are left out.
+func cellList(items []string, width int, wide bool) string {
+	if wide {
+		return strings.Join(items, ",")
+	}
+	return cli.ShortList(items, width)
 }
