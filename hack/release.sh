@@ -8,7 +8,7 @@
 #              a key is made beside the folder, which nobody else trusts
 #   REGISTRY   where the images will be, hawser.dev
 #   URL        where the archives will be, for the krew manifest
-#   IPSEC      0 leaves out the image with strongSwan, which takes this machine's packages
+#   IPSEC      0 leaves out the image with strongSwan, which consists of this machine's packages
 #   PLATFORMS  fewer of them, for tests: linux/amd64
 set -euo pipefail
 version=${1:?usage: hack/release.sh VERSION FOLDER}
@@ -70,6 +70,12 @@ for program in hawser hawser-agent; do
   "$host" completion fish >"$work/doc-$program/completion/$program.fish"
   cp LICENSE CHANGELOG.md "$work/doc-$program/"
 done
+# All that messages and links of these documents name (TestArchiveLinks).
+cp -r README.md CONTRIBUTING.md clusterset.example.yaml docs examples "$work/doc-hawser/"
+mkdir "$work/doc-hawser/e2e" && cp e2e/README.md "$work/doc-hawser/e2e/"
+# kubectl runs this program to complete kubectl hawser.
+printf '#!/bin/sh\nexec kubectl-hawser __complete "$@"\n' >"$work/doc-hawser/completion/kubectl_complete-hawser"
+chmod 755 "$work/doc-hawser/completion/kubectl_complete-hawser"
 for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
   [ -d "$folder" ] || continue # a platform that was not asked for
   name=${folder##*/}
@@ -81,9 +87,14 @@ for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
 done
 
 say "packages of Debian"
+# The package's changelog names the version; the sections of CHANGELOG.md are beside it.
+for program in hawser hawser-agent; do
+  printf '%s (%s) stable; urgency=medium\n\n  * Release %s: see CHANGELOG.md.\n\n -- Hawser <hello@hawser.dev>  %s\n' \
+    "$program" "$plain" "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$work/$program.changelog.gz"
+done
 for program in hawser hawser-agent; do
   for arch in ${arches//,/ }; do
-    STAGE=$work/$program-linux-$arch ARCH=$arch VERSION=$plain MTIME=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ) \
+    STAGE=$work/$program-linux-$arch CHANGES=$work/$program.changelog.gz ARCH=$arch VERSION=$plain MTIME=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ) \
       "$work/release" deb "deploy/deb/$program.yaml" "$dist/${program}_${plain}_$arch.deb"
   done
 done

@@ -192,8 +192,11 @@ cp "$work/net/fra.identity" "$work/kustomize/cluster/identity.txt"
 kubectl kustomize "$work/kustomize/cluster" >"$work/kustomized.yaml"
 same "$(objects "$work/kustomized.yaml" | grep -v '"name":"hawser-age-identity"' | sha256sum)" "$(objects "$work/fra.yaml" | sha256sum)" "objects of the base cluster and of hawser render"
 ok "a cluster, by the chart and by the base: what hawser render wrote"
-helm template hawser "$dist/hawser-reconciler-$plain.tgz" -n hawser-reconciler --set 'repo=$(HAWSER_REPO),ref=$(HAWSER_REF),path=$(HAWSER_PATH)' \
-  --set-json 'envFrom=[{"configMapRef":{"name":"hawser-reconciler"}},{"secretRef":{"name":"hawser-git","optional":true}}]' >"$work/chart.yaml"
+deploy/kustomize/reconciler/render.sh "$dist/hawser-reconciler-$plain.tgz" >"$work/chart.yaml"
+for chart in hawser-reconciler hawser-cluster; do
+  if helm template hawser "$dist/$chart-$plain.tgz" --set repo=https://git.example.org/net.git --set repos=x >"$work/said" 2>&1; then fail "$chart accepts an unknown value"; fi
+  grep -q repos "$work/said" || fail "$chart does not name the unknown value: $(cat "$work/said")"
+done
 kubectl kustomize "$work/kustomize/reconciler" >"$work/kustomized.yaml"
 same "$(objects "$work/kustomized.yaml" | grep -v '"kind":"Namespace"')" "$(objects "$work/chart.yaml")" "objects of the base reconciler and of the chart"
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set registry=mirror.example.org/hawser >"$work/chart.yaml"

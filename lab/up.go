@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type UpOptions struct {
 	NoHawser bool          // nodes, pods and services only: no reconciler, no agents
 	Timeout  time.Duration // limit until everything is ready
 	Hawser   string        // path of the hawser program
+	Version  string        // of the hawser program
 	Progress func(Event)   // called with each event
 }
 
@@ -125,9 +127,17 @@ func requirements(o UpOptions) (agent string, err error) {
 		return agent, nil
 	}
 	if agent, err = exec.LookPath("hawser-agent"); err != nil {
-		return "", fmt.Errorf("hawser-agent not found next to %s or in PATH: run make build", o.Hawser)
+		return "", fmt.Errorf("hawser-agent not found next to %s or in PATH: %s", o.Hawser, agentSource(o.Version))
 	}
 	return filepath.Abs(agent)
+}
+
+// agentSource returns where a user of a version of hawser finds the agent.
+func agentSource(version string) string {
+	if strings.HasPrefix(version, "v") {
+		return fmt.Sprintf("it is in hawser-agent_%s_linux_%s.tar.gz of the release", version, runtime.GOARCH)
+	}
+	return "run make build"
 }
 
 // readWorkloads returns the manifests by cluster, from one folder per cluster, and what Parse

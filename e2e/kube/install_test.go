@@ -409,13 +409,13 @@ func reconcilerByBase(t *testing.T, in *installation) {
 			overlay.WriteString(inside)
 		}
 	}
-	text := strings.NewReplacer("../kustomize/", "../", "https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "registry.example.org", in.mirror).Replace(overlay.String())
+	text := strings.NewReplacer("https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "registry.example.org", in.mirror).Replace(overlay.String())
 	if err := errors.Join(os.Mkdir(filepath.Join(in.work, "kustomize/here"), 0o755),
 		os.WriteFile(filepath.Join(in.work, "kustomize/here/kustomization.yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
-		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=HAWSER_GIT_TOKEN="+gitToken)
+		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=token="+gitToken)
 	in.on(t, "c2", in.page(t, installPage, "create configmap hawser-git-ca"))
 	in.volume(t, "c2")
 	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+

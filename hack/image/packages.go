@@ -47,7 +47,7 @@ func owner(path string) string {
 	return string(version)
 }
 
-// pinned says which packages are not those that a file names; without a file all are.
+// pinned returns an error that names the packages that differ from those in a file; nil if file is empty.
 func pinned(have []string, file string) error {
 	if file == "" {
 		return nil
@@ -57,10 +57,15 @@ func pinned(have []string, file string) error {
 		return fmt.Errorf("read pinned packages: %w", err)
 	}
 	want := strings.Fields(string(raw))
+	var other []string
 	for _, p := range have {
 		if !slices.Contains(want, p) {
-			return fmt.Errorf("this machine has %s, which %s does not name: install what it names (apt-get install NAME=VERSION), or name the new version there", p, file)
+			other = append(other, p)
 		}
+	}
+	if len(other) > 0 {
+		return fmt.Errorf("packages of this machine differ from %s: %s: write these versions there if the distribution updated them, "+
+			"install the pinned ones (apt-get install NAME=VERSION), or leave the image out (make release IPSEC=0)", file, strings.Join(other, " "))
 	}
 	for _, p := range want {
 		if !slices.Contains(have, p) {

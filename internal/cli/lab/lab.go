@@ -89,6 +89,7 @@ identities the lab has.`,
 			if o.Hawser, err = os.Executable(); err != nil {
 				return fmt.Errorf("find the hawser program: %w", err)
 			}
+			o.Version = cmd.Root().Version
 			o.Progress = func(e lab.Event) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", e.At.Format("15:04:05.000"), e.Text)
 			}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -43,7 +45,26 @@ func Run(version string, args []string) int {
 	env := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
 	root := newRoot(env)
 	root.SetArgs(args)
+	if filepath.Base(os.Args[0]) == "kubectl-hawser" {
+		nameAsPlugin(root)
+	}
 	return env.Exit(root.ExecuteContext(ctx))
+}
+
+// exampleLine is the start of a command line in an example.
+var exampleLine = regexp.MustCompile(`(?m)^  hawser\b`)
+
+// nameAsPlugin shows "kubectl hawser" in usage lines, examples and errors, as users of the plugin call it.
+func nameAsPlugin(root *cobra.Command) {
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hawser"}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.Example = exampleLine.ReplaceAllString(c.Example, "  kubectl hawser")
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	walk(root)
 }
 
 func newRoot(env *cli.Env) *cobra.Command {
@@ -52,6 +73,8 @@ func newRoot(env *cli.Env) *cobra.Command {
 		Short: "Connect clusters into one clusterset from one file in git",
 		Long: `Hawser connects Kubernetes clusters and Linux hosts into one clusterset from
 one topology file in git.
+
+The guide is docs/guide.md of the release archive (/usr/share/doc/hawser of the package).
 
 Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error.`,
 		Example: `  hawser init --clusters fra,sin --with-keys keys/
@@ -70,7 +93,7 @@ Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error
 	root.PersistentFlags().StringVar(&env.Color, "color", "auto", "colours: auto, always or never")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// The lab runs other people's programs, which may want core dumps, and its keys are worth nothing.
-		if !strings.HasPrefix(cmd.CommandPath(), "hawser lab") {
+		if !strings.HasPrefix(cmd.CommandPath(), root.CommandPath()+" lab") {
 			if err := hardening.HardenProcess(); err != nil {
 				return err
 			}
