@@ -319,7 +319,10 @@ func ago(d time.Duration) string {
 			return humanize.Plural(int(d/unit.size), unit.name) + " ago"
 		}
 	}
-	return humanize.Plural(max(int(d/time.Second), 0), "second") + " ago"
+	if d < 10*time.Second {
+		return "just now"
+	}
+	return humanize.Plural(int(d/time.Second), "second") + " ago"
 }
 
 // OpenRepo opens a repository and fetches the branches.

@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/cli"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/lab"
 )
 
@@ -46,11 +48,8 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			if len(s.SyncStopped) > 0 {
 				fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.SyncStopped, ", "))
 			}
-			if s.Reconciler.Error != "" {
-				fmt.Fprintf(w, "reconciler\t%s\n", s.Reconciler.Error)
-			}
-			for _, d := range s.Reconciler.Diagnostics {
-				fmt.Fprintf(w, "\t%s\n", d.Error())
+			for _, line := range reconcilerLines(s.Reconciler.Error, s.Reconciler.Diagnostics) {
+				fmt.Fprintf(w, "reconciler\t%s\n", line)
 			}
 			fmt.Fprint(w, "\nNODE\tSTATE\tLAN\tWAN\tPODS\tAGENT\tFABRIC\tFAULTS\n")
 			for _, n := range s.Nodes {
@@ -80,6 +79,19 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 	}
 	cli.OutputFlag(cmd, false, &output, "text", "json")
 	return cmd
+}
+
+// reconcilerLines returns the failure of the last pass and its diagnostics. A failure that is the text of one of
+// the diagnostics is left out.
+func reconcilerLines(failure string, list diag.List) []string {
+	var lines []string
+	for _, d := range list {
+		lines = append(lines, d.Error())
+	}
+	if failure != "" && !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(failure, line) }) {
+		lines = append([]string{failure}, lines...)
+	}
+	return lines
 }
 
 func agentText(a lab.Agent) string {
