@@ -16,7 +16,7 @@ run() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
 # Runs a command until its output matches, then shows it; 20 seconds at most.
 until_seen() {
   local pattern=$1 out deadline=$((SECONDS + 20)); shift
-  printf '%s$ %s%s\n' "$bold" "$*" "$plain"
+  printf '%s$ %s%s\n' "$bold" "${*#sh -c }" "$plain"
   while out=$("$@" 2>&1) || true; ! grep -qE "$pattern" <<<"$out"; do
     if [ $SECONDS -ge $deadline ]; then
       printf '%s\nnot seen within 20 s: %s\n' "$out" "$pattern" >&2
