@@ -93,6 +93,10 @@ type Problem struct {
 // podCIDRs, so they reach no other cluster.
 const PodsOutside = "pods-outside"
 
+// UnknownSource is the code of a Problem: the rules of the agent's node dropped packets within the
+// last minute, because their source is in no prefix of podCIDRs.
+const UnknownSource = "unknown-source"
+
 // ConnectedNetwork is the code of a Problem: the agent's node is connected to a network that
 // has addresses of another cluster. ConnectedExport is the code if an export of another
 // cluster has such an address.

@@ -34,7 +34,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 		}
 		return strings.Join(out, "; ")
 	}
-	out.LastError = cmp.Or(out.LastError, texts(projection.PodsOutside, projection.ForeignRule, projection.ConnectedNetwork))
+	out.LastError = cmp.Or(out.LastError, texts(projection.PodsOutside, status.UnknownSource, projection.ForeignRule, projection.ConnectedNetwork))
 	v := r.config.Outcome()
 	switch {
 	case v.Node == nil: // the rules are not known yet

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/cluster/election"
@@ -56,9 +57,10 @@ type Config struct {
 
 // Reporter describes a node. Its methods may be called from any goroutine.
 type Reporter struct {
-	config Config
-	node   *kube.Reporter // nil without a place for the HawserNode
-	boot   func() string  // boot ID of the kernel
+	config  Config
+	node    *kube.Reporter // nil without a place for the HawserNode
+	boot    func() string  // boot ID of the kernel
+	unknown unknownSources
 }
 
 // New makes a Reporter.
@@ -166,6 +168,9 @@ func (r *Reporter) Summary() status.Status {
 	}
 	s.Problems = append(s.Problems, out...)
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
+	if own := f.Cluster(r.config.Cluster); own != nil && r.unknown.recent(s.Dropped, time.Now()) {
+		s.Problems = append(s.Problems, unknownSource(s.Node, own))
+	}
 	links := r.config.Peers.Links().WithRemoved(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
 	s.Drained = r.config.Drained()
