@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// window is the number of probes that the statistics cover, recent that of those
-// whose least round trip says how long to wait for an answer.
+// window is the number of probes in the statistics. recent is the number of newest probes whose
+// shortest round trip determines the timeout of a probe.
 const (
 	window = 64
 	recent = 32
@@ -22,7 +22,7 @@ type probe struct {
 	done  bool
 }
 
-// least is the shortest round trip of the recent probes; 0 when none was answered.
+// least returns the shortest round trip of the recent probes; 0 without replies.
 func (t *target) least() time.Duration {
 	low := time.Duration(math.MaxInt64)
 	for back := range uint64(min(recent, t.sequence)) {
@@ -36,14 +36,14 @@ func (t *target) least() time.Duration {
 	return low
 }
 
-// summed is what measure gave last: most links change seldom.
+// summed is the last result of measure: most links change seldom.
 type summed struct {
 	valid bool
 	rtt   *status.RTT
 	loss  float64
 }
 
-// summary gives the measures as of the last probe or answer.
+// summary returns the measures as of the last probe or reply.
 func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, float64) {
 	if !t.summed.valid {
 		t.summed.rtt, t.summed.loss = t.measure(now, deadline)
@@ -52,7 +52,7 @@ func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, fl
 	return t.summed.rtt, t.summed.loss
 }
 
-// measure sums up the window. Probes that may still be answered do not count.
+// measure computes the statistics of the window. Probes without a reply that have not timed out do not count.
 func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, float64) {
 	var answered, lost int
 	var sum, squares float64

@@ -12,13 +12,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Preferences says for each pair of clusters which of their links is the first choice
-// and in what order the others follow. It depends on the names of clusters and
-// gateways alone, so every node of both clusters has the same one. Among the
-// first choices no gateway has more than its fair share and a quarter, rounded up.
-// A Table does not change and may be used by any number of goroutines.
+// Preferences has the order of the links of each pair of clusters. The order depends only on the names
+// of clusters and gateways, so all nodes of both clusters compute the same one. No gateway has more
+// first choices than its fair share plus a quarter, rounded up. Preferences is immutable.
 type Preferences struct {
-	names []string // as the fabric gave them: clusters and gateways, for Same
+	names []string // of clusters and gateways in the fabric, for Same
 	net   projection.Topology
 	sides []side // by cluster
 	first []link // of each pair of sides, see index
@@ -34,14 +32,13 @@ type side struct {
 // link is a pair of gateways: of the cluster with the lower name, and of the other.
 type link struct{ low, high uint16 }
 
-// headroom is how much more than the fair share a gateway may have, in percent.
-// More of it means fewer pairs away from their best link, and so fewer that
-// move when a cluster comes or goes; less of it means equal shares.
+// headroom is the percentage by which a gateway may exceed its fair share. With more headroom, more
+// pairs use their best link, and fewer move when a cluster is added or removed. With less headroom,
+// shares are more equal.
 const headroom = 25
 
-// NewTable makes the table of a fabric, and of the shape that its clusters leave,
-// or nil. Its cost grows with the square of the number of clusters, so keep it as
-// long as Same says so.
+// NewTable computes the preferences of a fabric. before is the former shape of its clusters, or nil.
+// The cost grows with the square of the number of clusters: keep the result while Same is true.
 func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 	t := &Preferences{names: appendNames(nil, f), net: projection.NewNet(f, before)}
 	for i := range f.Clusters {
@@ -54,7 +51,7 @@ func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 	return t
 }
 
-// Net gives the shape that the table is for.
+// Net returns the topology of the preferences.
 func (t *Preferences) Net() projection.Topology { return t.net }
 
 func newSide(c *fabric.Cluster) side {
@@ -69,8 +66,8 @@ func newSide(c *fabric.Cluster) side {
 	return s
 }
 
-// appendNames lists all that a table depends on. Names are DNS labels, so an
-// empty text cannot be one: it ends a cluster.
+// appendNames lists the names that the preferences depend on. An empty text, which is no DNS label,
+// ends each cluster.
 func appendNames(out []string, f *fabric.Fabric) []string {
 	for i := range f.Clusters {
 		out = append(out, f.Clusters[i].Name)
@@ -82,7 +79,7 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 	return out
 }
 
-// Same reports whether NewTable would give this table as well. It is cheap.
+// Same reports whether NewTable would return equal preferences. It is cheap.
 func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if !t.net.Same(f, before) {
 		return false
@@ -111,10 +108,9 @@ func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	return len(rest) == 0
 }
 
-// assign gives each pair of clusters its first choice: the link with the
-// highest score whose two gateways are both below their bound. The pairs come in
-// an order that depends on their own names only, so that a cluster that is added
-// changes nothing but what its own pairs displace.
+// assign sets the first choice of each pair of clusters: the link with the highest score whose
+// gateways are both below their bound. The order of pairs depends only on their own names, so an
+// added cluster affects only the pairs that its own pairs displace.
 func (t *Preferences) assign() {
 	n := len(t.sides)
 	t.first = make([]link, n*(n-1)/2)
@@ -133,7 +129,7 @@ func (t *Preferences) assign() {
 				continue
 			}
 			for y, hy := range t.sides[j].hashes {
-				// A score of 0 would be as good as none: it has at least one bit.
+				// A score of 0 means unset, so a score has at least one bit.
 				if score := scoreOf(hx, hy) | 1; load[j][y] < bound[j] && score > top {
 					best, top = link{uint16(x), uint16(y)}, score
 				}
@@ -145,17 +141,16 @@ func (t *Preferences) assign() {
 	}
 }
 
-// shareBound is how many of the pairs of a cluster one of its gateways may
-// have. All bounds together are never less than the pairs, so each pair finds a
-// gateway below its bound at both ends.
+// shareBound returns the number of pairs of a cluster that one of its gateways may have. The sum of all
+// bounds is at least the number of pairs, so each pair finds a gateway below its bound at both ends.
 func shareBound(pairs, gateways int) int {
 	part := 100 * gateways
 	return (pairs*(100+headroom) + part - 1) / part
 }
 
-// pairs gives all pairs of sides that are linked, in the order in which they
-// choose, and how many each side has. The key of a pair is a part of its hash and
-// the indexes of both, as plain numbers sort several times faster than structures.
+// pairs returns all linked pairs of sides in the order in which they choose, and their number per
+// side. The key of a pair is a part of its hash and the indexes of both sides: numbers sort several
+// times faster than structures.
 func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 	n := len(t.sides)
 	mesh := t.net.Mesh()
@@ -179,13 +174,13 @@ func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 	return keys, degree
 }
 
-// scoreOf joins two mixed hashes. The order of its arguments matters.
+// scoreOf combines two mixed hashes. The order of its arguments matters.
 func scoreOf(low, high uint64) uint64 { return stablehash.Mix64(low + bits.RotateLeft64(high, 32)) }
 
-// index finds the pair of the sides i < j in first.
+// index returns the index of the pair of sides i < j in first.
 func (t *Preferences) index(i, j int) int { return i*(2*len(t.sides)-i-1)/2 + j - i - 1 }
 
-// find gives the index of a cluster; -1 when it has no gateway or does not exist.
+// find returns the index of a cluster; -1 if it has no gateway or does not exist.
 func (t *Preferences) find(cluster string) int {
 	i, found := slices.BinarySearchFunc(t.sides, cluster, func(s side, name string) int {
 		return strings.Compare(s.cluster, name)
@@ -196,8 +191,8 @@ func (t *Preferences) find(cluster string) int {
 	return i
 }
 
-// First gives the first choice of a pair, seen from local. It is false when a
-// side has no gateway, or the two have no link.
+// First returns the first choice of a pair, as seen from local. ok is false if a side has no gateway or
+// the two have no link.
 func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	i, j := t.find(local), t.find(remote)
 	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
@@ -210,8 +205,8 @@ func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	return model.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}, true
 }
 
-// Order gives all links of a pair of clusters, best first, seen from local: the
-// first choice, then the others by score. It is nil when a side has no gateway.
+// Order returns all links of a pair of clusters, as seen from local: the first choice, then the others
+// by score. It is nil if a side has no gateway.
 func (t *Preferences) Order(local, remote string) []model.Path {
 	first, ok := t.First(local, remote)
 	if !ok {
@@ -242,7 +237,7 @@ func (t *Preferences) Order(local, remote string) []model.Path {
 	return order
 }
 
-// links counts the links of a pair of clusters.
+// links returns the number of links of a pair of clusters.
 func (t *Preferences) links(local, remote string) int {
 	return len(t.sides[t.find(local)].gateways) * len(t.sides[t.find(remote)].gateways)
 }

@@ -1,8 +1,6 @@
-// Package transport is the one layer by which agents talk to each other about links: liveness,
-// the size of packets that pass, changes of tunnels, and where a gateway is reached. It
-// owns the sockets and the one goroutine that sends, when it is time; what is said, and
-// what follows from it, is up to its machines, which have no goroutine, socket or clock of
-// their own.
+// Package transport exchanges the datagrams between agents about links: liveness, path MTU, changes
+// of tunnels, and endpoints. It owns the sockets and the one goroutine that sends. The content is up
+// to its protocols, which have no goroutine, socket or clock of their own.
 package transport
 
 import (
@@ -17,7 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// Packet is a message that came.
+// Packet is a received message.
 type Packet struct {
 	At   socket.Bind
 	From netip.AddrPort
@@ -44,15 +42,15 @@ type Protocol interface {
 type Config struct {
 	Port uint16 // UDP, of both ends; desired.ProbePort
 	Log  *slog.Logger
-	// Wake is rung when a machine may have something to do before the time that it said.
+	// Wake fires if a protocol may have a packet to send before the time that Tick returned.
 	Wake     trigger.Trigger
 	Machines []Protocol // in the order in which they send
 }
 
-// look is how often sockets are looked at, at least.
+// look is the longest interval between two checks of the sockets.
 const look = 250 * time.Millisecond
 
-// Transport runs machines over one set of sockets.
+// Transport runs protocols over one set of sockets.
 type Transport struct {
 	config    Config
 	places    []map[socket.Bind]bool // by machine
@@ -82,10 +80,10 @@ func (t *Transport) Run(ctx context.Context) error {
 	return nil
 }
 
-// Malformed counts the datagrams that came and are no messages.
+// Malformed returns the number of received datagrams that are no messages.
 func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
 
-// wanted gives every socket that the machines need; nil when they are the same as before.
+// wanted returns all sockets that the protocols need; nil if they did not change.
 func (t *Transport) wanted(all bool) map[socket.Bind]bool {
 	changed := all
 	for i, m := range t.config.Machines {
@@ -105,7 +103,7 @@ func (t *Transport) wanted(all bool) map[socket.Bind]bool {
 	return out
 }
 
-// receive gives a datagram to every machine, and their answers.
+// receive passes a datagram to every protocol and returns their replies.
 func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagram {
 	m, err := wire.Decode(raw)
 	if err != nil {

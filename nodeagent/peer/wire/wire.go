@@ -24,7 +24,7 @@ const (
 	MaxTunnels = 16
 	// MinSizeProbe is the length of a message with a Size piece and nothing else, bytes.
 	MinSizeProbe = headLength + pieceHead + sizeLength
-	// Largest is that of the largest datagram, bytes.
+	// Largest is the length of the largest datagram, bytes.
 	Largest = 1<<16 - 1
 
 	pieceHead          = 3
@@ -72,7 +72,7 @@ const (
 
 var magic = [4]byte{'h', 'w', 'l', 'k'}
 
-// ErrMalformed is what Decode gives for anything but a message of this version.
+// ErrMalformed is the error of Decode for anything but a message of this version.
 var ErrMalformed = errors.New("not a message between gateways of version 1")
 
 // HashID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
@@ -80,8 +80,8 @@ func HashID(name string) uint64 { return stablehash.Sum64(strings.Replace(name, 
 
 // Message is one datagram.
 type Message struct {
-	From, To uint64 // ID of the sender, and of who is meant
-	// Length is that of the whole datagram, bytes; Encode pads up to it.
+	From, To uint64 // IDs of the sender and of the receiver
+	// Length is the length of the whole datagram in bytes. Encode pads up to it.
 	Length int
 
 	Probe   *Probe
@@ -91,14 +91,13 @@ type Message struct {
 	Size    *SizeProbe
 }
 
-// Probe asks whether the other end of a link is alive, or answers that: then it echoes
-// Sequence, Nonce and Poke.
+// Probe is a liveness probe of a link, or a reply to one, which echoes Sequence, Nonce and Triggered.
 type Probe struct {
 	Reply       bool
 	Sequence    uint32
-	Nonce       uint64 // of the prober; it makes forged replies unlikely
-	Triggered   bool   // out of turn: no probe whose loss would count, nor its answer
-	Unsolicited bool   // a second answer to a probe, as there is news
+	Nonce       uint64 // of the probe; a forged reply would have to guess it
+	Triggered   bool   // a triggered update or its reply: a loss does not count
+	Unsolicited bool   // a further reply to a probe, with new link states
 }
 
 // LinkAdvert is the report of one end about a link.
@@ -108,15 +107,16 @@ type LinkAdvert struct {
 	AcceptsTransit bool  // the sender accepts transit over the link; in an entry: both ends do
 }
 
-// Advert is the sender's word about the link that the message takes.
+// Advert is the sender's report about the link that the message uses.
 type Advert struct {
 	LinkAdvert
-	// Token is, in an answer, the replier's own, which it gives to this peer alone; in a
-	// probe that of the other end, which makes the word count at once. 0 = not known.
+	// Token is a secret of the receiver of adverts. A reply has the replier's own token, which only
+	// this peer gets. A probe has the token of the other end, which authenticates its advert at
+	// once. 0 = unknown.
 	Token uint64
 }
 
-// Entry is what a gateway says of its link to a remote gateway.
+// Entry is the state of a link to a remote gateway.
 type Entry struct {
 	ID uint64
 	LinkAdvert
@@ -158,8 +158,8 @@ type SizeProbe struct {
 	Nonce  uint64
 }
 
-// Encode gives the datagram. Its layout, big endian, is: magic 4, version 1, zero 3, from
-// 8, to 8; then pieces of type 1, length 2 and value.
+// Encode returns the datagram. Its layout, big endian, is: magic 4 bytes, version 1, zero 3, from 8,
+// to 8; then pieces of type 1, length 2 and value.
 func (m *Message) Encode() []byte {
 	out := make([]byte, headLength, max(headLength+128, m.Length))
 	copy(out, magic[:])
@@ -203,7 +203,7 @@ func bits(flags ...bool) byte {
 	return out
 }
 
-// either gives the one type or the other.
+// either returns the type of a reply or of a probe.
 func either(answer bool, probe, reply byte) byte {
 	if answer {
 		return reply
@@ -254,7 +254,7 @@ func (s *SizeProbe) append(out []byte) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
 }
 
-// Decode reads a datagram. It keeps nothing of raw. Pieces of unknown types are skipped.
+// Decode decodes a datagram. It does not retain raw. It skips pieces of unknown types.
 func Decode(raw []byte) (*Message, error) {
 	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
 		return nil, ErrMalformed
@@ -280,7 +280,7 @@ func Decode(raw []byte) (*Message, error) {
 	return m, nil
 }
 
-// decodeTLV reads one piece. It reports false for one that is malformed, or there already.
+// decodeTLV decodes one piece. It reports false if the piece is malformed or a duplicate.
 func (m *Message) decodeTLV(kind byte, value []byte) bool {
 	switch kind {
 	case typeProbe, typeAnswer:
