@@ -56,7 +56,7 @@ e2e-kube: build ## tests on real Kubernetes clusters and API servers; one test: 
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
 
 # Steady, and what users would miss first; the rest is for a change of what it tests.
-CI_KUBE ?= ^Test(Benchmark|ClusterDNS|DeclaredBecomesDynamic|Found|GatewayBySelector|Gather|Guide|MCS|Metrics|NamespaceDeleted|Page|PageInCluster|PreflightPods|Reach|Tour|Uninstall)$$
+CI_KUBE ?= ^Test(Benchmark|ClusterDNS|DeclaredBecomesDynamic|DiscoveredEndpoints|GatewayBySelector|Gather|Guide|MCS|Metrics|NamespaceDeleted|Page|PageInCluster|PreflightPods|Reach|Tour|Uninstall)$$
 e2e-kube-ci: build ## the part of e2e-kube that CI has time for
 	@hack/setup-kube.sh >/dev/null
 	@REQUIRE_KERNEL=1 hack/test.sh -tags=kube -count=1 -p 1 -timeout 20m $(KUBE_API)

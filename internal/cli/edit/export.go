@@ -221,7 +221,7 @@ func newExport(ctx context.Context, env *cli.Env, id string, clusters []string, 
 		return e, fmt.Errorf("read Service %s of cluster %s: %w", id, clusters[0], err)
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
-		return e, fmt.Errorf("Service %s of cluster %s has type ExternalName, which cannot be exported", id, clusters[0])
+		return e, fmt.Errorf("the Service %s of cluster %s has type ExternalName, which cannot be exported", id, clusters[0])
 	}
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
 		e.Type = "Headless"
@@ -239,7 +239,7 @@ func newExport(ctx context.Context, env *cli.Env, id string, clusters []string, 
 		e.Ports = append(e.Ports, port)
 	}
 	if len(e.Ports) == 0 {
-		return e, fmt.Errorf("Service %s of cluster %s has no TCP or UDP port: name the ports with --port", id, clusters[0])
+		return e, fmt.Errorf("the Service %s of cluster %s has no TCP or UDP port: name the ports with --port", id, clusters[0])
 	}
 	return e, nil
 }
