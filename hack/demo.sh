@@ -15,8 +15,9 @@ say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 run() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
 # Runs a command until its output matches, then shows it; 20 seconds at most.
 until_seen() {
-  local pattern=$1 out deadline=$((SECONDS + 20)); shift
-  printf '%s$ %s%s\n' "$bold" "${*#sh -c }" "$plain"
+  local pattern=$1 out shown deadline=$((SECONDS + 20)); shift
+  shown=$*
+  printf '%s$ %s%s\n' "$bold" "${shown#sh -c }" "$plain"
   while out=$("$@" 2>&1) || true; ! grep -qE "$pattern" <<<"$out"; do
     if [ $SECONDS -ge $deadline ]; then
       printf '%s\nnot seen within 20 s: %s\n' "$out" "$pattern" >&2
@@ -47,7 +48,7 @@ run hawser lab up -f docs/clusterset.full.yaml -w workloads/
 repo=$(hawser lab repo)
 
 echo "The file is in git; this is the export of whereami-cs:"
-(cd "$repo" && run grep -A 7 whereami-cs clusterset.yaml)
+(cd "$repo" && run grep -A 7 whereami-cs clusterset.yaml) || true
 
 say "1. The tunnels."
 until_seen 'connected' hawser show connections

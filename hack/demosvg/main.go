@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"time"
 
 	"hawser.dev/hawser/internal/atomicfile"
@@ -62,8 +61,8 @@ func record() error {
 		return fmt.Errorf("%s failed, so there is no picture of it: %w", script, err)
 	}
 	drawn := termsvg.SVG("make demo", lines)
-	if !slices.Equal(termsvg.PictureSteps(drawn), termsvg.ScriptSteps(string(text))) {
-		return fmt.Errorf("what %s wrote has other steps than internal/termsvg reads from it", script)
+	if step := termsvg.MissingStep(termsvg.ScriptSteps(string(text)), termsvg.PictureSteps(drawn)); step != "" {
+		return fmt.Errorf("the output of %s lacks the step %q", script, step)
 	}
 	if err := atomicfile.Replace(picture, []byte(drawn), 0o644); err != nil {
 		return err

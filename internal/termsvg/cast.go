@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,8 +128,21 @@ func cut(text string, most int) string {
 
 var shown = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
 
-// PictureSteps gives the headings (# ...) and commands ($ ...) that a picture shows, cut as it
-// cuts them.
+// MissingStep returns the first step of a script that a picture does not show after the steps before
+// it; empty if it shows all. Steps that functions of the script print are only in the picture.
+func MissingStep(script, picture []string) string {
+	for _, step := range script {
+		i := slices.Index(picture, step)
+		if i < 0 {
+			return step
+		}
+		picture = picture[i+1:]
+	}
+	return ""
+}
+
+// PictureSteps returns the headings (# ...) and commands ($ ...) that a picture shows, cut as it cuts
+// them.
 func PictureSteps(picture string) []string {
 	var out []string
 	for _, m := range shown.FindAllStringSubmatch(picture, -1) {
@@ -175,6 +189,9 @@ func ScriptSteps(script string) []string {
 			text = "$ hawser diff"
 		} else if m := command.FindStringSubmatch(line); m != nil {
 			of := strings.TrimSuffix(m[1], ") || true")
+			if pipeline, ok := strings.CutPrefix(of, "sh -c '"); ok {
+				of = strings.TrimSuffix(pipeline, "'")
+			}
 			for name, value := range values {
 				of = strings.ReplaceAll(of, "$"+name, value)
 			}
