@@ -104,7 +104,7 @@ func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte,
 	if export == nil {
 		return nil, fmt.Errorf("there is no export %s", id)
 	}
-	edits := &removal{lines: strings.SplitAfter(string(raw), "\n")}
+	edits := &textEdit{lines: strings.SplitAfter(string(raw), "\n")}
 	permitted := child(export, "allow")
 	if permitted != nil {
 		permitted = child(permitted, "clusters")
@@ -139,7 +139,7 @@ func position(n *yaml.Node) int {
 }
 
 // appendNames adds names to a list that is not empty.
-func (r *removal) appendNames(list *yaml.Node, names []string) {
+func (r *textEdit) appendNames(list *yaml.Node, names []string) {
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
 		r.err = fmt.Errorf("a list of clusters is empty or missing: add the clusters by hand")
 		return
@@ -183,7 +183,7 @@ func RemoveExport(raw []byte, id string, clusters []string) (out []byte, gone []
 	if export == nil {
 		return nil, nil, fmt.Errorf("there is no export %s", id)
 	}
-	r := &removal{lines: strings.SplitAfter(string(raw), "\n")}
+	r := &textEdit{lines: strings.SplitAfter(string(raw), "\n")}
 	offers := child(export, "clusters")
 	all := offers != nil && !slices.ContainsFunc(offers.Content, func(n *yaml.Node) bool { return !slices.Contains(clusters, n.Value) })
 	if len(clusters) == 0 || all {

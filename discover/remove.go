@@ -26,7 +26,7 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 	if spec == nil {
 		return nil, nil, fmt.Errorf("there is no spec in it")
 	}
-	r := &removal{lines: strings.SplitAfter(string(raw), "\n"), cluster: cluster}
+	r := &textEdit{lines: strings.SplitAfter(string(raw), "\n"), cluster: cluster}
 	r.links(child(spec, "links"))
 	if c := child(spec, "connectivity"); c != nil {
 		r.names(child(c, "hubs"), "connectivity.hubs", false)
@@ -54,7 +54,7 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 }
 
 // apply returns the text without the removed parts.
-func (r *removal) apply() ([]byte, error) {
+func (r *textEdit) apply() ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -74,8 +74,8 @@ func (r *removal) apply() ([]byte, error) {
 	return []byte(strings.Join(r.lines, "")), nil
 }
 
-// removal collects the parts of the text to remove.
-type removal struct {
+// textEdit is the state of an edit of a topology's text.
+type textEdit struct {
 	lines   []string
 	cluster string
 	spans   []span
@@ -87,28 +87,28 @@ type removal struct {
 // are at the start of a line. Lines and columns count from 0.
 type span struct{ line, column, toLine, toColumn int }
 
-func (r *removal) fail(at *yaml.Node, format string, args ...any) {
+func (r *textEdit) fail(at *yaml.Node, format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("line %d: "+format, append([]any{at.Line}, args...)...)
 	}
 }
 
 // index returns the cluster's index in a list of names.
-func (r *removal) index(list *yaml.Node) int {
+func (r *textEdit) index(list *yaml.Node) int {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return -1
 	}
 	return slices.IndexFunc(list.Content, func(n *yaml.Node) bool { return n.Value == r.cluster })
 }
 
-func (r *removal) links(list *yaml.Node) {
+func (r *textEdit) links(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
 	r.items(list, "links", func(_ int, link *yaml.Node) bool { return r.index(child(link, "between")) >= 0 })
 }
 
-func (r *removal) exports(list *yaml.Node) {
+func (r *textEdit) exports(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
@@ -134,7 +134,7 @@ func (r *removal) exports(list *yaml.Node) {
 }
 
 // names removes the cluster from a list of names.
-func (r *removal) names(list *yaml.Node, path string, permits bool) {
+func (r *textEdit) names(list *yaml.Node, path string, permits bool) {
 	i := r.index(list)
 	switch {
 	case i < 0:
@@ -145,7 +145,7 @@ func (r *removal) names(list *yaml.Node, path string, permits bool) {
 	}
 }
 
-func (r *removal) weight(of *yaml.Node, path string) {
+func (r *textEdit) weight(of *yaml.Node, path string) {
 	if of == nil || of.Kind != yaml.MappingNode {
 		return
 	}
@@ -171,7 +171,7 @@ func (r *removal) weight(of *yaml.Node, path string) {
 }
 
 // items removes the matching items of a list.
-func (r *removal) items(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
+func (r *textEdit) items(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
 	if list.Kind != yaml.SequenceNode {
 		return
 	}
@@ -220,7 +220,7 @@ func named(path string, item *yaml.Node) string {
 }
 
 // entry removes all lines of an item that starts with a hyphen.
-func (r *removal) entry(item *yaml.Node) {
+func (r *textEdit) entry(item *yaml.Node) {
 	first := item.Line - 1
 	if strings.TrimSpace(r.lines[first][:item.Column-1]) == "" { // the hyphen has a line of its own
 		for first--; first > 0 && !strings.HasPrefix(strings.TrimSpace(r.lines[first]), "-"); first-- {
@@ -255,7 +255,7 @@ func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " "
 
 // cut removes the nodes from one to another of a list in brackets. before and after are
 // the remaining neighbours, nil if absent.
-func (r *removal) cut(from, to, before, after *yaml.Node) {
+func (r *textEdit) cut(from, to, before, after *yaml.Node) {
 	for _, n := range []*yaml.Node{from, to, before, after} {
 		if n != nil && n.Line != from.Line {
 			r.fail(n, "the list in brackets is on several lines: write it on one line, or with hyphens")
@@ -278,7 +278,7 @@ func (r *removal) cut(from, to, before, after *yaml.Node) {
 }
 
 // end returns the column after a node that is on one line.
-func (r *removal) end(n *yaml.Node) int {
+func (r *textEdit) end(n *yaml.Node) int {
 	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
 	for at := n.Column - 1; at < len(line); at++ {
 		switch c := line[at]; {
