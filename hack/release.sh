@@ -45,8 +45,9 @@ pack() {
 }
 
 go_build() { go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" "$@"; }
-(cd hack/release && go build -o "$work/release" .)
-go build -o "$work/image" ./hack/image
+# -trimpath shares the compiled packages with the programs below.
+(cd hack/release && go build -trimpath -o "$work/release" .)
+go build -trimpath -o "$work/image" ./hack/image
 
 platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
 arches=$(printf '%s\n' $platforms | sed -n 's#^linux/##p' | paste -sd,)

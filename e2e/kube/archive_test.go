@@ -96,7 +96,7 @@ func TestGuide(t *testing.T) {
 	}
 	// An older version of hawser reports that it is older.
 	older := filepath.Join(u.home, "older")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.1.0", "-o", older, "../../cmd/hawser")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=v0.1.0", "-o", older, "../../cmd/hawser")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build an older hawser: %v\n%s", err, out)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// releaseEnv names a folder that make release made, whole path; without it the tests make a
-// release of the tree, for this machine's platform alone.
+// releaseEnv is the absolute path of a folder of make release. Without it the tests make a release of
+// the tree for this machine's platform only.
 const releaseEnv = "HAWSER_KUBE_RELEASE"
 
 // release is an unpacked release: the archive for sites without internet access, and a folder of the
@@ -64,6 +64,7 @@ func unpackRelease() (release, error) {
 	dist := os.Getenv(releaseEnv)
 	if dist == "" {
 		dist = filepath.Join(built.dir, "dist", rel.version)
+		defer func() { _ = os.RemoveAll(filepath.Dir(dist)) }() // the unpacked archive has all files
 		script := exec.Command("../../hack/release.sh", rel.version, dist)
 		script.Env = append(os.Environ(), "PLATFORMS=linux/"+runtime.GOARCH, "IPSEC=0")
 		if out, err := script.CombinedOutput(); err != nil {

@@ -158,7 +158,7 @@ func (p *programs) build() error {
 			}
 			continue
 		}
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(p.dir, name), source)
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(p.dir, name), source)
 		build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)

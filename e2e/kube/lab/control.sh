@@ -19,7 +19,7 @@ keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
 }
 
 client=http://127.0.0.1:2379 peer=http://127.0.0.1:2380
-keep etcd --name=lab --data-dir="$DIR/etcd" --unsafe-no-fsync --log-level=warn \
+keep etcd --name=lab --data-dir="$DIR/etcd" --unsafe-no-fsync --max-wals=1 --log-level=warn \
   --listen-client-urls=$client --advertise-client-urls=$client \
   --listen-peer-urls=$peer --initial-advertise-peer-urls=$peer --initial-cluster=lab=$peer &
 issuer=https://kubernetes.default.svc.cluster.local
