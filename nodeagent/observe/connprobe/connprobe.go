@@ -1,5 +1,5 @@
-// Package connprobe opens TCP connections to addresses again and again, keeps one to each open, and
-// counts what fails. It sends and reads nothing.
+// Package connprobe probes addresses by repeated TCP connections. It keeps one connection to each
+// address open and counts failures. It sends and reads no data.
 package connprobe
 
 import (
@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	every = 100 * time.Millisecond // between two new connections to an address
-	// timeout is the maximum time of a new connection. It is below the first retransmission of a SYN
-	// (1 s, RFC 6298), so that a lost packet is a lost request.
+	interval = 100 * time.Millisecond // between two new connections to an address
+	// timeout is the maximum time of a new connection. It is below the first retransmission of a
+	// SYN (1 s, RFC 6298), so a lost packet is a lost request.
 	timeout = 900 * time.Millisecond
-	polled  = 100 * time.Millisecond // between two looks at the connection that is kept open
-	// Packets of SO_KEEPALIVE show that a connection is broken within dead unanswered seconds.
+	polled  = 100 * time.Millisecond // between two checks of the open connection
+	// SO_KEEPALIVE probes detect a broken connection after this many unanswered seconds.
 	probed   = time.Second
 	dead     = 5
-	reopened = time.Second // between two connections that are kept open
-	// receiveBuffer bounds what a server can send, in bytes: nothing reads it.
+	reopened = time.Second // before a connection is opened again
+	// receiveBuffer bounds what a server can send, in bytes. The prober reads nothing.
 	receiveBuffer = 4096
 )
 
@@ -33,7 +33,7 @@ type Prober struct {
 	targets []*target
 }
 
-// New returns a Prober of addresses, host:port.
+// New returns a Prober of addresses (host:port).
 func New(addrs []string) *Prober {
 	p := &Prober{}
 	for _, a := range addrs {
@@ -42,12 +42,12 @@ func New(addrs []string) *Prober {
 	return p
 }
 
-// Run probes until ctx ends.
+// Run probes until ctx is done.
 func (p *Prober) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, t := range p.targets {
 		all.Go(func() { t.open(ctx) })
-		all.Go(func() { t.keep(ctx) })
+		all.Go(func() { t.keepOpen(ctx) })
 	}
 	all.Wait()
 }
@@ -69,7 +69,7 @@ func (p *Prober) Report() []status.Probed {
 type target struct {
 	mu       sync.Mutex
 	result   status.Probed
-	answered time.Time // of the last new connection; zero before the first one
+	answered time.Time // last new connection; zero before the first one
 }
 
 // open opens connections and closes them at once.
@@ -81,7 +81,7 @@ func (t *target) open(ctx context.Context) {
 			_ = conn.Close()
 		}
 		if ctx.Err() != nil {
-			return // it may have failed because of that
+			return // the end of ctx may be the cause
 		}
 		now := time.Now()
 		t.mu.Lock()
@@ -96,14 +96,14 @@ func (t *target) open(ctx context.Context) {
 			t.answered = now
 		}
 		t.mu.Unlock()
-		if !wait(ctx, every) {
+		if !wait(ctx, interval) {
 			return
 		}
 	}
 }
 
-// keep keeps a connection open, and replaces it when it ends.
-func (t *target) keep(ctx context.Context) {
+// keepOpen keeps a connection open and opens another one after it ends.
+func (t *target) keepOpen(ctx context.Context) {
 	d := net.Dialer{
 		Timeout:         timeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probed, Interval: probed, Count: dead},
@@ -117,15 +117,15 @@ func (t *target) keep(ctx context.Context) {
 			_ = wait(ctx, reopened) // open counts the failure
 			continue
 		}
-		t.note(func(r *status.Probed) { r.Kept++; r.Open = true })
+		t.record(func(r *status.Probed) { r.Kept++; r.Open = true })
 		t.watch(ctx, conn)
-		t.note(func(r *status.Probed) { r.Open = false })
+		t.record(func(r *status.Probed) { r.Open = false })
 		_ = conn.Close()
 		_ = wait(ctx, reopened)
 	}
 }
 
-// watch returns when the connection or ctx has ended.
+// watch returns when the connection has ended or ctx is done.
 func (t *target) watch(ctx context.Context, conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -148,25 +148,25 @@ func (t *target) watch(ctx context.Context, conn net.Conn) {
 		case err != nil:
 			return
 		case failed != 0:
-			t.note(func(r *status.Probed) { r.Broken++; r.LastError = syscall.Errno(failed).Error() })
+			t.record(func(r *status.Probed) { r.Broken++; r.LastError = syscall.Errno(failed).Error() })
 			return
 		case info.State == unix.BPF_TCP_CLOSE:
-			t.note(func(r *status.Probed) { r.Broken++; r.LastError = "connection reset" })
+			t.record(func(r *status.Probed) { r.Broken++; r.LastError = "connection reset" })
 			return
 		case info.State != unix.BPF_TCP_ESTABLISHED: // CLOSE_WAIT: the server closed it
-			t.note(func(r *status.Probed) { r.ClosedByServer++ })
+			t.record(func(r *status.Probed) { r.ClosedByServer++ })
 			return
 		}
 	}
 }
 
-func (t *target) note(change func(*status.Probed)) {
+func (t *target) record(change func(*status.Probed)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change(&t.result)
 }
 
-// control runs a function on the file descriptor of a socket.
+// control calls do with the file descriptor of a socket.
 func control(c syscall.RawConn, do func(fd int) error) error {
 	var err error
 	if failed := c.Control(func(fd uintptr) { err = do(int(fd)) }); failed != nil {
@@ -175,7 +175,7 @@ func control(c syscall.RawConn, do func(fd int) error) error {
 	return err
 }
 
-// wait waits, and returns false if ctx has ended.
+// wait waits for d. It returns false if ctx is done.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -39,7 +39,7 @@ func drained(conn *net.TCPConn) {
 	_ = conn.Close()
 }
 
-// until waits until reports satisfy a condition.
+// until waits until the reports satisfy a condition.
 func until(t *testing.T, p *Prober, want func(status.Probed) bool) status.Probed {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
@@ -48,7 +48,7 @@ func until(t *testing.T, p *Prober, want func(status.Probed) bool) status.Probed
 			return r
 		}
 	}
-	t.Fatalf("not seen: %+v", p.Report())
+	t.Fatalf("timeout: %+v", p.Report())
 	return status.Probed{}
 }
 
@@ -62,8 +62,8 @@ func run(t *testing.T, addr string) *Prober {
 	return p
 }
 
-// TestProber: new connections are counted one by one, those that fail as well, and the gap lasts
-// until the next success.
+// TestProber checks that new connections and failures are counted one by one. The gap lasts until
+// the next success.
 func TestProber(t *testing.T) {
 	t.Parallel()
 	addr, stop := server(t, drained)
@@ -72,17 +72,17 @@ func TestProber(t *testing.T) {
 	if r.Failed != 0 || r.Broken != 0 || r.ClosedByServer != 0 || r.Kept != 1 || r.LongestGap <= 0 {
 		t.Errorf("%+v", r)
 	}
-	// stop waits for the connections, which the prober keeps: only the listener ends now.
+	// stop waits for the connections that the prober holds open; only the listener closes now.
 	go stop()
 	r = until(t, p, func(r status.Probed) bool { return r.Failed > 5 })
-	if r.LongestGap < 5*every.Microseconds() || r.LastError == "" || !r.Open || r.Broken != 0 {
+	if r.LongestGap < 5*interval.Microseconds() || r.LastError == "" || !r.Open || r.Broken != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestKeptConnections: a reset breaks a connection, a close by the server does not count as broken.
-// A server that sends without end fills a small buffer.
-func TestKeptConnections(t *testing.T) {
+// TestHeldConnections checks that a reset counts as broken and a close by the server does not. A
+// server that sends forever fills a small buffer.
+func TestHeldConnections(t *testing.T) {
 	t.Parallel()
 	reset, _ := server(t, func(conn *net.TCPConn) { _ = conn.SetLinger(0); _ = conn.Close() })
 	if r := until(t, run(t, reset), func(r status.Probed) bool { return r.Broken > 0 }); r.LastError != "connection reset by peer" {

@@ -1,6 +1,5 @@
-// Package control answers what people and programs ask an agent: the unix socket answers
-// everything, and takes a drain; TCP addresses answer health and metrics alone.
-// Who asks over the socket is hawser-agent, and with it hawser and the lab.
+// Package control serves the agent's HTTP endpoints. The unix socket serves all of them, including
+// drain; hawser-agent, hawser and the lab use it. TCP addresses serve only health and metrics.
 package control
 
 import (
@@ -31,7 +30,7 @@ const (
 	httpIdle    = 2 * time.Minute // between two requests on a connection
 )
 
-// Config is what answers are made from.
+// Config holds the sources of the responses.
 type Config struct {
 	Cluster, Node string
 	Socket        string // path of the unix socket
@@ -44,23 +43,23 @@ type Config struct {
 	Outcome       func() round.Outcome // of the last round
 	State         func() round.State
 	Links         func() health.Snapshot
-	Names         func() []netip.AddrPort // where names are answered
+	Names         func() []netip.AddrPort // addresses of the name server
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
-	Snapshot      func() any // what a dry run beside the agent has to know
+	Snapshot      func() any // what hawser-agent plan needs to know from the running agent
 }
 
-// Control answers.
+// Control serves the agent's HTTP endpoints.
 type Control struct {
 	config     Config
-	diagnosing sync.Mutex // packets are being followed
+	diagnosing sync.Mutex // held while a trace runs
 }
 
-// New makes a Control.
+// New returns a Control.
 func New(config Config) *Control { return &Control{config: config} }
 
-// Listen opens the unix socket, which answers everything, before anything else
-// starts. A socket file that a killed agent left is replaced.
+// Listen opens the unix socket. The agent calls it before it starts anything else. Listen replaces
+// a socket file of a killed agent.
 func (c *Control) Listen() (net.Listener, error) {
 	if err := os.Remove(c.config.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
@@ -75,7 +74,7 @@ func (c *Control) Listen() (net.Listener, error) {
 	return unix, nil
 }
 
-// Serve answers on a socket until ctx ends.
+// Serve serves handler on a socket until ctx is done.
 func Serve(ctx context.Context, socket net.Listener, handler http.Handler) error {
 	h := &http.Server{Handler: handler, ReadHeaderTimeout: httpTimeout, IdleTimeout: httpIdle}
 	group, ctx := errgroup.WithContext(ctx)
@@ -92,7 +91,8 @@ func Serve(ctx context.Context, socket net.Listener, handler http.Handler) error
 	return group.Wait()
 }
 
-// SocketHandler is what the unix socket answers: all, and what changes something.
+// SocketHandler returns the handler of the unix socket: all endpoints, including those that change
+// state.
 func (c *Control) SocketHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.TCPHandler())
@@ -111,7 +111,7 @@ func (c *Control) SocketHandler() http.Handler {
 	mux.HandleFunc("POST /undrain", set(false))
 	mux.HandleFunc("POST /drain/until-restart", func(w http.ResponseWriter, _ *http.Request) {
 		c.config.Drain.drainUntilRestart()
-		c.config.Log.Info("drained until the agent ends")
+		c.config.Log.Info("gateway drained until the agent exits")
 		c.config.OnDrainChange()
 		c.send(w, c.drainState(time.Now()))
 	})
@@ -127,12 +127,12 @@ func (c *Control) SocketHandler() http.Handler {
 func (c *Control) send(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		c.config.Log.Debug("answer not sent", "err", err)
+		c.config.Log.Debug("response not sent", "err", err)
 	}
 }
 
-// TCPHandler is what TCP addresses answer too: whoever reaches the node can ask them, so
-// that nothing of it changes anything or tells what the clusterset is like inside.
+// TCPHandler returns the handler of TCP addresses. Anyone who reaches the node can call it, so it
+// changes nothing and reveals nothing about the inside of the clusterset.
 func (c *Control) TCPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -147,7 +147,7 @@ func (c *Control) TCPHandler() http.Handler {
 	return mux
 }
 
-// serveKernel answers GET /kernel.
+// serveKernel serves GET /kernel.
 func (c *Control) serveKernel(w http.ResponseWriter, r *http.Request) {
 	k, err := c.config.Inventory(r.Context())
 	if err != nil {
@@ -157,8 +157,7 @@ func (c *Control) serveKernel(w http.ResponseWriter, r *http.Request) {
 	c.send(w, k)
 }
 
-// servePlan answers GET /plan with what hawser-agent plan would print here, with the
-// settings that this agent was started with.
+// servePlan serves GET /plan: the output of hawser-agent plan with the settings of this agent.
 func (c *Control) servePlan(w http.ResponseWriter, r *http.Request) {
 	changes, err := c.config.Plan(r.Context())
 	if err != nil {
@@ -166,9 +165,9 @@ func (c *Control) servePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var text bytes.Buffer
-	_ = converge.PrintPlan(&text, changes) // a Buffer gives no errors
+	_ = converge.PrintPlan(&text, changes) // a Buffer returns no errors
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if _, err := w.Write(text.Bytes()); err != nil {
-		c.config.Log.Debug("answer not sent", "err", err)
+		c.config.Log.Debug("response not sent", "err", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSocketMode: only root opens the agent's socket, also where a killed agent left one
-// that more could.
+// TestSocketMode checks that only root can open the agent's socket, even if a killed agent left a
+// socket with a wider mode.
 func TestSocketMode(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "agent.sock")

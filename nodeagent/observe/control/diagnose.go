@@ -21,34 +21,34 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// How long packets may be followed.
+// Limits of the duration of a trace.
 const (
-	leastDiagnosis = 2 * time.Second
-	mostDiagnosis  = 5 * time.Minute
+	minDiagnosis = 2 * time.Second
+	maxDiagnosis = 5 * time.Minute
 )
 
-var errDiagnosing = errors.New("packets are being followed already: ask again when that has ended")
+var errDiagnosing = errors.New("another trace is running on this node: try again when it has ended")
 
-// sought is what a diagnosis looks at.
-type sought struct {
-	long      time.Duration
+// traceRequest selects the packets of a trace.
+type traceRequest struct {
+	duration  time.Duration
 	addresses []netip.Prefix // packets from or to one of them
-	exports   []string       // namespace/name: packets from or to their addresses; without either: all packets
+	exports   []string       // namespace/name: packets from or to their addresses; without addresses and exports: all packets
 }
 
-// diagnose follows packets of the clusterset for a time.
-func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, error) {
+// diagnose traces packets of the clusterset for a time.
+func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Diagnosis, error) {
 	if !c.diagnosing.TryLock() {
 		return status.Diagnosis{}, errDiagnosing
 	}
 	defer c.diagnosing.Unlock()
 	v := c.config.Outcome()
 	if v.Node == nil {
-		return status.Diagnosis{}, errors.New("there is no fabric yet that says what belongs to the clusterset")
+		return status.Diagnosis{}, errors.New("no fabric yet: the prefixes of the clusterset are unknown; see hawser-agent status")
 	}
 	filter := packetsOf(v.Input.Fabric, c.config.Cluster)
-	// Where agents of the same cluster ask each other all the time: on a gateway of many nodes
-	// nothing else would be among what is followed.
+	// Exclude the constant traffic between agents of the cluster. On a gateway of many nodes it
+	// would use up the sampling rate.
 	for _, n := range v.Input.Facts.Nodes {
 		if n.Name != v.Input.Node {
 			continue
@@ -58,13 +58,13 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 				nftrace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
 		}
 	}
-	only, err := narrowed(v.Input, ask)
+	only, err := narrowed(v.Input, request)
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
 	filter.Include = only
 	before, errBefore := nftrace.ReversePathDrops()
-	steps, lasted, err := nftrace.Capture(ctx, filter, ask.long)
+	steps, lasted, err := nftrace.Capture(ctx, filter, request.duration)
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
@@ -91,28 +91,28 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 		}
 	}
 	for _, p := range v.Problems {
-		// Every node reports unprotected nodes. The answers of gateways are enough.
+		// Every node reports unprotected nodes; the reports of gateways are enough.
 		if slices.Contains([]string{projection.PodsOutside, projection.ForeignRule, projection.ConnectedNetwork}, p.Code) ||
 			p.Code == projection.Unprotected && d.Gateway != "" {
 			d.Problems = append(d.Problems, p.Text)
 		}
 	}
 	for _, link := range c.config.Links().Links {
-		if link.Target.Device == "" { // of another cluster
+		if link.Target.Device == "" { // a gateway of another cluster
 			d.Remotes = append(d.Remotes, link.Target.Peer.String())
 		}
 	}
 	return d, nil
 }
 
-// serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
+// serveDiagnosis serves GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
 func (c *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
-	ask, err := parseDiagnoseRequest(r.URL.Query())
+	request, err := parseDiagnoseRequest(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	d, err := c.diagnose(r.Context(), ask)
+	d, err := c.diagnose(r.Context(), request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -120,12 +120,12 @@ func (c *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
 	c.send(w, d)
 }
 
-func parseDiagnoseRequest(query url.Values) (sought, error) {
-	long, err := time.ParseDuration(query.Get("for"))
-	if err != nil || long < leastDiagnosis || long > mostDiagnosis {
-		return sought{}, fmt.Errorf("for: a time from %s to %s", leastDiagnosis, mostDiagnosis)
+func parseDiagnoseRequest(query url.Values) (traceRequest, error) {
+	duration, err := time.ParseDuration(query.Get("for"))
+	if err != nil || duration < minDiagnosis || duration > maxDiagnosis {
+		return traceRequest{}, fmt.Errorf("for: want a duration from %s to %s", minDiagnosis, maxDiagnosis)
 	}
-	ask := sought{long: long, exports: query["export"]}
+	request := traceRequest{duration: duration, exports: query["export"]}
 	for _, text := range query["address"] {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -134,20 +134,20 @@ func parseDiagnoseRequest(query url.Values) (sought, error) {
 			p = cidr.Single(addr)
 		}
 		if err != nil {
-			return sought{}, fmt.Errorf("address %q: an address (10.7.1.9) or a prefix (10.7.0.0/16)", text)
+			return traceRequest{}, fmt.Errorf("address %q: want an address (10.7.1.9) or a prefix (10.7.0.0/16)", text)
 		}
-		ask.addresses = append(ask.addresses, p.Masked())
+		request.addresses = append(request.addresses, p.Masked())
 	}
-	return ask, nil
+	return request, nil
 }
 
-// narrowed gives the addresses that are asked for; none = all.
-func narrowed(in projection.Input, ask sought) ([]netip.Prefix, error) {
-	out := slices.Clone(ask.addresses)
-	for _, id := range ask.exports {
+// narrowed returns the addresses of a request; empty means all packets.
+func narrowed(in projection.Input, request traceRequest) ([]netip.Prefix, error) {
+	out := slices.Clone(request.addresses)
+	for _, id := range request.exports {
 		addrs := addressesOf(in, id)
 		if len(addrs) == 0 {
-			return nil, fmt.Errorf("there is no export %s with an address here: namespace/name, as hawser show exports has them", id)
+			return nil, fmt.Errorf("export %q not found or without an address here (want namespace/name, see hawser show exports)", id)
 		}
 		for _, addr := range addrs {
 			out = append(out, cidr.Single(addr))
@@ -156,8 +156,8 @@ func narrowed(in projection.Input, ask sought) ([]netip.Prefix, error) {
 	return cidr.Outermost(out), nil
 }
 
-// addressesOf gives all addresses that packets of an export have on their way: its
-// clusterset IPs, those in each cluster, and those of the endpoints here.
+// addressesOf returns all addresses that packets of an export can have: its clusterset IPs, its
+// addresses in each cluster, and those of the endpoints of this cluster.
 func addressesOf(in projection.Input, id string) []netip.Addr {
 	var out []netip.Addr
 	for i := range in.Fabric.Exports {
@@ -192,9 +192,9 @@ func addressesOf(in projection.Input, id string) []netip.Addr {
 	return out
 }
 
-// packetsOf gives what belongs to the clusterset on nodes of a cluster: clusterset IPs,
-// global addresses, what flat clusters show of themselves, and DNS. Probes and feeds
-// between gateways do not.
+// packetsOf returns the filter for packets of the clusterset on nodes of a cluster: clusterset IPs,
+// global addresses, addresses of flat clusters, and DNS. It excludes probes and feeds between
+// gateways.
 func packetsOf(f *fabric.Fabric, own string) nftrace.Filter {
 	all := slices.Concat(f.ServicePools, f.GlobalPools)
 	if f.DynamicExports != nil {

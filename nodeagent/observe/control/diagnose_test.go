@@ -11,18 +11,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func TestAskedBy(t *testing.T) {
+func TestParseDiagnoseRequest(t *testing.T) {
 	t.Parallel()
-	text := func(s sought) string { return fmt.Sprint(s.long, s.addresses, s.exports) }
+	text := func(s traceRequest) string { return fmt.Sprint(s.duration, s.addresses, s.exports) }
 	for _, tt := range []struct{ query, want, err string }{
 		{"for=10s", "10s [] []", ""},
 		{"for=2s&address=10.7.1.9&address=10.8.3.4/16&export=shop/web", "2s [10.7.1.9/32 10.8.0.0/16] [shop/web]", ""},
-		{"for=1s", "", "for: a time from 2s to 5m0s"},
-		{"for=6m", "", "for: a time from 2s to 5m0s"},
-		{"", "", "for: a time from 2s to 5m0s"},
-		{"for=10s&address=shop", "", `address "shop": an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
-		{"for=10s&address=", "", `address "": an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
-		{"for=10s&address=10.7.0.0/33", "", `address "10.7.0.0/33": an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
+		{"for=1s", "", "for: want a duration from 2s to 5m0s"},
+		{"for=6m", "", "for: want a duration from 2s to 5m0s"},
+		{"", "", "for: want a duration from 2s to 5m0s"},
+		{"for=10s&address=shop", "", `address "shop": want an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
+		{"for=10s&address=", "", `address "": want an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
+		{"for=10s&address=10.7.0.0/33", "", `address "10.7.0.0/33": want an address (10.7.1.9) or a prefix (10.7.0.0/16)`},
 	} {
 		query, err := url.ParseQuery(tt.query)
 		if err != nil {
@@ -39,8 +39,8 @@ func TestAskedBy(t *testing.T) {
 	}
 }
 
-// TestNarrowed: an export is looked for at all addresses that its packets have on their
-// way: clusterset IPs, those in each cluster, those heard of, and those of endpoints here.
+// TestNarrowed checks that an export is traced at all addresses that its packets can have:
+// clusterset IPs, addresses in each cluster, addresses from feeds, and those of endpoints here.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	addrs := func(texts ...string) (out []netip.Addr) {
@@ -65,22 +65,22 @@ func TestNarrowed(t *testing.T) {
 		{Namespace: "shop", Name: "other", Endpoints: []model.Endpoint{{Addrs: addrs("10.7.1.8")}}},
 	}
 	for _, tt := range []struct {
-		ask       sought
+		request   traceRequest
 		want, err string
 	}{
-		{sought{}, "[]", ""},
-		{sought{addresses: []netip.Prefix{netip.MustParsePrefix("10.7.2.5/32"), netip.MustParsePrefix("10.7.0.0/16")}}, "[10.7.0.0/16]", ""},
-		{sought{exports: []string{"shop/web"}}, "[10.7.1.9/32 10.9.0.4/32 242.1.0.9/32 242.2.0.7/32 243.0.0.1/32 fd00:43::1/128]", ""},
-		{sought{exports: []string{"shop/none"}}, "", "there is no export shop/none with an address here: namespace/name, as hawser show exports has them"},
-		{sought{exports: []string{"web"}}, "", "there is no export web with an address here: namespace/name, as hawser show exports has them"},
+		{traceRequest{}, "[]", ""},
+		{traceRequest{addresses: []netip.Prefix{netip.MustParsePrefix("10.7.2.5/32"), netip.MustParsePrefix("10.7.0.0/16")}}, "[10.7.0.0/16]", ""},
+		{traceRequest{exports: []string{"shop/web"}}, "[10.7.1.9/32 10.9.0.4/32 242.1.0.9/32 242.2.0.7/32 243.0.0.1/32 fd00:43::1/128]", ""},
+		{traceRequest{exports: []string{"shop/none"}}, "", "export \"shop/none\" not found or without an address here (want namespace/name, see hawser show exports)"},
+		{traceRequest{exports: []string{"web"}}, "", "export \"web\" not found or without an address here (want namespace/name, see hawser show exports)"},
 	} {
-		have, err := narrowed(in, tt.ask)
+		have, err := narrowed(in, tt.request)
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err {
-				t.Errorf("%v: error %v, want %s", tt.ask, err, tt.err)
+				t.Errorf("%v: error %v, want %s", tt.request, err, tt.err)
 			}
 		} else if err != nil || fmt.Sprint(have) != tt.want {
-			t.Errorf("%v: %v %v, want %s", tt.ask, have, err, tt.want)
+			t.Errorf("%v: %v %v, want %s", tt.request, have, err, tt.want)
 		}
 	}
 }
@@ -110,6 +110,6 @@ func TestPacketsOf(t *testing.T) {
 		t.Errorf("have %v, want %s", have.Prefixes, want)
 	}
 	if fmt.Sprint(have.Exclude) != "[241.0.0.0/16]" {
-		t.Errorf("left out: %v", have.Exclude)
+		t.Errorf("excluded: %v", have.Exclude)
 	}
 }

@@ -14,38 +14,38 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// DrainedFile marks, in the state folder, that this gateway is to be left.
+// DrainedFile is the file in the state folder that marks a drained gateway.
 const DrainedFile = "drained"
 
-// drainRest is how long nobody must have used a drained gateway before it counts
-// as left: for packets under way, and for nodes that learn of it last.
+// drainRest is how long a drained gateway must be unused before it counts as idle. It covers
+// packets in flight, and nodes that learn of the drain last.
 const drainRest = time.Second
 
-// Drain is the wish that this gateway be left. That of a person survives restarts;
-// that of whoever restarts the agent ends with it, and a drill after a time.
+// Drain is the request to move traffic off this gateway. A drain by a user survives restarts. A
+// drain until restart ends with the agent; a drill ends at a time.
 type Drain struct {
 	path string
 
 	mu           sync.Mutex
 	drained      bool
-	untilRestart bool      // until the agent ends
-	drillEnds    time.Time // of a drill, which ends by itself
-	used         time.Time // when somebody was seen to use it last
+	untilRestart bool      // until the agent exits
+	drillEnds    time.Time // end of the drill; zero without one
+	used         time.Time // when the gateway was last in use
 }
 
-// OpenDrain reads the wish of the run before from the state folder.
+// OpenDrain reads the mark of the previous agent from the state folder.
 func OpenDrain(dir string) (*Drain, error) {
 	path := filepath.Join(dir, DrainedFile)
 	d := &Drain{path: path, used: time.Now()}
 	_, err := os.Stat(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("look for the mark of a drained gateway: %w", err)
+		return nil, fmt.Errorf("check the mark of a drained gateway: %w", err)
 	}
 	d.drained = err == nil
 	return d, nil
 }
 
-// set drains, or takes it back.
+// set starts or ends a drain by a user.
 func (d *Drain) set(drained bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +56,7 @@ func (d *Drain) set(drained bool) error {
 		return nil
 	}
 	if drained {
-		if err := atomicfile.Write(d.path, []byte("drained by hawser-agent drain; hawser-agent undrain takes it back\n"), 0o600); err != nil {
+		if err := atomicfile.Write(d.path, []byte("drained by hawser-agent drain; end the drain with hawser-agent undrain\n"), 0o600); err != nil {
 			return err
 		}
 	} else if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -66,7 +66,7 @@ func (d *Drain) set(drained bool) error {
 	return nil
 }
 
-// drainUntilRestart drains until the agent ends, or until set takes it back.
+// drainUntilRestart drains until the agent exits or set(false) ends the drain.
 func (d *Drain) drainUntilRestart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,8 +75,8 @@ func (d *Drain) drainUntilRestart() {
 	}
 }
 
-// drill drains until a time at most, or ends the drill if that time is now. Other drains stay. It
-// reports whether a drill began or ended; a later end of a drill changes nothing.
+// drill drains until ends; ends = now ends the drill. Other drains stay. It reports whether a drill
+// started or ended. A later end of a running drill changes nothing.
 func (d *Drain) drill(now, ends time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,14 +88,15 @@ func (d *Drain) drill(now, ends time.Time) bool {
 	return before != after
 }
 
-// Active reports whether this gateway is to be left.
+// Active reports whether this gateway is drained.
 func (d *Drain) Active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.drained || d.untilRestart || time.Now().Before(d.drillEnds)
 }
 
-// isIdle reports whether a gateway that is not used now was not for long enough.
+// isIdle reports whether the gateway has been unused for drainRest. used reports whether it is in
+// use now.
 func (d *Drain) isIdle(used bool, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +106,7 @@ func (d *Drain) isIdle(used bool, now time.Time) bool {
 	return now.Sub(d.used) >= drainRest
 }
 
-// drained drains this gateway, or takes it back.
+// drained starts or ends a drain by a user and publishes the change.
 func (c *Control) drained(drained bool) error {
 	if err := c.config.Drain.set(drained); err != nil {
 		return err
@@ -118,26 +119,26 @@ func (c *Control) drained(drained bool) error {
 // maxDrill is the maximum duration of a drill.
 const maxDrill = 10 * time.Minute
 
-// serveDrill answers POST /drain/drill?for=2m: it drains for a time at most, so that a drill ends even
-// if its caller is gone. Each request sets a new end; 0s ends it now.
+// serveDrill serves POST /drain/drill?for=2m. A drill has a maximum duration, so it ends even if
+// its caller is gone. Each request sets a new end; 0s ends the drill now.
 func (c *Control) serveDrill(w http.ResponseWriter, r *http.Request) {
 	lasts, err := time.ParseDuration(r.URL.Query().Get("for"))
 	if err != nil || lasts < 0 || lasts > maxDrill {
-		http.Error(w, fmt.Sprintf("for: a time from 0s to %s", maxDrill), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("for: want a duration from 0s to %s", maxDrill), http.StatusBadRequest)
 		return
 	}
 	now := time.Now()
 	if c.config.Drain.drill(now, now.Add(lasts)) {
-		c.config.Log.Info("drained for a drill", "drained", lasts > 0)
+		c.config.Log.Info("drill changed", "drained", lasts > 0)
 		c.config.OnDrainChange()
 	}
-	if lasts > 0 { // it may have a later end by then
+	if lasts > 0 { // a later request may have extended it
 		time.AfterFunc(lasts+time.Millisecond, c.config.OnDrainChange)
 	}
 	c.send(w, c.drainState(time.Now()))
 }
 
-// drainState reports how far a drain is.
+// drainState returns the progress of a drain.
 func (c *Control) drainState(now time.Time) status.Drain {
 	out := status.Drain{Drained: c.config.Drain.Active()}
 	in := c.config.Outcome().Input

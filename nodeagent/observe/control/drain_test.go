@@ -37,7 +37,7 @@ func TestDrainSurvivesRestarts(t *testing.T) {
 	}
 }
 
-func TestDrainUntilTheAgentEnds(t *testing.T) {
+func TestDrainUntilRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d, err := OpenDrain(dir)
@@ -50,14 +50,14 @@ func TestDrainUntilTheAgentEnds(t *testing.T) {
 		t.Errorf("drained %t, after a restart %t (%v)", d.Active(), again.Active(), err)
 	}
 	if err := d.set(false); err != nil || d.Active() {
-		t.Errorf("taken back: drained %t (%v)", d.Active(), err)
+		t.Errorf("undrained: drained %t (%v)", d.Active(), err)
 	}
 	d.drainUntilRestart()
 	if err := d.set(true); err != nil {
 		t.Fatal(err)
 	}
 	if again, err = OpenDrain(dir); err != nil || !again.Active() {
-		t.Errorf("a person's drain does not survive: %v", err)
+		t.Errorf("a drain by a user does not survive a restart: %v", err)
 	}
 }
 
@@ -104,13 +104,13 @@ func TestDrill(t *testing.T) {
 	}
 	post("/drain/drill?for=20ms") // its caller is gone
 	<-changes
-	<-changes // it ended, and that is announced
+	<-changes // it ended, and is announced
 	if mark.Active() {
 		t.Error("a drill without a caller does not end")
 	}
 }
 
-func TestDrainIsOverAfterARest(t *testing.T) {
+func TestIdleAfterDrainRest(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
 	d := &Drain{used: now}
@@ -127,8 +127,8 @@ func TestDrainIsOverAfterARest(t *testing.T) {
 	}
 }
 
-// TestControlIsNotPublic asks both handlers to drain: only the unix socket's does, and
-// only that tells what the clusterset is like inside.
+// TestControlIsNotPublic sends a drain to both handlers. Only the handler of the unix socket drains and
+// reveals the inside of the clusterset.
 func TestControlIsNotPublic(t *testing.T) {
 	t.Parallel()
 	mark, err := OpenDrain(t.TempDir())
@@ -141,14 +141,14 @@ func TestControlIsNotPublic(t *testing.T) {
 		OnDrainChange: func() { announced++ }, Ready: func() bool { return false }, Snapshot: func() any { return nil },
 		Status: func() status.Status { return status.Status{} }, Outcome: func() round.Outcome { return round.Outcome{} },
 	})
-	ask := func(h http.Handler, method, path string) int {
+	request := func(h http.Handler, method, path string) int {
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		return answer.Code
 	}
 	for _, path := range []string{"/drain", "/drain/drill?for=1m", "/undrain", "/sight", "/status", "/diagnose"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if code := ask(c.TCPHandler(), method, path); code == http.StatusOK || mark.Active() {
+			if code := request(c.TCPHandler(), method, path); code == http.StatusOK || mark.Active() {
 				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Active())
 			}
 		}
@@ -157,7 +157,7 @@ func TestControlIsNotPublic(t *testing.T) {
 		path string
 		want bool
 	}{{"/drain", true}, {"/drain", true}, {"/undrain", false}} {
-		if code := ask(c.SocketHandler(), http.MethodPost, step.path); code != http.StatusOK || mark.Active() != step.want {
+		if code := request(c.SocketHandler(), http.MethodPost, step.path); code != http.StatusOK || mark.Active() != step.want {
 			t.Errorf("%s: %d, drained %t", step.path, code, mark.Active())
 		}
 	}

@@ -12,24 +12,23 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// outletRetry is how long an address that cannot be listened on waits for the next try.
+// outletRetry is the interval between two attempts to listen at an address.
 const outletRetry = time.Second
 
-// outlet is a TCP address for metrics and health. What the node carries does not depend
-// on it: as long as somebody else has the port, or the host lacks the address, that is
-// told and tried again.
+// outlet is a TCP address for metrics and health. Traffic does not depend on it: if another process
+// has the port, or the host lacks the address, the agent logs that and tries again.
 type outlet struct {
 	addr string
 	log  *slog.Logger
 
 	mu  sync.Mutex
-	err error // why nobody is answered there
+	err error // why the address is not served
 }
 
-// HTTPListeners are the TCP addresses at which an agent answers what anybody may ask.
+// HTTPListeners are the TCP addresses that serve health and metrics.
 type HTTPListeners []*outlet
 
-// NewOutlets makes outlets, each of host:port.
+// NewOutlets returns the outlets of addrs (host:port).
 func NewOutlets(addrs []string, log *slog.Logger) HTTPListeners {
 	out := make(HTTPListeners, len(addrs))
 	for i, addr := range addrs {
@@ -38,14 +37,14 @@ func NewOutlets(addrs []string, log *slog.Logger) HTTPListeners {
 	return out
 }
 
-// run answers until ctx ends.
+// run serves until ctx is done.
 func (o *outlet) run(ctx context.Context, handler http.Handler) {
 	for ctx.Err() == nil {
 		listener, err := net.Listen("tcp", o.addr)
-		o.note(err)
+		o.record(err)
 		if err == nil {
 			if err = Serve(ctx, listener, handler); ctx.Err() == nil {
-				o.note(fmt.Errorf("serve at %s: %w", o.addr, err))
+				o.record(fmt.Errorf("serve at %s: %w", o.addr, err))
 			}
 		}
 		select {
@@ -55,8 +54,8 @@ func (o *outlet) run(ctx context.Context, handler http.Handler) {
 	}
 }
 
-// note keeps how it goes, and logs what is new.
-func (o *outlet) note(err error) {
+// record stores the result of an attempt and logs changes.
+func (o *outlet) record(err error) {
 	o.mu.Lock()
 	before := o.err
 	o.err = err
@@ -69,7 +68,7 @@ func (o *outlet) note(err error) {
 	}
 }
 
-// Run answers at all of them until ctx ends.
+// Run serves at all addresses until ctx is done.
 func (all HTTPListeners) Run(ctx context.Context, handler http.Handler) {
 	var wait sync.WaitGroup
 	for _, o := range all {
@@ -78,7 +77,7 @@ func (all HTTPListeners) Run(ctx context.Context, handler http.Handler) {
 	wait.Wait()
 }
 
-// States reports the addresses at which nobody is answered.
+// States returns the addresses that are not served.
 func (all HTTPListeners) States() []status.InputState {
 	var out []status.InputState
 	for _, o := range all {

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// outletLimit is how long a condition may take on a slow machine.
+// outletLimit is the maximum time for a condition on a slow machine.
 const outletLimit = 30 * time.Second
 
-// TestOutletTaken: an address that somebody else has is told and tried again; all else of
-// the agent goes on.
-func TestOutletTaken(t *testing.T) {
+// TestOutletPortInUse checks that a port of another process is reported and tried again.
+func TestOutletPortInUse(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,12 +31,12 @@ func TestOutletTaken(t *testing.T) {
 		outlets[0].run(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
 		close(ended)
 	}()
-	await(t, "word that the address is taken", func() bool {
+	await(t, "an error for the used port", func() bool {
 		s := outlets.States()
 		return len(s) == 1 && s[0].Name == "metrics on "+addr && !s[0].OK && strings.Contains(s[0].Error, "address already in use")
 	})
 	free()
-	await(t, "an answer", func() bool {
+	await(t, "a response", func() bool {
 		resp, err := http.Get("http://" + addr + "/")
 		if err != nil {
 			return false
@@ -47,23 +46,23 @@ func TestOutletTaken(t *testing.T) {
 		return err == nil && string(raw) == "here"
 	})
 	if s := outlets.States(); len(s) != 0 {
-		t.Errorf("trouble that is over: %v", s)
+		t.Errorf("resolved error still reported: %v", s)
 	}
 	cancel()
 	select {
 	case <-ended:
 	case <-time.After(outletLimit):
-		t.Fatal("it does not end")
+		t.Fatal("Run does not return")
 	}
 	if again, err := net.Listen("tcp", addr); err != nil {
-		t.Errorf("the address is still taken: %v", err)
+		t.Errorf("the address is still in use: %v", err)
 	} else {
 		_ = again.Close()
 	}
 }
 
-// TestOutletAddresses: what the DaemonSets say, in brackets whatever the family, is listened
-// on at that address alone.
+// TestOutletAddresses checks that the addresses of the DaemonSets, in brackets for any family, are
+// listened on exclusively.
 func TestOutletAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"[127.0.0.1]:0", "127.0.0.1:0", "[::1]:0"} {

@@ -19,17 +19,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// How long an attempt may take.
+// Limits of the duration of a connection attempt.
 const (
-	leastAttempt = 100 * time.Millisecond
-	mostAttempt  = 30 * time.Second
+	minAttempt = 100 * time.Millisecond
+	maxAttempt = 30 * time.Second
 )
 
-// serveVerification answers GET /verify?timeout=3s&export=shop/web&protocol=tcp.
+// serveVerification serves GET /verify?timeout=3s&export=shop/web&protocol=tcp.
 func (c *Control) serveVerification(w http.ResponseWriter, r *http.Request) {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
-	if err != nil || timeout < leastAttempt || timeout > mostAttempt {
-		http.Error(w, fmt.Sprintf("timeout: a time from %s to %s", leastAttempt, mostAttempt), http.StatusBadRequest)
+	if err != nil || timeout < minAttempt || timeout > maxAttempt {
+		http.Error(w, fmt.Sprintf("timeout: want a duration from %s to %s", minAttempt, maxAttempt), http.StatusBadRequest)
 		return
 	}
 	v, err := c.verify(r.Context(), timeout, r.URL.Query())
@@ -43,17 +43,17 @@ func (c *Control) serveVerification(w http.ResponseWriter, r *http.Request) {
 func (c *Control) verify(ctx context.Context, timeout time.Duration, query url.Values) (status.Verification, error) {
 	v := c.config.Outcome()
 	if v.Node == nil {
-		return status.Verification{}, errors.New("there is no fabric yet that says what is exported")
+		return status.Verification{}, errors.New("no fabric yet: the exports are unknown; see hawser-agent status")
 	}
 	servers := c.config.Names()
 	if len(servers) == 0 {
-		return status.Verification{}, errors.New("this node has no address at which the agent answers names")
+		return status.Verification{}, errors.New("the agent has no DNS address on this node")
 	}
 	checks := checksOf(v.Input)
 	if only := query["export"]; len(only) > 0 {
 		for _, id := range only {
 			if !slices.ContainsFunc(checks, func(c status.Check) bool { return c.Export == id }) {
-				return status.Verification{}, fmt.Errorf("there is no export %s here: namespace/name, as hawser show exports has them", id)
+				return status.Verification{}, fmt.Errorf("export %q not found here (want namespace/name, see hawser show exports)", id)
 			}
 		}
 		checks = slices.DeleteFunc(checks, func(c status.Check) bool { return !slices.Contains(only, c.Export) })
@@ -145,7 +145,7 @@ func answerPrefixes(in projection.Input) []netip.Prefix {
 			out = append(out, c.SeenFrom(own)...)
 		}
 	}
-	for _, n := range in.Facts.Nodes { // pods of the own cluster that share the network of their node
+	for _, n := range in.Facts.Nodes { // pods of this cluster on the host network
 		for _, a := range n.Addrs {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestChecksOf: the names that a cluster's nodes may ask for, and why some are not tried.
+// TestChecksOf checks the names that a cluster's nodes may look up, and why some are skipped.
 func TestChecksOf(t *testing.T) {
 	t.Parallel()
 	port := func(protocol string, number int) fabric.Port {
@@ -75,10 +75,10 @@ func TestServeVerification(t *testing.T) {
 	t.Parallel()
 	c := New(Config{Outcome: func() round.Outcome { return round.Outcome{} }})
 	for query, want := range map[string]string{
-		"":              "400 timeout: a time from 100ms to 30s",
-		"timeout=3":     "400 timeout: a time from 100ms to 30s",
-		"timeout=31s":   "400 timeout: a time from 100ms to 30s",
-		"timeout=100ms": "409 there is no fabric yet that says what is exported",
+		"":              "400 timeout: want a duration from 100ms to 30s",
+		"timeout=3":     "400 timeout: want a duration from 100ms to 30s",
+		"timeout=31s":   "400 timeout: want a duration from 100ms to 30s",
+		"timeout=100ms": "409 no fabric yet: the exports are unknown; see hawser-agent status",
 	} {
 		w := httptest.NewRecorder()
 		c.serveVerification(w, httptest.NewRequest(http.MethodGet, "/verify?"+query, nil))

@@ -1,5 +1,5 @@
-// Package metrics has an agent's Prometheus metrics: counters of its rounds, and what its
-// status says at the moment of a scrape.
+// Package metrics exposes an agent's Prometheus metrics: counters of its rounds, and its status at
+// the time of a scrape.
 package metrics
 
 import (
@@ -16,12 +16,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// mostScrapes is how many are answered at once: whoever reaches the port can ask.
-const mostScrapes = 4
+// maxScrapes is the number of concurrent scrapes: anyone who reaches the port can scrape.
+const maxScrapes = 4
 
-// Metrics are the agent's own; the registry is not shared with anything. All of
-// them but the runtime's say which cluster and node they are of, so that alerts need
-// nothing of how somebody scrapes.
+// Metrics are the metrics of one agent, in a registry of their own. All but those of the Go runtime
+// have labels for the cluster and node, so alerts do not depend on the scrape configuration.
 type Metrics struct {
 	registry *prometheus.Registry
 	own      prometheus.Registerer // of registry
@@ -40,14 +39,14 @@ type Metrics struct {
 	driftTotal atomic.Int64
 }
 
-// New makes the metrics of a node.
+// New returns the metrics of a node.
 func New(cluster, node string) *Metrics {
 	registry := prometheus.NewRegistry()
 	m := &Metrics{
 		registry: registry,
 		own:      prometheus.WrapRegistererWith(prometheus.Labels{"cluster": cluster, "node": node}, registry),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hawser_last_pass_timestamp_seconds", Help: "When the last converge round began, in seconds since 1970."}),
+			Name: "hawser_last_pass_timestamp_seconds", Help: "Start of the last converge round, in seconds since 1970."}),
 		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_passes_total", Help: "Converge rounds by result: clean, blocked or failed."}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -56,11 +55,11 @@ func New(cluster, node string) *Metrics {
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_changes_total", Help: "Changes made, by kind and operation."}, []string{"kind", "op"}),
 		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hawser_drift_total", Help: "Changes that repaired what somebody else had changed, by kind."}, []string{"kind"}),
+			Name: "hawser_drift_total", Help: "Changes that repaired drift, by kind."}, []string{"kind"}),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hawser_objects", Help: "Objects of ours, by kind."}, []string{"kind"}),
+			Name: "hawser_objects", Help: "Objects of Hawser on this node, by kind."}, []string{"kind"}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hawser_undone", Help: "Changes that the last round left: blocked, failed or fought over."}, []string{"state"}),
+			Name: "hawser_undone", Help: "Changes that the last round did not make: blocked, failed, or fight (another program reverts them)."}, []string{"state"}),
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_dns_queries_total", Help: "Answered queries."}, []string{"transport", "type", "rcode"}),
 		replaced: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,7 +68,7 @@ func New(cluster, node string) *Metrics {
 			Name: "hawser_moves_total", Help: "Moves of the link to another cluster, by cluster and kind of cause."},
 			[]string{"remote_cluster", "cause"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hawser_endpoints_refused_total", Help: "Endpoints that a cluster announced for its gateways and that do not count, by cluster."},
+			Name: "hawser_endpoints_refused_total", Help: "Endpoints of gateways that a cluster announced and the agent refused, by cluster."},
 			[]string{"remote_cluster"}),
 	}
 	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.pending, m.queries, m.replaced, m.moves, m.refused)
@@ -92,9 +91,9 @@ const (
 	resultClean, resultBlocked, resultFailed = "clean", "blocked", "failed"
 )
 
-// InitKinds begins the counters of some kinds of objects at 0: what appears with its first
-// event is missed by increase() (https://prometheus.io/docs/practices/instrumentation,
-// avoid missing metrics).
+// InitKinds starts the counters of some kinds of objects at 0. increase() misses the first event of
+// a counter that appears with it (https://prometheus.io/docs/practices/instrumentation, avoid
+// missing metrics).
 func (m *Metrics) InitKinds(kinds []string) {
 	for _, kind := range kinds {
 		m.drift.WithLabelValues(kind)
@@ -104,10 +103,10 @@ func (m *Metrics) InitKinds(kinds []string) {
 	}
 }
 
-// Tunnel begins the counter of a device that has a process at 0.
+// Tunnel starts the counter of a device with a userspace process at 0.
 func (m *Metrics) Tunnel(link string) { m.replaced.WithLabelValues(link) }
 
-// ObserveReport takes the outcome of a round.
+// ObserveReport records the outcome of a round.
 func (m *Metrics) ObserveReport(r converge.Report) {
 	result := resultClean
 	switch {
@@ -134,7 +133,7 @@ func (m *Metrics) ObserveReport(r converge.Report) {
 	m.pending.WithLabelValues("fight").Set(float64(len(r.Fights)))
 }
 
-// DriftTotal is the number of drift repairs since the start.
+// DriftTotal returns the number of drift repairs since the start.
 func (m *Metrics) DriftTotal() int { return int(m.driftTotal.Load()) }
 
 // Query counts an answered query.
@@ -142,16 +141,16 @@ func (m *Metrics) Query(q dns.Query) {
 	m.queries.WithLabelValues(q.Transport, q.Type, q.Rcode).Inc()
 }
 
-// Replaced counts a tunnel process that ended or hung, and was replaced.
+// Replaced counts a tunnel process that exited or hung and was replaced.
 func (m *Metrics) Replaced(link string) { m.replaced.WithLabelValues(link).Inc() }
 
-// Moved counts a move of the link to another cluster.
+// Moved counts a move of the path to another cluster.
 func (m *Metrics) Moved(move status.Move) { m.moves.WithLabelValues(move.Cluster, move.Kind).Inc() }
 
-// Refused counts an endpoint that a cluster announced and that does not count.
+// Refused counts a refused endpoint that a cluster announced.
 func (m *Metrics) Refused(cluster string) { m.refused.WithLabelValues(cluster).Inc() }
 
-// Handler serves the registry. One metric that cannot be told keeps back no other.
+// Handler serves the registry. A metric that fails does not hide the others.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})
 }

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// everyMetric are the metrics of an agent to which everything has happened once.
+// everyMetric returns the metrics of an agent after each kind of event happened once.
 func everyMetric() *Metrics {
 	m := New("g1", "n1")
 	m.ObserveReport(converge.Report{
@@ -46,7 +46,7 @@ func everyMetric() *Metrics {
 	return m
 }
 
-// TestMetricsDocument: docs/metrics.md lists what agents expose, and nothing else.
+// TestMetricsDocument checks that docs/metrics.md lists exactly the metrics that agents expose.
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
 	want, err := metricdoc.Read("../../../docs/metrics.md", "Agents")
@@ -72,7 +72,7 @@ func scrape(t *testing.T, m *Metrics) string {
 	return answer.Body.String()
 }
 
-// TestMetricsOfTheState: what a scrape reports about inputs, paths, feeds and links.
+// TestMetricsOfTheState checks the metrics of inputs, paths, feeds and links.
 func TestMetricsOfTheState(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, everyMetric())
@@ -101,7 +101,7 @@ func TestMetricsOfTheState(t *testing.T) {
 		`hawser_moves_total{cause="dead",` + of + `node="n1",remote_cluster="g2"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no %s", want)
+			t.Errorf("missing %s", want)
 		}
 	}
 	if t.Failed() {
@@ -109,7 +109,7 @@ func TestMetricsOfTheState(t *testing.T) {
 	}
 }
 
-// TestMetricsOfNothing: an agent that has read nothing yet says that much.
+// TestMetricsOfNothing checks the metrics of an agent without any input.
 func TestMetricsOfNothing(t *testing.T) {
 	t.Parallel()
 	m := New("g1", "n1")
@@ -122,20 +122,20 @@ func TestMetricsOfNothing(t *testing.T) {
 	}
 	for _, want := range []string{`hawser_ready{cluster="g1",node="n1"} 0`, `hawser_signers_pinned{cluster="g1",node="n1"} 0`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
+			t.Errorf("missing %s in\n%s", want, text)
 		}
 	}
 }
 
-// TestCountersBegin: what counts events is there before the first of them, so that increase()
-// sees it.
-func TestCountersBegin(t *testing.T) {
+// TestCountersStart checks that event counters exist before the first event, so that increase()
+// counts it.
+func TestCountersStart(t *testing.T) {
 	t.Parallel()
 	m := New("g1", "n1")
 	m.InitKinds([]string{"route", "nft element"})
 	m.Tunnel("hw-wg1")
 	const of = `cluster="g1",`
-	begun := []string{
+	started := []string{
 		`hawser_drift_total{` + of + `kind="nft element",node="n1"} 0`, `hawser_drift_total{` + of + `kind="route",node="n1"} 0`,
 		`hawser_changes_total{` + of + `kind="route",node="n1",op="-"} 0`, `hawser_changes_total{` + of + `kind="route",node="n1",op="±"} 0`,
 		`hawser_passes_total{` + of + `node="n1",result="failed"} 0`, `hawser_passes_total{` + of + `node="n1",result="blocked"} 0`,
@@ -143,9 +143,9 @@ func TestCountersBegin(t *testing.T) {
 		`hawser_dns_queries_total{` + of + `node="n1",rcode="SERVFAIL",transport="udp",type="A"} 0`,
 	}
 	text := scrape(t, m)
-	for _, want := range begun {
+	for _, want := range started {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no %s", want)
+			t.Errorf("missing %s", want)
 		}
 	}
 	m.ObserveReport(converge.Report{Drift: map[string]int{"route": 2}, Changed: []converge.Change{{Kind: "route", Op: diff.Delete}}, Failed: []converge.Problem{{}}})
@@ -153,14 +153,14 @@ func TestCountersBegin(t *testing.T) {
 	m.Query(dns.Query{Transport: "udp", Type: "A", Rcode: "SERVFAIL"})
 	text = scrape(t, m)
 	for i, n := range []string{"0", "2", "1", "0", "1", "0", "1", "1"} {
-		want := strings.TrimSuffix(begun[i], "0") + n
+		want := strings.TrimSuffix(started[i], "0") + n
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("after an event no %s", want)
+			t.Errorf("after an event: missing %s", want)
 		}
 	}
 }
 
-// TestMetricsLint: promtool finds nothing in what a scrape gives.
+// TestMetricsLint runs promtool on a scrape.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	if out := metricdoc.Promtool(t, "", scrape(t, everyMetric()), "check", "metrics"); strings.Contains(out, "hawser_") {

@@ -17,12 +17,12 @@ func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
 	switch {
 	case j.end == Queued:
 		f.Kind = status.FindingQueued
-		f.Text = "given to a program (NFQUEUE) and not seen again"
-		f.Do = "ask whoever runs that program on this node whether it lets the clusterset's addresses through"
+		f.Text = "queued to a program (NFQUEUE) and not seen again"
+		f.Do = "check that the program on this node accepts packets of the clusterset's addresses"
 	case j.end != Dropped:
 		f.Kind = status.FindingLost
-		f.Text = "not seen again behind there: no rule of nftables dropped it"
-		f.Do = "look for what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
+		f.Text = "not seen after this rule: no rule of nftables dropped it"
+		f.Do = "check what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
 			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
 	case j.at.Family == "inet" && j.at.Table == desired.TableName:
 		f.Kind = status.FindingOwn
@@ -31,21 +31,21 @@ func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
 			f.Text, f.Do = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
 			break
 		}
-		f.Text = "dropped by Hawser itself: the topology does not let this client reach that address"
-		f.Do = "exports[].allow of the topology says who may; what reaches no export and no pod of a flat cluster is dropped too"
+		f.Text = "dropped by Hawser itself: the topology does not allow this client to reach that address"
+		f.Do = "check exports[].allow in the topology; Hawser also drops packets to addresses that are neither an export nor a pod of a flat cluster"
 	default:
 		f.Kind = status.FindingForeign
 		who, do := owner(j.at)
 		if do == policy {
 			do = fmt.Sprintf(policy, blockText(j, blocks))
 		}
-		f.Text = "dropped by " + who + ", not by Hawser, which leaves that rule alone"
+		f.Text = "dropped by " + who + ", not by Hawser"
 		f.Do = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
 	}
 	return f
 }
 
-// policy is the advice for a NetworkPolicy, with the prefixes to admit.
+// policy is the advice for a NetworkPolicy; %s is the prefix to admit.
 const policy = "let the NetworkPolicies that select this pod admit the other cluster: ipBlock %s, in ingress as the source or in egress " +
 	"as the destination"
 
@@ -68,9 +68,9 @@ func blockText(j *flowTrace, blocks []netip.Prefix) string {
 // owner returns the usual owner of such a chain, and the advice.
 func owner(p RuleRef) (who, do string) {
 	// The first match wins; the names come from the projects' own sources.
-	const proxy = "kube-proxy's rules drop what connection tracking takes for invalid: usually a path that differs there and back; " +
-		"look at hawser-agent status on both ends"
-	const firewall = "have it forward the clusterset's addresses"
+	const proxy = "kube-proxy's rules drop packets that connection tracking classifies as invalid, usually after asymmetric routing; " +
+		"check hawser-agent status on both nodes"
+	const firewall = "let it forward the clusterset's addresses"
 	for _, known := range []maker{
 		{"", "cali", "Calico", policy},
 		{"calico", "", "Calico", policy},
@@ -87,14 +87,14 @@ func owner(p RuleRef) (who, do string) {
 		{"firewalld", "", "firewalld", firewall + ": firewall-cmd --zone=trusted --add-interface=hw-vx0, and the pods' sources"},
 		{"", "ufw", "ufw", firewall + ": ufw route allow"},
 		{"", "DOCKER", "Docker", firewall + ": rules in DOCKER-USER"},
-		{"filter", "FORWARD", "a firewall of iptables", firewall + ", or set the policy of FORWARD to ACCEPT, as a node that routes for pods needs it"},
-		{"filter", "INPUT", "a firewall of iptables", "have it take what is for the node's own clusterset addresses"},
+		{"filter", "FORWARD", "a firewall of iptables", firewall + ", or set the policy of FORWARD to ACCEPT, as nodes that route for pods need it"},
+		{"filter", "INPUT", "a firewall of iptables", "let it accept packets to the node's own clusterset addresses"},
 	} {
 		if strings.HasPrefix(p.Chain, known.chain) && strings.HasPrefix(p.Table, known.table) {
 			return known.who, known.do
 		}
 	}
-	return "somebody else", "a firewall or a NetworkPolicy made that rule: have it let the clusterset's addresses through"
+	return "another program", "let the firewall or NetworkPolicy that owns the rule accept the clusterset's addresses"
 }
 
 // maker describes the owner of the chains and tables with these name prefixes.

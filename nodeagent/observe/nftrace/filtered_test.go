@@ -2,7 +2,7 @@ package nftrace
 
 import "testing"
 
-// TestFiltered: the kernel reports the counter.
+// TestFiltered checks that the kernel has the counter.
 func TestFiltered(t *testing.T) {
 	t.Parallel()
 	if n, err := ReversePathDrops(); err != nil || n < 0 {

@@ -11,26 +11,25 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// settle is how long a packet may be in flight: traces that began later than that before the
-// end are ignored.
-const settle = time.Second
+// inFlight is the maximum time of a packet in flight: Judge ignores traces that began later than
+// that before the end.
+const inFlight = time.Second
 
-// mostFlows is the maximum number of flows per finding.
-const mostFlows = 3
+// maxFindingFlows is the maximum number of flows per finding.
+const maxFindingFlows = 3
 
 // flowTrace is the trace of one packet.
 type flowTrace struct {
 	began time.Duration
-	seen  time.Duration // last
+	seen  time.Duration // of the last step
 	flow  *Flow         // in the first step; nil = unknown
 	last  *Flow         // in the last step that contained it
-	at    RuleRef       // the last rule that it met
+	at    RuleRef       // the last rule that the packet met
 	end   Verdict
 }
 
-// Judge reports which rules dropped packets, from the ordered steps and the duration of the
-// capture.
-// blocks are the prefixes of other clusters, for the advice.
+// Judge reports which rules dropped packets. steps are in order of time; lasted is the duration of
+// the capture; blocks are the prefixes of other clusters, for the advice.
 func Judge(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
@@ -48,7 +47,7 @@ func Judge(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Dia
 		}
 	}
 	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
-		return j.flow == nil || j.end == Continues && j.began > lasted-settle
+		return j.flow == nil || j.end == Continues && j.began > lasted-inFlight
 	})
 	return conclude(all, lasted, blocks)
 }
@@ -65,7 +64,7 @@ func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
 	}
 	var other *flowTrace
 	for _, j := range slices.Backward(all) {
-		if s.At-j.began > settle+hop {
+		if s.At-j.began > inFlight+hop {
 			break
 		}
 		if j.end != Continues || j.last == nil || j.last.Protocol != s.Flow.Protocol || s.At-j.seen > hop {
@@ -132,7 +131,7 @@ func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) sta
 			found[key] = &f
 		}
 		found[key].Packets++
-		if text := j.text(); len(found[key].Flows) < mostFlows && !slices.Contains(found[key].Flows, text) {
+		if text := j.text(); len(found[key].Flows) < maxFindingFlows && !slices.Contains(found[key].Flows, text) {
 			found[key].Flows = append(found[key].Flows, text)
 		}
 	}
@@ -190,21 +189,21 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 			like.Kind, like.Place = f.Kind, f.Place
 		}
 		if count[like] == nil {
-			told := like
-			told.First, told.Middle = j.began.Seconds(), j.began.Seconds()
-			count[like] = &told
+			trace := like
+			trace.First, trace.Middle = j.began.Seconds(), j.began.Seconds()
+			count[like] = &trace
 		}
-		told := count[like]
-		told.Packets++
-		told.Last = j.began.Seconds() // traces are in the order of their start
-		if math.Abs(told.Last-middle.Seconds()) < math.Abs(told.Middle-middle.Seconds()) {
-			told.Middle = told.Last
+		trace := count[like]
+		trace.Packets++
+		trace.Last = j.began.Seconds() // traces are in the order of their start
+		if math.Abs(trace.Last-middle.Seconds()) < math.Abs(trace.Middle-middle.Seconds()) {
+			trace.Middle = trace.Last
 		}
 		if j.end == Accepted {
-			told.Passed++
+			trace.Passed++
 		}
 		if j.flow.Reset {
-			told.Resets++
+			trace.Resets++
 		}
 	}
 	var out []status.FlowTrace

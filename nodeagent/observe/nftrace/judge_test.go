@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"nothing", nil, status.Diagnosis{}},
 		{"gets through", walk(1, 0, a, Continues, forward, through), status.Diagnosis{Packets: 1, Passed: 1}},
-		{"a number that is used again", append(walk(1, 0, a, Continues, forward, through), walk(1, second, b, Dropped, rule)...),
+		{"an ID that is reused", append(walk(1, 0, a, Continues, forward, through), walk(1, second, b, Dropped, rule)...),
 			status.Diagnosis{Packets: 2, Passed: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1,
 				Place: "rule 12 in chain cali-fw-1 of table ip calico", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"two packets of two connections, one finding", append(walk(1, 0, a, Dropped, forward), walk(2, 0, b, Dropped, forward)...),
@@ -53,14 +53,14 @@ func TestJudge(t *testing.T) {
 			return steps
 		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 10.7.1.9:8080, in hw-vx0, out cni0"}}}}},
-		{"another number once it is translated", func() []Step {
+		{"another ID after translation", func() []Step {
 			f := flow("10.7.2.5:4001", "242.2.0.9:80", "hw-vx0")
 			return append(walk(1, 0, a, Continues, hawser), Step{ID: 9, Place: forward, Flow: f}, Step{ID: 9, Place: rule, Verdict: Dropped})
 		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 242.2.0.9:80, in hw-vx0, out hw-vx0"}}}}},
-		{"another number, and its source is translated", append(walk(1, 0, a, Continues, forward),
+		{"another ID and a translated source", append(walk(1, 0, a, Continues, forward),
 			Step{ID: 9, Place: through, Flow: flow("242.1.2.5:4001", "243.0.0.1:80", "hw-wg1")}), status.Diagnosis{Packets: 1, Passed: 1}},
-		{"a number of a packet that got through, used again without a beginning", append(append(walk(1, 0, a, Continues, through), walk(2, 0, b, Continues, hawser)...),
+		{"a reused ID of a packet that passed, without a first step", append(append(walk(1, 0, a, Continues, through), walk(2, 0, b, Continues, hawser)...),
 			Step{ID: 1, Place: through, Flow: flow("10.7.2.5:4002", "242.2.0.9:80", "hw-vx0")}), status.Diagnosis{Packets: 2, Passed: 2}},
 		{"Hawser's own", walk(1, 0, a, Dropped, hawser),
 			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "own", Packets: 1, Place: "rule 3 in chain forward of table inet hawser",
@@ -72,11 +72,11 @@ func TestJudge(t *testing.T) {
 		{"not seen again", walk(1, 0, a, Continues, forward),
 			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "lost", Packets: 1, Place: "the policy of chain FORWARD of table ip filter",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
-		{"not seen again, but others of the same were", append(walk(1, 0, a, Continues, forward), walk(2, 0, b, Continues, through)...),
+		{"not seen again, but similar packets were", append(walk(1, 0, a, Continues, forward), walk(2, 0, b, Continues, through)...),
 			status.Diagnosis{Packets: 2, Passed: 1}},
-		{"under way at the end", walk(1, 9500*time.Millisecond, a, Continues, forward), status.Diagnosis{}},
+		{"in flight at the end", walk(1, 9500*time.Millisecond, a, Continues, forward), status.Diagnosis{}},
 		{"without a flow", walk(1, 0, nil, Dropped, forward), status.Diagnosis{}},
-		{"not one of ours", []Step{{ID: 1, Place: forward, Verdict: Dropped, Flow: a}}, status.Diagnosis{}},
+		{"not of the clusterset", []Step{{ID: 1, Place: forward, Verdict: Dropped, Flow: a}}, status.Diagnosis{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 			tt.want.Seconds, have.Flows = 10, nil
 			for i := range have.Findings {
 				if have.Findings[i].Text == "" || have.Findings[i].Do == "" {
-					t.Errorf("finding says nothing: %+v", have.Findings[i])
+					t.Errorf("empty finding: %+v", have.Findings[i])
 				}
 				have.Findings[i].Text, have.Findings[i].Do = "", ""
 			}
@@ -111,7 +111,7 @@ func TestJourneys(t *testing.T) {
 	for i, port := range []string{"40001", "40002", "40003"} { // requests of one client
 		steps = append(steps, passes(uint32(i), time.Duration(3*i+1)*time.Second, flow("10.7.2.5:"+port, "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:"+port, "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
-	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // an answer
+	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // a reply
 	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
 	have := Judge(steps, 10*time.Second, nil)
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
@@ -124,13 +124,13 @@ func TestJourneys(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", text)
 	}
 	if have.Sampled {
-		t.Error("five packets were too many")
+		t.Error("limit reached by five packets")
 	}
 	for i := range uint32(rate) {
 		steps = append(steps, passes(100+i, time.Second, flow("10.7.2.5:41000", "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:41000", "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
 	if !Judge(steps, 10*time.Second, nil).Sampled {
-		t.Errorf("%d packets in a second, and it does not say that there may be more", rate)
+		t.Errorf("%d packets in a second, and the result is not marked as sampled", rate)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestOwner(t *testing.T) {
 		{RuleRef{"ip", "kube-proxy", "filter-forward", 1}, "kube-proxy"},
 		{RuleRef{"inet", "firewalld", "filter_FORWARD", 1}, "firewalld"},
 		{RuleRef{"ip", "filter", "FORWARD", 0}, "a firewall of iptables"},
-		{RuleRef{"inet", "mine", "forward", 1}, "somebody else"},
+		{RuleRef{"inet", "mine", "forward", 1}, "another program"},
 	} {
 		if who, do := owner(tt.place); who != tt.want || do == "" {
 			t.Errorf("%s: %s", tt.place, who)

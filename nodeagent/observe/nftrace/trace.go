@@ -36,7 +36,7 @@ const (
 
 // Step is one rule, or the policy of one chain, that a packet met.
 type Step struct {
-	At      time.Duration // since the beginning
+	At      time.Duration // since the start of the capture
 	ID      uint32        // of the packet; the kernel reuses IDs
 	Place   RuleRef
 	Verdict Verdict

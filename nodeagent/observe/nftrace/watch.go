@@ -14,40 +14,40 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// room is the size of the receive buffer for trace messages, bytes.
-const room = 4 << 20
+// receiveBuffer is the size of the receive buffer for trace messages, bytes.
+const receiveBuffer = 4 << 20
 
-// mostSteps limits the steps of a capture. A packet has about thirty steps.
-const mostSteps = 200_000
+// maxSteps limits the steps of a capture. A packet has about thirty steps.
+const maxSteps = 200_000
 
 // Capture traces packets for a time, in the network namespace of the calling thread. It returns
 // all their steps and its duration. It needs CAP_NET_ADMIN and Linux 5.12.
-func Capture(ctx context.Context, filter Filter, long time.Duration) (steps []Step, lasted time.Duration, err error) {
+func Capture(ctx context.Context, filter Filter, duration time.Duration) (steps []Step, lasted time.Duration, err error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open netfilter socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, events.Close()) }()
 	if err := events.JoinGroup(unix.NFNLGRP_NFTRACE); err != nil {
-		return nil, 0, fmt.Errorf("ask for traces of packets: %w", err)
+		return nil, 0, fmt.Errorf("join netlink group of traces: %w", err)
 	}
-	_ = events.SetReadBuffer(room) // as much as the machine allows
+	_ = events.SetReadBuffer(receiveBuffer) // the kernel may allow less
 	owner, err := nftables.Dial(0)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { err = errors.Join(err, owner.Close()) }() // the table goes with it
+	defer func() { err = errors.Join(err, owner.Close()) }() // the kernel deletes the table with its owner
 	if err := install(owner, filter); err != nil {
 		return nil, 0, err
 	}
-	begun := time.Now()
+	start := time.Now()
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Now()) })
 	defer stop()
-	if err := events.SetReadDeadline(begun.Add(long)); err != nil {
-		return nil, 0, fmt.Errorf("follow packets: %w", err)
+	if err := events.SetReadDeadline(start.Add(duration)); err != nil {
+		return nil, 0, fmt.Errorf("trace packets: %w", err)
 	}
-	steps, err = read(events, begun)
-	return steps, time.Since(begun), errors.Join(err, ctx.Err())
+	steps, err = read(events, start)
+	return steps, time.Since(start), errors.Join(err, ctx.Err())
 }
 
 // install creates the table.
@@ -63,7 +63,7 @@ func install(owner *nftables.Conn, filter Filter) error {
 	return nil
 }
 
-func read(events *netlink.Conn, begun time.Time) ([]Step, error) {
+func read(events *netlink.Conn, start time.Time) ([]Step, error) {
 	links := map[uint32]string{}
 	names := func(index uint32) string {
 		if index == 0 {
@@ -78,22 +78,22 @@ func read(events *netlink.Conn, begun time.Time) ([]Step, error) {
 		return links[index]
 	}
 	var steps []Step
-	for len(steps) < mostSteps {
+	for len(steps) < maxSteps {
 		messages, err := events.Receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return steps, nil
-		case errors.Is(err, unix.ENOBUFS): // some messages were lost under load
+		case errors.Is(err, unix.ENOBUFS): // the kernel lost messages under load
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("follow packets: %w", err)
+			return nil, fmt.Errorf("trace packets: %w", err)
 		}
 		for _, m := range messages {
 			step, err := decode(m.Data, names)
 			if err != nil {
 				return nil, err
 			}
-			step.At = time.Since(begun)
+			step.At = time.Since(start)
 			steps = append(steps, step)
 		}
 	}

@@ -46,8 +46,8 @@ func inNamespace(t *testing.T) {
 	}
 }
 
-// TestWatch: a foreign rule drops packets to one address, and packets to another one pass.
-// Nothing stays in the kernel.
+// TestWatch checks a foreign rule that drops packets to one address; packets to another one pass.
+// Nothing remains in the kernel.
 func TestWatch(t *testing.T) {
 	inNamespace(t)
 	foreign := "table ip calico {\n chain cali-from {\n  ip daddr 127.9.0.1 udp dport 80 drop\n }\n" +
@@ -94,16 +94,16 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	traced := 0
 	for _, s := range fewer {
 		if s.Flow == nil {
 			continue
 		}
-		if told++; s.Flow.To.Addr() != netip.MustParseAddr("127.9.0.2") {
-			t.Errorf("followed %+v, which was not asked for", s.Flow)
+		if traced++; s.Flow.To.Addr() != netip.MustParseAddr("127.9.0.2") {
+			t.Errorf("traced %+v, which was not requested", s.Flow)
 		}
 	}
-	if told == 0 {
+	if traced == 0 {
 		t.Error("no selected packet was traced")
 	}
 	d := Judge(steps, lasted, nil)
@@ -118,7 +118,7 @@ func TestWatch(t *testing.T) {
 	}
 	for _, s := range steps {
 		if s.Flow != nil && (s.Flow.To.Addr() == netip.MustParseAddr("127.8.0.1") || s.Flow.To.Addr() == netip.MustParseAddr("127.9.9.1")) {
-			t.Errorf("followed %+v", s.Flow)
+			t.Errorf("traced %+v", s.Flow)
 		}
 	}
 	if left := nft(t, "", "list", "tables"); strings.TrimSpace(left) != "table ip calico" {

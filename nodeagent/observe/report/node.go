@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Node is what this node's HawserNode says.
+// Node returns the status of this node's HawserNode.
 func (r *Reporter) Node() kube.NodeStatus {
 	s := r.Summary()
 	out := kube.NodeStatus{
@@ -37,7 +37,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	out.LastError = cmp.Or(out.LastError, texts(projection.PodsOutside, status.UnknownSource, projection.ForeignRule, projection.ConnectedNetwork))
 	v := r.config.Outcome()
 	switch {
-	case v.Node == nil: // the rules are not known yet
+	case v.Node == nil: // rules not read yet
 	case v.Node.Decommission:
 		out.RulesRemoved = true
 	case rulesInPlace(v.Report):
@@ -66,13 +66,14 @@ func (r *Reporter) Node() kube.NodeStatus {
 	out.LinkStates = kube.ListLinks(links)
 	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
 	if s.Drained {
-		drained.Message = "other gateways are used as long as there are any"
+		drained.Message = "traffic uses other gateways if there are any"
 	}
 	out.Conditions = append(out.Conditions, drained)
 	return out
 }
 
-// rulesInPlace reports whether a round left table and elements of the node as they should be.
+// rulesInPlace reports whether a round left the table and the elements of the node in the desired
+// state.
 func rulesInPlace(report converge.Report) bool {
 	for _, p := range slices.Concat(report.Blocked, report.Failed, report.Fights, report.Deferred) {
 		if strings.HasPrefix(p.Kind, "nft ") {
@@ -134,8 +135,7 @@ func currentCondition(s status.Status) metav1.Condition {
 	return c
 }
 
-// inputTrouble names the inputs that are not read. That other clusters' feeds are
-// away is told of the links.
+// inputTrouble names the inputs that cannot be read. Feeds of other clusters are part of the links.
 func inputTrouble(s status.Status) string {
 	return troubleOf(s, "fabric", "keys", "facts", "state folder")
 }

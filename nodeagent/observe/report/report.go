@@ -1,6 +1,5 @@
-// Package report describes a node: the status that hawser show prints, what a scrape tells,
-// and the conditions of its HawserNode. It asks each part of the agent and joins the
-// answers; it changes nothing.
+// Package report describes a node: its status, the metrics of a scrape, and the conditions of its
+// HawserNode. It only reads the state of the other parts of the agent.
 package report
 
 import (
@@ -33,7 +32,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Config has the parts that are asked.
+// Config holds the parts that the report reads.
 type Config struct {
 	Cluster, Node, Version string
 	Log                    *slog.Logger
@@ -45,25 +44,25 @@ type Config struct {
 	Outcome                func() round.Outcome // of the last round
 	State                  func() round.State
 	Drained                func() bool
-	// DNSDown says that names are to be answered, and are not.
+	// DNSDown reports whether the name server should run and does not.
 	DNSDown     func() bool
 	Drift       func() int                 // repairs since the start
-	ExtraInputs func() []status.InputState // of what else can be in trouble
-	// Client is of the Kubernetes API in which the HawserNode is; nil without one. Then the
-	// HawserNode is a file in HawserNodesDir, if that is not empty.
+	ExtraInputs func() []status.InputState // of other inputs with errors
+	// Client is for the API server of the HawserNode. If it is nil, the HawserNode is a file in
+	// HawserNodesDir, if that is not empty.
 	Client         *kube.Client
 	HawserNodesDir string
 }
 
-// Reporter describes a node. Its methods may be called from any goroutine.
+// Reporter describes a node. Its methods are safe for concurrent use.
 type Reporter struct {
 	config  Config
-	node    *kube.Reporter // nil without a place for the HawserNode
+	node    *kube.Reporter // nil without an API server and HawserNodesDir
 	boot    func() string  // boot ID of the kernel
 	unknown unknownSources
 }
 
-// New makes a Reporter.
+// New returns a Reporter.
 func New(config Config) *Reporter {
 	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID)}
 	switch {
@@ -75,7 +74,7 @@ func New(config Config) *Reporter {
 	return r
 }
 
-// Run writes this node's HawserNode until ctx ends.
+// Run writes this node's HawserNode until ctx is done.
 func (r *Reporter) Run(ctx context.Context) error {
 	if r.node != nil {
 		r.node.Run(ctx)
@@ -83,7 +82,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Status puts together what the agent reports about itself, as of now.
+// Status returns the current status of the agent.
 func (r *Reporter) Status() status.Status {
 	s := r.Summary()
 	if v := r.config.Outcome(); v.Node != nil {
@@ -103,7 +102,7 @@ func (r *Reporter) Status() status.Status {
 	return s
 }
 
-// MetricsSnapshot is what a scrape reports about the agent's state.
+// MetricsSnapshot returns the state of the agent for a scrape.
 func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 	out := metrics.Snapshot{Status: r.Summary()}
 	if f := r.config.Outcome().Input.Fabric; f != nil {
@@ -115,7 +114,7 @@ func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 	return out
 }
 
-// Ready reports whether the node is as it should be.
+// Ready reports whether the node is in its desired state.
 func (r *Reporter) Ready() bool {
 	v := r.config.Outcome()
 	return v.Node != nil && r.ready(v)
@@ -129,7 +128,7 @@ func (r *Reporter) mute(v round.Outcome) bool {
 	return !v.Input.Fabric.Decommission && r.config.DNSDown()
 }
 
-// Summary is the status without what the fabric holds, which is long.
+// Summary returns the status without the long parts of the fabric.
 func (r *Reporter) Summary() status.Status {
 	v := r.config.Outcome()
 	s := status.Status{
@@ -183,7 +182,7 @@ func (r *Reporter) Summary() status.Status {
 	return s
 }
 
-// epochsOf gives the key epochs that this gateway can use.
+// epochsOf returns the key epochs that this gateway can use.
 func epochsOf(in projection.Input) []int {
 	var out []int
 	for _, epoch := range in.Fabric.Epochs {
@@ -194,8 +193,8 @@ func epochsOf(in projection.Input) []int {
 	return out
 }
 
-// connections joins what the prober knows of each link with what its tunnels count
-// and why the link is in use or not.
+// connections returns each link with its probe results, the counters of its tunnels, and the reason
+// why it is in use or not.
 func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
 	tunnels := r.config.Host.Tunnels(n)
 	inUse := make(map[string]status.Path, len(paths))
@@ -208,7 +207,7 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 	for _, link := range links.Links {
 		remote := link.Target.Peer
 		if link.Target.Device != "" {
-			continue // a gateway of this cluster, over the VXLAN
+			continue // a gateway of this cluster, over VXLAN
 		}
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
@@ -239,7 +238,7 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 	return out
 }
 
-// chosenReason says why a link is in use, or else why not.
+// chosenReason returns why a link is in use or not.
 func chosenReason(c status.Connection, link health.Link, used status.Path) string {
 	switch {
 	case c.Chosen && link.Why == "":
@@ -254,7 +253,7 @@ func chosenReason(c status.Connection, link health.Link, used status.Path) strin
 	return ""
 }
 
-// Exports gives what a node knows of each export.
+// Exports returns the state of each export on this node.
 func Exports(in projection.Input) []status.Export {
 	own, clashes := projection.ClusterState(in), projection.Conflicts(in)
 	services := make(map[string]*model.Service, len(in.Facts.Services))
@@ -289,8 +288,8 @@ func Exports(in projection.Input) []status.Export {
 	return out
 }
 
-// backends names the endpoints of a service that get connections: the ready ones, or those
-// that terminate if none is ready.
+// backends returns the endpoints of a service that receive connections: the ready ones, or the
+// terminating ones if none is ready.
 func backends(s *model.Service) []string {
 	var out []string
 	ready := slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Ready })
@@ -339,15 +338,15 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// mtuReason reports packets that vanish for their size.
+// mtuReason returns a text about a black hole of large packets; empty without one.
 func mtuReason(p pathmtu.LinkMTU) string {
 	if p.State == pathmtu.Searching {
-		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
+		return fmt.Sprintf("packets of %d bytes vanish, searching the path MTU", p.MTU)
 	}
 	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.PathMTU)
 }
 
-// changing reports how far the change of a pair is; nil = none goes on.
+// changing returns the progress of a migration; nil if none runs.
 func changing(all map[string]migration.Progress, peer string) *status.Migration {
 	p, ok := all[peer]
 	if !ok {

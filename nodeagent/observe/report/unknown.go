@@ -13,18 +13,18 @@ import (
 // unknownWindow is how long the agent reports a dropped packet of an unknown source.
 const unknownWindow = time.Minute
 
-// unknownSources follows the counter of packets from unknown sources. Its methods may be called
-// from any goroutine.
+// unknownSources watches the counter of packets from unknown sources. Its methods are safe for
+// concurrent use.
 type unknownSources struct {
 	mu    sync.Mutex
 	read  bool // the counter was read before
 	count uint64
-	rose  time.Time // of the last increase
+	rose  time.Time // last increase
 }
 
 // recent reports whether the counter increased within unknownWindow. The first value is only a
-// baseline, because the packets may be old. The counter starts at zero if the rules are written
-// again.
+// baseline, because the packets may be old. The counter restarts at zero when the rules are
+// rewritten.
 func (u *unknownSources) recent(dropped []status.Dropped, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -40,8 +40,8 @@ func (u *unknownSources) recent(dropped []status.Dropped, now time.Time) bool {
 	return !u.rose.IsZero() && now.Sub(u.rose) < unknownWindow
 }
 
-// unknownSource returns the problem. Its text does not change while packets are dropped, so that
-// the HawserNode is not written again.
+// unknownSource returns the problem. Its text is constant while packets are dropped, to avoid
+// writes of the HawserNode.
 func unknownSource(node string, own *fabric.Cluster) status.Problem {
 	return status.Problem{
 		Path: "clusters[" + own.Name + "].podCIDRs", Code: status.UnknownSource,

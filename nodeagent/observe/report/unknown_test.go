@@ -22,13 +22,13 @@ func TestUnknownSources(t *testing.T) {
 		packets uint64
 		want    bool
 	}{
-		{0, desired.DropUnknownSource, 7, false}, // of an earlier agent
+		{0, desired.DropUnknownSource, 7, false}, // of the previous agent
 		{3 * time.Second, desired.DropUnknownSource, 7, false},
 		{6 * time.Second, desired.DropLeak, 9, false},
 		{9 * time.Second, desired.DropUnknownSource, 8, true},
 		{68 * time.Second, desired.DropUnknownSource, 8, true},
 		{69 * time.Second, desired.DropUnknownSource, 8, false},
-		{72 * time.Second, desired.DropUnknownSource, 0, false}, // the rules were written again
+		{72 * time.Second, desired.DropUnknownSource, 0, false}, // the rules were rewritten
 		{75 * time.Second, desired.DropUnknownSource, 1, true},
 	} {
 		if got := u.recent([]status.Dropped{{Reason: step.reason, Packets: step.packets}}, begin.Add(step.after)); got != step.want {
@@ -39,7 +39,7 @@ func TestUnknownSources(t *testing.T) {
 	p := unknownSource("c2n1", own)
 	for _, part := range []string{"c2n1", "10.9.0.0/16", "podCIDRs", "hawser diagnose"} {
 		if !strings.Contains(p.Text, part) {
-			t.Errorf("no %q in %q", part, p.Text)
+			t.Errorf("missing %q in %q", part, p.Text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package verify tests that exports are reached: it looks their names up as a client does,
+// Package verify tests whether exports are reachable. It looks up their names as a client does,
 // opens a TCP connection to each address and sends a datagram to each UDP port.
 package verify
 
@@ -23,25 +23,26 @@ const MaxDuration = time.Minute
 
 const (
 	atOnce = 16
-	// maxAddrsPerName bounds the addresses of one name: a headless service may have thousands of pods.
+	// maxAddrsPerName bounds the addresses of one name: a headless Service may have thousands of
+	// pods.
 	maxAddrsPerName = 3
-	// datagrams is the number of datagrams that get no reply until a UDP port counts as silent.
+	// datagrams is the number of unanswered datagrams after which a UDP port counts as silent.
 	datagrams = 3
 )
 
-// Verifier looks names up and connects.
+// Verifier looks up names and connects.
 type Verifier struct {
 	// Server is the name server. If it is invalid, /etc/resolv.conf names the servers and search
 	// domains, as for any program on the host or in the pod.
 	Server  netip.AddrPort
 	Timeout time.Duration // of each lookup and connection
-	// Prefixes hold every address that a name may have. Others are reported and never connected to,
-	// so that forged answers cannot send requests anywhere. Empty allows every address.
+	// Prefixes contain every address that a name may have. Other addresses are reported but not
+	// connected to: a forged answer must not direct requests anywhere. Empty allows every address.
 	Prefixes []netip.Prefix
 }
 
-// All runs all checks and returns their results in the same order. Checks that have not begun
-// when ctx ends fail.
+// All runs all checks and returns their results in the same order. Checks that have not started
+// when ctx is done fail.
 func (v Verifier) All(ctx context.Context, checks []status.Check) []status.Verified {
 	out := make([]status.Verified, len(checks))
 	var group errgroup.Group
@@ -102,7 +103,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 type target struct {
 	netip.AddrPort
 	protocol string
-	dns      bool // a DNS server answers there
+	dns      bool // a DNS server listens there
 }
 
 func (t target) String() string {
@@ -112,7 +113,7 @@ func (t target) String() string {
 	return t.AddrPort.String()
 }
 
-// targets returns where to connect for a name.
+// targets returns the addresses and ports to connect to for a name.
 func (v Verifier) targets(ctx context.Context, c status.Check) ([]target, error) {
 	var out []target
 	for _, p := range c.Ports {
@@ -174,8 +175,8 @@ func (v Verifier) addresses(ctx context.Context, name string) ([]netip.Addr, err
 	return out, nil
 }
 
-// query returns the name to ask for. Without a name server of its own it has no dot at its end, so
-// that search domains count.
+// query returns the name to look up. Without v.Server it has no trailing dot, so that search
+// domains apply.
 func (v Verifier) query(name string) string {
 	if v.Server.IsValid() {
 		return name + "."
@@ -183,9 +184,8 @@ func (v Verifier) query(name string) string {
 	return name
 }
 
-// lookupError says what the name server answered, and which server it was unless v names one. The
-// text of package net names a server of resolv.conf even if v.Server was asked, and none after a
-// timeout.
+// lookupError describes the failure and names the server unless v.Server is set. The error of
+// package net names a server of resolv.conf even if v.Server was queried, and none after a timeout.
 func (v Verifier) lookupError(name string, err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -229,8 +229,8 @@ func (v Verifier) connect(ctx context.Context, to target) error {
 	return conn.Close()
 }
 
-// exchange sends datagrams until one is answered, an ICMP error arrives or the time is over. It
-// returns false if nothing came back.
+// exchange sends datagrams until a reply or an ICMP error arrives or the time is over. It returns
+// false if nothing came back.
 func (v Verifier) exchange(ctx context.Context, to target) (bool, error) {
 	d := net.Dialer{Timeout: v.Timeout}
 	conn, err := d.DialContext(ctx, "udp", to.AddrPort.String())
@@ -268,7 +268,7 @@ func isDNS(p status.CheckPort) bool {
 	return p.Number == 53 || p.Name == "dns" || strings.HasPrefix(p.Name, "dns-")
 }
 
-// payload returns the datagram to send: a line end, or for DNS servers the query "NS .".
+// payload returns the datagram to send: a newline, or the query "NS ." for DNS servers.
 func payload(dns bool) []byte {
 	if !dns {
 		return []byte("\n")

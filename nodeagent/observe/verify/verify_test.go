@@ -19,11 +19,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// insideEnv says that this process has a network namespace of its own.
+// insideEnv marks the process that has a network namespace of its own.
 const insideEnv = "HAWSER_VERIFY_TEST_INSIDE"
 
-// inNamespace runs the test in a process with a network namespace of its own, as lookups
-// and connections are made by any thread. It gives true in that process.
+// inNamespace runs the test in a process with its own network namespace, because any thread may
+// look up names and connect. It returns true in that process.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
@@ -61,7 +61,8 @@ func listen(t *testing.T, address string) {
 	t.Cleanup(func() { _ = l.Close() })
 }
 
-// accepted listens and returns a function that closes the listener and returns how many connections came.
+// accepted listens and returns a function that closes the listener and returns the number of
+// connections.
 func accepted(t *testing.T, address string) func() int {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -109,7 +110,7 @@ func udp(t *testing.T, address string, reply func([]byte) []byte) {
 
 const server = "127.9.0.53:53"
 
-// zone answers with these records, and that there is no such name.
+// zone serves these records and returns NXDOMAIN for other names.
 func zone(t *testing.T, records ...string) {
 	t.Helper()
 	all := map[string][]dns.RR{}
@@ -202,12 +203,12 @@ func TestAll(t *testing.T) {
 		{skip, nil, "", "", status.VerdictSkipped},
 		{part, []string{"127.9.0.1:80"}, "", "", status.VerdictAnswered},
 		{unready, nil, "no endpoint is ready", "", status.VerdictFailed},
-		// Of a huge reply one byte is read.
+		// One byte of a huge reply is read.
 		{check("web", port("UDP", 7)), []string{"127.9.0.1:7/UDP"}, "", "", status.VerdictAnswered},
 		{check("web", port("UDP", 53)), []string{"127.9.0.1:53/UDP"}, "", "", status.VerdictAnswered},
 		{check("web", port("TCP", 80), port("UDP", 9)), []string{"127.9.0.1:80"}, "", "no reply from 127.9.0.1:9/UDP: UDP servers may send none", status.VerdictUnknown},
 		{check("web", port("UDP", 10)), nil, "send to 127.9.0.1:10/UDP: read: connection refused", "", status.VerdictFailed},
-		// Names that lead elsewhere are not followed: something listens there.
+		// Names that lead elsewhere are not connected to, although a server listens there.
 		{check("metadata"), nil, "look up metadata.shop.svc.set: the answer is 127.8.0.1, no address of the clusterset", "", status.VerdictFailed},
 		{astray, nil, "look up astray.shop.svc.set: its SRV record names web.shop.svc.set, a host outside the service", "", status.VerdictFailed},
 	}
@@ -233,7 +234,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestNoTime: what was not begun says so, and nothing is asked.
+// TestNoTime checks that checks that were not started say so, and that no query is sent.
 func TestNoTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

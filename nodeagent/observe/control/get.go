@@ -13,13 +13,13 @@ import (
 	"hawser.dev/hawser/internal/unixsocket"
 )
 
-// askTimeout is for the answer of the agent that runs on this node.
-const askTimeout = 5 * time.Second
+// getTimeout bounds a request to the agent on this node.
+const getTimeout = 5 * time.Second
 
-// Get has the agent that runs on this node answer GET path on its socket. It is false
-// when none runs.
+// Get sends GET path to the socket of the agent on this node and decodes the response into answer.
+// It returns false if no agent runs.
 func Get(ctx context.Context, socket, path string, answer any) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
@@ -30,18 +30,18 @@ func Get(ctx context.Context, socket, path string, answer any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask the running agent at %s: %w", socket, err)
+		return false, fmt.Errorf("query the running agent at %s: %w", socket, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return false, fmt.Errorf("read the running agent's answer: %w", err)
+		return false, fmt.Errorf("read response of the running agent: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("ask the running agent at %s: it answered %s", socket, resp.Status)
+		return false, fmt.Errorf("query the running agent at %s: status %s", socket, resp.Status)
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
-		return false, fmt.Errorf("read the running agent's answer: %w", err)
+		return false, fmt.Errorf("decode response of the running agent: %w", err)
 	}
 	return true, nil
 }
