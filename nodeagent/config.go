@@ -54,7 +54,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	for _, r := range required {
-		if r.value == "" && (r.flag != "--facts" || !c.Kube.Wanted()) {
+		if r.value == "" && (r.flag != "--facts" || !c.Kube.IsSet()) {
 			return fmt.Errorf("%s is required: see hawser-agent run --help", r.flag)
 		}
 	}

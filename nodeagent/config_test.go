@@ -19,7 +19,7 @@ func TestConfigOfTheAPI(t *testing.T) {
 		{"neither", kube.Config{}, "", "--facts is required: see hawser-agent run --help"},
 		{"in a pod", kube.Config{InCluster: true}, "", ""},
 		{"kubeconfig", kube.Config{Kubeconfig: "k", Context: "c"}, "", ""},
-		{"both", kube.Config{InCluster: true, Kubeconfig: "k"}, "", "--kubernetes and --kubeconfig: use one of them, the first inside a pod"},
+		{"both", kube.Config{InCluster: true, Kubeconfig: "k"}, "", "--kubernetes and --kubeconfig: use only one; --kubernetes is for pods"},
 		{"context alone", kube.Config{Context: "c"}, "facts", "--context needs --kubeconfig"},
 	}
 	for _, tt := range tests {

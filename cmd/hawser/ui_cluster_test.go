@@ -221,7 +221,7 @@ func TestPageInCluster(t *testing.T) {
 	p.api.SetUnreachable(true)
 	p.api.SetUnreachable(false)
 	p.await("word that it may not read", func(d drawn) bool { return strings.Contains(d.Error, "read HawserNodes") })
-	for _, asked := range p.api.Asked() {
+	for _, asked := range p.api.Requests() {
 		if !strings.Contains(asked, "/hawsernodes") {
 			t.Errorf("asked %s", asked)
 		}

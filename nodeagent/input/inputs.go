@@ -124,7 +124,7 @@ func Open(config Config) (*Inputs, error) {
 }
 
 func (in *Inputs) openFacts() error {
-	if !in.config.Kube.Wanted() {
+	if !in.config.Kube.IsSet() {
 		in.folder = facts.Open(in.config.FactsDir, in.config.HawserNodesDir)
 		return nil
 	}

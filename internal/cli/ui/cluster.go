@@ -55,7 +55,7 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, nil))
 	source := &clusterSource{
-		env: env, cluster: f.Clusters[0], nodes: kube.FollowNodes(client),
+		env: env, cluster: f.Clusters[0], nodes: kube.NewNodes(client),
 		mounted: input.OpenMounted(input.Config{Cluster: f.Clusters[0], FabricDir: f.page.fabric, Trust: f.page.trust, StateDir: f.page.state, Log: log}),
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)

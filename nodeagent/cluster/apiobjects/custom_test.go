@@ -51,7 +51,7 @@ func TestCustomFilesArePreferred(t *testing.T) {
 	eventually(t, "the file is not removed", func() bool { return !custom() })
 	g.report(t, "it does not converge", func(r converge.Report) bool {
 		if r.Drift[KindDNS] > 0 {
-			t.Errorf("a new decision is reported as drift: %v", r.Changed)
+			t.Errorf("the new block is reported as drift: %v", r.Changed)
 		}
 		return r.Clean()
 	})

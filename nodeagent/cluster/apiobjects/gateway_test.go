@@ -98,7 +98,7 @@ func (g *gateway) report(t *testing.T, what string, fits func(converge.Report) b
 				return last
 			}
 		case <-deadline:
-			t.Fatalf("after three minutes: %s; last failed %v, blocked %v, left %v", what, last.Failed, last.Blocked, last.Deferred)
+			t.Fatalf("after three minutes: %s; last failed %v, blocked %v, deferred %v", what, last.Failed, last.Blocked, last.Deferred)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func TestSliceLaws(t *testing.T) {
 	})
 }
 
-func TestFrontLaws(t *testing.T) {
+func TestGatewaySliceLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	s.objects["namespaces /hawser-system"] = s.objects["namespaces /sample"]
@@ -187,9 +187,9 @@ func TestFrontLaws(t *testing.T) {
 	})
 }
 
-// TestFrontsOf checks that the Service of a gateway points to its current node once both are
+// TestGatewaySlicesOf checks that the Service of a gateway points to its current node once both are
 // known, and that nothing else does.
-func TestFrontsOf(t *testing.T) {
+func TestGatewaySlicesOf(t *testing.T) {
 	t.Parallel()
 	node := func(name string, addrs ...string) model.Node {
 		n := model.Node{Name: name}
@@ -253,7 +253,7 @@ func TestExportLaws(t *testing.T) {
 				s.edit("serviceexports sample/web", set("9.9.9.9", "metadata", "annotations", mcs.AddressesAnnotation))
 			},
 			"condition": func(*testing.T) { s.edit("serviceexports sample/web", set([]any{}, "status", "conditions")) },
-			"an address where there is none": func(*testing.T) {
+			"an unexpected address": func(*testing.T) {
 				s.edit("serviceexports sample/db", set("9.9.9.9", "metadata", "annotations", mcs.AddressesAnnotation))
 			},
 		},
@@ -315,10 +315,10 @@ func TestDomainLaws(t *testing.T) {
 	convergetest.Laws(t, newKind, convergetest.Samples[DNSForwarding]{
 		Want: want,
 		Tamper: map[string]func(*testing.T){
-			"block taken out":   func(*testing.T) { s.put("configmaps", escaped(texts[0])) },
-			"cache's taken out": func(*testing.T) { s.put("configmaps", escaped(texts[2])) },
-			"file emptied":      func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
-			"stub taken out":    func(*testing.T) { s.put("configmaps", escaped(texts[3])) },
+			"block removed":              func(*testing.T) { s.put("configmaps", escaped(texts[0])) },
+			"block of the cache removed": func(*testing.T) { s.put("configmaps", escaped(texts[2])) },
+			"file emptied":               func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
+			"stub removed":               func(*testing.T) { s.put("configmaps", escaped(texts[3])) },
 		},
 		Foreign: func(*testing.T) func() error {
 			s.put("configmaps", `{"metadata":{"name":"kube-proxy","namespace":"kube-system"},"data":{"Corefile":"# hawser: begin"}}`)

@@ -213,7 +213,7 @@ func TestOldSchema(t *testing.T) {
 	g.report(t, "it does not converge", clean)
 }
 
-func TestNothingGoesBeforeAllWereHeard(t *testing.T) {
+func TestDeletesWaitForAllClusters(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
 	g := newGateway(t, s, want)
@@ -241,7 +241,7 @@ func TestDecommission(t *testing.T) {
 		t.Fatal("an object was deleted without decommission")
 	}
 	g.wants(func(w *Desired) { w.Decommission = true })
-	eventually(t, "an object is left", func() bool {
+	eventually(t, "an object remains", func() bool {
 		return s.get("serviceimports sample/web") == nil && s.get("endpointslices sample/web-hw-1") == nil &&
 			s.get("clusterproperties /"+mcs.PropertyCluster) == nil && len(s.get("serviceexports sample/web").GetAnnotations()) == 0 &&
 			fmt.Sprint(s.get("configmaps kube-system/coredns").Object["data"]) == fmt.Sprint(before)

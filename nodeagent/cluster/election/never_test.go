@@ -10,18 +10,18 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// world is a cluster of agents with clocks of their own, whose Leases are in one API.
+// world is a cluster of agents with different clocks, whose Leases are in one API.
 type world struct {
 	*rand.Rand
 	t      testing.TB
 	now    time.Duration // true time
 	leases map[string]Lease
-	past   []past // of leases, for watches that are late
+	past   []past // of leases, for late watches
 	agents []*agent
 	flying []flight
 	opens  int
 	turns  map[string]bool
-	calm   bool // nothing is lost
+	calm   bool // no request is lost
 }
 
 type past struct {
@@ -31,33 +31,33 @@ type past struct {
 
 // flight is a write on its way to the API.
 type flight struct {
-	at    time.Duration
-	lease Lease
-	by    *agent
-	asked int // the agent hears of it while this is its question
+	at      time.Duration
+	lease   Lease
+	by      *agent
+	request int // request number; the agent receives the reply only while it waits for this request
 }
 
-// agent is one node. It is frozen, or away from the API, for random times; between any two
-// of its steps it may stand still.
+// agent is one node. It is frozen or disconnected from the API for random times, and may pause
+// between any two steps.
 type agent struct {
-	name    string
-	rate    float64 // of its clock
-	offset  time.Duration
-	state   State
-	wakes   time.Duration
-	asleep  time.Duration // frozen until
-	cut     time.Duration // away from the API until
-	seen    time.Duration // how fresh its view is
-	away    bool
-	asked   int
-	began   time.Time // of the write under way; zero = none
-	expires time.Time
-	lease   Lease
-	answer  *Lease // what came of it, not yet looked at
-	refused *Lease
-	toOpen  *time.Time // it is about to open its guard
-	gateway string     // that its guard is of
-	until   time.Time  // when that closes
+	name        string
+	rate        float64 // of its clock
+	offset      time.Duration
+	state       State
+	wakes       time.Duration
+	asleep      time.Duration // frozen until
+	cut         time.Duration // disconnected from the API until
+	viewTime    time.Duration // time of its view
+	unavailable bool
+	request     int
+	began       time.Time // start of the pending write; zero = none
+	expires     time.Time
+	lease       Lease
+	answer      *Lease // reply to the write, not processed yet
+	refused     *Lease
+	toOpen      *time.Time // deadline of the fence that it opens next
+	gateway     string     // gateway of the fence
+	until       time.Time  // when the fence closes
 }
 
 func (w *world) clock(a *agent) time.Time {
@@ -68,28 +68,28 @@ func (w *world) view(a *agent) ClusterView {
 	v := ClusterView{Node: a.name, Gateways: []Gateway{{"edge-1", edge()}, {"edge-2", edge()}}, Leases: map[string]Lease{}}
 	for _, o := range w.agents {
 		n := model.Node{Name: o.name, Labels: edge()}
-		if o.away {
+		if o.unavailable {
 			n.UnavailableReason = "it is cordoned"
 		}
 		v.Nodes = append(v.Nodes, n)
 	}
 	if w.now >= a.cut {
-		a.seen = max(a.seen, w.now-time.Duration(w.IntN(1500))*time.Millisecond)
+		a.viewTime = max(a.viewTime, w.now-time.Duration(w.IntN(1500))*time.Millisecond)
 	}
 	for _, p := range w.past {
-		if p.at <= a.seen {
+		if p.at <= a.viewTime {
 			v.Leases = p.leases
 		}
 	}
 	return v
 }
 
-// step is one step of an agent, after each of which it may stand still.
+// step makes one step of an agent.
 func (w *world) step(a *agent) {
 	now := w.clock(a)
 	switch {
 	case a.toOpen != nil:
-		// The guard counts by its own time, whenever it is set.
+		// The fence uses the deadline, whenever it is set.
 		if a.until = *a.toOpen; now.Before(a.until) {
 			w.opens++
 			w.turns[fmt.Sprint(a.gateway, a.name)] = true
@@ -109,35 +109,35 @@ func (w *world) step(a *agent) {
 			a.until = time.Time{}
 		}
 		a.refused, a.began = nil, time.Time{}
-		a.asked++
-	case !a.began.IsZero(): // it waits
+		a.request++
+	case !a.began.IsZero(): // waits for the reply
 	default:
 		had := a.state.held.Gateway
 		var write *Lease
 		a.state, write, _ = a.state.Step(w.view(a), now)
 		if had != "" && a.state.held.Gateway == "" {
-			a.until = time.Time{} // the guard is closed before anything is written
+			a.until = time.Time{} // the fence closes before the write
 		}
 		if write != nil {
 			a.began, a.expires, a.lease = now, now.Add(writeTimeout), *write
-			a.asked++
-			if (w.calm || w.IntN(20) > 0) && w.now >= a.cut { // else it is lost
+			a.request++
+			if (w.calm || w.IntN(20) > 0) && w.now >= a.cut { // otherwise the write is lost
 				delay := time.Duration(w.IntN(80)) * time.Millisecond
 				if !w.calm && w.IntN(15) == 0 {
 					delay = time.Duration(w.IntN(6000)) * time.Millisecond
 				}
-				w.flying = append(w.flying, flight{w.now + delay, *write, a, a.asked})
+				w.flying = append(w.flying, flight{w.now + delay, *write, a, a.request})
 			}
 		}
 	}
 }
 
-// land has the API take a write, or refuse it, and tell the agent, or not.
+// land delivers a write to the API, which stores or refuses it, and may deliver the reply.
 func (w *world) land(f flight) {
-	heard := f.by.asked == f.asked && w.now >= f.by.cut && (w.calm || w.IntN(20) > 0)
+	delivered := f.by.request == f.request && w.now >= f.by.cut && (w.calm || w.IntN(20) > 0)
 	now := w.leases[f.lease.Gateway]
 	if now.Version != f.lease.Version {
-		if heard {
+		if delivered {
 			f.by.refused = &now
 		}
 		return
@@ -151,12 +151,12 @@ func (w *world) land(f flight) {
 	next[f.lease.Gateway] = f.lease
 	w.leases = next
 	w.past = append(w.past, past{w.now, next})
-	if heard {
+	if delivered {
 		f.by.answer = &f.lease
 	}
 }
 
-// check finds two nodes whose kernels let the same gateway work.
+// check finds two nodes with an open fence of the same gateway.
 func (w *world) check() {
 	by := map[string]string{}
 	for _, a := range w.agents {
@@ -170,8 +170,8 @@ func (w *world) check() {
 	}
 }
 
-func (w *world) run(until time.Duration, trouble bool) {
-	w.calm = !trouble
+func (w *world) run(until time.Duration, faults bool) {
+	w.calm = !faults
 	for w.now < until {
 		w.now += 5 * time.Millisecond
 		var flying []flight
@@ -190,8 +190,8 @@ func (w *world) run(until time.Duration, trouble bool) {
 			w.step(a)
 			w.check()
 			a.wakes = w.now + time.Duration(5+w.IntN(40))*time.Millisecond
-			if !trouble {
-				a.away, a.cut = false, 0
+			if !faults {
+				a.unavailable, a.cut = false, 0
 				continue
 			}
 			switch w.IntN(2000) {
@@ -200,10 +200,10 @@ func (w *world) run(until time.Duration, trouble bool) {
 			case 4, 5:
 				a.cut = w.now + time.Duration(w.IntN(20000))*time.Millisecond
 			case 6:
-				a.away = !a.away
-			case 7: // its agent ends and another one starts, which knows nothing
+				a.unavailable = !a.unavailable
+			case 7: // the agent restarts without state
 				a.state, a.began, a.answer, a.refused, a.toOpen = State{}, time.Time{}, nil, nil, nil
-				a.asked++
+				a.request++
 			}
 		}
 		w.check()
@@ -213,10 +213,9 @@ func (w *world) run(until time.Duration, trouble bool) {
 	}
 }
 
-// TestNeverTwo: whatever order things happen in, with clocks that run up to a third apart,
-// agents that stand still between any two of their steps, writes that are late, lost or not
-// answered, and watches that are behind, no two kernels let one gateway work at any instant.
-// When the trouble is over every gateway is held.
+// TestNeverTwo checks that no two nodes have an open fence of one gateway at any instant. Clocks
+// differ by up to a third, agents pause between any two steps, writes are late or lost, replies are
+// lost, and watches are late. Without faults every gateway is held at the end.
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
@@ -231,7 +230,7 @@ func TestNeverTwo(t *testing.T) {
 		}
 		w.run(4*time.Minute, true)
 		if len(w.turns) < 3 || w.opens < 50 {
-			t.Errorf("seed %d: %d renewals by %d nodes and gateways: the test sees too little", seed, w.opens, len(w.turns))
+			t.Errorf("seed %d: %d renewals by %d nodes and gateways: the test covers too little", seed, w.opens, len(w.turns))
 		}
 		w.run(w.now+45*time.Second, false)
 		open := map[string]bool{}
@@ -241,7 +240,7 @@ func TestNeverTwo(t *testing.T) {
 			}
 		}
 		if len(open) != 2 {
-			t.Errorf("seed %d: in the end %v are held, want both", seed, open)
+			t.Errorf("seed %d: held at the end: %v, want both", seed, open)
 		}
 	}
 }

@@ -63,8 +63,8 @@ func BenchmarkEndpoint(b *testing.B) {
 	})
 }
 
-// TestOneEndpointTouchesOneService checks the promise of the benchmark: an update of one endpoint
-// among 5 000 returns the unchanged lists of all other Services.
+// TestOneEndpointTouchesOneService checks that an update of one endpoint among 5 000 returns the
+// unchanged lists of all other Services.
 func TestOneEndpointTouchesOneService(t *testing.T) {
 	t.Parallel()
 	objects := manyEndpoints()

@@ -95,7 +95,7 @@ endpoints:
 	}
 }
 
-// TestUnsupportedIsNamed names the unsupported parts of Services and slices.
+// TestUnsupportedIsNamed checks that the facts name unsupported parts of Services and slices.
 func TestUnsupportedIsNamed(t *testing.T) {
 	t.Parallel()
 	have := FromObjects(decodeAll(t, `

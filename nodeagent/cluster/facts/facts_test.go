@@ -183,7 +183,7 @@ func TestFromObjects(t *testing.T) {
 	}
 }
 
-func TestDecodeErrorsNameTheLine(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, text string

@@ -133,10 +133,10 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		t.Errorf("after a restart: %s", have)
 	}
 	if have := held(put(table, fabric.ManagedByValue, "243.0.0.8")); have != "[243.0.0.8] false" {
-		t.Errorf("ours again: %s", have)
+		t.Errorf("owned again: %s", have)
 	}
 	if table.DeleteImport("sample/web"); len(table.Facts().Imports) > 0 {
-		t.Error("one that is deleted shows")
+		t.Error("a deleted import is in the facts")
 	}
 }
 
@@ -152,9 +152,9 @@ func TestExportOfAnExternalName(t *testing.T) {
 	}
 }
 
-// TestTableBegins checks that saved facts count until the object is put or known to be deleted, and
-// that unchanged lists are not copied.
-func TestTableBegins(t *testing.T) {
+// TestIndexFromSavedFacts checks that saved facts count until the object is put or known to be
+// deleted, and that unchanged lists are not copied.
+func TestIndexFromSavedFacts(t *testing.T) {
 	t.Parallel()
 	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))
 	if err != nil {
@@ -167,19 +167,19 @@ func TestTableBegins(t *testing.T) {
 	}
 	first := table.Facts()
 	if table.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); len(table.Facts().Nodes) != 1 {
-		t.Error("the node does not show")
+		t.Error("the node is not in the facts")
 	}
 	if &first.Exports[0] != &table.Facts().Exports[0] {
 		t.Error("a node made a new list of exports")
 	}
 	if table.PutService("sample", "web", nil, nil); table.Facts().Exports[1].Service != nil {
-		t.Error("a Service that is gone shows")
+		t.Error("a deleted Service is in the facts")
 	}
 	table.PutExport(&mcsv1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "new"}})
 	if have := table.Facts().Exports; len(have) != 2 {
 		t.Errorf("an export is in the facts before its Service was looked up: %+v", have)
 	}
 	if !table.PutService("sample", "new", nil, nil) || len(table.Facts().Exports) != 3 {
-		t.Error("an export without a Service does not show")
+		t.Error("an export without a Service is not in the facts")
 	}
 }

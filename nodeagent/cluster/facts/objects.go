@@ -90,8 +90,8 @@ func fromNode(node *corev1.Node) model.Node {
 	return out
 }
 
-// unavailableReason returns why a node should get no gateway, empty if it may. A node without a Ready
-// condition counts as ready: nodes in files often have none.
+// unavailableReason returns why a node should not be a gateway, empty if it may. A node without a
+// Ready condition counts as ready: nodes in files often have none.
 func unavailableReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"

@@ -32,7 +32,7 @@ func names(s State) string {
 	return strings.Join(out, " ")
 }
 
-func TestBrokenFileKeepsTheLastGood(t *testing.T) {
+func TestBrokenFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	put(t, dir, "a.yaml", nodeA)
@@ -51,7 +51,7 @@ func TestBrokenFileKeepsTheLastGood(t *testing.T) {
 		t.Fatalf("fixed: %+v", have)
 	}
 	if s.Reload() {
-		t.Error("Reload saw a change where none was")
+		t.Error("Reload reports a change of unchanged files")
 	}
 	put(t, dir, "b.yaml", "kind: [")
 	put(t, dir, "a.yaml", nodeA+"---\n"+strings.ReplaceAll(nodeA, "{name: a}", "{name: c}"))
@@ -143,7 +143,7 @@ func TestReports(t *testing.T) {
 	put(t, reports, "a.json", report("a", "a1"))
 	put(t, reports, "b.json", report("b", "b0"))
 	put(t, reports, "c.json", report("c", "c1"))
-	check("b reports an older boot; the Node of c has none", "b")
+	check("b reports an older boot; the Node of c has no boot ID", "b")
 	put(t, reports, "b.json", report("b", "b1"))
 	check("b reports its boot", "")
 	put(t, dir, "nodes.yaml", boot("a", "a2")+boot("b", "b1")+nodeC)
@@ -154,7 +154,7 @@ func TestReports(t *testing.T) {
 	check("a removed its rules", "a")
 	for _, n := range all.Current().Facts.Nodes {
 		if n.Unprotected {
-			t.Errorf("%s is unprotected where no node reports", n.Name)
+			t.Errorf("%s is unprotected although no node reports", n.Name)
 		}
 	}
 	put(t, dir, "reports.yaml", "apiVersion: v1\nkind: List\nitems: ["+report("b", "b1")+"]\n")

@@ -1,6 +1,6 @@
-// Package kube is the Kubernetes API of an agent's own cluster: facts come from
-// its watches, and what the agent reports about its node goes there. Nothing that a
-// node carries waits for it: while it is away, what was known last stays in force.
+// Package kube connects an agent to the Kubernetes API of its own cluster. It watches the objects
+// of the facts and writes the status of the node. The data path never waits for it: while the API
+// server is unreachable, the last known facts stay in use.
 package kube
 
 import (
@@ -23,39 +23,39 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Config says which API server, and as whom.
+// Config selects the API server and the account.
 type Config struct {
-	// InCluster takes the address and the account of the pod that the agent is in.
+	// InCluster uses the address and the service account of the agent's pod.
 	InCluster bool
-	// Kubeconfig is a file, with Context the one to use of it; empty = its current one.
+	// Kubeconfig is a file. Context selects a context of it; empty means the current one.
 	Kubeconfig string
 	Context    string
 	UserAgent  string
 }
 
-// Wanted reports whether there is an API server to use.
-func (c Config) Wanted() bool { return c.InCluster || c.Kubeconfig != "" }
+// IsSet reports whether an API server is configured.
+func (c Config) IsSet() bool { return c.InCluster || c.Kubeconfig != "" }
 
-// Validate says which settings do not go together.
+// Validate returns an error for settings that exclude each other.
 func (c Config) Validate() error {
 	switch {
 	case c.InCluster && c.Kubeconfig != "":
-		return errors.New("--kubernetes and --kubeconfig: use one of them, the first inside a pod")
+		return errors.New("--kubernetes and --kubeconfig: use only one; --kubernetes is for pods")
 	case c.Context != "" && c.Kubeconfig == "":
 		return errors.New("--context needs --kubeconfig")
 	}
 	return nil
 }
 
-// Bounds of what one agent asks of the API server, in case of a mistake: how much
-// each of its clients gets the server decides itself (API priority and fairness,
-// on in every version since 1.20). Watches do not count once they stand.
+// Limits of the requests of one client, as a safeguard. Fairness between clients is up to the
+// server (API priority and fairness, enabled by default since Kubernetes 1.20). Established watches
+// do not count.
 const (
 	requestsPerSecond = 200
 	requestsAtOnce    = 400
 )
 
-// Client is a connection to the API server. Making one asks nothing of it.
+// Client is a connection to the API server.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
@@ -63,10 +63,10 @@ type Client struct {
 	Host string
 
 	core, discovery rest.Interface
-	lines           *connTracker
+	conns           *connTracker
 }
 
-// Open makes a client. The server need not be there.
+// Open returns a client. It sends no request.
 func Open(c Config) (*Client, error) {
 	config, err := c.rest()
 	if err != nil {
@@ -75,8 +75,8 @@ func Open(c Config) (*Client, error) {
 	config.UserAgent = c.UserAgent
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	config.WarningHandler = rest.NoWarnings{}
-	out := &Client{Host: config.Host, lines: &connTracker{open: map[*trackedConn]struct{}{}}}
-	config.Dial = out.lines.dial
+	out := &Client{Host: config.Host, conns: &connTracker{open: map[*trackedConn]struct{}{}}}
+	config.Dial = out.conns.dial
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
@@ -110,14 +110,13 @@ func (c Config) rest() (*rest.Config, error) {
 	return config, nil
 }
 
-// typed makes a client of one group that speaks protobuf, which costs a fraction
-// of JSON. It knows the two groups that we read and no others, which keeps the
-// agent small.
+// typed returns a client of one API group that uses protobuf, which costs a fraction of JSON. Its
+// scheme has only the two groups that the agent reads, to keep the binary small.
 func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, path string) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("know %s: %w", gv, err)
+			return nil, fmt.Errorf("register %s: %w", gv, err)
 		}
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -133,14 +132,13 @@ func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, pat
 	return client, nil
 }
 
-// ServiceExports and ServiceImports are the resources of the Multi-Cluster
-// Services API, in the version that we use.
+// ServiceExports and ServiceImports are resources of the Multi-Cluster Services API.
 var (
 	ServiceExports = schema.GroupVersion(mcsv1.GroupVersion).WithResource(mcsv1.ServiceExportPluralName)
 	ServiceImports = schema.GroupVersion(mcsv1.GroupVersion).WithResource(mcsv1.ServiceImportPluralName)
 )
 
-// resource is what one watch is about, as the API names it.
+// resource is the plural name of a resource in the API.
 type resource string
 
 const (
@@ -154,7 +152,7 @@ const (
 	hawserNodes    resource = "hawsernodes"
 )
 
-// untyped gives the resource of those that are read as unstructured objects.
+// untyped returns the resource if it is read as unstructured objects.
 func (r resource) untyped() (schema.GroupVersionResource, bool) {
 	switch r {
 	case serviceExports:
@@ -167,7 +165,7 @@ func (r resource) untyped() (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{}, false
 }
 
-// list is what a list of the others is read into.
+// list returns an empty list object for a typed resource.
 func (r resource) list() runtime.Object {
 	switch r {
 	case nodes:
@@ -182,7 +180,7 @@ func (r resource) list() runtime.Object {
 	return &corev1.NamespaceList{}
 }
 
-// list gives what a scope asks for.
+// list lists the objects of a scope.
 func (c *Client) list(ctx context.Context, s scope, options metav1.ListOptions) (runtime.Object, error) {
 	s.restrict(&options)
 	if untyped, ok := s.resource.untyped(); ok {
@@ -206,7 +204,7 @@ func (c *Client) request(s scope, options metav1.ListOptions) *rest.Request {
 	if s.resource == endpointSlices {
 		client = c.discovery
 	}
-	// Tries are made again by who asks, and a failed one should be told at once.
+	// The caller retries, and reports a failed request at once.
 	r := client.Get().MaxRetries(0).NamespaceIfScoped(s.namespace, s.namespace != "").Resource(string(s.resource))
 	if options.TimeoutSeconds != nil {
 		r = r.Timeout(time.Duration(*options.TimeoutSeconds) * time.Second)

@@ -18,12 +18,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Bounds of events: so many at once, then one for every so many seconds. What
-// does not fit is counted in the next one.
+// Limits of events: a burst, then one per interval. The next event reports the number of dropped
+// ones.
 const (
-	eventsAtOnce  = 10
-	eventsSeconds = 20
-	maxNote       = 1000 // bytes; the API takes 1 024
+	eventBurst   = 10
+	eventSeconds = 20
+	maxNote      = 1000 // bytes; the API takes 1 024
 )
 
 // events reports changes of a node as Kubernetes events.
@@ -33,14 +33,13 @@ type events struct {
 	uid     types.UID // of the HawserNode
 	rate    flowcontrol.RateLimiter
 	dropped int
-	last    int64 // that made a name, so that no two are alike
+	last    int64 // suffix of the last name, for unique names
 }
 
-// event is one thing that happened.
+// event is the content of one Kubernetes event.
 type event struct{ kind, reason, action, note string }
 
-// of reports what changed between two states. What is told is gone from the list
-// even if the server did not take it: events are no record.
+// of sends events for the differences between two states. It does not retry failed events.
 func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 	var out []event
 	for _, link := range slices.Sorted(maps.Keys(now.Up)) {
@@ -86,8 +85,8 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 	return nil
 }
 
-// send writes one event. A server that does not want it is no trouble; one that
-// refuses us is.
+// send writes one event. It ignores events that the server cannot store; a forbidden request is an
+// error.
 func (e *events) send(ctx context.Context, what event) error {
 	now := time.Now()
 	e.last = max(e.last+1, now.UnixNano())
@@ -111,10 +110,10 @@ func (e *events) send(ctx context.Context, what event) error {
 
 // Conditions of a HawserNode.
 const (
-	// ConditionReady: the node is as it should be, and names are answered.
+	// ConditionReady means that the node is in its desired state and the name server runs.
 	ConditionReady = "Ready"
-	// ConditionCurrent: what the agent lives from is read from its source, not from a copy.
+	// ConditionCurrent means that the inputs are current, not last good copies.
 	ConditionCurrent = "Current"
-	// ConditionDrained: the gateway is to be left.
+	// ConditionDrained means that the gateway is drained.
 	ConditionDrained = "Drained"
 )

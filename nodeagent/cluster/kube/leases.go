@@ -157,8 +157,8 @@ func (s *LeaseStore) Write(ctx context.Context, l election.Lease) (election.Leas
 	return s.store(l.Gateway, stored), nil
 }
 
-// store keeps an object that the server returned: a watch that hangs must not have the next write
-// conflict again.
+// store stores an object that the server returned, so that the next write does not conflict while a
+// watch hangs.
 func (s *LeaseStore) store(gateway string, object *unstructured.Unstructured) election.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,8 +171,8 @@ func gatewayOf(object *unstructured.Unstructured) (string, bool) {
 	return strings.CutPrefix(object.GetName(), fabric.LeasePrefix)
 }
 
-// releasedSeconds is the duration of a released Lease, as client-go's leader election writes it.
-// A Lease whose holder was removed by hand has another one: that holder may still work.
+// releasedSeconds is the duration of a released Lease, as client-go's leader election writes it. A
+// Lease whose holder was removed by hand has a longer duration: that holder may still work.
 const releasedSeconds = 1
 
 func leaseOf(gateway string, object *unstructured.Unstructured) election.Lease {

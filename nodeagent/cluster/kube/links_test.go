@@ -24,9 +24,9 @@ func linked(rtt int64, loss int) NodeStatus {
 	return s
 }
 
-// TestSteady: measurements alone are a reason to write when they moved far and the last write
-// is long ago; what is no measurement always is one.
-func TestSteady(t *testing.T) {
+// TestSuppressNoise checks that measurements alone cause a write only if they differ much and the
+// last write is old enough. Any other change causes a write.
+func TestSuppressNoise(t *testing.T) {
 	t.Parallel()
 	change := func(s NodeStatus, f func(*LinkState)) NodeStatus { f(&s.LinkStates[0]); return s }
 	for _, tt := range []struct {
@@ -47,8 +47,8 @@ func TestSteady(t *testing.T) {
 		{"the first measurement", linked(0, 0), linked(300, 0), 0, true},
 		{"down", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.State = LinkDown }), 0, true},
 		{"no longer chosen", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.Chosen = false }), 0, true},
-		{"another link in its place", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.RemoteCluster = "g4" }), 0, true},
-		{"a link less", linked(10_000, 0), NodeStatus{}, 0, true},
+		{"another link instead", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.RemoteCluster = "g4" }), 0, true},
+		{"one link less", linked(10_000, 0), NodeStatus{}, 0, true},
 	} {
 		if write := !cmp.Equal(tt.written, suppressNoise(tt.written, tt.want, tt.since)); write != tt.write {
 			t.Errorf("%s: written is %t, want %t", tt.name, write, tt.write)
@@ -56,22 +56,22 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// TestQuiet: an agent whose links are measured again and again writes nothing; what changes is
-// written, with the newest measurements.
+// TestQuiet checks that new measurements of unchanged links cause no writes. A change is written
+// with the latest measurements.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
-	r, said := reporting(t, server, linked(10_000, 0))
+	r, source := reporting(t, server, linked(10_000, 0))
 	looks := 0
 	r.nodeStatus = func() NodeStatus {
-		said.set(func(s *NodeStatus) {
+		source.set(func(s *NodeStatus) {
 			looks++
 			s.LinkStates = slices.Clone(s.LinkStates)
 			s.LinkStates[0].RTT, s.LinkStates[0].Loss = 5_000+rand.Int64N(20_000), rand.IntN(300)
 		})
-		return said.get()
+		return source.get()
 	}
-	count := func() int { said.mu.Lock(); defer said.mu.Unlock(); return looks }
+	count := func() int { source.mu.Lock(); defer source.mu.Unlock(); return looks }
 	run(t, r)
 	eventually(t, "the object", func() bool {
 		return server.Get("hawsernodes", "n1") != nil && field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc"
@@ -79,17 +79,17 @@ func TestQuiet(t *testing.T) {
 	before, from := len(server.Writes()), count()
 	eventually(t, "looks", func() bool { return count() > from+100 })
 	if writes := len(server.Writes()) - before; writes != 0 {
-		t.Errorf("%d writes for %d looks at links that were measured anew", writes, count()-from)
+		t.Errorf("%d writes for %d reads of links with new measurements", writes, count()-from)
 	}
-	said.set(func(s *NodeStatus) {
+	source.set(func(s *NodeStatus) {
 		s.LinkStates = slices.Clone(s.LinkStates)
 		s.LinkStates[1].State = LinkUp
 	})
 	eventually(t, "the change", func() bool { return len(server.Writes()) > before })
 }
 
-// TestListLinks: what a HawserNode lists is bounded, in order, and what is left out matters
-// least.
+// TestListLinks checks that the links of a HawserNode are bounded and sorted, and that the least
+// important ones are omitted.
 func TestListLinks(t *testing.T) {
 	t.Parallel()
 	var links []LinkState
@@ -115,7 +115,7 @@ func TestListLinks(t *testing.T) {
 		}
 	}
 	sorted := slices.IsSortedFunc(have, func(a, b LinkState) int { return strings.Compare(a.RemoteCluster, b.RemoteCluster) })
-	if len(have) != MostLinks || count["down"] != 50 || count["chosen"] != 200 || !sorted {
+	if len(have) != MaxLinks || count["down"] != 50 || count["chosen"] != 200 || !sorted {
 		t.Errorf("%d links, %v, in order: %t", len(have), count, sorted)
 	}
 	raw, err := json.Marshal(NodeStatus{LinkStates: have})
@@ -128,8 +128,8 @@ func TestListLinks(t *testing.T) {
 	}
 }
 
-// TestNodes: one list and one watch follow what agents tell; while the server is away the last
-// stays, with the reason.
+// TestNodes checks that one list and one watch follow the HawserNodes. While the server is
+// unreachable the last status stays, with an error.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -142,32 +142,32 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := FollowNodes(client)
+	n := NewNodes(client)
 	if _, err := n.Current(); err == nil {
-		t.Error("nothing was read, and there is no error")
+		t.Error("no error before the first list")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); n.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	eventually(t, "the nodes", func() bool { _, err := n.Current(); return err == nil })
-	told, _ := n.Current()
+	status, _ := n.Current()
 	want := map[string]NodeStatus{"n2": {Cluster: "g1", Role: Worker}, "n1": {Cluster: "g1", Role: Gateway, LinkStates: []LinkState{
 		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "b", State: LinkUp, Chosen: true, RTT: 1200, Loss: 3}}}}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, status); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}
 	server.Put(t, object("n2", "{cluster: g1, role: worker, version: v2}"))
-	eventually(t, "a change", func() bool { told, _ := n.Current(); return told["n2"].Version == "v2" })
+	eventually(t, "a change", func() bool { status, _ := n.Current(); return status["n2"].Version == "v2" })
 	server.Delete("hawsernodes", "n2")
-	eventually(t, "a node that went", func() bool { told, _ := n.Current(); return len(told) == 1 })
-	for _, asked := range server.Asked() {
-		if !strings.Contains(asked, "/apis/hawser.dev/v1alpha1/hawsernodes") {
-			t.Errorf("asked %s", asked)
+	eventually(t, "a deleted node", func() bool { status, _ := n.Current(); return len(status) == 1 })
+	for _, request := range server.Requests() {
+		if !strings.Contains(request, "/apis/hawser.dev/v1alpha1/hawsernodes") {
+			t.Errorf("asked %s", request)
 		}
 	}
 	server.SetUnreachable(true)
-	eventually(t, "word that the server is away", func() bool { told, err := n.Current(); return err != nil && len(told) == 1 })
+	eventually(t, "an error for the unreachable server", func() bool { status, err := n.Current(); return err != nil && len(status) == 1 })
 	server.SetUnreachable(false)
 	eventually(t, "the server", func() bool { _, err := n.Current(); return err == nil })
 }

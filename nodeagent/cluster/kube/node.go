@@ -26,20 +26,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// HawserNodes is the resource in which each agent reports about its node; the object
-// has the node's name.
+// HawserNodes is the resource in which each agent reports the status of its node. The object has
+// the node's name.
 var HawserNodes = schema.GroupVersionResource{Group: "hawser.dev", Version: "v1alpha1", Resource: "hawsernodes"}
 
 // NodeStatus is the status of a HawserNode.
 type NodeStatus struct {
 	Cluster string `json:"cluster"`
 	Role    string `json:"role"` // gateway | worker
-	// Gateway is the one that the node holds, where labels picked the node.
+	// Gateway is the gateway that the node holds, if it was selected by labels.
 	Gateway string     `json:"gateway,omitempty"`
 	Version string     `json:"version,omitempty"`
-	Fabric  string     `json:"fabric,omitempty"` // digest of the one in force
+	Fabric  string     `json:"fabric,omitempty"` // digest of the fabric in force
 	Links   *LinkCount `json:"links,omitempty"`  // of a gateway
-	// LinkStates are those of MostLinks of the links at most (ListLinks).
+	// LinkStates has at most MaxLinks links (ListLinks).
 	LinkStates []LinkState `json:"linkStates,omitempty"`
 	// RulesBootID is the boot ID of the node when the agent had its rules in place. The other
 	// nodes accept VXLAN from the node during that boot.
@@ -55,7 +55,7 @@ type NodeStatus struct {
 	Lost       bool               `json:"-"`
 	LastError  string             `json:"lastError,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Up are the links by name, and whether each is up. Changes become events.
+	// Up maps the names of links to whether the link is up. Changes become events.
 	Up map[string]bool `json:"-"`
 }
 
@@ -65,8 +65,8 @@ type LinkCount struct {
 	Total int `json:"total"`
 }
 
-// MostLinks bounds what a HawserNode lists: 512 links are 100 KB at most.
-const MostLinks = 512
+// MaxLinks bounds the links of a HawserNode: 512 links are at most 100 KB.
+const MaxLinks = 512
 
 // LinkState is the state of one link of a gateway.
 type LinkState struct {
@@ -76,8 +76,8 @@ type LinkState struct {
 	State         string `json:"state"`              // Up | Down | Connecting
 	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
 	Chosen        bool   `json:"chosen,omitempty"`   // carries the traffic of the pair of clusters
-	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is how many of
-	// 1000 probes were lost. Both are written when they moved far, and seldom (steady).
+	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of lost
+	// probes of 1000. suppressNoise limits their writes.
 	RTT  int64 `json:"rttMicroseconds,omitempty"`
 	Loss int   `json:"lossPerMille,omitempty"`
 }
@@ -89,14 +89,14 @@ const (
 	LinkConnecting = "Connecting" // no reply yet
 )
 
-// ListLinks returns at most MostLinks links, sorted by the names of their ends. If there are more, it
-// prefers links that are not up, and then the chosen ones.
+// ListLinks returns at most MaxLinks links, sorted by the names of their ends. If there are more,
+// it prefers links that are not up, then active ones.
 func ListLinks(links []LinkState) []LinkState {
 	byName := func(a, b LinkState) int {
 		return cmp.Or(cmp.Compare(a.RemoteCluster, b.RemoteCluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 	}
 	states := slices.SortedFunc(slices.Values(links), byName)
-	if len(states) > MostLinks {
+	if len(states) > MaxLinks {
 		matters := func(l LinkState) int {
 			switch {
 			case l.State != LinkUp:
@@ -107,7 +107,7 @@ func ListLinks(links []LinkState) []LinkState {
 			return 2
 		}
 		slices.SortStableFunc(states, func(a, b LinkState) int { return cmp.Compare(matters(a), matters(b)) })
-		states = states[:MostLinks]
+		states = states[:MaxLinks]
 		slices.SortFunc(states, byName)
 	}
 	return states
@@ -119,28 +119,28 @@ const (
 	Worker  = "worker"
 )
 
-// Times of a reporter.
+// Intervals of a Reporter.
 const (
-	reportEvery   = 3 * time.Second // between two looks, and so between two writes
-	reportRetry   = time.Minute     // the longest pause after trouble
-	reportTimeout = 10 * time.Second
-	reportAgain   = 10 * time.Minute       // a deleted object comes back
-	reportLost    = 10 * time.Second       // the same where the other nodes accept no VXLAN meanwhile
-	reportFirst   = 500 * time.Millisecond // between two looks before the rules of the node are reported
-	// measuredEvery is the least time between two writes for which measurements are the only
-	// reason: a map may be a minute behind, and the API server has more to do.
-	measuredEvery = time.Minute
-	maxErrorText  = 500 // bytes of lastError
+	reportInterval   = 3 * time.Second // between two reads of the status, and so between two writes
+	maxReportBackoff = time.Minute     // maximum backoff after errors
+	reportTimeout    = 10 * time.Second
+	resyncInterval   = 10 * time.Minute       // a deleted object is written again
+	lostInterval     = 10 * time.Second       // the same if the other nodes drop VXLAN from this node meanwhile
+	firstInterval    = 500 * time.Millisecond // between two reads until the rules of the node are reported
+	// measureInterval is the minimum time between two writes of measurements only. It limits the
+	// load of the API server: a map may be a minute old.
+	measureInterval = time.Minute
+	maxErrorText    = 500 // bytes of lastError
 )
 
-// Reporter keeps the HawserNode of this node as the agent says. It is no part of
-// what the agent does: when the server is away it tries again, and nothing waits.
+// Reporter writes the status of this node to its HawserNode. It retries failed writes; no other
+// part of the agent waits for it.
 type Reporter struct {
 	store      reportStore
 	node       string
 	log        *slog.Logger
 	nodeStatus func() NodeStatus
-	every      time.Duration
+	interval   time.Duration
 	written    *NodeStatus
 	at         time.Time // of written
 
@@ -148,17 +148,17 @@ type Reporter struct {
 	err error // of the last write
 }
 
-// NewReporter makes a reporter; say gives what is to be told, and must be cheap.
-func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
-	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventsSeconds, eventsAtOnce)
+// NewReporter returns a Reporter. nodeStatus must be cheap.
+func NewReporter(client *Client, node string, log *slog.Logger, nodeStatus func() NodeStatus) *Reporter {
+	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventSeconds, eventBurst)
 	store := &apiReport{client: client, node: node, events: &events{client: client, node: node, rate: rate}}
-	return &Reporter{store: store, node: node, log: log, nodeStatus: say, every: reportEvery}
+	return &Reporter{store: store, node: node, log: log, nodeStatus: nodeStatus, interval: reportInterval}
 }
 
-// NewFileReporter returns a reporter that writes the HawserNode as a file of dir, where there
-// is no Kubernetes API.
-func NewFileReporter(dir, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
-	return &Reporter{store: fileReport{dir: dir, node: node}, node: node, log: log, nodeStatus: say, every: reportEvery}
+// NewFileReporter returns a Reporter that writes the HawserNode to a file in dir, for nodes without
+// a Kubernetes API.
+func NewFileReporter(dir, node string, log *slog.Logger, nodeStatus func() NodeStatus) *Reporter {
+	return &Reporter{store: fileReport{dir: dir, node: node}, node: node, log: log, nodeStatus: nodeStatus, interval: reportInterval}
 }
 
 // reportStore stores the HawserNode of one node.
@@ -170,22 +170,22 @@ type reportStore interface {
 	event(ctx context.Context, before, now NodeStatus) error
 }
 
-// Run reports until ctx ends.
+// Run reports until ctx is done.
 func (r *Reporter) Run(ctx context.Context) {
-	// Until the rules of this boot are reported, the other nodes accept no VXLAN from this one.
+	// Until the rules of this boot are reported, the other nodes drop VXLAN from this node.
 	reported := false
-	next, failed := min(reportFirst, r.every), time.Duration(0)
+	next, failed := min(firstInterval, r.interval), time.Duration(0)
 	for sleep(ctx, next) {
 		rules, err := r.once(ctx)
-		r.note(ctx, err)
+		r.record(ctx, err)
 		reported = reported || rules && err == nil
-		next = r.every
+		next = r.interval
 		if !reported {
-			next = min(reportFirst, r.every)
+			next = min(firstInterval, r.interval)
 		}
 		if err != nil {
-			failed = min(2*max(failed, r.every), reportRetry)
-			// Not all agents of a cluster at once, when its API server comes back.
+			failed = min(2*max(failed, r.interval), maxReportBackoff)
+			// Spread the agents of a cluster when its API server is back.
 			next = failed/2 + rand.N(failed)
 		} else {
 			failed = 0
@@ -193,7 +193,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// sleep waits, and reports false when ctx ends first.
+// sleep waits. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -205,8 +205,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// note keeps how a write ended, and logs when that changes.
-func (r *Reporter) note(ctx context.Context, err error) {
+// record stores the result of a write, and logs changes of it.
+func (r *Reporter) record(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -222,7 +222,7 @@ func (r *Reporter) note(ctx context.Context, err error) {
 	}
 }
 
-// Err says why the object is not as it should be; nil = it is.
+// Err returns the error of the last write.
 func (r *Reporter) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +248,7 @@ func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
 		want.RulesBootID = r.written.RulesBootID
 	}
 	now := time.Now()
-	lost := want.Lost && now.Sub(r.at) >= reportLost
+	lost := want.Lost && now.Sub(r.at) >= lostInterval
 	want.Lost, want.RulesRemoved = false, false
 	// Each condition has the time of its last change.
 	want.Conditions = slices.Clone(want.Conditions)
@@ -261,11 +261,11 @@ func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
 			}
 		}
 	}
-	if kept := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
-		if now.Sub(r.at) < reportAgain && !lost {
+	if reduced := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, reduced) {
+		if now.Sub(r.at) < resyncInterval && !lost {
 			return rules, nil
 		}
-		want = kept // which changes nothing, unless the object is gone
+		want = reduced // no change, but writes a deleted object again
 	}
 	before := *r.written
 	if err := r.store.write(ctx, want); err != nil {
@@ -355,8 +355,8 @@ func (r *apiReport) event(ctx context.Context, before, now NodeStatus) error {
 	return r.events.of(ctx, before, now)
 }
 
-// apply writes the object (sub empty) or its status. With its node the object
-// goes too: the node is its owner.
+// apply writes the object (empty sub) or its status. The node owns the object, so Kubernetes
+// deletes both together.
 func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) error {
 	object := map[string]any{
 		"apiVersion": HawserNodes.GroupVersion().String(), "kind": hawserNodeKind,
@@ -391,16 +391,16 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) er
 	return nil
 }
 
-// Measurements that differ by less are the same: a fifth and half a millisecond of the
-// round-trip time, two of a hundred probes.
+// Smaller differences are noise: a fifth and half a millisecond of the round-trip time, two percent
+// of the probes.
 const (
 	movedPart = 5   // of the larger one, as a divisor
 	movedRTT  = 500 // microseconds
 	movedLoss = 20  // of 1000 probes
 )
 
-// suppressNoise gives what is to be told with the measurements that were written before, where there
-// is no reason to write new ones: too little time passed since, or they hardly differ.
+// suppressNoise returns want with the written measurements, unless new ones are to be written: they
+// differ enough and the last write is old enough.
 func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want
@@ -410,7 +410,7 @@ func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	for i := range states {
 		was, now := written.LinkStates[i], &states[i]
 		first := was.RTT == 0 && now.RTT != 0
-		if first || since >= measuredEvery && (moved(was.RTT, now.RTT, movedRTT) || moved(int64(was.Loss), int64(now.Loss), movedLoss)) {
+		if first || since >= measureInterval && (moved(was.RTT, now.RTT, movedRTT) || moved(int64(was.Loss), int64(now.Loss), movedLoss)) {
 			return want
 		}
 		now.RTT, now.Loss = was.RTT, was.Loss
@@ -420,9 +420,9 @@ func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 }
 
 // clip shortens a text to a number of bytes.
-func clip(text string, most int) string {
-	if len(text) <= most {
+func clip(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return text[:most-3] + "..."
+	return text[:limit-3] + "..."
 }

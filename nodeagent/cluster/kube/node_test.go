@@ -20,19 +20,19 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// told is what a reporter under test tells.
-type told struct {
+// statusSource returns the status to a Reporter under test.
+type statusSource struct {
 	mu     sync.Mutex
 	status NodeStatus
 }
 
-func (s *told) set(change func(*NodeStatus)) {
+func (s *statusSource) set(change func(*NodeStatus)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.status)
 }
 
-func (s *told) get() NodeStatus {
+func (s *statusSource) get() NodeStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
@@ -45,16 +45,16 @@ func gatewayStatus() NodeStatus {
 	}
 }
 
-func reporting(t *testing.T, server *kubetest.Server, status NodeStatus) (*Reporter, *told) {
+func reporting(t *testing.T, server *kubetest.Server, status NodeStatus) (*Reporter, *statusSource) {
 	t.Helper()
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := &told{status: status}
-	r := NewReporter(client, "n1", slog.New(slog.DiscardHandler), said.get)
-	r.every = 5 * time.Millisecond
-	return r, said
+	source := &statusSource{status: status}
+	r := NewReporter(client, "n1", slog.New(slog.DiscardHandler), source.get)
+	r.interval = 5 * time.Millisecond
+	return r, source
 }
 
 func run(t *testing.T, r *Reporter) {
@@ -92,7 +92,7 @@ func TestReporter(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1, uid: node-1}")
-	r, said := reporting(t, server, gatewayStatus())
+	r, source := reporting(t, server, gatewayStatus())
 	run(t, r)
 	object := func() *unstructured.Unstructured { return server.Get("hawsernodes", "n1") }
 	eventually(t, "the first status", func() bool { return field(object(), "status", "fabric") == "abc" })
@@ -101,7 +101,7 @@ func TestReporter(t *testing.T) {
 		t.Errorf("have %+v", object().Object)
 	}
 	writes := len(server.Writes())
-	said.set(func(s *NodeStatus) { s.Fabric, s.Up = "def", map[string]bool{"g1/a-g2/a": false, "g1/a-g3/a": true} })
+	source.set(func(s *NodeStatus) { s.Fabric, s.Up = "def", map[string]bool{"g1/a-g2/a": false, "g1/a-g3/a": true} })
 	eventually(t, "another status", func() bool { return field(object(), "status", "fabric") == "def" })
 	eventually(t, "events", func() bool { return len(server.Writes()) == writes+4 })
 	var notes []string
@@ -114,15 +114,15 @@ func TestReporter(t *testing.T) {
 	}
 }
 
-// TestReporterGoesOn keeps the time of a condition over restarts, and comes back
-// when the server does.
-func TestReporterGoesOn(t *testing.T) {
+// TestReporterResumes checks that the time of a condition survives restarts, and that writes resume
+// when the server is back.
+func TestReporterResumes(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus:\n  fabric: old\n  conditions:\n"+
 		"  - {type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}\n")
 	server.SetForbidden("hawsernodes", true)
-	r, said := reporting(t, server, gatewayStatus())
+	r, source := reporting(t, server, gatewayStatus())
 	run(t, r)
 	eventually(t, "trouble", func() bool { return r.Err() != nil })
 	if text := r.Err().Error(); !strings.Contains(text, "read HawserNode n1") || !strings.Contains(text, "forbidden") {
@@ -140,31 +140,32 @@ func TestReporterGoesOn(t *testing.T) {
 	if have := condition()["lastTransitionTime"]; have != "2026-01-02T03:04:05Z" {
 		t.Errorf("a condition that did not change has %v", have)
 	}
-	said.set(func(s *NodeStatus) {
+	source.set(func(s *NodeStatus) {
 		s.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
 	})
 	eventually(t, "the condition", func() bool { return condition()["status"] == "False" })
 	if have := condition()["lastTransitionTime"]; have == "2026-01-02T03:04:05Z" {
-		t.Error("a condition that changed has the time of before")
+		t.Error("a changed condition has the old time")
 	}
 }
 
-// TestReporterKeepsRules: the report of the node's rules stays while the agent restarts and has
-// no round behind it, goes when it removes the rules, and comes back when the API lost it.
+// TestReporterKeepsRules checks that the rules stay reported while the agent restarts and has not
+// finished a round. The report disappears when the agent removes the rules, and is written again if
+// the API lost it.
 func TestReporterKeepsRules(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {fabric: old, rulesBootID: b1}")
 	boot := func() string { return field(server.Get("hawsernodes", "n1"), "status", "rulesBootID") }
-	r, said := reporting(t, server, NodeStatus{Cluster: "g1", Role: Worker, Fabric: "abc"})
+	r, source := reporting(t, server, NodeStatus{Cluster: "g1", Role: Worker, Fabric: "abc"})
 	run(t, r)
 	eventually(t, "the first status", func() bool { return field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc" })
 	if boot() != "b1" {
-		t.Errorf("an agent without a round reports boot %q, want the one before", boot())
+		t.Errorf("an agent without a round reports boot %q, want the previous boot", boot())
 	}
-	said.set(func(s *NodeStatus) { s.RulesBootID = "b2" })
+	source.set(func(s *NodeStatus) { s.RulesBootID = "b2" })
 	eventually(t, "the rules of another boot", func() bool { return boot() == "b2" })
-	said.set(func(s *NodeStatus) { s.RulesBootID, s.RulesRemoved = "", true })
+	source.set(func(s *NodeStatus) { s.RulesBootID, s.RulesRemoved = "", true })
 	eventually(t, "no rules", func() bool { return boot() == "" })
 }
 
@@ -199,7 +200,7 @@ func TestReporterAfterReboot(t *testing.T) {
 			}
 			return NodeStatus{Fabric: "abc", RulesBootID: "b2"}
 		}
-		r := &Reporter{store: store, node: "n1", log: slog.New(slog.DiscardHandler), nodeStatus: status, every: reportEvery}
+		r := &Reporter{store: store, node: "n1", log: slog.New(slog.DiscardHandler), nodeStatus: status, interval: reportInterval}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r.Run(ctx)
@@ -209,8 +210,8 @@ func TestReporterAfterReboot(t *testing.T) {
 	})
 }
 
-// TestFileReporter: the reporter writes the same HawserNode to a folder as to the API, and keeps
-// the boot that a previous agent reported.
+// TestFileReporter checks that the reporter writes the same HawserNode to a folder as to the API,
+// and keeps the boot that the previous agent reported.
 func TestFileReporter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -225,17 +226,17 @@ func TestFileReporter(t *testing.T) {
 		}
 		return o
 	}
-	start := func(status NodeStatus) (*told, context.CancelFunc) {
-		said := &told{status: status}
-		r := NewFileReporter(dir, "n1", slog.New(slog.DiscardHandler), said.get)
-		r.every = 5 * time.Millisecond
+	start := func(status NodeStatus) (*statusSource, context.CancelFunc) {
+		source := &statusSource{status: status}
+		r := NewFileReporter(dir, "n1", slog.New(slog.DiscardHandler), source.get)
+		r.interval = 5 * time.Millisecond
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
 			r.Run(ctx)
 			close(done)
 		}()
-		return said, func() { cancel(); <-done }
+		return source, func() { cancel(); <-done }
 	}
 	status := gatewayStatus()
 	status.RulesBootID = "b1"
@@ -245,18 +246,18 @@ func TestFileReporter(t *testing.T) {
 	if o := content(); o.GetName() != "n1" || o.GetKind() != "HawserNode" || field(o, "status", "fabric") != "abc" {
 		t.Errorf("have %+v", o)
 	}
-	said, stop := start(NodeStatus{Cluster: "g1", Role: Worker, Fabric: "def"})
+	source, stop := start(NodeStatus{Cluster: "g1", Role: Worker, Fabric: "def"})
 	defer stop()
 	eventually(t, "another status", func() bool { return field(content(), "status", "fabric") == "def" })
 	if boot := field(content(), "status", "rulesBootID"); boot != "b1" {
-		t.Errorf("an agent without a round reports boot %q, want the one before", boot)
+		t.Errorf("an agent without a round reports boot %q, want the previous boot", boot)
 	}
-	said.set(func(s *NodeStatus) { s.RulesRemoved = true })
+	source.set(func(s *NodeStatus) { s.RulesRemoved = true })
 	eventually(t, "no rules", func() bool { return field(content(), "status", "rulesBootID") == "" })
 }
 
-// TestProofs: a client lists each proof that HawserNodes have once, by kind, and fails without
-// the right to list them.
+// TestProofs checks that a client lists each proof of the HawserNodes once, by kind, and fails
+// without permission to list them.
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -295,7 +296,7 @@ func TestEventsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if have := len(server.Writes()); have < eventsAtOnce || have > 2*eventsAtOnce || sent.dropped == 0 {
-		t.Errorf("%d events were sent, %d were not", have, sent.dropped)
+	if have := len(server.Writes()); have < eventBurst || have > 2*eventBurst || sent.dropped == 0 {
+		t.Errorf("%d events sent, %d dropped", have, sent.dropped)
 	}
 }

@@ -27,8 +27,8 @@ type namedStatus struct {
 	status NodeStatus
 }
 
-// FollowNodes returns a Nodes. It makes no request before Run.
-func FollowNodes(client *Client) *Nodes {
+// NewNodes returns a Nodes. It sends no request before Run.
+func NewNodes(client *Client) *Nodes {
 	return &Nodes{listwatch.Cache[namedStatus]{
 		Client: client.Dynamic, Resource: HawserNodes,
 		Convert: func(o *unstructured.Unstructured) (namedStatus, bool) {

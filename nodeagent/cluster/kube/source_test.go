@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// rig is a source over a server.
+// rig is a source that reads from a server.
 type rig struct {
 	*Source
 	server  *kubetest.Server
@@ -47,7 +47,7 @@ func start(t *testing.T, server *kubetest.Server, before *model.Facts) *rig {
 	return r
 }
 
-// await waits until the state is as it should be.
+// await waits for a state.
 func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -62,8 +62,8 @@ func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) fact
 		case <-r.changes:
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nasked:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
-				strings.Join(r.server.Asked(), "\n"))
+			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nrequests:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
+				strings.Join(r.server.Requests(), "\n"))
 		}
 	}
 }
@@ -105,7 +105,7 @@ func export(namespace, name string) string {
 	return fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: %s, namespace: %s, uid: u-%s}", name, namespace, name)
 }
 
-// endpoints gives the addresses of a service in the facts; nil = it is not there.
+// endpoints returns the addresses of a Service in the facts; nil if absent.
 func endpoints(f model.Facts, namespace, name string) []string {
 	for _, s := range f.Services {
 		if s.Namespace == namespace && s.Name == name {
@@ -126,7 +126,7 @@ func serves(namespace, name string, want ...string) func(facts.State) bool {
 	}
 }
 
-func TestSourceFollows(t *testing.T) {
+func TestSourceUpdates(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), node("worker", "203.0.113.2"),
@@ -141,17 +141,17 @@ func TestSourceFollows(t *testing.T) {
 	server.Put(t, slice("sample", "web", "b", "10.7.0.2"))
 	r.await(t, "a second slice", serves("sample", "web", "10.7.0.1", "10.7.0.2"))
 	server.Put(t, slice("sample", "web", "a", "10.7.0.3"))
-	r.await(t, "a slice that changed", serves("sample", "web", "10.7.0.2", "10.7.0.3"))
+	r.await(t, "a changed slice", serves("sample", "web", "10.7.0.2", "10.7.0.3"))
 	server.Delete("endpointslices", "sample/web-b")
-	r.await(t, "a slice that went", serves("sample", "web", "10.7.0.3"))
+	r.await(t, "a deleted slice", serves("sample", "web", "10.7.0.3"))
 	server.Delete("nodes", "worker")
-	r.await(t, "a node that went", func(s facts.State) bool { return len(s.Facts.Nodes) == 1 })
+	r.await(t, "a deleted node", func(s facts.State) bool { return len(s.Facts.Nodes) == 1 })
 	server.Delete("services", "sample/web")
-	r.await(t, "a service that went", func(s facts.State) bool { return endpoints(s.Facts, "sample", "web") == nil })
+	r.await(t, "a deleted service", func(s facts.State) bool { return endpoints(s.Facts, "sample", "web") == nil })
 }
 
-// TestSourceFollowsTheFabric starts and ends watches as the fabric changes.
-func TestSourceFollowsTheFabric(t *testing.T) {
+// TestSourceFabricChange checks that watches start and stop as the fabric changes.
+func TestSourceFabricChange(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"),
@@ -176,12 +176,12 @@ func TestSourceFollowsTheFabric(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.watches) != 5 || len(r.Source.services) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
-		t.Errorf("%d watches and %d namespaces are left", len(r.watches), len(r.Source.services))
+		t.Errorf("%d watches and %d namespaces remain", len(r.watches), len(r.Source.services))
 	}
 }
 
-// TestSourceFollowsExports takes Services of ServiceExports as they are made.
-func TestSourceFollowsExports(t *testing.T) {
+// TestSourceExports checks that the source reads the Services of new ServiceExports.
+func TestSourceExports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}",
@@ -200,12 +200,12 @@ func TestSourceFollowsExports(t *testing.T) {
 		t.Errorf("objects: %v, %t", list, ok)
 	}
 	server.Delete("serviceexports", "team-a/api")
-	r.await(t, "an export that went", func(s facts.State) bool {
+	r.await(t, "a deleted export", func(s facts.State) bool {
 		return len(s.Facts.Exports) == 1 && endpoints(s.Facts, "team-a", "api") == nil
 	})
 }
 
-func TestSourceOutlivesTheServer(t *testing.T) {
+func TestSourceServerUnreachable(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
@@ -213,36 +213,35 @@ func TestSourceOutlivesTheServer(t *testing.T) {
 	before := &model.Facts{Nodes: []model.Node{{Name: "old"}}, Services: []model.Service{{Namespace: "sample", Name: "web", Endpoints: []model.Endpoint{}}}}
 	r := start(t, server, before)
 	r.SetFabric(testFabric(nil))
-	s := r.await(t, "word that the server is away", func(s facts.State) bool { return s.Err != nil })
+	s := r.await(t, "an error for the unreachable server", func(s facts.State) bool { return s.Err != nil })
 	if !s.Loaded || s.Source != fromCopy || s.DegradedSince.IsZero() || len(s.Facts.Nodes) != 1 || len(s.Facts.Services) != 1 {
-		t.Errorf("while away: %+v", s)
+		t.Errorf("while unreachable: %+v", s)
 	}
 	server.SetUnreachable(false)
 	r.await(t, "the server", func(s facts.State) bool {
 		return serves("sample", "web", "10.7.0.1")(s) && s.Source == fromAPI && s.Err == nil && s.Facts.Nodes[0].Name == "gateway"
 	})
 	server.SetUnreachable(true)
-	s = r.await(t, "word of the second time", func(s facts.State) bool { return s.Err != nil && s.Source == fromCopy })
+	s = r.await(t, "an error the second time", func(s facts.State) bool { return s.Err != nil && s.Source == fromCopy })
 	if !serves("sample", "web", "10.7.0.1")(s) {
-		t.Errorf("while away again: %+v", s)
+		t.Errorf("while unreachable again: %+v", s)
 	}
 	server.Put(t, slice("sample", "web", "a", "10.7.0.9"))
 	server.SetUnreachable(false)
-	r.await(t, "what changed meanwhile", serves("sample", "web", "10.7.0.9"))
+	r.await(t, "changes made in the meantime", serves("sample", "web", "10.7.0.9"))
 }
 
-// TestSourceFindsWhatIsDefinedLater: a kind that has been missing for long is seen soon
-// after it comes.
-func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
+// TestSourceLateCRD checks that a kind that was missing for long is read soon after its CRD exists.
+func TestSourceLateCRD(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), export("sample", "db"))
 	server.SetResourceMissing("serviceexports", true)
 	r := start(t, server, nil)
 	r.SetFabric(testFabric(func(f *fabric.Fabric) { f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}} }))
-	r.await(t, "what is declared", serves("sample", "web", "10.7.0.1"))
+	r.await(t, "the declared export", serves("sample", "web", "10.7.0.1"))
 	tries := func() (n int) {
-		for _, url := range server.Asked() {
+		for _, url := range server.Requests() {
 			if strings.Contains(url, "/serviceexports") && !strings.Contains(url, "watch=") {
 				n++
 			}
@@ -251,10 +250,10 @@ func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
 	}
 	var last time.Time
 	for seen := 0; seen < 7; {
-		r.await(t, "another try", func(facts.State) bool { return tries() > seen })
+		r.await(t, "another attempt", func(facts.State) bool { return tries() > seen })
 		seen = tries()
 		if now := time.Now(); seen > 1 && now.Sub(last) > 2*time.Second {
-			t.Fatalf("try %d came %s after the one before", seen, now.Sub(last))
+			t.Fatalf("attempt %d %s after the previous one", seen, now.Sub(last))
 		}
 		last = time.Now()
 	}
@@ -262,7 +261,7 @@ func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
 	r.await(t, "the export", func(s facts.State) bool { return len(s.Facts.Exports) == 1 && s.Err == nil })
 }
 
-func TestSourceTellsWhatItMayNot(t *testing.T) {
+func TestSourceForbidden(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
@@ -286,12 +285,12 @@ func TestSourceTellsWhatItMayNot(t *testing.T) {
 	}
 	server.SetResourceMissing("serviceexports", false)
 	server.SetForbidden("namespaces", false)
-	r.await(t, "no complaint", func(s facts.State) bool { return s.Err == nil })
+	r.await(t, "no error", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestSourceReports: a node is protected while its HawserNode reports the boot that its Node
-// has. A reboot ends that; a deleted HawserNode, a restart of this agent and an API server
-// that is away do not.
+// TestSourceReports checks that a node is protected while its HawserNode reports the boot of its
+// Node. A reboot ends that; a deleted HawserNode, a restart of this agent and an unreachable API
+// server do not.
 func TestSourceReports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -330,13 +329,13 @@ func TestSourceReports(t *testing.T) {
 	r.await(t, "the report after the reboot", is("rebooted silent"))
 	server.Delete("hawsernodes", "agent")
 	server.Put(t, report("silent", "b1"))
-	r.await(t, "a report behind the deletion of another one", is("rebooted"))
+	r.await(t, "a report after a deletion", is("rebooted"))
 	server.Delete("nodes", "none")
-	r.await(t, "a node that is gone", func(s facts.State) bool { return len(s.Facts.Nodes) == 4 })
+	r.await(t, "a deleted node", func(s facts.State) bool { return len(s.Facts.Nodes) == 4 })
 	server.Put(t, node("none", "b1"))
-	r.await(t, "a node that came back, which has to report again", is("none rebooted"))
+	r.await(t, "a new node of the same name, without a report", is("none rebooted"))
 
-	// An agent that starts knows what it knew, until all reports came.
+	// A restarted agent uses the saved facts until all reports are listed.
 	known := r.Current().Facts
 	away := kubetest.New(t)
 	away.Put(t, node("agent", "b2"))

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestCache: an object that does not convert, or no longer does, is ignored; a list replaces all
-// values, whether or not the reflector converted them before.
+// TestCache checks that an object that does not convert, or no longer does, is ignored. A list
+// replaces all values, whether or not the reflector converted them before.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	changes := 0

@@ -31,7 +31,7 @@ func TestRankOfWriters(t *testing.T) {
 		{"the last", "n3", false, []health.Link{link("a", health.Proven), link("b", health.Proven)}, 2},
 		{"the first is dead", "n3", false, []health.Link{link("a", health.Dead), link("b", health.Proven)}, 1},
 		{"alone", "n3", false, nil, 0},
-		{"the first leaves", "n1", true, []health.Link{link("b", health.Proven), link("c", health.Proven)}, 2},
+		{"the first drains", "n1", true, []health.Link{link("b", health.Proven), link("c", health.Proven)}, 2},
 		{"another cluster's gateway of that name", "n2", false,
 			[]health.Link{{Target: health.Target{Peer: health.GatewayID{Cluster: "g2", Gateway: "a"}}, Liveness: health.Proven}}, 0},
 	}
@@ -45,9 +45,9 @@ func TestRankOfWriters(t *testing.T) {
 	}
 }
 
-// TestPublishingGoes checks a decommission: the gateway removes its objects, and the node is ready
-// once the cluster's DNS has its original text.
-func TestPublishingGoes(t *testing.T) {
+// TestDecommissionedGateway checks that a gateway removes its objects at decommission, and that the
+// node is ready once the cluster's DNS has its original text.
+func TestDecommissionedGateway(t *testing.T) {
 	t.Parallel()
 	whole := &fabric.Fabric{
 		Name: "demo", Domain: "clusterset.local", DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
@@ -64,7 +64,7 @@ func TestPublishingGoes(t *testing.T) {
 	}
 	v.Projection = round.Projection{Node: &round.DesiredNode{}, Input: projection.Input{Fabric: &fabric.Fabric{Name: "demo", Decommission: true}, Digest: "2", Cluster: "g1", Node: "n1"}}
 	if p.isGateway() {
-		t.Error("a node that wrote nothing takes things away")
+		t.Error("a node that wrote nothing removes objects")
 	}
 	p.publisher.Store(apiobjects.New(apiobjects.Config{}))
 	after, digest, ok := p.desired(t.Context())

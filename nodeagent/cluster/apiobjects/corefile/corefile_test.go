@@ -63,8 +63,8 @@ func TestInsert(t *testing.T) {
 		name, text, want string
 	}{
 		{"of kubeadm", kubeadm, ours + kubeadm},
-		{"there already", ours + kubeadm, ours + kubeadm},
-		{"where it is", kubeadm + ours, kubeadm + ours},
+		{"already present", ours + kubeadm, ours + kubeadm},
+		{"at its position", kubeadm + ours, kubeadm + ours},
 		{"between others", kubeadm + ours + "example.org { whoami\n}\n", kubeadm + ours + "example.org { whoami\n}\n"},
 		{"changed inside", strings.Replace(ours, "max_fails 0", "max_fails 9", 1) + kubeadm, ours + kubeadm},
 		{"emptied", "# hawser: begin\n# hawser: end\n" + kubeadm, ours + kubeadm},
@@ -113,7 +113,7 @@ func TestRefused(t *testing.T) {
 		{"two begins", "# hawser: begin\n" + ours + kubeadm, Damaged, "2:1: error: the begin mark occurs twice", false},
 		{"two ends", ours + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark occurs twice", false},
 		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark occurs twice", false},
-		{"turned round", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
+		{"in the wrong order", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
 		{"inside another block", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block is inside another block", false},
 		{"not closed", ".:53 {\n errors\n", Unreadable, "1:1: error: the block that opens here is not closed", true},
 		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: closing brace without an opening brace", true},
@@ -145,14 +145,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestTaken(t *testing.T) {
+func TestZoneConflict(t *testing.T) {
 	t.Parallel()
 	only := func(zone string) string {
 		return strings.Replace(ours, "clusterset.local:53 0.243.in-addr.arpa:53", zone+":53", 1)
 	}
 	const theirs = "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n"
 	tests := []struct{ name, text, want, told string }{
-		{"before we came", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
+		{"before the insert", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
 			"F:1:1: error: a foreign server block serves clusterset.local"},
 		{"with our block", ours + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
 			"F:1:1: error: a foreign server block serves clusterset.local"},
@@ -195,8 +195,8 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestReserved checks that domains of the cluster's own DNS are left out, and that the error names
-// the first one.
+// TestReserved checks that the block lacks domains of the cluster's own DNS, and that the error
+// names the first one.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	const custom = ".:53 {\n kubernetes k8s.example in-addr.arpa ip6.arpa {\n  pods insecure\n }\n}\n"
@@ -213,7 +213,7 @@ func TestReserved(t *testing.T) {
 		{"child of the domain of this cluster", "pod.k8s.example", custom, "pod.k8s.example hides names of k8s.example, the DNS domain of a cluster"},
 		{"plugin without arguments", "k8s.example", "k8s.example:53 www.example:99 {\n kubernetes\n}\n", "a foreign server block serves k8s.example"},
 		{"parent of a plugin without arguments", "example", "k8s.example {\n kubernetes {\n  pods insecure\n }\n}\n", "example contains k8s.example, the DNS domain of a cluster"},
-		{"parent of what a cache forwards", "example", cache, "example contains node.example, the DNS domain of a cluster"},
+		{"parent of a domain that a cache forwards", "example", cache, "example contains node.example, the DNS domain of a cluster"},
 		{"twice", "clusterset.local", kubeadm, "clusterset.local is a domain of the clusterset already"},
 		{"twice by case", "CLUSTERSET.local", kubeadm, "CLUSTERSET.local is a domain of the clusterset already"},
 		{"hides the clusterset", "svc.clusterset.local", kubeadm, `svc.clusterset.local hides names of "clusterset.local", a domain of the clusterset`},

@@ -35,7 +35,7 @@ func TestInsertStub(t *testing.T) {
 	}
 }
 
-func TestRefusedStub(t *testing.T) {
+func TestInvalidStub(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text, code, want string }{
 		{"no object", "[]", Unreadable, "1:1: error: stubDomains: not an object"},
@@ -59,7 +59,7 @@ func TestRefusedStub(t *testing.T) {
 	}
 }
 
-func TestTakenStub(t *testing.T) {
+func TestStubConflict(t *testing.T) {
 	t.Parallel()
 	const reverse = `"0.243.in-addr.arpa":["169.254.73.53"]`
 	tests := []struct{ name, text, want, told string }{
@@ -92,7 +92,7 @@ func FuzzRestoreStub(f *testing.F) {
 		var d diag.Diagnostic
 		if err != nil {
 			if errors.As(err, &d); d.Code != ZoneConflict && with != text {
-				t.Errorf("changed although %v", err)
+				t.Errorf("text changed despite error %v", err)
 			}
 			if d.Code != ZoneConflict {
 				return

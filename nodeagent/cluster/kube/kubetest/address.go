@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// address is what a request is about.
+// address is the parsed path and query of a request.
 type address struct {
 	apiVersion, namespace, resource, name, sub string
 
@@ -58,17 +58,17 @@ func keyOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-// listOf names the kind of a list.
+// listOf returns the kind of a list.
 func listOf(resource string) string {
 	for _, kind := range []string{"Node", "Namespace", "Pod", "Service", "EndpointSlice"} {
 		if resourceOf(kind) == resource {
 			return kind + "List"
 		}
 	}
-	return "List" // of unstructured objects, which say for themselves what they are
+	return "List" // unstructured objects name their own kind
 }
 
-// resourceOf holds for the kinds that tests use.
+// resourceOf returns the resource of a kind that tests use.
 func resourceOf(kind string) string {
 	if kind == "ClusterProperty" {
 		return "clusterproperties"
@@ -87,7 +87,7 @@ func (a address) selects(object *unstructured.Unstructured) bool {
 	return err == nil && selector.Matches(labels.Set(object.GetLabels()))
 }
 
-// shows gives an event as who asked sees it; nil = it is not about what was asked.
+// shows returns an event as the requester sees it; nil if its selector does not match.
 func (a address) shows(e event) map[string]any {
 	switch before, after := a.selects(e.before), a.selects(e.after); {
 	case after && before:
@@ -100,8 +100,8 @@ func (a address) shows(e event) map[string]any {
 	return nil
 }
 
-// write takes what POST, PUT, PATCH and DELETE send. A patch is taken as an apply by
-// the only owner: what it says replaces what is there, in the part that it is for.
+// write serves POST, PUT, PATCH and DELETE. A patch counts as an apply by the only manager: it
+// replaces the object or the subresource.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, a address) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a address) {
 	send(w, s.set(a.resource, a.key(), sent).Object)
 }
 
-// joined gives an object with the part that a request is for replaced.
+// joined returns an object with the requested part replaced.
 func joined(before, sent *unstructured.Unstructured, sub string) *unstructured.Unstructured {
 	out := before.DeepCopy()
 	if sub != "" {

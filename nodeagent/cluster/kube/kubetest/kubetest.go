@@ -1,6 +1,5 @@
-// Package kubetest is a small API server for tests: it lists, watches, selects
-// and applies objects of any kind, and fails when it is told to. It knows no
-// schemas, defaults or controllers.
+// Package kubetest is a small API server for tests. It lists, watches, selects and applies objects
+// of any kind, and fails on request. It has no schemas, defaults or controllers.
 package kubetest
 
 import (
@@ -21,36 +20,36 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Server is one API server.
+// Server is an API server.
 type Server struct {
 	http *httptest.Server
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change
-	version int64
-	objects map[string]map[string]*unstructured.Unstructured // by resource, then namespace/name
-	events  []event
-	away    bool
-	denied  map[string]bool // resources
-	missing map[string]bool
-	asked   []string
-	writes  []Write
+	mu          sync.Mutex
+	changed     chan struct{} // closed and replaced at each change
+	version     int64
+	objects     map[string]map[string]*unstructured.Unstructured // by resource, then namespace/name
+	events      []event
+	unreachable bool
+	denied      map[string]bool // resources
+	missing     map[string]bool
+	requests    []string
+	writes      []Write
 }
 
-// event is one change. before or after is nil for what is created or deleted.
+// event is one change. before is nil for a created object, after for a deleted one.
 type event struct {
 	version       int64
 	resource      string
 	before, after *unstructured.Unstructured
 }
 
-// Write is one request that would change something.
+// Write is one request that changes an object.
 type Write struct {
 	Method, Path string
 	Object       *unstructured.Unstructured
 }
 
-// New starts a server that ends with the test.
+// New starts a server that stops at the end of the test.
 func New(t testing.TB) *Server {
 	s := &Server{
 		changed: make(chan struct{}), version: 1,
@@ -64,7 +63,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Kubeconfig writes a file that leads to the server, and gives its path.
+// Kubeconfig writes a kubeconfig of the server and returns its path.
 func (s *Server) Kubeconfig(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -78,7 +77,7 @@ func (s *Server) Kubeconfig(t testing.TB) string {
 	return path
 }
 
-// Put creates or replaces objects, in YAML with documents.
+// Put creates or replaces objects from YAML documents.
 func (s *Server) Put(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -105,25 +104,25 @@ func (s *Server) Delete(resource, key string) {
 	s.set(resource, key, nil)
 }
 
-// Get gives an object; nil = there is none.
+// Get returns an object; nil if absent.
 func (s *Server) Get(resource, key string) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[resource][key]
 }
 
-// SetUnreachable makes the server drop every connection, or stop doing so.
-func (s *Server) SetUnreachable(away bool) {
+// SetUnreachable makes the server drop all connections, or accept them again.
+func (s *Server) SetUnreachable(unreachable bool) {
 	s.mu.Lock()
-	s.away = away
+	s.unreachable = unreachable
 	s.wake()
 	s.mu.Unlock()
-	if away {
+	if unreachable {
 		s.http.CloseClientConnections()
 	}
 }
 
-// SetForbidden refuses a resource to everybody, or stops doing so. Watches end.
+// SetForbidden denies a resource to all users, or allows it again. It ends its watches.
 func (s *Server) SetForbidden(resource string, denied bool) {
 	s.mu.Lock()
 	s.denied[resource] = denied
@@ -131,28 +130,28 @@ func (s *Server) SetForbidden(resource string, denied bool) {
 	s.http.CloseClientConnections()
 }
 
-// SetResourceMissing makes the server know no such resource, or know it.
+// SetResourceMissing makes a resource unknown to the server, or known again.
 func (s *Server) SetResourceMissing(resource string, missing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missing[resource] = missing
 }
 
-// Asked gives the address of each list and watch so far.
-func (s *Server) Asked() []string {
+// Requests returns the URL of each list and watch so far.
+func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
+	return slices.Clone(s.requests)
 }
 
-// Writes gives the requests that changed something so far.
+// Writes returns the requests that changed an object so far.
 func (s *Server) Writes() []Write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.writes)
 }
 
-// set is called with the lock held.
+// set stores an object. s.mu must be locked.
 func (s *Server) set(resource, key string, object *unstructured.Unstructured) *unstructured.Unstructured {
 	before := s.objects[resource][key]
 	if before == nil && object == nil {
@@ -178,15 +177,15 @@ func (s *Server) wake() {
 	s.changed = make(chan struct{})
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := parse(r)
 	s.mu.Lock()
-	away, denied, missing := s.away, s.denied[a.resource], s.missing[a.resource]
-	s.asked = append(s.asked, r.URL.String())
+	unreachable, denied, missing := s.unreachable, s.denied[a.resource], s.missing[a.resource]
+	s.requests = append(s.requests, r.URL.String())
 	s.mu.Unlock()
 	switch {
-	case away:
+	case unreachable:
 		panic(http.ErrAbortHandler)
 	case missing:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
@@ -241,7 +240,7 @@ func send(w http.ResponseWriter, object any) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// watch sends what changed after the version asked for, until the client is gone.
+// watch sends the changes after the requested version until the client disconnects.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, a address) {
 	version, _ := strconv.ParseInt(a.query.Get("resourceVersion"), 10, 64)
 	w.Header().Set("Content-Type", "application/json")
@@ -250,7 +249,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a address) {
 	out := json.NewEncoder(w)
 	for {
 		s.mu.Lock()
-		changed, away := s.changed, s.away
+		changed, unreachable := s.changed, s.unreachable
 		var events []map[string]any
 		for _, e := range s.events {
 			if e.version > version && e.resource == a.resource {
@@ -261,7 +260,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a address) {
 		}
 		version = s.version
 		s.mu.Unlock()
-		if away {
+		if unreachable {
 			panic(http.ErrAbortHandler)
 		}
 		for _, e := range events {

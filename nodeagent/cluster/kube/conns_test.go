@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 )
 
-// TestLeave: connections from an address that the host holds stay, those from another
-// are ended, and the watches go on over new ones.
-func TestLeave(t *testing.T) {
+// TestCloseStaleConns checks that connections from an address of the host stay, others are closed,
+// and the watches continue over new connections.
+func TestCloseStaleConns(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
@@ -22,17 +22,17 @@ func TestLeave(t *testing.T) {
 	r.await(t, "the server", serves("sample", "web", "10.7.0.1"))
 	var own []netip.Addr
 	if n := r.client.CloseStaleConns(func(a netip.Addr) bool { own = append(own, a); return true }); n != 0 || len(own) == 0 || !own[0].IsLoopback() {
-		t.Fatalf("left %d of the connections from %v", n, own)
+		t.Fatalf("closed %d of the connections from %v", n, own)
 	}
 	if n := r.client.CloseStaleConns(func(netip.Addr) bool { return false }); n != len(own) {
-		t.Errorf("left %d of the connections from %v", n, own)
+		t.Errorf("closed %d of the connections from %v", n, own)
 	}
 	server.Put(t, slice("sample", "web", "a", "10.7.0.2"))
-	r.await(t, "what came over a new connection", func(s facts.State) bool { return serves("sample", "web", "10.7.0.2")(s) && s.Err == nil })
+	r.await(t, "a change over a new connection", func(s facts.State) bool { return serves("sample", "web", "10.7.0.2")(s) && s.Err == nil })
 }
 
-// TestSilentServer: the kernel asks a server that says nothing, and gives the
-// connection up in a quarter of the time after which HTTP/2 does.
+// TestSilentServer checks the socket options: the kernel probes a silent server and closes the
+// connection in a quarter of the time of HTTP/2.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,10 +53,10 @@ func TestSilentServer(t *testing.T) {
 		name     string
 		of, want int
 	}{
-		{"asks at all", unix.SO_KEEPALIVE, 1},
-		{"first asked after, s", unix.TCP_KEEPIDLE, 5},
-		{"asked again after, s", unix.TCP_KEEPINTVL, 2},
-		{"given up after, ms", unix.TCP_USER_TIMEOUT, 10_000},
+		{"keepalive", unix.SO_KEEPALIVE, 1},
+		{"idle time, s", unix.TCP_KEEPIDLE, 5},
+		{"interval, s", unix.TCP_KEEPINTVL, 2},
+		{"user timeout, ms", unix.TCP_USER_TIMEOUT, 10_000},
 	} {
 		level := unix.IPPROTO_TCP
 		if option.of == unix.SO_KEEPALIVE {

@@ -74,12 +74,12 @@ func TestNodeLocal(t *testing.T) {
 			t.Errorf("%s: error %v, text without the block\n%s", name, err, bare)
 		}
 		if !BypassesForward(text, "clusterset.local") || BypassesForward(have, "clusterset.local") {
-			t.Errorf("%s: it lacks the domain: %v, and then %v", name, BypassesForward(text, "clusterset.local"), BypassesForward(have, "clusterset.local"))
+			t.Errorf("%s: bypasses the forward: %v, with the block %v", name, BypassesForward(text, "clusterset.local"), BypassesForward(have, "clusterset.local"))
 		}
 	}
 }
 
-func TestLacks(t *testing.T) {
+func TestBypassesForward(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"": false,

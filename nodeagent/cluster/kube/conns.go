@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server that is silent is asked by the kernel, and a connection on which it does not
-// answer is given up, long before HTTP/2 notices (45 s): an address of this host or a
-// way to the server may have gone without a sign.
+// TCP keepalive closes a connection to a silent server long before HTTP/2 does (45 s). An address
+// of this host or a route to the server may have disappeared without a notification.
 const (
 	dialTimeout       = 10 * time.Second
 	deadTime          = 10 * time.Second
@@ -23,7 +22,7 @@ const (
 	keepAliveInterval = 2 * time.Second
 )
 
-// connTracker are the connections to the API server that are open.
+// connTracker tracks the open connections to the API server.
 type connTracker struct {
 	mu   sync.Mutex
 	open map[*trackedConn]struct{}
@@ -35,8 +34,8 @@ type trackedConn struct {
 }
 
 func (l *connTracker) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	// TCP_USER_TIMEOUT bounds both what waits for its acknowledgement and, in place of their
-	// number, questions without an answer (tcp(7)).
+	// TCP_USER_TIMEOUT bounds the time of unacknowledged data. It also replaces the number of
+	// unanswered keepalive probes (tcp(7)).
 	conn, err := (&net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval},
@@ -61,7 +60,7 @@ func (l *connTracker) dial(ctx context.Context, network, address string) (net.Co
 	return out, nil
 }
 
-// Close ends the connection and forgets it.
+// Close closes the connection and removes it from the tracker.
 func (l *trackedConn) Close() error {
 	l.of.mu.Lock()
 	delete(l.of.open, l)
@@ -69,21 +68,20 @@ func (l *trackedConn) Close() error {
 	return l.Conn.Close()
 }
 
-// CloseStaleConns ends the connections to the server whose own address is none of this host's any
-// more, and gives how many there were. Nothing arrives on them, and without this it
-// takes ten seconds and more until they are found dead: just when the server has to tell
-// that the node has another address.
-func (c *Client) CloseStaleConns(held func(netip.Addr) bool) int {
-	var gone []*trackedConn
-	c.lines.mu.Lock()
-	for l := range c.lines.open {
-		if tcp, ok := l.LocalAddr().(*net.TCPAddr); ok && !held(tcp.AddrPort().Addr().Unmap().WithZone("")) {
-			gone = append(gone, l)
+// CloseStaleConns closes the connections whose local address is no longer on this host and returns
+// their number. They receive nothing more. Keepalive would detect them only after ten seconds, just
+// when the server has to report the node's new address.
+func (c *Client) CloseStaleConns(isLocal func(netip.Addr) bool) int {
+	var stale []*trackedConn
+	c.conns.mu.Lock()
+	for l := range c.conns.open {
+		if tcp, ok := l.LocalAddr().(*net.TCPAddr); ok && !isLocal(tcp.AddrPort().Addr().Unmap().WithZone("")) {
+			stale = append(stale, l)
 		}
 	}
-	c.lines.mu.Unlock()
-	for _, l := range gone {
-		_ = l.Close() // its readers and writers notice
+	c.conns.mu.Unlock()
+	for _, l := range stale {
+		_ = l.Close() // readers and writers get an error
 	}
-	return len(gone)
+	return len(stale)
 }

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestServiceOfGateway: what a load balancer says of the Service of a gateway becomes known,
-// and what changes there too; other Services of the namespace are not looked at.
+// TestServiceOfGateway checks that facts have the load balancer addresses of the Service of a
+// gateway, and their changes. Other Services of the namespace are ignored.
 func TestServiceOfGateway(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -30,7 +30,7 @@ func TestServiceOfGateway(t *testing.T) {
 			return len(s.Facts.Services) == 1 && s.Facts.Services[0].Name == "hawser-gateway-a" && slices.Equal(s.Facts.Services[0].LoadBalancers, want)
 		}
 	}
-	r.await(t, "the address", has("198.51.100.1"))
+	r.await(t, "an address", has("198.51.100.1"))
 	server.Put(t, of("hawser-gateway-a", "{ip: 198.51.100.7}, {hostname: lb.example.com}"))
-	r.await(t, "the other address", has("198.51.100.7", "lb.example.com"))
+	r.await(t, "another address", has("198.51.100.7", "lb.example.com"))
 }
