@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
@@ -18,8 +19,9 @@ func (s *Set) Explain(from Source, to Target) (*Answer, error) {
 	if q.own == nil {
 		return nil, fmt.Errorf("there is no cluster %s in the topology", from.Cluster)
 	}
-	if from.Addr.IsValid() && !from.Node && !slices.ContainsFunc(q.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(from.Addr) }) {
-		return nil, fmt.Errorf("%s is no pod address of %s, whose podCIDRs are %s", from.Addr, from.Cluster, humanize.Join(q.own.PodCIDRs, ", "))
+	if from.Addr.IsValid() && !from.Node && len(q.own.PodCIDRs) > 0 && !containsAny(q.own.PodCIDRs, from.Addr) {
+		return nil, fmt.Errorf("%s is no pod of %s, whose podCIDRs are %s: correct the address or podCIDRs, or write %[2]s/node for a node",
+			from.Addr, from.Cluster, humanize.Join(q.own.PodCIDRs, ", "))
 	}
 	q.answer = &Answer{From: from, To: to, Destinations: []Destination{}, Lines: []Line{}}
 	explain := q.toAddress
@@ -339,11 +341,11 @@ func (q *query) toAddress() error {
 	if owner == "" {
 		owner = q.model.Owner(q.to.Addr, q.from.Cluster)
 	}
-	switch {
-	case owner == "":
-		return fmt.Errorf("%s leads to no other cluster: it is no address of an export, of a global block or of a flat cluster", q.to.Addr)
-	case q.model.Cluster(owner) == nil:
+	if owner != "" && q.model.Cluster(owner) == nil {
 		return fmt.Errorf("there is no cluster %s in the topology", owner)
+	}
+	if err := q.checkOwner(owner); err != nil {
+		return err
 	}
 	t := Destination{Cluster: owner, Requested: []netip.Addr{q.to.Addr}, Links: q.links(owner), Backend: "that address"}
 	if owner == q.from.Cluster {
@@ -360,6 +362,49 @@ func (q *query) toAddress() error {
 	q.answer.Destinations = append(q.answer.Destinations, t)
 	q.conclude(at)
 	return nil
+}
+
+// maxPrefixes is the most prefixes in an error.
+const maxPrefixes = 12
+
+// checkOwner returns an error if the target address belongs to no cluster and no export. The owner
+// is empty if the source's cluster routes the address nowhere.
+func (q *query) checkOwner(owner string) error {
+	var all []netip.Prefix
+	var where string
+	switch f := q.model.Fabric(); {
+	case q.to.Cluster != "":
+		c := q.model.Cluster(owner)
+		all, where = slices.Concat(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs), "prefixes of "+owner
+		if len(all) == 0 || containsAny(all, q.to.Addr) {
+			return nil
+		}
+	case owner != "":
+		return nil
+	default:
+		where = "clusterset IPs, global addresses, podCIDRs and serviceCIDRs"
+		all = slices.Concat(f.ServicePools, f.GlobalPools)
+		if f.DynamicExports != nil {
+			all = append(all, f.DynamicExports.VIPs...)
+		}
+		for i := range f.Clusters {
+			all = slices.Concat(all, f.Clusters[i].PodCIDRs, f.Clusters[i].ServiceCIDRs, f.Clusters[i].GlobalCIDRs)
+		}
+		if containsAny(all, q.to.Addr) {
+			return fmt.Errorf("%s leads to no other cluster: it is no address of an export, of a used global block or of a flat cluster; "+
+				"for an address that a cluster hides, name the cluster, as in %s/%[1]s", q.to.Addr, f.Clusters[0].Name)
+		}
+	}
+	all = cidr.Outermost(all)
+	list := humanize.Join(all[:min(len(all), maxPrefixes)], ", ")
+	if len(all) > maxPrefixes {
+		list += ", ..."
+	}
+	return fmt.Errorf("%s belongs to no cluster and no export: the %s are %s (hawser show clusters)", q.to.Addr, where, list)
+}
+
+func containsAny(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // exportAt returns the export that an address belongs to, or nil.

@@ -164,9 +164,15 @@ func TestAddressOfNobody(t *testing.T) {
 		want string
 	}{
 		{Source{Cluster: "g1", Addr: netip.MustParseAddr("10.99.0.1")}, Target{Export: "shop/web"},
-			"10.99.0.1 is no pod address of g1, whose podCIDRs are 10.7.0.0/16"},
+			"10.99.0.1 is no pod of g1, whose podCIDRs are 10.7.0.0/16: correct the address or podCIDRs, or write g1/node for a node"},
 		{Source{Cluster: "g1"}, Target{Addr: netip.MustParseAddr("198.51.100.1"), Port: "80", Protocol: "tcp"},
-			"198.51.100.1 leads to no other cluster: it is no address of an export, of a global block or of a flat cluster"},
+			"198.51.100.1 belongs to no cluster and no export: the clusterset IPs, global addresses, podCIDRs and serviceCIDRs are " +
+				"242.0.0.0/8, 10.7.0.0/16, 10.77.0.0/16, 243.0.0.0/16 (hawser show clusters)"},
+		{Source{Cluster: "g1"}, Target{Addr: netip.MustParseAddr("198.51.100.1"), Cluster: "g2", Port: "80", Protocol: "tcp"},
+			"198.51.100.1 belongs to no cluster and no export: the prefixes of g2 are 10.7.0.0/16, 10.77.0.0/16, 242.2.0.0/16 (hawser show clusters)"},
+		{Source{Cluster: "g1"}, Target{Addr: netip.MustParseAddr("10.7.0.9"), Port: "80", Protocol: "tcp"},
+			"10.7.0.9 leads to no other cluster: it is no address of an export, of a used global block or of a flat cluster; " +
+				"for an address that a cluster hides, name the cluster, as in g1/10.7.0.9"},
 	} {
 		if a, err := New(two(), Options{}).Explain(tt.from, tt.to); err == nil || err.Error() != tt.want {
 			t.Errorf("answer %+v, error %v, want %q", a, err, tt.want)

@@ -11,11 +11,9 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/access"
-	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/cli/topofile"
-	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -87,50 +85,11 @@ func explainFrom(f *fabric.Fabric, text string) (access.Source, error) {
 	default:
 		return from, fmt.Errorf("%s: a pod is written as cluster/namespace/pod, or cluster/address", text)
 	}
-	c := f.Cluster(from.Cluster)
-	if c == nil {
+	if f.Cluster(from.Cluster) == nil {
 		return from, fmt.Errorf("%s: there is no cluster %s in the topology", text, from.Cluster)
-	}
-	if from.Addr.IsValid() && len(c.PodCIDRs) > 0 && !within(from.Addr, c.PodCIDRs) {
-		return from, fmt.Errorf("%s: %s is no pod of %s, whose podCIDRs are %s: correct the address or podCIDRs, or write %s/node for a node",
-			text, from.Addr, c.Name, humanize.Join(c.PodCIDRs, ", "), c.Name)
 	}
 	return from, nil
 }
-
-func within(a netip.Addr, prefixes []netip.Prefix) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-// checkOwner returns an error if a target address belongs to no cluster and no export.
-func checkOwner(f *fabric.Fabric, to access.Target) error {
-	all := slices.Concat(f.ServicePools, f.GlobalPools)
-	if f.DynamicExports != nil {
-		all = append(all, f.DynamicExports.VIPs...)
-	}
-	where := "clusterset IPs, global addresses, podCIDRs and serviceCIDRs"
-	for i := range f.Clusters {
-		c := &f.Clusters[i]
-		own := slices.Concat(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
-		if c.Name == to.Cluster {
-			all, where = own, "prefixes of "+c.Name
-			break
-		}
-		all = append(all, own...)
-	}
-	if len(all) == 0 || within(to.Addr, all) {
-		return nil
-	}
-	all = cidr.Outermost(all)
-	list := humanize.Join(all[:min(len(all), maxPrefixes)], ", ")
-	if len(all) > maxPrefixes {
-		list += ", ..."
-	}
-	return fmt.Errorf("%s belongs to no cluster and no export: the %s are %s (hawser show clusters)", to.Addr, where, list)
-}
-
-// maxPrefixes is the most prefixes in an error.
-const maxPrefixes = 12
 
 // explainTo parses the target.
 func explainTo(f *fabric.Fabric, text string) (access.Target, error) {
@@ -156,7 +115,7 @@ func explainTo(f *fabric.Fabric, text string) (access.Target, error) {
 		if to.Protocol == "" {
 			to.Protocol = "tcp"
 		}
-		return to, checkOwner(f, to)
+		return to, nil
 	}
 	rest, to.Port, _ = strings.Cut(rest, ":")
 	if to.Protocol == "" && to.Port != "" {
