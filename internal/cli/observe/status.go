@@ -178,49 +178,57 @@ func statusText(states []clusterstatus.State, problems []health.Problem, wide bo
 	return out.String() + "\n" + statusTables(states, wide)
 }
 
+// statusTables returns the tables. They have at most 120 columns with names of usual length, unless wide.
 func statusTables(states []clusterstatus.State, wide bool) string {
-	clusters := cli.Table{Title: "Clusters", Head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
-	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
-	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
+	clusters := cli.Table{Title: "Clusters", Head: []string{"CLUSTER", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
+	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION"}}
+	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "PROBLEMS"}}
 	if wide {
-		clusters.Head = append(clusters.Head, "CLUSTERSET", "APPLIED")
-		nodes.Head = append(nodes.Head, "WHY")
+		clusters.Head = append(clusters.Head, "CONTEXT", "CLUSTERSET", "APPLIED")
+		nodes.Head = append(nodes.Head, "ERROR", "WHY")
+		exports.Head = []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "CONDITIONS", "TYPE"}
 	}
 	for _, s := range states {
-		row := clusterRow(s)
+		row := clusterRow(s, wide)
 		if wide {
-			row = append(row, s.Clusterset, s.Applied)
+			row = append(row, s.Context, s.Clusterset, s.Applied)
 		}
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
-			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError}
+			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version}
+			problem := n.LastError
 			if n.Off != "" { // the report is old
-				row = []string{s.Cluster, n.Name, row[2], "off", "", "", "", n.Off}
+				row, problem = []string{s.Cluster, n.Name, row[2], "off", "", "", ""}, n.Off
 			}
 			if wide {
-				row = append(row, n.Why)
+				row = append(row, problem, n.Why)
 			}
 			nodes.Rows = append(nodes.Rows, row)
 		}
 		for _, e := range s.Exports {
 			var all []string
 			for _, c := range e.Conditions {
-				text := c.Type + "=" + c.Status
-				if wide && c.Reason != "" {
-					text += "(" + c.Reason + ")"
+				switch text := c.Type + "=" + c.Status; {
+				case wide && c.Reason != "":
+					all = append(all, text+"("+c.Reason+")")
+				case wide || c.Problem() != "":
+					all = append(all, text)
 				}
-				all = append(all, text)
 			}
-			exports.Rows = append(exports.Rows, []string{s.Cluster, e.Namespace + "/" + e.Name, cli.YesNo(e.Exported), e.Type,
-				strings.Join(e.IPs, ","), strings.Join(e.Clusters, ","), strings.Join(all, " ")})
+			row := []string{s.Cluster, e.Namespace + "/" + e.Name, cli.YesNo(e.Exported), cellList(e.IPs, 15, wide),
+				cellList(e.Clusters, 12, wide), strings.Join(all, " ")}
+			if wide {
+				row = append(row, e.Type)
+			}
+			exports.Rows = append(exports.Rows, row)
 		}
 	}
 	return clusters.String() + "\n" + nodes.String() + "\n" + exports.String()
 }
 
-func clusterRow(s clusterstatus.State) []string {
+func clusterRow(s clusterstatus.State, wide bool) []string {
 	if s.Error != "" {
-		return []string{s.Cluster, s.Context, "?", "?", "?", "?", "?", "?"}
+		return []string{s.Cluster, "?", "?", "?", "?", "?", "?"}
 	}
 	var up, all int64
 	ready, exported, imported := 0, 0, 0
@@ -246,8 +254,8 @@ func clusterRow(s clusterstatus.State) []string {
 			imported++
 		}
 	}
-	return []string{s.Cluster, s.Context, links(s.Running, s.Pods), fmt.Sprintf("%d/%d", ready, len(s.Nodes)), links(up, all),
-		strings.Join(fabrics, ","), fmt.Sprint(exported), fmt.Sprint(imported)}
+	return []string{s.Cluster, links(s.Running, s.Pods), fmt.Sprintf("%d/%d", ready, len(s.Nodes)), links(up, all),
+		cellList(fabrics, 25, wide), fmt.Sprint(exported), fmt.Sprint(imported)}
 }
 
 func links(up, all int64) string {
