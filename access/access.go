@@ -132,6 +132,10 @@ type AgentReports struct {
 	Unreachable map[string]string
 	// Unresolved has the reason of clusters whose pods may not resolve names of the clusterset.
 	Unresolved map[string]string
+	// SourcePolicies are phrases that name the NetworkPolicies that may drop packets of the source.
+	// DestinationPolicies are those of the destination, by its cluster.
+	SourcePolicies      []string
+	DestinationPolicies map[string][]string
 }
 
 // Set answers for one fabric. It is safe for concurrent use.

@@ -44,6 +44,9 @@ type LiveDestination struct {
 	// empty for addresses without known backends.
 	Ready    string   `json:"ready,omitempty"`
 	Backends []string `json:"backends,omitempty"` // some of the ready ones
+	// Policies are phrases that name the NetworkPolicies that may drop packets, as far as they are
+	// known. They do not change the verdict.
+	Policies []string `json:"policies,omitempty"`
 }
 
 // Hop is the part of a path from one cluster to the next.
@@ -271,7 +274,7 @@ func (t *LiveDestination) add(f finding) {
 
 // destination returns what agents report about the path to one cluster.
 func (l *liveCheck) destination(d *Destination) *LiveDestination {
-	t := &LiveDestination{Verdict: Delivered}
+	t := &LiveDestination{Verdict: Delivered, Policies: slices.Concat(l.SourcePolicies, l.DestinationPolicies[d.Cluster])}
 	cluster := d.Cluster
 	from := l.answer.From.Cluster
 	if len(l.byCluster[from]) == 0 {

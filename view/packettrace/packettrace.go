@@ -55,6 +55,9 @@ type Hop struct {
 	// ended here did not come through; empty for other outcomes.
 	Bypassed string `json:"bypassed,omitempty"`
 	Next     []*Hop `json:"next,omitempty"` // where they were seen then
+	// Policies are phrases that name the NetworkPolicies that may have dropped the packets here, as
+	// far as they are known.
+	Policies []string `json:"policies,omitempty"`
 
 	seen  *NodeTrace
 	later bool // another node saw them before

@@ -2,6 +2,7 @@ package packettrace
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/status"
@@ -44,4 +45,45 @@ func (r *Report) totals() (packets int, longest float64) {
 		packets, longest = packets+r.Nodes[i].Packets, max(longest, r.Nodes[i].Seconds)
 	}
 	return packets, longest
+}
+
+// PolicyHops returns the hops where a NetworkPolicy may have dropped packets: another program's rule
+// or none dropped them there, or the server did not answer.
+func (r *Report) PolicyHops() []*Hop {
+	var out []*Hop
+	var visit func(s *Hop, unanswered bool)
+	visit = func(s *Hop, unanswered bool) {
+		if f := s.Finding; f != nil && (f.Kind == status.FindingForeign || f.Kind == status.FindingLost) || f == nil && unanswered && len(s.Next) == 0 {
+			out = append(out, s)
+		}
+		for _, next := range s.Next {
+			visit(next, unanswered)
+		}
+	}
+	for i := range r.Traces {
+		if t := &r.Traces[i]; t.failed() {
+			visit(t.First, t.Outcome == Unanswered)
+			if t.Answer != nil {
+				visit(t.Answer, false)
+			}
+		}
+	}
+	return out
+}
+
+// Sources returns the source addresses of the packets of a hop, before and after translation.
+func (s *Hop) Sources() []netip.Addr { return addresses(s.Flow.Ingress.From, s.Flow.Egress.From) }
+
+// Destinations returns the destination addresses of the packets of a hop, before and after
+// translation.
+func (s *Hop) Destinations() []netip.Addr { return addresses(s.Flow.Ingress.To, s.Flow.Egress.To) }
+
+func addresses(ends ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, end := range ends {
+		if a := address(end); a.IsValid() && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
 }

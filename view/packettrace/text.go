@@ -112,6 +112,9 @@ func writeHop(out *strings.Builder, s *Hop, margin string) {
 			_, _ = fmt.Fprintf(out, "%s  to do: %s\n", margin, do)
 		}
 	}
+	for _, policy := range s.Policies {
+		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, policy)
+	}
 	for _, next := range s.Next {
 		writeHop(out, next, margin)
 	}

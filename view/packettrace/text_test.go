@@ -20,6 +20,7 @@ func everyOutcome() *Report {
 	answer := ends("10.7.1.9:8080", "242.1.2.5")
 	dropped := end(hop("g2-a", "hw-wg1", "", tunnel, server), Dropped)
 	dropped.Finding = &status.Finding{Place: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Do: "admit them"}
+	dropped.Policies = []string{"NetworkPolicy shop/only selects pod shop/web-0 (Ingress)"}
 	astray := end(hop("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), WrongReturnPath)
 	astray.Bypassed = "g1/g1-w"
 	traces := []Trace{
@@ -51,6 +52,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: dropped
   g2/g2-a: 3 packets, in hw-wg1, as tcp 242.1.2.5 -> 10.7.1.9:8080
     ended at rule 12 in chain cali-tw of table ip filter: dropped by Calico
     to do: admit them
+    NetworkPolicy shop/only selects pod shop/web-0 (Ingress)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: vanished
   g1/g1-w: 3 packets, out hw-vx0
@@ -119,6 +121,32 @@ func TestProblemsOfNodes(t *testing.T) {
 		d := status.Diagnosis{Cluster: "g2", Node: "g2-w1", Packets: packets, Problems: []string{"pods are outside of podCIDRs"}}
 		if have := (&Report{Nodes: []status.Diagnosis{d}}).Text(); !strings.Contains(have, "g2/g2-w1: pods are outside of podCIDRs\n") {
 			t.Errorf("%d packets: %s", packets, have)
+		}
+	}
+}
+
+// TestPolicyHops checks at which hops NetworkPolicies are looked up, and of which pods.
+func TestPolicyHops(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		outcome, kind string
+		want          bool
+	}{
+		{Dropped, status.FindingForeign, true}, {Dropped, status.FindingLost, true}, {Dropped, status.FindingOwn, false},
+		{Unanswered, "", true}, {Lost, "", false}, {Arrived, "", false},
+	} {
+		end := &Hop{Cluster: "g2", Outcome: tt.outcome, Flow: status.FlowTrace{Ingress: status.Ends{From: "242.1.2.5", To: "242.2.0.9:80"},
+			Egress: status.Ends{From: "242.1.2.5", To: "10.7.1.9:8080"}}}
+		if tt.kind != "" {
+			end.Finding = &status.Finding{Kind: tt.kind}
+		}
+		r := &Report{Traces: []Trace{{Outcome: tt.outcome, First: &Hop{Cluster: "g1", Next: []*Hop{end}}}}}
+		hops := r.PolicyHops()
+		if (len(hops) == 1 && hops[0] == end) != tt.want || !tt.want && len(hops) > 0 {
+			t.Errorf("%s %s: %d hops, want %v", tt.outcome, tt.kind, len(hops), tt.want)
+		}
+		if sources, destinations := end.Sources(), end.Destinations(); len(sources) != 1 || len(destinations) != 2 || destinations[1].String() != "10.7.1.9" {
+			t.Errorf("from %v to %v", sources, destinations)
 		}
 	}
 }

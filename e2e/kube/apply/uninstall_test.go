@@ -164,7 +164,7 @@ func TestStatus(t *testing.T) {
 			break
 		}
 	}
-	if well.code != 0 || !strings.Contains(well.out, "g1       g1") || !strings.Contains(well.out, "shop/web") {
+	if well.code != 0 || !strings.Contains(well.out, "g1       n1") || !strings.Contains(well.out, "shop/web") {
 		t.Errorf("a cluster that is well: %d\n%s%s", well.code, well.out, well.err)
 	}
 	r.servers["g1"].K(t, "-n", "shop", "patch", "serviceexport", "web", "--subresource=status", "--type=merge", "-p",

@@ -7,17 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"hawser.dev/hawser/access"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/kubeclient/netpolicy"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // QueryPaths returns the reports of the agents of the clusters on the paths of an answer.
 func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
-	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}}
+	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}, DestinationPolicies: map[string][]string{}}
 	// The topology was read already, and -f may be stdin.
 	f.File = ""
 	pods := f.OfClusters()
@@ -92,5 +95,39 @@ func queryPods(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, 
 			r.Unresolved[c.Name] = cmp.Or(s.DNSProblem, s.Error)
 		}
 	}
+	addAnswerPolicies(ctx, clusters, answer, r)
 	return nil
+}
+
+// addAnswerPolicies adds the NetworkPolicies of the source and of the destinations of an answer.
+func addAnswerPolicies(ctx context.Context, clusters []*kubeclient.Client, answer *access.Answer, r *access.AgentReports) {
+	from, to := answer.From, answer.To
+	for _, c := range clusters {
+		if r.Unreachable[c.Name] != "" {
+			continue
+		}
+		switch {
+		case c.Name != from.Cluster || from.Node:
+		case from.Pod != "":
+			r.SourcePolicies = policyTexts(netpolicy.OfPod(ctx, c, from.Namespace, from.Pod, networkingv1.PolicyTypeEgress))
+		case from.Addr.IsValid():
+			r.SourcePolicies = policyTexts(netpolicy.OfAddr(ctx, c, from.Addr, networkingv1.PolicyTypeEgress))
+		}
+		if !slices.ContainsFunc(answer.Destinations, func(t access.Destination) bool { return t.Allowed && t.Cluster == c.Name }) {
+			continue
+		}
+		if namespace, name, export := strings.Cut(to.Export, "/"); export {
+			r.DestinationPolicies[c.Name] = policyTexts(netpolicy.OfService(ctx, c, namespace, name))
+		} else {
+			r.DestinationPolicies[c.Name] = policyTexts(netpolicy.OfAddr(ctx, c, to.Addr, networkingv1.PolicyTypeIngress))
+		}
+	}
+}
+
+// policyTexts returns policies, or why they are not known.
+func policyTexts(policies []string, err error) []string {
+	if err != nil {
+		return []string{"NetworkPolicies are not known: " + kubeclient.ErrorText(err)}
+	}
+	return policies
 }

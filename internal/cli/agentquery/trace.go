@@ -2,18 +2,25 @@ package agentquery
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/netpolicy"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/view/packettrace"
 )
 
 // TracePackets has the agents answer a question of questionOf("diagnose"), and joins the traces.
 func TracePackets(ctx context.Context, f Targets, q Request) (*packettrace.Report, error) {
-	got, unreachable, err := Query[status.Diagnosis](ctx, f, q)
+	agents, err := f.Agents()
 	if err != nil {
 		return nil, err
 	}
+	got, unreachable := QueryAgents[status.Diagnosis](ctx, agents, q)
 	var nodes []packettrace.NodeTrace
 	for _, r := range got {
 		if r.Value.Node == "" {
@@ -22,5 +29,44 @@ func TracePackets(ctx context.Context, f Targets, q Request) (*packettrace.Repor
 		}
 		nodes = append(nodes, packettrace.NodeTrace{Diagnosis: r.Value, Start: r.at.Add(-time.Duration(r.Value.Seconds * float64(time.Second)))})
 	}
-	return packettrace.NewReport(nodes, unreachable), nil
+	r := packettrace.NewReport(nodes, unreachable)
+	addPolicies(ctx, agents.Clusters, r)
+	return r, nil
+}
+
+// maxPolicyHops bounds the hops whose NetworkPolicies are read.
+const maxPolicyHops = 20
+
+// addPolicies adds the NetworkPolicies that may have dropped packets, or why they are not known.
+func addPolicies(ctx context.Context, clusters []*kubeclient.Client, r *packettrace.Report) {
+	type question struct {
+		cluster   string
+		addr      netip.Addr
+		direction networkingv1.PolicyType
+	}
+	known := map[question][]string{}
+	hops := r.PolicyHops()
+	for _, hop := range hops[:min(len(hops), maxPolicyHops)] {
+		i := slices.IndexFunc(clusters, func(c *kubeclient.Client) bool { return c.Name == hop.Cluster })
+		if i < 0 {
+			continue
+		}
+		var questions []question
+		for _, a := range hop.Sources() {
+			questions = append(questions, question{hop.Cluster, a, networkingv1.PolicyTypeEgress})
+		}
+		for _, a := range hop.Destinations() {
+			questions = append(questions, question{hop.Cluster, a, networkingv1.PolicyTypeIngress})
+		}
+		for _, q := range questions {
+			if _, asked := known[q]; !asked {
+				known[q] = policyTexts(netpolicy.OfAddr(ctx, clusters[i], q.addr, q.direction))
+			}
+			for _, text := range known[q] {
+				if !slices.Contains(hop.Policies, text) {
+					hop.Policies = append(hop.Policies, text)
+				}
+			}
+		}
+	}
 }

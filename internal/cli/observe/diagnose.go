@@ -49,8 +49,9 @@ each node, with the rule where packets ended in red. The file makes no request.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
-the right to exec there). Where there is much traffic, select it with --export or
---address. Client ports are not shown.
+the right to exec there), and names the NetworkPolicies that select the pods where packets
+ended, if the user may list pods and policies. Where there is much traffic, select it with
+--export or --address. Client ports are not shown.
 
 Exit codes: 0 all followed packets arrived, 1 some did not, 2 could not tell: no packet
 was seen, or the command failed.`,

@@ -32,8 +32,9 @@ With --live it asks the agents of the clusters on the way, too: which links are 
 which of them are in use, which backends are ready, and what is missing. It says no when
 the topology allows it but nothing would arrive. The agents are those of the running
 lab, or of this host; with --context, --kubeconfig or --cluster, or where there are none,
-those in the pods of the clusters (this needs the right to exec there). What could not
-be had is said by name, and makes no yes.
+those in the pods of the clusters (this needs the right to exec there). There it also
+names the NetworkPolicies that select the pods, which may drop packets. It lists what it
+could not query; the answer is then never yes.
 
 FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
 or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).

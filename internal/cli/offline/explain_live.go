@@ -59,6 +59,9 @@ func liveText(a *access.Answer) string {
 		} else if t.Ready != "" {
 			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
 		}
+		for _, policy := range t.Policies {
+			put("  may drop packets       %s", policy)
+		}
 	}
 	for _, list := range []struct {
 		title string
