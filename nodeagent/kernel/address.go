@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Addresses is the kind of the addresses on our links. Every address there is ours, except IPv6
+// Addresses is the kind of the addresses on our devices. Every address there is ours, except IPv6
 // link-local ones, which the kernel adds.
 type Addresses struct{ ns *Namespace }
 
@@ -26,7 +26,7 @@ func NewAddresses(ns *Namespace) *Addresses { return &Addresses{ns: ns} }
 // Name returns "address".
 func (*Addresses) Name() string { return "address" }
 
-// Observe returns the addresses on our links.
+// Observe returns the addresses on our devices.
 func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 	if err := ended(ctx, "list addresses"); err != nil {
 		return nil, err

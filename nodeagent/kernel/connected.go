@@ -19,9 +19,10 @@ import (
 const shortestNetwork = 7
 
 // Networks returns the networks that the current network namespace is connected to and that
-// overlap some prefixes, sorted: routes of the main table to a link without a next hop, such
-// as a second card, a bridge or a VPN. It leaves out Hawser's links, parts of default routes,
-// and routes that another host can add with a router advertisement or a DHCP option.
+// overlap some prefixes, sorted. They are the routes of the main table to a device without a
+// next hop, such as a second card, a bridge or a VPN. It leaves out Hawser's devices, parts of
+// default routes, and routes that another host can add with a router advertisement or a DHCP
+// option.
 func Networks(prefixes []netip.Prefix) ([]model.Network, error) {
 	if len(prefixes) == 0 {
 		return nil, nil
@@ -48,8 +49,8 @@ func Networks(prefixes []netip.Prefix) ([]model.Network, error) {
 	return networks(overlapping, linkNames(links), addrs), nil
 }
 
-// networks returns the networks of some routes, with the links' names by their index and the
-// addresses on all links.
+// networks returns the networks of some routes, with the devices' names by their index and the
+// addresses on all devices.
 func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr) []model.Network {
 	var out []model.Network
 	for _, r := range routes {

@@ -34,8 +34,8 @@ func (n *nftNS) networks(prefixes ...string) []model.Network {
 
 var sameNetwork = cmp.Comparer(func(a, b model.Network) bool { return a == b })
 
-// TestNetworks finds networks of cards, bridges and VPNs that overlap some prefixes: ones
-// that hold a prefix, equal it or are inside it. Other routes are no networks.
+// TestNetworks finds networks of cards, bridges and VPNs that contain a prefix, equal it or are
+// inside it. Other routes are no networks.
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -79,7 +79,7 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 		ns.up("lo")
 		ns.sysctl("ipv6/conf/default/accept_dad", "0")
 		ns.sysctl("ipv6/conf/default/accept_ra", "2")
-		ns.sysctl("ipv6/conf/all/forwarding", "1") // as nodes have it
+		ns.sysctl("ipv6/conf/all/forwarding", "1") // like a node
 	}
 	nftJoinNS(node, "eth0", attacker, "eth0")
 	var conn net.PacketConn
@@ -135,8 +135,8 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 }
 
 // TestNftConnected: the node has a second card in a network with addresses of another cluster.
-// It reaches the hosts there, except with packets for the cluster. No other sender's packets
-// leave by that card.
+// It reaches the hosts there, except with packets for the cluster. Packets of other senders
+// never leave by that card.
 func TestNftConnected(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -186,15 +186,15 @@ func TestNftConnected(t *testing.T) {
 				}
 			}
 		}
-		l.sees(l.pod, "udp", "", at(c.remote, "9000")) // the rest goes through the tunnel
-		// From there to a pod, as to a node port: the answer goes back.
+		l.sees(l.pod, "udp", "", at(c.remote, "9000")) // other addresses are behind the tunnel
+		// From that network to a pod, as to a node port: the reply returns there.
 		l.sees(lan, "udp", at(c.lan, "0"), at(c.pod, "8080"))
-		// Packets for another cluster do not go there.
+		// Packets for another cluster do not use that network.
 		l.dropped(l.pod, "udp", "", at(c.vip, "80"))
-		if said, err := l.node.ask("udp", "", at(c.vip, "80"), nftNoWait); err == nil {
+		if said, err := l.node.call("udp", "", at(c.vip, "80"), nftNoWait); err == nil {
 			t.Errorf("a process of the node reached %+v", said)
 		}
-		// A client there has an address to which the answer would not go back.
+		// A client of that network has an address to which the reply would not return.
 		l.sees(l.remote, "udp", at(c.outside, "0"), at(c.export, "80"))
 		l.dropped(l.remote, "udp", at(c.inside, "0"), at(c.export, "80"))
 	}
@@ -213,11 +213,11 @@ func TestNftConnected(t *testing.T) {
 			t.Errorf("%s: %d packets, want at least %d", reason, n, least)
 		}
 	}
-	// By another link the same addresses are a leak.
+	// By another device, packets to the same addresses are a leak.
 	set("eth9")
 	for _, to := range []string{"242.2.5.9:9000", "[fd00:42:2:5::9]:9000"} {
 		for _, from := range []*nftNS{l.pod, l.node} {
-			if said, err := from.ask("udp", "", to, nftNoWait); err == nil {
+			if said, err := from.call("udp", "", to, nftNoWait); err == nil {
 				t.Errorf("%s left by a link other than the network's: %+v", to, said)
 			}
 		}

@@ -8,15 +8,15 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestReadingIsUsedOnce: the peers that came with the device are good for one
-// look, not after a change, and not for long.
-func TestReadingIsUsedOnce(t *testing.T) {
+// TestSnapshotIsUsedOnce: one Observe may use the peers that were read with the devices. A
+// change, or readingAge, invalidates them.
+func TestSnapshotIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	link := tunnelLink()
 	w.make(t, link)
 	devices, peers := NewWireguards(w.ns), NewPeers(w.ns)
-	look := func() int {
+	observe := func() int {
 		t.Helper()
 		have, err := peers.Observe(t.Context())
 		if err != nil {
@@ -40,16 +40,16 @@ func TestReadingIsUsedOnce(t *testing.T) {
 	}
 	read()
 	write(want[0])
-	if n := look(); n != 1 {
+	if n := observe(); n != 1 {
 		t.Errorf("%d peers after a change, want 1", n)
 	}
 	read()
-	if w.ns.read == nil || look() != 1 || w.ns.read != nil {
+	if w.ns.read == nil || observe() != 1 || w.ns.read != nil {
 		t.Error("a snapshot was not used, or was used twice")
 	}
 	read()
 	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-readingAge)
-	if n := look(); n != 1 {
-		t.Errorf("%d peers of an old reading, want 1", n)
+	if n := observe(); n != 1 {
+		t.Errorf("%d peers of an expired snapshot, want 1", n)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestDial: a peer goes where it was decided once, even though it answers
-// elsewhere; from then on what the kernel learns counts again.
+// TestDial: a new Dial overrides the endpoint that the kernel learned, even if the peer
+// responds there. Later the learned endpoint counts again.
 func TestDial(t *testing.T) {
 	here, there := netip.MustParseAddrPort("192.0.2.1:51820"), netip.MustParseAddrPort("192.0.2.2:51820")
 	key := "pvEyxtqUtWp3QI3u+7nYqBPRMtNzZ7JHOGGUKHXsZUE="
@@ -36,7 +36,7 @@ func TestDial(t *testing.T) {
 		roamed.Endpoint = netip.MustParseAddrPort("192.0.2.3:40000")
 		k.answering[have.Key()] = true
 		if changes, err = diff.Compute([]desired.Peer{k.Normalize(want, roamed)}, []desired.Peer{roamed}); err != nil || len(changes) > 0 {
-			t.Errorf("a peer that moved by itself is called back: %v, %v", changes, err)
+			t.Errorf("a peer that moved by itself is reset: %v, %v", changes, err)
 		}
 	}
 }

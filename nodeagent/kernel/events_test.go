@@ -46,7 +46,7 @@ func TestMonitor(t *testing.T) {
 	go func() {
 		ended <- w.ns.inside(func() error { return Monitor(ctx, trigger) })
 	}()
-	// The first token proves that the subscription stands.
+	// The first trigger proves that the subscription works.
 	probe := 0
 	await(t, "the subscription", func() bool {
 		probe++
@@ -75,7 +75,7 @@ func TestMonitor(t *testing.T) {
 		select {
 		case <-trigger:
 		case <-time.After(5 * time.Second):
-			t.Errorf("no token after: ip %s", event)
+			t.Errorf("no trigger after: ip %s", event)
 		}
 	}
 	drain(trigger)
@@ -84,7 +84,7 @@ func TestMonitor(t *testing.T) {
 	w.ip(t, "neigh add 10.0.0.9 lladdr 02:00:00:00:00:01 dev f0 nud reachable")
 	select {
 	case <-trigger:
-		t.Error("a token for a neighbour that the kernel might have learned")
+		t.Error("a trigger for a neighbour that the kernel might have learned")
 	case <-time.After(100 * time.Millisecond):
 	}
 	cancel()
@@ -93,7 +93,7 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// drain takes tokens until none has come for a while.
+// drain receives triggers until none arrives for a while.
 func drain(trigger <-chan struct{}) {
 	for {
 		select {
@@ -108,7 +108,7 @@ func TestUnderlay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.make(t, nodeLink())
-	w.hand("link add u0 mtu 1400 type veth peer name u1", "addr add 192.0.2.1/24 dev u0", "addr add 2001:db8::1/64 dev u0",
+	w.foreign("link add u0 mtu 1400 type veth peer name u1", "addr add 192.0.2.1/24 dev u0", "addr add 2001:db8::1/64 dev u0",
 		"addr add 10.7.1.1/24 dev u1", "addr add 10.7.0.1/24 dev u1", "addr add 10.7.9.9/24 dev hw-vx0")(t)
 	tests := []struct {
 		name  string
@@ -148,8 +148,7 @@ func TestUnderlay(t *testing.T) {
 	}
 }
 
-// TestWaitsForLink has objects on a link that does not exist: they wait, and
-// nothing fails.
+// TestWaitsForLink: objects on a missing device are blocked, not failed.
 func TestWaitsForLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestFence: packets to and from a gateway's port pass while the fence is open. They are
-// dropped after its deadline, even if the agent does not close it. Other packets always pass. A
-// deadline in the past opens nothing, as an agent may hang before it writes.
+// dropped after its deadline, even if the agent does not close it. Packets of other programs
+// always pass. A deadline in the past opens nothing, as an agent may hang before it writes.
 func TestFence(t *testing.T) {
 	ns := newWorld(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
@@ -43,7 +43,7 @@ func TestFence(t *testing.T) {
 	passes := func(from, to *net.UDPConn) bool {
 		t.Helper()
 		if _, err := from.WriteTo([]byte("x"), to.LocalAddr()); err != nil && !errors.Is(err, os.ErrPermission) {
-			t.Fatal(err) // a packet that the output hook drops is an error of its sender
+			t.Fatal(err) // the sender gets an error if the output hook drops its packet
 		}
 		_ = to.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		_, _, err := to.ReadFrom(make([]byte, 8))
@@ -87,9 +87,9 @@ func TestFence(t *testing.T) {
 	check("removed", true)
 }
 
-// TestFenceClocks: either clock closes the fence alone: the wall clock where the element
-// stays too long, as after an agent stood still while it wrote, and the element's where the
-// wall clock was set back.
+// TestFenceClocks: each of the two clocks closes the fence. The wall clock does if the element
+// expires too late, because the agent hung while it wrote. The element does if the wall clock
+// was set back.
 func TestFenceClocks(t *testing.T) {
 	ns := newWorld(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}} })

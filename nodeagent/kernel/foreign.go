@@ -13,9 +13,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// OnLink returns the destinations inside some prefixes to which the main table of the
-// current network namespace leads on a link that is not Hawser's, without a next hop,
-// sorted.
+// OnLink returns the destinations inside some prefixes that the main table of the current
+// network namespace routes to a foreign device without a next hop, sorted.
 func OnLink(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -60,7 +59,7 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 		for _, r := range rules {
 			// The local table has the node's own addresses.
 			if r.Protocol == desired.RouteProtocol || r.Priority >= desired.RulePriority || r.Table == unix.RT_TABLE_LOCAL ||
-				!mayTake(r, remote, pods) {
+				!mustMatch(r, remote, pods) {
 				continue
 			}
 			text := fmt.Sprintf("ip rule %d (%s)", r.Priority, inventoryRule(family, r).Selector())
@@ -72,7 +71,7 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if slices.ContainsFunc(routes, func(route netlink.Route) bool { return leadsTo(route, r, remote) }) {
+			if slices.ContainsFunc(routes, func(route netlink.Route) bool { return routesRemote(route, r, remote) }) {
 				out = append(out, fmt.Sprintf("%s to table %d", text, r.Table))
 			}
 		}
@@ -80,9 +79,9 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 	return out, nil
 }
 
-// mayTake reports whether a rule certainly matches unmarked packets from a pod to a remote
+// mustMatch reports whether a rule certainly matches unmarked packets from a pod to a remote
 // prefix, of any protocol.
-func mayTake(r netlink.Rule, remote, pods []netip.Prefix) bool {
+func mustMatch(r netlink.Rule, remote, pods []netip.Prefix) bool {
 	if r.OifName != "" || r.IifName == "lo" || strings.HasPrefix(r.IifName, desired.DevicePrefix) || r.Tos != 0 || r.IPProto != 0 ||
 		r.Sport != nil || r.Dport != nil || r.UIDRange != nil || r.TunID != 0 || r.Goto >= 0 {
 		return false
@@ -100,8 +99,9 @@ func mayTake(r netlink.Rule, remote, pods []netip.Prefix) bool {
 	return (!hasFrom || meets(from, pods)) && (!hasTo || meets(to, remote))
 }
 
-// leadsTo reports whether a route of a rule's table takes packets to a remote prefix.
-func leadsTo(route netlink.Route, r netlink.Rule, remote []netip.Prefix) bool {
+// routesRemote reports whether a route in the table of a rule matches packets to a remote
+// prefix.
+func routesRemote(route netlink.Route, r netlink.Rule, remote []netip.Prefix) bool {
 	if route.Type == unix.RTN_THROW || route.Protocol == desired.RouteProtocol {
 		return false
 	}

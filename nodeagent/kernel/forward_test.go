@@ -34,11 +34,11 @@ func TestTunnelLinkLaws(t *testing.T) {
 				return []desired.Device{port, local}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted": w.hand("link del hw-vt6-51884"),
-				"source":  w.hand("link del hw-vt4-51884", "link add hw-vt4-51884 group 73 type vxlan id 74 dstport 51884 local 192.0.2.1"),
+				"deleted": w.foreign("link del hw-vt6-51884"),
+				"source":  w.foreign("link del hw-vt4-51884", "link add hw-vt4-51884 group 73 type vxlan id 74 dstport 51884 local 192.0.2.1"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("link add other type vxlan id 74 dstport 4999")(t)
+				w.foreign("link add other type vxlan id 74 dstport 4999")(t)
 				return w.shows("link show", "other")
 			},
 		})
@@ -83,7 +83,7 @@ func TestForwardLaws(t *testing.T) {
 				"not permanent": fdb("fdb del "+mac+" dev hw-vt4-51884", "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2 dynamic"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up")(t)
+				w.foreign("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up")(t)
 				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
 				w.bridge(t, "fdb add "+mac+" dev hw-vx0 dst 192.0.2.2")
 				return all(w.shows("-d link show vxf", "dstport 4888"), w.bridgeShows("fdb show dev hw-vx0", mac+" dst 192.0.2.2"),
@@ -92,8 +92,8 @@ func TestForwardLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelNeighbourLaws: on links to other clusters a neighbour is that and no
-// more; the forwarding entry is of another kind.
+// TestTunnelNeighbourLaws: on devices to other clusters a neighbour has no forwarding entry.
+// Forwards owns these entries.
 func TestTunnelNeighbourLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,9 +114,9 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 				return []desired.Neighbour{n}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted":  w.hand("neigh del 241.0.0.2 dev hw-vt4-51884"),
-				"changed":  w.hand("neigh replace fe80::ff:fe00:2 lladdr 02:00:00:00:00:09 dev hw-vt4-51884 nud permanent"),
-				"stranger": w.hand("neigh add 241.0.0.9 lladdr " + mac + " dev hw-vt4-51884 nud permanent"),
+				"deleted":  w.foreign("neigh del 241.0.0.2 dev hw-vt4-51884"),
+				"changed":  w.foreign("neigh replace fe80::ff:fe00:2 lladdr 02:00:00:00:00:09 dev hw-vt4-51884 nud permanent"),
+				"stranger": w.foreign("neigh add 241.0.0.9 lladdr " + mac + " dev hw-vt4-51884 nud permanent"),
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.bridge(t, "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2")
@@ -125,7 +125,7 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelRuleLaws: rules that share a priority are distinguished by their links.
+// TestTunnelRuleLaws: rules that share a priority are distinguished by their devices.
 func TestTunnelRuleLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,13 +140,13 @@ func TestTunnelRuleLaws(t *testing.T) {
 				return []desired.Rule{r}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted":   w.hand("rule del pref 7365 iif hw-wg1-p51900"),
-				"second":    w.hand("rule add pref 7365 iif hw-wg1-p51900 table 254 protocol 73"),
-				"selective": w.hand("rule del pref 7365 iif hw-vt4-51884", "rule add pref 7365 iif hw-vt4-51884 fwmark 9 table 7301 protocol 73"),
-				"stranger":  w.hand("rule add pref 7365 iif lo table 7300 protocol 73"),
+				"deleted":   w.foreign("rule del pref 7365 iif hw-wg1-p51900"),
+				"second":    w.foreign("rule add pref 7365 iif hw-wg1-p51900 table 254 protocol 73"),
+				"selective": w.foreign("rule del pref 7365 iif hw-vt4-51884", "rule add pref 7365 iif hw-vt4-51884 fwmark 9 table 7301 protocol 73"),
+				"stranger":  w.foreign("rule add pref 7365 iif lo table 7300 protocol 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("rule add pref 7365 iif hw-vt4-51884 table 7301 protocol 5")(t)
+				w.foreign("rule add pref 7365 iif hw-vt4-51884 table 7301 protocol 5")(t)
 				return w.shows("rule show", "proto 5")
 			},
 		})

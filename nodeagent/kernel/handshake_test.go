@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// TestHandshakes walks peers through handshakes while the wall clock, by which
-// WireGuard reports them, jumps.
+// TestHandshakes walks peers through handshakes while the wall clock jumps, which WireGuard
+// uses for their times.
 func TestHandshakes(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	type step struct {
-		after time.Duration // since the start, by the clock that does not jump
+		after time.Duration // since the start, by the monotonic clock
 		told  time.Time
 		want  bool
 	}

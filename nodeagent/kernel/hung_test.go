@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// TestHungTunnel stops the process of one of two devices, as a deadlock would.
+// TestHungTunnel stops the process of one of two devices, like a deadlock.
 func TestHungTunnel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -29,9 +29,10 @@ func TestHungTunnel(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing waits long for it, a second pass not at all, and the other is served.
+	// No pass waits long for the hung device, the second pass not at all. The other device is
+	// configured.
 	want := append(manyPeers(t, hung.Name, 1), manyPeers(t, fine.Name, 1)...)
-	const patience, waits = 10, 5 * time.Second // ten times what one reading may take
+	const patience, waits = 10, 5 * time.Second // ten times the limit of one read
 	w.ns.wg.TimeoutFactor = patience
 	e := peerEngine(w)
 	began := time.Now()
@@ -69,7 +70,7 @@ func TestHungTunnel(t *testing.T) {
 			t.Errorf("replaced %s, log:\n%s", name, log.String())
 		}
 	case <-time.After(10 * time.Second):
-		t.Errorf("no word of the new process, log:\n%s", log.String())
+		t.Errorf("the new process is not logged, log:\n%s", log.String())
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -86,7 +87,7 @@ func TestHungTunnel(t *testing.T) {
 	}
 }
 
-// buffer may be written and read at once.
+// buffer is safe for concurrent use.
 type buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

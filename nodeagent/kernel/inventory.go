@@ -28,8 +28,8 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 			k.Errors = append(k.Errors, err.Error())
 		}
 	}
-	// Settings that affect packets, whoever set them. Settings that this kernel lacks are left
-	// out.
+	// Settings that affect packets, set by any program. Settings that this kernel lacks are
+	// left out.
 	names := append([]string{
 		conntrackCount, conntrackMax, "net/netfilter/nf_conntrack_buckets", "net/netfilter/nf_conntrack_tcp_loose", "net/netfilter/nf_conntrack_tcp_be_liberal",
 		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6",

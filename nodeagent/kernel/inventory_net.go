@@ -237,7 +237,7 @@ func inventoryRule(family int, r netlink.Rule) inventory.Rule {
 // Internet table.
 const maxForeignRoutes = 5000
 
-// readRoutes reads the routes of all tables but local, which the kernel fills itself.
+// readRoutes reads the routes of all tables except local, which the kernel fills itself.
 func (ns *Namespace) readRoutes(_ context.Context, k *inventory.Kernel) error {
 	list, err := dump(ns.route.LinkList)
 	if err != nil {
@@ -314,7 +314,7 @@ func inventoryGateway(gateway net.IP, via netlink.Destination) (string, *invento
 	return "", nil
 }
 
-// readNeighbors reads the neighbours and forwarding entries of our links, also those that
+// readNeighbors reads the neighbours and forwarding entries of our devices, also those that
 // the kernel learned.
 func (ns *Namespace) readNeighbors(_ context.Context, k *inventory.Kernel) error {
 	links, err := ns.links()

@@ -56,10 +56,10 @@ func TestInventory(t *testing.T) {
 	want("peer", len(k.Wireguard) == 1 && len(k.Wireguard[0].Peers) == 1 && k.Wireguard[0].Peers[0].PublicKey == keys.remote &&
 		k.Wireguard[0].Peers[0].HasPSK && k.Wireguard[0].Peers[0].AllowedIPs[0] == "10.8.0.0/16")
 	want("sysctls", k.Sysctls["net/ipv4/conf/lo/rp_filter"] != "" && k.Sysctls["net/ipv4/ip_forward"] != "" && k.Conntrack.Max > 0)
-	keys.lookFor(t, k)
+	keys.checkAbsent(t, k)
 }
 
-// pair is the keys of a WireGuard device and of its peer.
+// pair holds the keys of a WireGuard device and of its peer.
 type pair struct {
 	private, psk   fabric.Secret
 	public, remote string
@@ -87,8 +87,8 @@ func peerWithKeys(t *testing.T, w *world, link string) (keys pair) {
 	return keys
 }
 
-// lookFor fails the test if k contains a private key in any form.
-func (p pair) lookFor(t *testing.T, k inventory.Kernel) {
+// checkAbsent fails the test if k contains a private key in any form.
+func (p pair) checkAbsent(t *testing.T, k inventory.Kernel) {
 	t.Helper()
 	var text bytes.Buffer
 	if err := errors.Join(json.NewEncoder(&text).Encode(k), inventory.Print(&text, k)); err != nil {
@@ -176,23 +176,23 @@ func TestInventoryAsNft(t *testing.T) {
 		add element inet hawser own4 { 10.77.0.3-10.77.0.9 }
 		add rule inet hawser forward accept
 	`)
-	var theirs []byte
+	var printed []byte
 	var err error
-	ns.inside(func() { theirs, err = exec.Command("nft", "-j", "list", "ruleset").Output() })
+	ns.inside(func() { printed, err = exec.Command("nft", "-j", "list", "ruleset").Output() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := json.Marshal(map[string]any{"nftables": nftInventory(t, ns)})
+	observed, err := json.Marshal(map[string]any{"nftables": nftInventory(t, ns)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(nftComparable(t, theirs), nftComparable(t, ours)); d != "" {
+	if d := cmp.Diff(nftComparable(t, printed), nftComparable(t, observed)); d != "" {
 		t.Errorf("(-nft +inventory):\n%s", d)
 	}
 }
 
-// nftComparable returns the objects of a ruleset by kind, family, table and name or handle.
-// It removes what only one side has, and the order of elements.
+// nftComparable returns the objects of a ruleset by kind, family, table and name or handle. It
+// removes fields that only one side has, and the order of elements.
 func nftComparable(t *testing.T, raw []byte) map[string]any {
 	t.Helper()
 	var ruleset struct{ NFTables []map[string]map[string]any }
@@ -228,7 +228,7 @@ func nftComparable(t *testing.T, raw []byte) map[string]any {
 }
 
 // TestInventoryAsIP: links, rules, routes, neighbours and forwarding entries have the form of
-// ip(8) and bridge(8), whose other fields the inventory lacks.
+// ip(8) and bridge(8). The inventory lacks some of their fields.
 func TestInventoryAsIP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -255,7 +255,7 @@ func TestInventoryAsIP(t *testing.T) {
 	if len(k.Errors) > 0 {
 		t.Fatalf("errors: %q", k.Errors)
 	}
-	ours := func(value any) (out []map[string]any) {
+	observed := func(value any) (out []map[string]any) {
 		t.Helper()
 		raw, err := json.Marshal(value)
 		if err == nil {
@@ -269,7 +269,7 @@ func TestInventoryAsIP(t *testing.T) {
 		}
 		return out
 	}
-	theirs := func(program string, args ...string) (out []map[string]any) {
+	printed := func(program string, args ...string) (out []map[string]any) {
 		t.Helper()
 		text := run(t, program, append([]string{"-n", w.name, "-j", "-d"}, args...)...)
 		if err := json.Unmarshal([]byte(text), &out); err != nil {
@@ -278,22 +278,22 @@ func TestInventoryAsIP(t *testing.T) {
 		return slices.DeleteFunc(out, func(o map[string]any) bool { return o["table"] == "local" && args[len(args)-1] == "all" })
 	}
 	tests := []struct {
-		name         string
-		ours, theirs []map[string]any
-		without      []string // fields that only the inventory has
+		name              string
+		observed, printed []map[string]any
+		without           []string // fields that only the inventory has
 	}{
-		{"links", ours(k.Links), theirs("ip", "address"), nil},
-		{"rules", ours(k.Rules), append(theirs("ip", "-4", "rule"), theirs("ip", "-6", "rule")...), []string{"family"}},
-		{"routes", ours(k.Routes), append(theirs("ip", "-4", "route", "show", "table", "all"), theirs("ip", "-6", "route", "show", "table", "all")...), []string{"family"}},
-		{"neighbours", ours(k.Neighbors), theirs("ip", "neigh", "show", "dev", "hw-vx0"), []string{"dev"}},
-		{"forwarding entries", ours(k.FDB), theirs("bridge", "fdb", "show", "dev", "hw-vx0"), []string{"ifname"}},
+		{"links", observed(k.Links), printed("ip", "address"), nil},
+		{"rules", observed(k.Rules), append(printed("ip", "-4", "rule"), printed("ip", "-6", "rule")...), []string{"family"}},
+		{"routes", observed(k.Routes), append(printed("ip", "-4", "route", "show", "table", "all"), printed("ip", "-6", "route", "show", "table", "all")...), []string{"family"}},
+		{"neighbours", observed(k.Neighbors), printed("ip", "neigh", "show", "dev", "hw-vx0"), []string{"dev"}},
+		{"forwarding entries", observed(k.FDB), printed("bridge", "fdb", "show", "dev", "hw-vx0"), []string{"ifname"}},
 	}
 	for _, tt := range tests {
-		if len(tt.ours) == 0 {
+		if len(tt.observed) == 0 {
 			t.Errorf("no %s", tt.name)
 		}
-		rest := tt.theirs
-		for _, have := range tt.ours {
+		rest := tt.printed
+		for _, have := range tt.observed {
 			for _, field := range tt.without {
 				delete(have, field)
 			}

@@ -59,13 +59,13 @@ func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 // itself.
 const ipsecQueue = 5000
 
-// taken reports whether an existing link prevents the creation of want.
-func (k *Devices) taken(want desired.Device) bool {
+// isTaken reports whether an existing device prevents the creation of want.
+func (k *Devices) isTaken(want desired.Device) bool {
 	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
 // releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages
-// the daemon, its device loses our marks. left reports whether the link still has to be
+// the daemon, its device loses our marks. left reports whether the device still has to be
 // deleted.
 func (k *Devices) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
 	if k.esp == nil {

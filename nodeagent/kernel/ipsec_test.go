@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
-// newCharon returns a charon for a test. It does ESP itself if the kernel cannot.
+// newCharon returns a charon for a test. It encrypts itself if the kernel cannot.
 func newCharon(t *testing.T, w *world) *ipsec.Charon {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
@@ -52,8 +52,8 @@ func TestIPsecLinkLaws(t *testing.T) {
 				return []desired.Device{mtu, down, port, ike}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted": w.hand("link del " + desired.IPsecLink),
-				"down":    w.hand("link set " + desired.IPsecLink + " down"),
+				"deleted": w.foreign("link del " + desired.IPsecLink),
+				"down":    w.foreign("link set " + desired.IPsecLink + " down"),
 				"ended": func(t *testing.T) {
 					if err := charon.Stop(t.Context()); err != nil {
 						t.Fatal(err)
@@ -67,7 +67,7 @@ func TestIPsecLinkLaws(t *testing.T) {
 		})
 }
 
-// TestHostsCharon uses a charon that another program runs, and leaves it unchanged.
+// TestHostsCharon uses a charon of another program, and leaves it unchanged.
 func TestHostsCharon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -26,18 +26,18 @@ func TestLinkLaws(t *testing.T) {
 			Want: []desired.Device{nodeLink(), six, wg},
 			Vary: varyLink,
 			Tamper: map[string]func(*testing.T){
-				"vxlan deleted":     w.hand("link del hw-vx0"),
-				"vxlan down":        w.hand("link set hw-vx0 down"),
-				"mtu":               w.hand("link set hw-vx0 mtu 1300"),
-				"address":           w.hand("link set hw-vx0 address 02:00:00:00:00:01"),
-				"learning":          w.hand("link set hw-vx0 type vxlan learning"),
-				"wireguard deleted": w.hand("link del " + wg.Name),
-				"wireguard down":    w.hand("link set " + wg.Name + " down"),
-				"stranger":          w.hand("link add hw-xx type vxlan id 9 dstport 9", "link set hw-xx alias hawser"),
-				"half made":         w.hand("link del hw-vx6", "link add hw-vx6 group 73 type vxlan id 74 dstport 4804 local 2001:db8::1"),
+				"vxlan deleted":     w.foreign("link del hw-vx0"),
+				"vxlan down":        w.foreign("link set hw-vx0 down"),
+				"mtu":               w.foreign("link set hw-vx0 mtu 1300"),
+				"address":           w.foreign("link set hw-vx0 address 02:00:00:00:00:01"),
+				"learning":          w.foreign("link set hw-vx0 type vxlan learning"),
+				"wireguard deleted": w.foreign("link del " + wg.Name),
+				"wireguard down":    w.foreign("link set " + wg.Name + " down"),
+				"stranger":          w.foreign("link add hw-xx type vxlan id 9 dstport 9", "link set hw-xx alias hawser"),
+				"half made":         w.foreign("link del hw-vx6", "link add hw-vx6 group 73 type vxlan id 74 dstport 4804 local 2001:db8::1"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("link add hw-f0 type veth peer name f1", "link set f1 alias hawser",
+				w.foreign("link add hw-f0 type veth peer name f1", "link set f1 alias hawser",
 					"link add other type vxlan id 99 dstport 4999")(t)
 				return all(w.shows("link show", "hw-f0"), w.shows("link show", "f1"), w.shows("link show", "other"))
 			},
@@ -82,20 +82,21 @@ func TestAddressLaws(t *testing.T) {
 				return []desired.Address{scope}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted":  w.hand("addr del 169.254.73.53/32 dev hw-vx0"),
-				"stranger": w.hand("addr add 10.9.9.9/24 dev hw-vx0"),
-				"six":      w.hand("addr del fd00:73::1/128 dev " + wg.Name),
-				"flushed":  w.hand("addr flush dev " + wg.Name),
-				"source":   w.hand("addr change fd68:73::53/128 dev hw-vx0 preferred_lft forever"),
+				"deleted":  w.foreign("addr del 169.254.73.53/32 dev hw-vx0"),
+				"stranger": w.foreign("addr add 10.9.9.9/24 dev hw-vx0"),
+				"six":      w.foreign("addr del fd00:73::1/128 dev " + wg.Name),
+				"flushed":  w.foreign("addr flush dev " + wg.Name),
+				"source":   w.foreign("addr change fd68:73::53/128 dev hw-vx0 preferred_lft forever"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("link add f0 type veth peer name f1", "link set f0 up", "addr add 169.254.73.53/32 dev f0 scope link")(t)
+				w.foreign("link add f0 type veth peer name f1", "link set f0 up", "addr add 169.254.73.53/32 dev f0 scope link")(t)
 				return all(w.shows("addr show dev f0", "169.254.73.53/32"), w.shows("-6 addr show dev hw-vx0", "fe80:"))
 			},
 		})
 }
 
-// An IPv6 address that every node has is no source of what a node sends by itself.
+// TestAddressIsNoSource: the kernel never chooses an IPv6 address that every node has as the
+// source of a packet.
 func TestAddressIsNoSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -104,7 +105,7 @@ func TestAddressIsNoSource(t *testing.T) {
 	if err := NewAddresses(w.open(t)).Apply(t.Context(), created(everywhere)); err != nil {
 		t.Fatal(err)
 	}
-	w.hand("link add n0 type veth peer name n1", "link set n0 up", "addr add 2001:db8::5/64 dev n0 nodad",
+	w.foreign("link add n0 type veth peer name n1", "link set n0 up", "addr add 2001:db8::5/64 dev n0 nodad",
 		"link set hw-vx0 up", "-6 route add 2001:db8:9::/64 dev hw-vx0")(t)
 	if err := w.shows("route get 2001:db8:9::1", "src 2001:db8::5")(); err != nil {
 		t.Error(err)
@@ -137,10 +138,10 @@ func TestNeighbourLaws(t *testing.T) {
 				return []desired.Neighbour{n}
 			},
 			Tamper: map[string]func(*testing.T){
-				"entry deleted":     w.hand("neigh del 192.0.2.2 dev hw-vx0"),
-				"entry changed":     w.hand("neigh replace 192.0.2.2 lladdr " + other + " dev hw-vx0 nud permanent"),
-				"six deleted":       w.hand("neigh del 2001:db8::2 dev hw-vx0"),
-				"stranger":          w.hand("neigh add 192.0.2.77 lladdr " + other + " dev hw-vx0 nud permanent"),
+				"entry deleted":     w.foreign("neigh del 192.0.2.2 dev hw-vx0"),
+				"entry changed":     w.foreign("neigh replace 192.0.2.2 lladdr " + other + " dev hw-vx0 nud permanent"),
+				"six deleted":       w.foreign("neigh del 2001:db8::2 dev hw-vx0"),
+				"stranger":          w.foreign("neigh add 192.0.2.77 lladdr " + other + " dev hw-vx0 nud permanent"),
 				"forward deleted":   fdb("fdb del " + mac + " dev hw-vx0 dst 192.0.2.2"),
 				"forward elsewhere": fdb("fdb replace " + mac + " dev hw-vx0 dst 192.0.2.99"),
 				"forward stranger":  fdb("fdb add " + other + " dev hw-vx0 dst 192.0.2.88"),
@@ -148,7 +149,7 @@ func TestNeighbourLaws(t *testing.T) {
 				"flooding":          fdb("fdb append 00:00:00:00:00:00 dev hw-vx0 dst 192.0.2.3"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up",
+				w.foreign("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up",
 					"neigh add 192.0.2.2 lladdr "+mac+" dev vxf nud permanent")(t)
 				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
 				return w.shows("neigh show dev vxf", "192.0.2.2 lladdr "+mac)
@@ -182,20 +183,20 @@ func TestRuleLaws(t *testing.T) {
 				return []desired.Rule{table, iif, oif, port}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted":    w.hand("rule del pref 7300"),
-				"six":        w.hand("-6 rule del pref 7301"),
-				"second":     w.hand("rule add pref 7300 table 7301 protocol 73"),
-				"selective":  w.hand("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
-				"stranger":   w.hand("rule add pref 99 table 7300 protocol 73"),
-				"ports":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
-				"proto":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
-				"direction":  w.hand("rule del pref 7291", "rule add pref 7291 iif lo ipproto tcp dport 4805 table 7307 protocol 73"),
-				"mask":       w.hand("rule del pref 33017 fwmark 0x70000002/0xf000000f", "rule add pref 33017 fwmark 0x70000002/0xf00000ff table 7402 protocol 73"),
-				"elsewhere":  w.hand("rule del pref 33000 fwmark 0x70000000/0xff000000", "rule add pref 33000 fwmark 0x70000000/0xff000000 goto 33002 protocol 73"),
-				"both ports": w.hand("rule del pref 7290", "rule add pref 7290 iif lo ipproto tcp sport 4805 dport 4805 table 7307 protocol 73"),
+				"deleted":    w.foreign("rule del pref 7300"),
+				"six":        w.foreign("-6 rule del pref 7301"),
+				"second":     w.foreign("rule add pref 7300 table 7301 protocol 73"),
+				"selective":  w.foreign("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
+				"stranger":   w.foreign("rule add pref 99 table 7300 protocol 73"),
+				"ports":      w.foreign("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
+				"proto":      w.foreign("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
+				"direction":  w.foreign("rule del pref 7291", "rule add pref 7291 iif lo ipproto tcp dport 4805 table 7307 protocol 73"),
+				"mask":       w.foreign("rule del pref 33017 fwmark 0x70000002/0xf000000f", "rule add pref 33017 fwmark 0x70000002/0xf00000ff table 7402 protocol 73"),
+				"elsewhere":  w.foreign("rule del pref 33000 fwmark 0x70000000/0xff000000", "rule add pref 33000 fwmark 0x70000000/0xff000000 goto 33002 protocol 73"),
+				"both ports": w.foreign("rule del pref 7290", "rule add pref 7290 iif lo ipproto tcp sport 4805 dport 4805 table 7307 protocol 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)
+				w.foreign("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)
 				return all(w.shows("rule show", "proto 5"), w.shows("rule show", "7309:"), w.shows("rule show", "32766:"))
 			},
 		})
@@ -253,26 +254,27 @@ func TestRouteLaws(t *testing.T) {
 	wg, second := tunnelLink(), nodeLink()
 	second.Name, second.VNI, second.MAC = "hw-vx1", 74, "02:11:22:33:44:77"
 	w.make(t, nodeLink(), second, wg)
-	// Until its address is checked, which a kernel worker does some time, a route with it as source is refused.
-	w.hand("addr add 10.1.0.1/32 dev lo", "addr add fd00:9::1/128 dev lo nodad")(t)
+	// The kernel refuses a route whose source address is still tentative. A kernel worker ends
+	// that state some time later.
+	w.foreign("addr add 10.1.0.1/32 dev lo", "addr add fd00:9::1/128 dev lo nodad")(t)
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Route] { return NewRoutes(w.open(t)) },
 		convergetest.Samples[desired.Route]{
 			Want: routeSamples(wg.Name),
 			Vary: varyRoute,
 			Tamper: map[string]func(*testing.T){
-				"deleted":      w.hand("route del 242.1.0.0/24 table 7300"),
-				"link bounced": w.hand("link set hw-vx0 down", "link set hw-vx0 up"),
-				"hole gone":    w.hand("route del blackhole 242.3.0.0/16 table 7300", "-6 route del blackhole fd00:2::/48 table 7300"),
-				"via":          w.hand("route replace 242.1.0.0/24 via 192.0.2.9 dev hw-vx0 onlink table 7300 proto 73"),
-				"six via":      w.hand("-6 route replace fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
-				"several":      w.hand("route add 242.1.0.0/24 dev hw-vx0 metric 9 table 7300 proto 73"),
-				"six several":  w.hand("-6 route add fd00:1::/48 dev hw-vx0 metric 9 table 7300 proto 73"),
-				"multipath":    w.hand("-6 route append fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
-				"unreachable":  w.hand("route replace unreachable 242.1.0.0/24 table 7300 proto 73"),
-				"stranger":     w.hand("route add 9.9.9.0/24 dev hw-vx0 table 7301 proto 73"),
+				"deleted":      w.foreign("route del 242.1.0.0/24 table 7300"),
+				"link bounced": w.foreign("link set hw-vx0 down", "link set hw-vx0 up"),
+				"hole gone":    w.foreign("route del blackhole 242.3.0.0/16 table 7300", "-6 route del blackhole fd00:2::/48 table 7300"),
+				"via":          w.foreign("route replace 242.1.0.0/24 via 192.0.2.9 dev hw-vx0 onlink table 7300 proto 73"),
+				"six via":      w.foreign("-6 route replace fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
+				"several":      w.foreign("route add 242.1.0.0/24 dev hw-vx0 metric 9 table 7300 proto 73"),
+				"six several":  w.foreign("-6 route add fd00:1::/48 dev hw-vx0 metric 9 table 7300 proto 73"),
+				"multipath":    w.foreign("-6 route append fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
+				"unreachable":  w.foreign("route replace unreachable 242.1.0.0/24 table 7300 proto 73"),
+				"stranger":     w.foreign("route add 9.9.9.0/24 dev hw-vx0 table 7301 proto 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
-				w.hand("route add 7.0.0.0/8 dev hw-vx0 table 7300 proto 5", "route add 7.0.0.0/8 dev hw-vx0 proto 73",
+				w.foreign("route add 7.0.0.0/8 dev hw-vx0 table 7300 proto 5", "route add 7.0.0.0/8 dev hw-vx0 proto 73",
 					"-6 route add fd07::/48 dev hw-vx0 table 7300")(t)
 				return all(w.shows("route show table 7300", "7.0.0.0/8"), w.shows("route show table main", "7.0.0.0/8"),
 					w.shows("-6 route show table 7300", "fd07::/48"))

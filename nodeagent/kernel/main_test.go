@@ -19,8 +19,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/userspacewg"
 )
 
-// TestMain is the agent's main for `wireguard NAME`, as the tunnel processes
-// are started from the running executable.
+// TestMain runs the agent's main for `wireguard NAME`, because the agent starts tunnel
+// processes from its own executable.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "wireguard" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -77,8 +77,8 @@ func (w *world) bridge(t testing.TB, command string) string {
 	return run(t, "bridge", append([]string{"-n", w.name}, strings.Fields(command)...)...)
 }
 
-// hand returns a function that runs ip(8) commands, as another program might.
-func (w *world) hand(commands ...string) func(*testing.T) {
+// foreign returns a function that runs ip(8) commands, like another program.
+func (w *world) foreign(commands ...string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		for _, c := range commands {
@@ -90,7 +90,7 @@ func (w *world) hand(commands ...string) func(*testing.T) {
 // shows returns a function that reports whether ip(8) still prints a text.
 func (w *world) shows(command, text string) func() error { return w.prints("ip", command, text) }
 
-// bridgeShows does so for bridge(8).
+// bridgeShows is shows for bridge(8).
 func (w *world) bridgeShows(command, text string) func() error {
 	return w.prints("bridge", command, text)
 }
@@ -116,8 +116,8 @@ func all(checks ...func() error) func() error {
 	}
 }
 
-// make creates links of ours. They go before the namespace does: a tunnel
-// process would keep it alive.
+// make creates devices of Hawser. It removes them before the namespace: a tunnel process would
+// keep the namespace alive.
 func (w *world) make(t testing.TB, links ...desired.Device) {
 	t.Helper()
 	kind := NewLinks(w.ns, launcher(t))
@@ -151,8 +151,8 @@ func nodeLink() desired.Device {
 	}
 }
 
-// tunnelLink has a name of its own each time: the sockets of userspace devices
-// are in one folder for all namespaces.
+// tunnelLink returns a device with a unique name: the sockets of userspace devices are in one
+// folder for all namespaces.
 func tunnelLink() desired.Device {
 	return desired.Device{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
 }
@@ -172,7 +172,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// missing skips the test, or fails it where everything must be there.
+// missing skips the test, or fails it with REQUIRE_KERNEL=1.
 func missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("REQUIRE_KERNEL") == "1" {

@@ -141,8 +141,8 @@ func nftCountElements(conn *nftables.Conn, set nftSet, counts map[string]TunnelC
 	return err
 }
 
-// handshakeAge is how long a handshake proves the peer's endpoint: WireGuard drops a session
-// after REJECT_AFTER_TIME = 180 s (the WireGuard paper, section 6.1).
+// handshakeAge is the time for which a handshake proves the peer's endpoint: WireGuard drops a
+// session after REJECT_AFTER_TIME = 180 s (the WireGuard paper, section 6.1).
 const handshakeAge = 180 * time.Second
 
 // handshakes records which peers completed a handshake recently. WireGuard reports the time of

@@ -16,7 +16,7 @@ import (
 // resubscribe is the pause before a failed subscription is retried.
 const resubscribe = time.Second
 
-// Monitor fires the trigger on each event of links, addresses, neighbours, routes and rules in
+// Monitor fires the trigger on each event of devices, addresses, neighbours, routes and rules in
 // the current network namespace, and whenever events may have been lost. It returns ctx's error
 // when ctx is done.
 func Monitor(ctx context.Context, trigger trigger.Trigger) error {

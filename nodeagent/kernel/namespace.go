@@ -95,11 +95,11 @@ func (ns *Namespace) inside(f func() error) error {
 	return err
 }
 
-// linkGroup marks our links at creation: the kernel accepts the group when it creates a link,
+// linkGroup marks our devices at creation: the kernel accepts the group when it creates a device,
 // but the alias only later.
 const linkGroup = 73
 
-// links returns our links.
+// links returns our devices.
 func (ns *Namespace) links() ([]netlink.Link, error) {
 	all, err := dump(ns.route.LinkList)
 	if err != nil {
@@ -122,7 +122,7 @@ func isOurs(l netlink.Link) bool {
 	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup
 }
 
-// linkNames maps the indices of links to their names.
+// linkNames maps the indices of devices to their names.
 func linkNames(list []netlink.Link) map[int]string {
 	names := make(map[int]string, len(list))
 	for _, l := range list {
@@ -131,7 +131,7 @@ func linkNames(list []netlink.Link) map[int]string {
 	return names
 }
 
-// link returns one of our links, or ErrBlocked while it does not exist.
+// link returns one of our devices, or ErrBlocked while it does not exist.
 func (ns *Namespace) link(name string) (netlink.Link, error) {
 	l, err := ns.route.LinkByName(name)
 	if notFound(err) || err == nil && !isOurs(l) {

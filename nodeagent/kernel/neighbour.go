@@ -18,10 +18,10 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Neighbours is the kind of the static neighbours on our VXLAN links. Each is a permanent
+// Neighbours is the kind of the static neighbours on our VXLAN devices. Each is a permanent
 // neighbour entry and, on NodeLink, a forwarding entry; both are compared and written as one
 // object. An address has no forwarding entry if it is link-local, or of the family that the
-// VXLAN does not use outside. The forwarding entries of links to other clusters belong to
+// VXLAN does not use outside. The forwarding entries of devices to other clusters belong to
 // Forwards.
 type Neighbours struct{ ns *Namespace }
 
@@ -71,7 +71,7 @@ func orNothing(text string) string {
 	return text
 }
 
-// Observe returns the permanent neighbours on our VXLAN links.
+// Observe returns the permanent neighbours on our VXLAN devices.
 func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
 	if err := ended(ctx, "list neighbours"); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 	})
 }
 
-// vxlan returns one of our VXLAN links, or ErrBlocked while it does not exist.
+// vxlan returns one of our VXLAN devices, or ErrBlocked while it does not exist.
 func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 	l, err := ns.link(name)
 	if err != nil {

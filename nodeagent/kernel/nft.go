@@ -79,12 +79,12 @@ func (ns *Namespace) nftCommit(write func(*nftables.Batch)) error {
 }
 
 // poll polls a change tracker.
-func (c *nftConn) poll(t *nftChangeTracker) (seen, touched uint32, err error) {
+func (c *nftConn) poll(t *nftChangeTracker) (current, touched uint32, err error) {
 	err = c.use(func(conn *nftables.Conn) (err error) {
-		seen, touched, err = t.poll(conn)
+		current, touched, err = t.poll(conn)
 		return err
 	})
-	return seen, touched, err
+	return current, touched, err
 }
 
 func (c *nftConn) close() error {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of the rules that give a source address the most special one wins.
+// TestNftEgressPrecedence: the most specific rule for a source address wins.
 func TestNftEgressPrecedence(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -41,7 +41,7 @@ func TestNftEgressPrecedence(t *testing.T) {
 				if !slices.Contains(tt.want, first) {
 					t.Errorf("%s: seen as %s, want %v", network, first, tt.want)
 				}
-				// A pod keeps its address from call to call.
+				// A pod has the same address in each connection.
 				for range 5 {
 					if again := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000").client; again != first {
 						t.Errorf("%s: seen as %s and then as %s", network, first, again)
@@ -50,7 +50,7 @@ func TestNftEgressPrecedence(t *testing.T) {
 			}
 		})
 	}
-	// Different pods share the addresses out.
+	// All shared addresses are used.
 	l.elements(shared...)
 	seen := map[string]bool{}
 	for _, pod := range []string{nftPod, nftPodB, nftPodC} {
@@ -92,7 +92,8 @@ func TestNftEgress6(t *testing.T) {
 	}
 }
 
-// What enters a tunnel from the gateway itself keeps its tunnel address.
+// TestNftTunnelAddressIsKept: packets from the gateway's own tunnel address keep it in the
+// tunnel.
 func TestNftTunnelAddressIsKept(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -124,7 +125,7 @@ table ip foo {
 	if said := l.sees(l.remote, "udp", nftFlat+":0", nftPod+":9000"); said.client != nftFlat {
 		t.Errorf("in: seen as %q, want %s", said.client, nftFlat)
 	}
-	// The same masquerade does hit what we do not know.
+	// The same masquerade rule does translate unknown addresses.
 	if said := l.sees(l.remote, "udp", nftRemote+":0", nftPod+":9000"); said.client != nftPodGW {
 		t.Errorf("in, unknown: seen as %q, want %s", said.client, nftPodGW)
 	}

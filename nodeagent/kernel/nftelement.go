@@ -30,9 +30,9 @@ type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
 
-	track   *nftChangeTracker
-	touched uint32 // by track, at the latest stamp
-	seen    uint32 // generation of that stamp, and of later own writes; 0 = unknown
+	track      *nftChangeTracker
+	touched    uint32 // by track, at the latest stamp
+	generation uint32 // generation of that stamp, and of later own writes; 0 = unknown
 }
 
 var (
@@ -57,7 +57,7 @@ func (k *Elements) Name() string { return "nft element" }
 // table, except the changes by this kind.
 func (k *Elements) Version(context.Context) (string, error) {
 	var err error
-	k.seen, k.touched, err = k.conn.poll(k.track)
+	k.generation, k.touched, err = k.conn.poll(k.track)
 	return nftStamp(k.touched, err)
 }
 
@@ -103,15 +103,15 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 		}
 		parts[part] = append(parts[part], c)
 	}
-	var pieces [][]diff.Change[desired.Element]
+	var batches [][]diff.Change[desired.Element]
 	for part, all := range parts {
 		size := nftPerPiece
 		if part == others || part == asking {
 			size = max(len(all), 1)
 		}
-		pieces = slices.AppendSeq(pieces, slices.Chunk(all, size))
+		batches = slices.AppendSeq(batches, slices.Chunk(all, size))
 	}
-	return pieces
+	return batches
 }
 
 // Apply makes all changes in as few transactions as possible. An update takes effect at one
@@ -204,8 +204,8 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 // generation is the next one.
 func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []error, err error) {
 	for attempt := 1; ; attempt++ {
-		k.track.commitOwn(k.seen, func() bool {
-			refused, err = nftWriteElements(conn, writes, k.seen)
+		k.track.commitOwn(k.generation, func() bool {
+			refused, err = nftWriteElements(conn, writes, k.generation)
 			return err == nil && len(refused) == 0
 		})
 		var refusal *nftables.RefusedError
@@ -213,16 +213,16 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 			break
 		}
 		before := k.touched
-		k.seen, k.touched, err = k.track.poll(conn)
+		k.generation, k.touched, err = k.track.poll(conn)
 		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
-			k.seen = 0 // any generation; the elements are read again
+			k.generation = 0 // any generation; the elements are read again
 		}
 	}
-	if k.seen == 0 || err != nil || len(refused) > 0 {
-		k.seen = 0
+	if k.generation == 0 || err != nil || len(refused) > 0 {
+		k.generation = 0
 		return refused, err
 	}
-	k.seen++
+	k.generation++
 	return nil, nil
 }
 

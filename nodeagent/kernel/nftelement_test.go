@@ -32,7 +32,7 @@ func nftObserve(t testing.TB, ns *nftNS) []desired.Element {
 	return nftByKey(have)
 }
 
-// nftConverge makes one step towards want, creates and updates first, as the engine does. It
+// nftConverge makes one pass towards want, creates and updates first, like the engine. It
 // returns the number of changes.
 func nftConverge(t testing.TB, ns *nftNS, want []desired.Element) (int, error) {
 	t.Helper()
@@ -75,7 +75,8 @@ func TestNftElementsAreReadAsWritten(t *testing.T) {
 	nftMustConverge(t, ns, nil)
 }
 
-// nft(8) must see in our elements what it makes of the same text itself.
+// TestNftElementsAreListedAsWritten: nft(8) lists our elements like elements that it wrote from
+// the same text.
 func TestNftElementsAreListedAsWritten(t *testing.T) {
 	t.Parallel()
 	ours, theirs := nftNewNS(t), nftNewNS(t)
@@ -98,7 +99,7 @@ func TestNftElementsAreListedAsWritten(t *testing.T) {
 	}
 	theirs.nft(script.String())
 	if d := gocmp.Diff(nftObserve(t, theirs), nftObserve(t, ours)); d != "" {
-		t.Errorf("as read by us (-theirs +ours):\n%s", d)
+		t.Errorf("as read by us (-nft +kind):\n%s", d)
 	}
 	sets := func(ns *nftNS) string {
 		text, _, _ := strings.Cut(ns.nft("list table inet hawser"), "chain ")
@@ -110,7 +111,7 @@ func TestNftElementsAreListedAsWritten(t *testing.T) {
 		return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "\n")
 	}
 	if d := gocmp.Diff(sets(theirs), sets(ours)); d != "" {
-		t.Errorf("as listed by nft (-theirs +ours):\n%s", d)
+		t.Errorf("as listed by nft (-nft +kind):\n%s", d)
 	}
 }
 
@@ -217,7 +218,7 @@ func TestNftElementsGoneAlready(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every other one is gone, and one update finds nothing to update.
+	// Every second element is missing, and one update has no element to replace.
 	var half []diff.Change[desired.Element]
 	for i := 0; i < len(removes); i += 2 {
 		half = append(half, removes[i])
@@ -258,9 +259,9 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 	}
 }
 
-// TestElementPieces: elements other than slots are written at once. No service uses missing
-// slots, or the first slot while that leads elsewhere.
-func TestElementPieces(t *testing.T) {
+// TestElementBatches: elements other than slots are in the first batch. No service uses missing
+// slots, or the first slot while its backend is wrong.
+func TestElementBatches(t *testing.T) {
 	t.Parallel()
 	change := func(op diff.Op, set, id, value string) diff.Change[desired.Element] {
 		e := desired.Element{Set: set, Family: 4, ID: id, Value: value}
@@ -292,7 +293,7 @@ func TestElementPieces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes []diff.Change[desired.Element]
 		sizes   []int
-		piece   map[string]int // of some keys
+		batch   map[string]int // batch of some keys
 	}{
 		"writes": {writes, []int{5, 512, 511, 1, 512, 511}, map[string]int{
 			"services4 two to one": 0, "slots4 two to one . 0": 0, "slots4 one to two . 0": 0, "pods4 pod": 0,
@@ -305,18 +306,18 @@ func TestElementPieces(t *testing.T) {
 	} {
 		var sizes []int
 		at := map[string]int{}
-		for i, piece := range k.Batches(tc.changes) {
-			sizes = append(sizes, len(piece))
-			for _, c := range piece {
+		for i, batch := range k.Batches(tc.changes) {
+			sizes = append(sizes, len(batch))
+			for _, c := range batch {
 				at[c.Key] = i
 			}
 		}
 		if !slices.Equal(sizes, tc.sizes) {
-			t.Errorf("%s: pieces of %v, want %v", name, sizes, tc.sizes)
+			t.Errorf("%s: batches of %v, want %v", name, sizes, tc.sizes)
 		}
-		for key, want := range tc.piece {
+		for key, want := range tc.batch {
 			if at[key] != want {
-				t.Errorf("%s: %q is in piece %d, want %d", name, key, at[key], want)
+				t.Errorf("%s: %q is in batch %d, want %d", name, key, at[key], want)
 			}
 		}
 	}

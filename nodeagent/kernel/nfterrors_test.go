@@ -12,8 +12,8 @@ import (
 )
 
 // TestNftErrors: an ICMP error counts if it comes from the cluster at the remote end of its
-// flow, or from a cluster on the path there. Another cluster, behind another tunnel, lowers
-// no path MTU and ends no connection, in either direction of the flow and in either family.
+// flow, or from a cluster on the path there. A cluster behind another tunnel cannot lower the
+// path MTU or end a connection, in either direction of the flow and in either family.
 func TestNftErrors(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -42,9 +42,9 @@ func TestNftErrors(t *testing.T) {
 		"remote4 242.2.0.0/16", "remote4 242.8.0.0/15", "remote6 fd00:42:2::/48", "remote6 fd00:42:8::/47",
 		"errors4 242.2.0.0/16 . 242.2.0.0/16", "errors4 242.8.0.0/16 . 242.2.0.0/16",
 		"errors6 fd00:42:2::/48 . fd00:42:2::/48", "errors6 fd00:42:8::/48 . fd00:42:2::/48",
-		// Flows of the other clusters are theirs.
+		// Flows of the other clusters have their own path.
 		"errors4 242.9.0.0/16 . 242.9.0.0/16", "errors6 fd00:42:9::/48 . fd00:42:9::/48")
-	// opened makes a flow: the pod calls out, or a client calls the pod's export. It returns
+	// opened creates a flow: the pod calls out, or a client calls the pod's export. It returns
 	// the packet that left the gateway by the tunnel, from its IP header on.
 	there := map[bool]net.PacketConn{false: l.remote.listen(nftRemote, "9000"), true: l.remote.listen(nftRemote6, "9000")}
 	here := map[bool]net.PacketConn{false: l.pod.listen(nftPod, "8080"), true: l.pod.listen(nftPod6, "8080")}
@@ -57,7 +57,7 @@ func TestNftErrors(t *testing.T) {
 			conn := l.pod.dial(pod, to, "9000")
 			_, err := conn.Write([]byte("hello"))
 			l.pod.must(err, "send")
-			from := l.remote.hear(there[six])
+			from := l.remote.receive(there[six])
 			return nftFlow{netip.AddrPortFrom(netip.MustParseAddr(source), from.Port()), netip.MustParseAddrPort(net.JoinHostPort(to, "9000"))}
 		},
 		"in": func(six bool) nftFlow {
@@ -68,7 +68,7 @@ func TestNftErrors(t *testing.T) {
 			conn := l.remote.dial(client, at, "80")
 			_, err := conn.Write([]byte("hello"))
 			l.remote.must(err, "send")
-			from := l.pod.hear(here[six])
+			from := l.pod.receive(here[six])
 			_, err = here[six].WriteTo([]byte("answer"), net.UDPAddrFromAddrPort(from))
 			l.pod.must(err, "answer")
 			return nftFlow{netip.MustParseAddrPort(net.JoinHostPort(at, "80")), from}
@@ -99,9 +99,10 @@ func TestNftErrors(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, flow %s, %s", tt.name, way, []string{"IPv4", "IPv6"}[i]), func(t *testing.T) {
 					l.elements(lines...)
 					flow := open(i == 1)
-					got := l.pod.hearsError(i == 1, func() {
+					got := l.pod.receivesError(i == 1, func() {
 						tt.from.sendError(netip.MustParseAddr(tt.at[i]), kind, flow)
-						// What the remote end says arrives in any case, behind it.
+						// The second error always arrives, because it comes from the remote
+						// end.
 						l.remote.sendError(netip.MustParseAddr([2]string{nftRemote, nftRemote6}[i]), [2]byte{nftLastError, nftLastCode}, flow)
 					}, kind)
 					if got != tt.want {
@@ -114,14 +115,14 @@ func TestNftErrors(t *testing.T) {
 	l.drops("error", 8) // NAT itself drops redirects about flows that it translates
 }
 
-// Type and code of the last ICMP error of a test: host unreachable of IPv4, and of IPv6 time
-// exceeded in reassembly.
+// Type and code of the last ICMP error of a test: host unreachable for IPv4, time exceeded in
+// reassembly for IPv6.
 const (
 	nftLastError = 3
 	nftLastCode  = 1
 )
 
-// nftFlow is a flow as its packets from the gateway into the tunnel have it.
+// nftFlow is a flow with the addresses of its packets from the gateway into the tunnel.
 type nftFlow struct{ from, to netip.AddrPort }
 
 // listen opens a UDP socket at an address and a port.
@@ -135,8 +136,8 @@ func (n *nftNS) listen(address, port string) net.PacketConn {
 	return conn
 }
 
-// hear waits for a datagram and returns its sender.
-func (n *nftNS) hear(conn net.PacketConn) netip.AddrPort {
+// receive waits for a datagram and returns its sender.
+func (n *nftNS) receive(conn net.PacketConn) netip.AddrPort {
 	n.t.Helper()
 	n.must(conn.SetReadDeadline(time.Now().Add(nftQuick)), "set a deadline")
 	_, from, err := conn.ReadFrom(make([]byte, 64))
@@ -164,7 +165,7 @@ func (n *nftNS) sendError(from netip.Addr, kind [2]byte, flow nftFlow) {
 	})
 }
 
-// nftDatagram is a datagram of a flow, from its IP header on.
+// nftDatagram returns a datagram of a flow, from its IP header on.
 func nftDatagram(flow nftFlow) []byte {
 	udp := make([]byte, 8)
 	binary.BigEndian.PutUint16(udp, flow.from.Port())
@@ -187,8 +188,8 @@ func nftDatagram(flow nftFlow) []byte {
 	return append(head, udp...)
 }
 
-// hearsError reports whether an ICMP error of a type arrives before the last one of send.
-func (n *nftNS) hearsError(six bool, send func(), kind [2]byte) bool {
+// receivesError reports whether an ICMP error of a type arrives before the last error of send.
+func (n *nftNS) receivesError(six bool, send func(), kind [2]byte) bool {
 	n.t.Helper()
 	network := "ip4:icmp"
 	if six {

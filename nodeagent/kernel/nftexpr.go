@@ -144,12 +144,12 @@ func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
 }
 
-// tunnel matches links to other clusters: all our links except those between nodes.
-func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ours(key, desired.NodePrefix) }
+// tunnel matches devices to other clusters: all our devices except those between nodes.
+func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ownDevice(key, desired.NodePrefix) }
 
-// ours matches our links whose names do not begin with but. It loads the name once, because
+// ownDevice matches our devices whose names do not begin with but. It loads the name once, because
 // that is the most expensive step of a rule.
-func (r *nftRule) ours(key expr.MetaKey, but string) *nftRule {
+func (r *nftRule) ownDevice(key expr.MetaKey, but string) *nftRule {
 	return r.link(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
 }
 

@@ -40,13 +40,13 @@ func nftFilterChains(t desired.Table) []nftChain {
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
 		)
 		input.rules = append(input.rules,
-			// The previous endpoint of a WireGuard peer, for a moment.
+			// Packets from the previous endpoint of a WireGuard peer, for nftOldEndpointTime.
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
 				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f),
 			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
-			// apply to the VXLAN device. If the host has its own link with that name, its other
+			// apply to the VXLAN device. If the host has its own device with that name, its other
 			// packets are not affected.
 			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
@@ -62,7 +62,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	input.rules = append(input.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
-		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("local"),
+		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("local"),
 	)
 	for _, f := range nftFamilies() {
 		input.rules = append(input.rules, nftNew().notLink(expr.MetaKeyIIFNAME, "lo\x00").family(f).
@@ -150,11 +150,11 @@ func nftSpoofed(f, inner nftFamily) *nftRule {
 		saddr(f).transport(nftInnerIP+inner.src, inner.size, f.behind(0)).notIn(inner.self, f).dropAs(desired.DropVXLAN)
 }
 
-// nftForwardChains first branch by the links of the packet. Every forwarded packet passes these
-// chains, and a match on a link's name costs more than most others.
+// nftForwardChains first branch by the devices of the packet. Every forwarded packet passes these
+// chains, and a match on a device's name costs more than most others.
 func nftForwardChains() []nftChain {
 	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
-		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("outside"),
+		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("outside"),
 		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("handover"),
 	}}
 	outside := nftChain{name: "outside", rules: []*nftRule{
@@ -217,8 +217,8 @@ func nftAnswers() *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
 }
 
-// nftOriginalDst matches a connection whose original destination is in a set. Translation may
-// have replaced that address in the packet.
+// nftOriginalDst matches a connection whose original destination is in a set. NAT may have
+// replaced that address in the packet.
 func nftOriginalDst(f nftFamily, set string) *nftRule {
 	return nftNew().ctOriginalDst(f, nftReg).in(set, f)
 }
@@ -230,10 +230,10 @@ func nftReject(begin func() *nftRule) []*nftRule {
 	}
 }
 
-// nftLeaving drops packets for other clusters that would leave by a foreign link. The kernel
+// nftLeaving drops packets for other clusters that would leave by a foreign device. The kernel
 // deletes routes with their device, and the next matching route is the default route. The hook
-// is postrouting, as output still has the link from before a translation. Packets to a network
-// that the node is connected to pass, but only by its link. Packets that other nodes hand over,
+// is postrouting, as output still has the device from before a translation. Packets to a network
+// that the node is connected to pass, but only by its device. Packets that other nodes hand over,
 // or for a clusterset IP, are always for another cluster.
 func nftLeaving() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
@@ -241,7 +241,7 @@ func nftLeaving() []nftChain {
 	}}
 	c := nftChain{name: "connected", rules: []*nftRule{
 		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
-		// interface. Postrouting has the underlay's link for the latter, so the rule checks the xfrm state.
+		// interface. Postrouting has the underlay's device for the latter, so the rule checks the xfrm state.
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
@@ -404,7 +404,7 @@ func nftClamp(t desired.Table) nftChain {
 	return c
 }
 
-// nftESPLink is the name of the link with its terminator: it matches the whole name, not a
+// nftESPLink is the name of the device with its terminator: it matches the whole name, not a
 // prefix.
 const nftESPLink = desired.IPsecLink + "\x00"
 

@@ -20,9 +20,9 @@ const (
 	flagAck = 0x10
 )
 
-// A packet that a server sends through a gateway without a memory of its
-// connection leaves with the address that its client knows. Where there are
-// several, and where conntrack cannot place it, it does not leave at all.
+// TestNftServerFirst: a server sends through a gateway that does not know its connection. The
+// packet leaves with the address that its client knows. If there are several such addresses, or
+// if conntrack cannot assign the packet, it does not leave.
 func TestNftServerFirst(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -37,7 +37,7 @@ func TestNftServerFirst(t *testing.T) {
 	}{
 		{"in the middle of a stream", nftPod, flagAck, export},
 		{"ambiguous", nftPodB, flagAck, netip.AddrPort{}},
-		{"a port that is no backend's", nftPodC, flagAck, netip.MustParseAddrPort("242.1.0.1:8080")},
+		{"a port without a backend", nftPodC, flagAck, netip.MustParseAddrPort("242.1.0.1:8080")},
 		{"reset", nftPod, flagRst, netip.AddrPort{}},
 		{"answer to an unknown SYN", nftPod, flagSyn | flagAck, netip.AddrPort{}},
 		{"new connection from a backend's port", nftPodB, flagSyn, netip.MustParseAddrPort("242.1.0.1:8080")},
@@ -45,7 +45,7 @@ func TestNftServerFirst(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(5555+i))
-			got := l.carry(l.pod, l.remote, nftSegmentOf{from: netip.MustParseAddrPort(tt.pod + ":8080"), to: client, flags: tt.flags})
+			got := l.send(l.pod, l.remote, nftSegmentOf{from: netip.MustParseAddrPort(tt.pod + ":8080"), to: client, flags: tt.flags})
 			if got != tt.want {
 				t.Errorf("came from %v, want %v", got, tt.want)
 			}
@@ -53,9 +53,9 @@ func TestNftServerFirst(t *testing.T) {
 	}
 }
 
-// TestNftUnasked: a pod on a gateway's own node receives no packets of an unknown connection
-// from an address that it never called.
-func TestNftUnasked(t *testing.T) {
+// TestNftUnsolicited: a pod on a gateway's own node receives no packets of an unknown
+// connection from an address that it never called.
+func TestNftUnsolicited(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.elements("fronts4 "+nftRemote, "direct4 10.7.0.0/16")
@@ -65,14 +65,14 @@ func TestNftUnasked(t *testing.T) {
 		passes     bool
 	}{
 		{"an export in the middle of a stream", nftRemote, flagAck, false},
-		{"an export that calls", nftRemote, flagSyn, true},
+		{"an export that connects", nftRemote, flagSyn, true},
 		{"another address", nftOther, flagAck, true},
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			from := netip.AddrPortFrom(netip.MustParseAddr(tt.from), 80)
 			pod := netip.AddrPortFrom(netip.MustParseAddr(nftPod), uint16(6555+i))
-			got := l.carry(l.remote, l.pod, nftSegmentOf{from: from, to: pod, flags: tt.flags})
+			got := l.send(l.remote, l.pod, nftSegmentOf{from: from, to: pod, flags: tt.flags})
 			if passes := got == from; passes != tt.passes {
 				t.Errorf("came from %v, want that it passes: %v", got, tt.passes)
 			}
@@ -80,7 +80,7 @@ func TestNftUnasked(t *testing.T) {
 	}
 }
 
-// The same for datagrams, of both families.
+// TestNftServerFirstUDP is TestNftServerFirst for datagrams of both families.
 func TestNftServerFirstUDP(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -102,8 +102,8 @@ func TestNftServerFirstUDP(t *testing.T) {
 	}
 }
 
-// Once the client speaks, the gateway knows the connection, and what an
-// ambiguous backend sends reaches the client from the address that it called.
+// TestNftAmbiguousWaitsForItsClient: after the client sends, the gateway knows the connection.
+// Then packets of an ambiguous backend reach the client from the address that it called.
 func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -117,22 +117,22 @@ func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	for i, export := range []string{"242.1.0.5:80", "242.1.0.6:80"} {
 		client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(6000+i))
 		push := nftSegmentOf{from: server, to: client, flags: flagAck}
-		if got := l.carry(l.pod, l.remote, push); got.IsValid() {
-			t.Errorf("before the client spoke a packet came from %v", got)
+		if got := l.send(l.pod, l.remote, push); got.IsValid() {
+			t.Errorf("before the client sent, a packet came from %v", got)
 		}
 		speak := nftSegmentOf{from: client, to: netip.MustParseAddrPort(export), flags: flagAck}
-		if got := l.carry(l.remote, l.pod, speak); got != client {
+		if got := l.send(l.remote, l.pod, speak); got != client {
 			t.Fatalf("the client's packet came from %v", got)
 		}
-		if got := l.carry(l.pod, l.remote, push); got.String() != export {
-			t.Errorf("after the client spoke a packet came from %v, want %s", got, export)
+		if got := l.send(l.pod, l.remote, push); got.String() != export {
+			t.Errorf("after the client sent, a packet came from %v, want %s", got, export)
 		}
 	}
 }
 
-// TestNftWindowThatMovedOn: a connection comes back to a gateway after another one carried it.
-// Its sequence numbers are outside the window that this gateway saw.
-func TestNftWindowThatMovedOn(t *testing.T) {
+// TestNftWindowMoved: a connection returns to a gateway after another gateway forwarded it. Its
+// sequence numbers are outside the window that this gateway saw.
+func TestNftWindowMoved(t *testing.T) {
 	t.Parallel()
 	for _, liberal := range []string{"0", "1"} {
 		t.Run("liberal "+liberal, func(t *testing.T) {
@@ -151,13 +151,13 @@ func TestNftWindowThatMovedOn(t *testing.T) {
 				{l.pod, l.remote, nftSegmentOf{from: pod, to: remote, seq: 1001, ack: 5001, flags: flagAck}},
 			}
 			for i, step := range steps {
-				if !l.carry(step.from, step.to, step.s).IsValid() {
-					t.Fatalf("step %d of the handshake did not come", i)
+				if !l.send(step.from, step.to, step.s).IsValid() {
+					t.Fatalf("step %d of the handshake did not arrive", i)
 				}
 			}
-			const elsewhere = 50_000_000 // bytes that went another way
+			const elsewhere = 50_000_000 // bytes by another path
 			far := nftSegmentOf{from: pod, to: remote, seq: 1001 + elsewhere, ack: 5001 + elsewhere, flags: flagAck}
-			if came := l.carry(l.pod, l.remote, far).IsValid(); came != (liberal == "1") {
+			if came := l.send(l.pod, l.remote, far).IsValid(); came != (liberal == "1") {
 				t.Errorf("arrived: %v", came)
 			}
 		})
@@ -193,8 +193,8 @@ func TestNftSegmentsFitTheRoute(t *testing.T) {
 	}
 }
 
-// quiet keeps the ends, which know of no connection, from answering segments
-// that a test made with resets.
+// quiet drops resets of the pod and of the remote host, which would reply with them to forged
+// segments.
 func (l *nftLab) quiet() {
 	l.t.Helper()
 	for _, ns := range []*nftNS{l.pod, l.remote} {
@@ -202,16 +202,16 @@ func (l *nftLab) quiet() {
 	}
 }
 
-// nftSegmentOf is a TCP segment that a test makes by hand.
+// nftSegmentOf is a forged TCP segment.
 type nftSegmentOf struct {
 	from, to netip.AddrPort
 	seq, ack uint32
 	flags    byte
 }
 
-// carry sends a segment from src and returns its source as received in dst, by the destination
+// send sends a segment from src and returns its source as received in dst, by the destination
 // port; zero if it did not arrive.
-func (l *nftLab) carry(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
+func (l *nftLab) send(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
 	l.t.Helper()
 	var out, in net.PacketConn
 	var err error

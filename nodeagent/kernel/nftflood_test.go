@@ -13,8 +13,8 @@ import (
 )
 
 // TestNftFlood: a gateway of another cluster that sends probes as fast as it can does not block
-// the socket or its reader for others. Packets beyond its rate are dropped earlier. TCP has its
-// own flow control, and is not limited.
+// the socket or its reader for others. The rules drop packets beyond its rate. TCP is not
+// limited, because it controls its own rate.
 func TestNftFlood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, own, honest, hostile string }{
@@ -68,16 +68,16 @@ func TestNftFlood(t *testing.T) {
 			stop()
 			sent := <-flood
 			lasted := time.Since(began)
-			t.Logf("%d of %d honest probes answered; of a flood of %d in %s (%.0f a second) %d came to the socket",
+			t.Logf("%d of %d honest probes answered; %d flood packets in %s (%.0f a second), %d reached the socket",
 				answered, probes, sent, lasted.Round(time.Millisecond), float64(sent)/lasted.Seconds(), got.Load())
 			if answered < probes*99/100 {
 				t.Errorf("%d of %d honest probes answered", answered, probes)
 			}
 			if most := nftPeerRate * uint64(2+lasted/time.Second); got.Load() > most {
-				t.Errorf("%d packets of the flood came to the socket, want at most %d", got.Load(), most)
+				t.Errorf("%d flood packets reached the socket, want at most %d", got.Load(), most)
 			}
 			if sent < 10*nftPeerRate {
-				t.Errorf("the flood was none: %d packets", sent)
+				t.Errorf("the flood was too slow: %d packets", sent)
 			}
 			l.drops("flood", sent/2)
 		})
@@ -118,7 +118,7 @@ func (l *nftLab) probe(conn net.Conn, text string) bool {
 		if errors.As(err, &late) && late.Timeout() {
 			return false
 		}
-		l.remote.must(err, "hear the answer")
+		l.remote.must(err, "receive the reply")
 		if string(buf[:n]) == text {
 			return true
 		}

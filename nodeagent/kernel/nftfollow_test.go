@@ -8,9 +8,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftElementsFollow: the stamp does not change while no other program changes our table. It
-// differs in every other case.
-func TestNftElementsFollow(t *testing.T) {
+// TestNftElementsVersion: the version does not change while no other program changes our table.
+// It changes in every other case.
+func TestNftElementsVersion(t *testing.T) {
 	t.Parallel()
 	backend := func(id, value string) desired.Element {
 		return desired.Element{Set: desired.SetEcho, Family: 4, ID: id, Value: value}
@@ -55,7 +55,7 @@ func TestNftElementsFollow(t *testing.T) {
 			ns := nftNewNS(t)
 			nftApplyTable(t, ns, nftSampleTable())
 			nftMustConverge(t, ns, []desired.Element{one})
-			hand := func(script string) {
+			foreign := func(script string) {
 				if script != "" {
 					ns.nft(script)
 				}
@@ -75,16 +75,16 @@ func TestNftElementsFollow(t *testing.T) {
 				}
 				return both[0]
 			}
-			hand(tt.before)
+			foreign(tt.before)
 			before := stamp()
-			hand(tt.between)
-			for range 2 { // each write follows from the previous ones
+			foreign(tt.between)
+			for range 2 { // Each write builds on the previous one.
 				if err := kind.Apply(t.Context(), tt.changes); err != nil {
 					t.Fatal(err)
 				}
 				tt.changes = opposite(tt.changes)
 			}
-			hand(tt.after)
+			foreign(tt.after)
 			if after := stamp(); (after == before) != tt.follows {
 				t.Errorf("stamp %s before and %s after, want the same: %t", before, after, tt.follows)
 			}
@@ -92,7 +92,7 @@ func TestNftElementsFollow(t *testing.T) {
 	}
 }
 
-// TestNftTrackOverrun has more events than there is room for.
+// TestNftTrackOverrun causes more events than the socket buffer holds.
 func TestNftTrackOverrun(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -126,7 +126,7 @@ func TestNftTrackOverrun(t *testing.T) {
 	}
 }
 
-// opposite returns the changes that undo the given ones.
+// opposite returns the changes that revert the given ones.
 func opposite(changes []diff.Change[desired.Element]) []diff.Change[desired.Element] {
 	var out []diff.Change[desired.Element]
 	for _, c := range changes {

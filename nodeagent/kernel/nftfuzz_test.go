@@ -27,7 +27,8 @@ func FuzzNftElement(f *testing.F) {
 	})
 }
 
-// No element in the kernel makes the decoders panic, also if another program wrote it.
+// FuzzNftElementText: the decoders do not panic for any element, even if another program wrote
+// it.
 func FuzzNftElementText(f *testing.F) {
 	for _, e := range nftSampleElements()[:12] {
 		s := NewElements(NFTOptions{}).sets[e.Set+string(rune('0'+e.Family))]

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// A pod with a global address of its own in a mapped block goes out with it and
-// is found under it, by answers only.
+// TestNftPrefixBothWays: a pod with a global address in a mapped block uses it as source.
+// Replies reach the pod at that address, other packets do not.
 func TestNftPrefixBothWays(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -45,7 +45,7 @@ func TestNftPrefixBothWays(t *testing.T) {
 	// Without the block in podblocks its pods are open.
 	l.elements(block[0], block[1])
 	if said := l.sees(l.remote, "tcp", nftOther+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" || said.client != nftOther {
-		t.Errorf("said %v, want the pod to see %s", said, nftOther)
+		t.Errorf("received %v, want the pod to see %s", said, nftOther)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestNftAllowLists(t *testing.T) {
 	}
 }
 
-// TestNftAllowListsEnd: a client that is removed from an allow list receives nothing more in
+// TestNftAllowListsEnd: a client that is removed from an allow list receives no more packets of
 // its connections. Otherwise a server that only sends would never stop. The backend is in a
 // pod, or on the gateway itself.
 func TestNftAllowListsEnd(t *testing.T) {
@@ -124,7 +124,7 @@ func TestNftAllowListsEnd(t *testing.T) {
 		_, err = client.Write([]byte("hello"))
 		l.remote.must(err, "ask")
 		_, from, err := server.ReadFrom(packet)
-		l.node.must(err, "hear the client at "+backend.at)
+		l.node.must(err, "receive from the client at "+backend.at)
 		// Packets sent while the list lacks the client must not arrive before those sent after
 		// it is listed again.
 		for _, step := range []struct {
@@ -166,7 +166,8 @@ func TestNftInbound(t *testing.T) {
 	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":4804")
 }
 
-// What others translate is no export: a ClusterIP, a port of every node.
+// TestNftForeignTranslation: addresses that other programs translate, such as a ClusterIP or a
+// node port, are no exports.
 func TestNftForeignTranslation(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -194,8 +195,7 @@ func TestNftEcho(t *testing.T) {
 	l.ping(l.remote, "242.1.0.5", true)
 }
 
-// ping demands that an echo request is answered, by the address that was asked,
-// or that it is not.
+// ping checks whether the pinged address replies to an echo request.
 func (l *nftLab) ping(from *nftNS, to string, want bool) {
 	l.t.Helper()
 	var conn net.PacketConn
@@ -249,11 +249,11 @@ func TestNftTransitIsDropped(t *testing.T) {
 	if said := l.sees(l.pod, "udp", nftPod+":0", "10.11.0.9:9000"); said.client != nftPod {
 		t.Errorf("the pod was seen as %q", said.client)
 	}
-	nftApplyTable(t, l.node) // without the table the way is open
+	nftApplyTable(t, l.node) // without the table the packet passes
 	l.sees(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
 }
 
-// VXLAN has no authentication: only nodes of the cluster may send it.
+// TestNftVXLANGuard: VXLAN has no authentication, so only nodes of the cluster may send it.
 func TestNftVXLANGuard(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -272,8 +272,8 @@ func TestNftVXLANGuard(t *testing.T) {
 	l.sees(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
 }
 
-// What nodes send each other by VXLAN is not tracked; what others send to that port is,
-// as it may be translated.
+// TestNftVXLANUntracked: VXLAN between nodes is not tracked. Packets of other hosts to that
+// port are, because they may be translated.
 func TestNftVXLANUntracked(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -346,9 +346,9 @@ func TestNftVXLANOfOthers(t *testing.T) {
 	l.drops("vxlan", 3)
 }
 
-// A host that is neither a pod nor a node gets nothing: no clusterset IP, no export of
-// this cluster, no other cluster; and pods do not reach gateways inside the tunnels.
-func TestNftStrangers(t *testing.T) {
+// TestNftUnknownHosts: a host that is neither a pod nor a node reaches no clusterset IP, no
+// export of this cluster and no other cluster. Pods do not reach gateways inside the tunnels.
+func TestNftUnknownHosts(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	beside := nftNewNS(t)
@@ -386,8 +386,8 @@ func TestNftStrangers(t *testing.T) {
 	l.drops("tunnel", 4)
 }
 
-// TestNftResolver: the DNS server answers pods, nodes and the host itself. To a host on the
-// network of a node, and to another cluster, it is silent.
+// TestNftResolver: the DNS server replies to pods, nodes and the host itself. It does not reply
+// to other hosts of the node's network and to other clusters.
 func TestNftResolver(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -423,7 +423,7 @@ func TestNftResolver(t *testing.T) {
 		l.dropped(beside, network, "[fd00:99::2]:0", "["+dns6+"]:53")
 		l.dropped(l.remote, network, nftRemote+":0", dns+":53")
 		l.dropped(beside, network, "192.168.9.2:0", dns+":54")
-		// The node's other addresses are not concerned.
+		// Packets to other addresses of the node pass.
 		l.sees(beside, network, "192.168.9.2:0", "192.168.9.1:53")
 	}
 	l.ping(l.pod, dns, true)
@@ -431,7 +431,7 @@ func TestNftResolver(t *testing.T) {
 	l.drops("resolver", 6)
 }
 
-// drops demands that at least some packets were dropped for a reason.
+// drops checks that at least some packets were dropped for a reason.
 func (l *nftLab) drops(reason string, least uint64) {
 	l.t.Helper()
 	counts := map[string]uint64{}

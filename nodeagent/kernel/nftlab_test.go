@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftLab is three network namespaces in a row: a pod, its node, and another cluster behind the
+// nftLab has three network namespaces in a row: a pod, its node, and another cluster behind the
 // node's "tunnel" hw-wg1 (a veth). The other cluster's addresses are on one loopback.
 type nftLab struct {
 	t                 *testing.T
@@ -39,7 +39,7 @@ const (
 )
 
 const (
-	nftQuick  = 3 * time.Second        // what works is much faster
+	nftQuick  = 3 * time.Second        // a successful test is much faster
 	nftNoWait = 250 * time.Millisecond // a dropped packet has no visible effect, however long the test waits
 )
 
@@ -86,10 +86,10 @@ func (l *nftLab) elements(lines ...string) {
 	}
 }
 
-// change does the same under the connections that there are.
+// change sets the elements, and keeps the conntrack entries.
 func (l *nftLab) change(lines ...string) {
 	l.t.Helper()
-	// All services of the tests are in the node's own blocks, 243.0.0.1 too.
+	// All services of the tests are in the node's own blocks, also 243.0.0.1.
 	lines = append(slices.Clone(lines), "blocks4 242.0.0.0/7", "blocks6 fd00:42::/31",
 		"pods4 10.7.0.0/16", "pods6 fd00:7::/32", "peers4 "+nftPeer, "peers6 "+nftPeer6)
 	// A prefix that replaces an overlapping one needs a second pass.
@@ -125,7 +125,7 @@ func (n *nftNS) up(name string) {
 	n.must(n.links.LinkSetUp(n.link(name)), "set up "+name)
 }
 
-// nftJoinNS lays a tunnel between two namespaces.
+// nftJoinNS creates a tunnel between two namespaces.
 func nftJoinNS(a *nftNS, nameA string, b *nftNS, nameB string) {
 	a.t.Helper()
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
@@ -144,7 +144,7 @@ func (n *nftNS) address(link string, addresses ...string) {
 	}
 }
 
-// neighbour adds a permanent neighbour, as tunnels have: they use no neighbour discovery.
+// neighbour adds a permanent neighbour, because tunnels have no neighbour discovery.
 func (n *nftNS) neighbour(link, address string, far netlink.Link) {
 	n.t.Helper()
 	n.must(n.links.NeighSet(&netlink.Neigh{
@@ -165,8 +165,8 @@ func (n *nftNS) sysctl(name, value string) {
 	n.inside(func() { n.must(os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644), "set "+name) })
 }
 
-// serve answers every connection or datagram to an address and port with
-// "address-it-came-to source-that-it-saw".
+// serve replies to every connection or datagram to an address and port with "local-address
+// remote-address", as the server sees them.
 func (n *nftNS) serve(network string, addresses ...string) {
 	n.t.Helper()
 	for _, a := range addresses {
@@ -212,10 +212,10 @@ func (n *nftNS) serveUDP(address string) {
 	}()
 }
 
-// nftHost is the address without the port.
+// nftHost returns the address without the port.
 func nftHost(a net.Addr) string { return netip.MustParseAddrPort(a.String()).Addr().String() }
 
-// nftSegment is the largest segment that a TCP connection sends.
+// nftSegment returns the maximum segment size of a TCP connection.
 func nftSegment(conn net.Conn) int {
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -226,7 +226,7 @@ func nftSegment(conn net.Conn) int {
 	return size
 }
 
-// dial opens a UDP socket from one address to another and a port.
+// dial opens a UDP socket from one address to another address and port.
 func (n *nftNS) dial(from, to, port string) *net.UDPConn {
 	n.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
@@ -238,14 +238,14 @@ func (n *nftNS) dial(from, to, port string) *net.UDPConn {
 	return conn.(*net.UDPConn)
 }
 
-// nftSaid is what a server of serve said.
+// nftSaid is a reply of serve.
 type nftSaid struct {
 	server, client string
 	segment        int
 }
 
-// ask calls from an address (with port, or "" for any) to another.
-func (n *nftNS) ask(network, from, to string, patience time.Duration) (said nftSaid, err error) {
+// call calls from an address (with port, or "" for any) to another, and returns the reply.
+func (n *nftNS) call(network, from, to string, patience time.Duration) (said nftSaid, err error) {
 	n.t.Helper()
 	n.inside(func() { said, err = nftAsk(network, from, to, patience) })
 	return said, err
@@ -266,9 +266,9 @@ func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err
 	}
 	defer conn.Close()
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		err = tcp.SetLinger(0) // so that the source port is free at once
+		err = tcp.SetLinger(0) // frees the source port at once
 	} else {
-		// A frame of VXLAN, as the rules for its port drop all else.
+		// A VXLAN frame, because the rules for its port drop all other packets.
 		_, err = conn.Write(nftFrameFrom(netip.MustParseAddr("10.7.9.9")))
 	}
 	if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(patience))); err != nil {
@@ -283,32 +283,32 @@ func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err
 	return said, err
 }
 
-// sees demands that a call arrives, and returns the addresses that the server saw.
+// sees checks that a call arrives, and returns the addresses that the server saw.
 func (l *nftLab) sees(from *nftNS, network, source, to string) nftSaid {
 	l.t.Helper()
-	said, err := from.ask(network, source, to, nftQuick)
+	said, err := from.call(network, source, to, nftQuick)
 	if err != nil {
 		l.t.Errorf("%s to %s: %v", network, to, err)
 	}
 	return said
 }
 
-// dropped demands that a call gets no answer at all.
+// dropped checks that a call gets no reply.
 func (l *nftLab) dropped(from *nftNS, network, source, to string) {
 	l.t.Helper()
-	said, err := from.ask(network, source, to, nftNoWait)
+	said, err := from.call(network, source, to, nftNoWait)
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
-		l.t.Errorf("%s from %s to %s: said %v, error %v; want silence", network, source, to, said, err)
+		l.t.Errorf("%s from %s to %s: reply %v, error %v; want no reply", network, source, to, said, err)
 	}
 }
 
-// refused demands that a call is refused at once.
+// refused checks that a call is refused at once.
 func (l *nftLab) refused(from *nftNS, network, to string, want error) {
 	l.t.Helper()
-	begin := time.Now()
-	_, err := from.ask(network, "", to, nftQuick)
-	if !errors.Is(err, want) || time.Since(begin) > time.Second {
-		l.t.Errorf("%s to %s: error %v after %s, want %v at once", network, to, err, time.Since(begin), want)
+	start := time.Now()
+	_, err := from.call(network, "", to, nftQuick)
+	if !errors.Is(err, want) || time.Since(start) > time.Second {
+		l.t.Errorf("%s to %s: error %v after %s, want %v at once", network, to, err, time.Since(start), want)
 	}
 }

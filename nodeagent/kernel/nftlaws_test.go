@@ -31,7 +31,7 @@ table ip hawser {
 func nftMakeForeign(ns *nftNS) func() error {
 	ns.nft(nftForeign)
 	list := func() string {
-		// One command a call: nft 1.0.6 reads only what the last one needs.
+		// One command per call: nft 1.0.6 reads only the objects that the last command needs.
 		return ns.nft("list table ip foo") + ns.nft("list table inet hawser2") + ns.nft("list table ip hawser")
 	}
 	before := list()
@@ -109,8 +109,7 @@ func nftVary(e desired.Element) []desired.Element {
 	return []desired.Element{e}
 }
 
-// The laws run every element through its notation; this one says that the
-// sample leaves no set out.
+// TestNftSampleIsComplete: the sample has elements in every set, so the laws cover every set.
 func TestNftSampleIsComplete(t *testing.T) {
 	t.Parallel()
 	var missing []error

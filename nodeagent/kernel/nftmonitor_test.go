@@ -17,7 +17,7 @@ func nftAwait(t *testing.T, trigger <-chan struct{}, what string) {
 	select {
 	case <-trigger:
 	case <-time.After(nftPatience):
-		t.Fatalf("no token after %s", what)
+		t.Fatalf("no trigger after %s", what)
 	}
 }
 
@@ -28,7 +28,7 @@ func TestNftMonitor(t *testing.T) {
 	trigger, ended := make(chan struct{}, 1), make(chan error, 1)
 	ruleset := NewRuleset(ns.opts(), trigger)
 	go func() { ended <- ruleset.Monitor(ctx) }()
-	// The subscription has begun when the first change is seen.
+	// The subscription works once the first change fires the trigger.
 	for seen := false; !seen; {
 		nftApplyTable(t, ns)
 		nftApplyTable(t, ns, nftSampleTable())
@@ -38,7 +38,7 @@ func TestNftMonitor(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	// The last event of ours is behind all of before.
+	// Our own last event follows all earlier events.
 	drain := func() {
 		for {
 			select {
@@ -56,7 +56,7 @@ func TestNftMonitor(t *testing.T) {
 	ns.nft("add table ip hawser; add chain ip hawser bar")
 	select {
 	case <-trigger:
-		t.Error("a token after changes of foreign tables")
+		t.Error("a trigger after changes of foreign tables")
 	case <-time.After(100 * time.Millisecond):
 	}
 	_, own := ruleset.Kinds()
@@ -76,7 +76,7 @@ func TestNftMonitor(t *testing.T) {
 	}
 	select {
 	case <-trigger:
-		t.Error("a token after a change of our own")
+		t.Error("a trigger after a change of our own")
 	case <-time.After(100 * time.Millisecond):
 	}
 	ns.nft("delete element inet hawser tunnels4 { 241.0.0.1 }")

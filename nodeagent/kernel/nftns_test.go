@@ -32,8 +32,8 @@ func nftNeed(t testing.TB, what string, ok bool) {
 	t.Skip("needs " + what)
 }
 
-// nftNewNS makes a namespace without a name: it goes with its last file
-// descriptor, also when the test crashes.
+// nftNewNS makes a namespace without a name. It disappears with its last file descriptor, even
+// if the test crashes.
 func nftNewNS(t testing.TB) *nftNS {
 	t.Helper()
 	nftNeed(t, "root", os.Geteuid() == 0)
@@ -49,7 +49,7 @@ func nftNewNS(t testing.TB) *nftNS {
 		nftNeed(t, fmt.Sprintf("network namespaces (%v)", err), false)
 	}
 	if err := netns.Set(before); err != nil {
-		panic(fmt.Sprintf("go back to the first network namespace: %v", err))
+		panic(fmt.Sprintf("return to the first network namespace: %v", err))
 	}
 	t.Cleanup(func() { handle.Close() })
 	links, err := netlink.NewHandleAt(handle)
@@ -80,7 +80,7 @@ func (n *nftNS) inside(f func()) {
 	}
 	defer func() {
 		if err := netns.Set(before); err != nil {
-			panic(fmt.Sprintf("go back to the first network namespace: %v", err))
+			panic(fmt.Sprintf("return to the first network namespace: %v", err))
 		}
 	}()
 	f()

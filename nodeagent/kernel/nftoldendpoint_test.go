@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestFormer: a redialled peer stays at the new endpoint, although the remote end still sends
-// from the old one.
-func TestFormer(t *testing.T) {
+// TestOldEndpoint: a redialled peer stays at the new endpoint, although the remote end still
+// sends from the previous one.
+func TestOldEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, left, right, elsewhere, length string }{
 		{"IPv4", "192.0.2.1", "192.0.2.2", "198.51.100.2", "/24"},
@@ -23,10 +23,10 @@ func TestFormer(t *testing.T) {
 			t.Parallel()
 			left, right := newWorld(t), newWorld(t)
 			left.ip(t, "link add u0 type veth peer name u0 netns "+right.name)
-			// Nothing comes to the new place, as if all of it was still on its way.
-			left.hand("link add u1 type veth peer name u2", "link set u0 up", "link set u1 up", "route add "+tt.elsewhere+" dev u1",
+			// No packet arrives at the new endpoint, as if all were still in flight.
+			left.foreign("link add u1 type veth peer name u2", "link set u0 up", "link set u1 up", "route add "+tt.elsewhere+" dev u1",
 				"addr add "+tt.left+tt.length+" dev u0 nodad")(t)
-			right.hand("link set u0 up", "addr add "+tt.right+tt.length+" dev u0 nodad")(t)
+			right.foreign("link set u0 up", "addr add "+tt.right+tt.length+" dev u0 nodad")(t)
 			left.inside(t, func() { nftApplyTable(t, &nftNS{}, nftSampleTable()) })
 			former, there := netip.AddrPortFrom(netip.MustParseAddr(tt.right), 51820), netip.AddrPortFrom(netip.MustParseAddr(tt.elsewhere), 51820)
 			leftKey, leftPublic := newKey(t)
@@ -39,7 +39,7 @@ func TestFormer(t *testing.T) {
 				Endpoint: netip.AddrPortFrom(netip.MustParseAddr(tt.left), 51820),
 			}, "241.0.0.2")
 			right.talk(t, "241.0.0.1:9")
-			look := func() (at netip.AddrPort, answers bool, dropped uint64) {
+			observe := func() (at netip.AddrPort, answers bool, dropped uint64) {
 				kind := NewPeers(left.ns)
 				have, err := kind.Observe(t.Context())
 				if err != nil || len(have) != 1 {
@@ -58,28 +58,28 @@ func TestFormer(t *testing.T) {
 				})
 				return have[0].Endpoint, kind.answering[have[0].Key()], counts[desired.DropPrefix+desired.DropOldEndpoint]
 			}
-			await(t, "a session", func() bool { _, answers, _ := look(); return answers })
+			await(t, "a session", func() bool { _, answers, _ := observe(); return answers })
 			want.Endpoint = there
 			// If the machine stalls for a second, the previous endpoint expires.
 			for want.DialCount = 1; ; want.DialCount++ {
-				_, _, before := look()
+				_, _, before := observe()
 				if r := e.Once(t.Context(), []desired.Peer{want}, ""); !r.Clean() || len(r.Changed) != 1 {
 					t.Fatal(r.Changed, r.Failed)
 				}
 				var at netip.AddrPort
-				await(t, "packets from the former place", func() bool {
+				await(t, "packets from the previous endpoint", func() bool {
 					var dropped uint64
-					at, _, dropped = look()
+					at, _, dropped = observe()
 					return at != there || dropped >= before+20
 				})
 				if at == there {
 					break
 				}
 				if want.DialCount == 10 {
-					t.Fatalf("packets from %s call the peer back there", at)
+					t.Fatalf("packets from %s move the peer back", at)
 				}
 			}
-			await(t, "the previous endpoint, which is not blocked permanently", func() bool { at, _, _ := look(); return at == former })
+			await(t, "the previous endpoint, which is not blocked permanently", func() bool { at, _, _ := observe(); return at == former })
 		})
 	}
 }

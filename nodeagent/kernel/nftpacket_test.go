@@ -29,7 +29,7 @@ func TestNftServices(t *testing.T) {
 	l := nftNewLab(t)
 	backends := map[int][]string{4: {nftPod, nftPodB, nftPodC}, 6: {nftPod6, nftPodB6, nftPodC6}}
 	vip := map[int]string{4: nftVIP, 6: nftVIP6}
-	// The callers are on the far side; the service is exported by the node.
+	// The callers are in the remote cluster; the node exports the service.
 	var lines []string
 	for _, family := range []int{4, 6} {
 		var at []string
@@ -50,7 +50,7 @@ func TestNftServices(t *testing.T) {
 	tests := []struct {
 		name     string
 		port     string
-		backends int // that many calls from different ports reach
+		backends int // number of backends that calls from different ports reach
 	}{
 		{"many slots", "80", 3}, {"many slots by client", "81", 1}, {"one slot", "82", 1},
 	}
@@ -72,8 +72,8 @@ func TestNftServices(t *testing.T) {
 	}
 }
 
-// The choice of a backend is a function of the caller: without any memory of
-// the connection another gateway chooses the same.
+// TestNftSameCallerSameBackend: the backend is a function of the caller. So a gateway that does
+// not know the connection chooses the same backend.
 func TestNftSameCallerSameBackend(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -84,7 +84,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	}
 	first := map[string]string{}
 	for round := range 3 {
-		l.elements(lines...) // forgets all connections
+		l.elements(lines...) // deletes all conntrack entries
 		for port := 40000; port < 40020; port++ {
 			source := fmt.Sprintf("%s:%d", nftRemote, port)
 			server := l.sees(l.remote, "udp", source, nftVIP+":80").server
@@ -94,7 +94,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 			first[source] = server
 		}
 	}
-	// Only slots that changed hands move their callers.
+	// Only slots with a new backend move their callers.
 	moved := 0
 	for i, line := range lines {
 		if i > 0 && i%16 == 0 {
@@ -115,8 +115,8 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	}
 }
 
-// While backends, verdicts and even all rules are replaced, every new
-// connection finds a service: none falls through to the refusal of the pool.
+// TestNftChangesLoseNothing: every new connection reaches a service while backends, verdicts
+// and even all rules are replaced. None reaches the rule that refuses pool addresses.
 func TestNftChangesLoseNothing(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -136,7 +136,7 @@ func TestNftChangesLoseNothing(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := l.node.ask("tcp", "", nftVIP+":80", nftQuick); err != nil {
+			if _, err := l.node.call("tcp", "", nftVIP+":80", nftQuick); err != nil {
 				t.Errorf("call %d: %v", n, err)
 			}
 		}
@@ -158,8 +158,8 @@ func TestNftChangesLoseNothing(t *testing.T) {
 	}
 }
 
-// A service is reached by the node's own processes too, and an update changes
-// where new connections go.
+// TestNftServiceFromTheNode: processes of the node reach a service too, and an update changes
+// the backend of new connections.
 func TestNftServiceFromTheNode(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -183,8 +183,8 @@ func TestNftHairpin(t *testing.T) {
 	}
 }
 
-// A machine that is no pod sees the gateway's address for what other clusters send, and only
-// at the ports of the export. Pods see who calls.
+// TestNftMachines: a machine that is not a pod sees the gateway's address as source of packets
+// from other clusters, and only at the ports of the export. Pods see the caller.
 func TestNftMachines(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -208,7 +208,8 @@ func TestNftMachines(t *testing.T) {
 	}
 }
 
-// Marks belong to others (kube-proxy, policy routing): slots do not show in them.
+// TestNftMarksAreKept: marks belong to other programs (kube-proxy, policy routing), and slots
+// do not change them.
 func TestNftMarksAreKept(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -257,9 +258,9 @@ func TestNftPoolsAreRefused(t *testing.T) {
 	l.dropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
-// TestNftKeepInside: packets for the other side of a tunnel never use another path, such as the
+// TestNftNoLeak: packets for the other side of a tunnel never use another path, such as the
 // default route after the tunnel's device and its routes are gone.
-func TestNftKeepInside(t *testing.T) {
+func TestNftNoLeak(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	remote, remote6, stranger := nftRemote+":9000", net.JoinHostPort(nftRemote6, "9000"), nftFlat+":9000"
@@ -267,27 +268,27 @@ func TestNftKeepInside(t *testing.T) {
 	l.elements("remote4 242.2.0.0/15", "remote6 fd00:42:2::/48")
 	for _, from := range []*nftNS{l.pod, l.node} {
 		for _, to := range []string{remote, remote6, stranger} {
-			if _, err := from.ask("udp", "", to, nftQuick); err != nil {
+			if _, err := from.call("udp", "", to, nftQuick); err != nil {
 				t.Errorf("through the tunnel to %s: %v", to, err)
 			}
 		}
 	}
-	// The same tunnel under another name is not ours.
+	// A device with a foreign name is not ours.
 	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
 	for _, from := range []*nftNS{l.pod, l.node} {
-		if _, err := from.ask("udp", "", stranger, nftQuick); err != nil {
+		if _, err := from.call("udp", "", stranger, nftQuick); err != nil {
 			t.Errorf("a packet to a local address was dropped: %v", err)
 		}
 		for _, to := range []string{remote, remote6} {
-			if said, err := from.ask("udp", "", to, nftNoWait); err == nil {
-				t.Errorf("%s got out past the tunnel: %+v", to, said)
+			if said, err := from.call("udp", "", to, nftNoWait); err == nil {
+				t.Errorf("%s left outside the tunnel: %+v", to, said)
 			}
 		}
 	}
 }
 
-// TestNftTranslatedTwice: another gateway translated packets that arrive with an egress
-// address.
+// TestNftTranslatedTwice: packets that arrive with an egress address were already translated by
+// another gateway.
 func TestNftTranslatedTwice(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNftPortsStay: the port of a TCP connection never changes in its middle. If the packet's
-// entry cannot be created because another one has its addresses and ports, the packet is lost.
-// With another port the pod would reply with a reset.
+// TestNftPortsStay: the port of a TCP connection never changes in its middle. If another
+// conntrack entry has the packet's addresses and ports, the packet is lost. With a different
+// port the pod would reply with a reset.
 func TestNftPortsStay(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -28,8 +28,8 @@ func TestNftPortsStay(t *testing.T) {
 		from     *nftNS
 		heard    <-chan int
 		src, dst func(n int) netip.AddrPort
-		// The addresses that the packet's entry needs, held by another entry: left behind by a
-		// flow that was handed over, or by one in the other direction.
+		// The addresses of the conflicting entry: left by a flow that was handed over, or by a
+		// flow in the other direction.
 		taken func(n int) (from, to, back netip.AddrPort)
 	}{
 		{
@@ -59,7 +59,8 @@ func TestNftPortsStay(t *testing.T) {
 	}
 }
 
-// nftAwaitPort waits for a segment from a port. Answers to earlier segments come too.
+// nftAwaitPort waits for a segment from a port. Replies to earlier segments may arrive before
+// it.
 func nftAwaitPort(t *testing.T, heard <-chan int, port int) {
 	t.Helper()
 	deadline := time.After(nftQuick)
@@ -75,8 +76,8 @@ func nftAwaitPort(t *testing.T, heard <-chan int, port int) {
 	}
 }
 
-// occupy makes an entry of an established connection, answered by back when it is
-// from the remote side, and to back otherwise.
+// occupy creates an entry of an established connection. From the remote side, back replies to
+// it; otherwise the replies go to back.
 func (l *nftLab) occupy(from, to, back netip.AddrPort) {
 	l.t.Helper()
 	tuple := func(a, b netip.AddrPort) netlink.IPTuple {
@@ -91,7 +92,7 @@ func (l *nftLab) occupy(from, to, back netip.AddrPort) {
 	entry := &netlink.ConntrackFlow{
 		FamilyType: unix.AF_INET, TimeOut: 60, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}, Forward: tuple(from, to), Reverse: reverse,
 	}
-	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "make an entry")
+	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "create an entry")
 }
 
 // nftSegments returns the source ports of TCP segments that reach an address.

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// nftQuotaSample is how many connections of a pod the kernel lists to count them. The
-	// kernel checks all listed connections for each new one that it counts (nf_conncount). So
-	// with a larger quota only a random fraction is counted. "The quota of a pod" in
-	// docs/datapath.md has the cost and the accuracy.
+	// nftQuotaSample is the maximum number of connections of a pod that the kernel lists to
+	// count them. The kernel checks all listed connections for each new connection that it
+	// counts (nf_conncount). So with a larger quota only a random fraction is counted. "The
+	// quota of a pod" in docs/datapath.md has the cost and the accuracy.
 	nftQuotaSample = 256
-	// nftQuotaPause is how long a pod is refused without another count: the kernel also lists
-	// the refused connections, and removes only some of them at a time.
+	// nftQuotaPause is the time for which a pod is refused without another count: the kernel
+	// also lists the refused connections, and removes only some of them at a time.
 	nftQuotaPause = 100 * time.Millisecond
-	// nftQuotaMemory is how long every new connection of a refused pod is counted, if the pod
-	// starts no connection.
+	// nftQuotaMemory is the time for which every new connection of a refused pod is counted, if
+	// the pod starts no connection.
 	nftQuotaMemory = 10 * time.Minute
 	// nftDynamicSize is the maximum number of elements of a set that rules fill.
 	nftDynamicSize = 1 << 20
@@ -44,13 +44,13 @@ func nftQuota(f nftFamily, connections int) []*nftRule {
 	}
 }
 
-// nftQuotaEach returns how many connections each listed one represents.
+// nftQuotaEach returns the number of connections that each listed one represents.
 func nftQuotaEach(connections int) int { return max(1, connections/nftQuotaSample) }
 
 // nftCount drops the first packet of a flow if its pod is at its quota. After a refusal every
-// flow of the pod counts, until one is accepted. That one replaces a listed flow that ended,
-// and with it all flows that the listed one represents. A full set accepts no more elements and
-// the rule ends there. So spoofed sources do not block other pods.
+// flow of the pod counts, until one is accepted. The accepted flow replaces a listed flow that
+// ended, and with it all flows that the listed flow represents. A full set accepts no more
+// elements and the rule ends there. So spoofed sources do not block other pods.
 func nftCount(f nftFamily, connections int) nftChain {
 	c := nftChain{name: "count" + f.digit}
 	if connections == 0 {

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftQuotaLab is the lab with a quota and pods that go out by shared addresses.
+// nftQuotaLab returns a lab with a quota and pods that use shared egress addresses.
 func nftQuotaLab(t *testing.T, connections int) *nftLab {
 	l := nftNewLab(t)
 	table := nftSampleTable()
@@ -31,9 +31,9 @@ func nftQuotaLab(t *testing.T, connections int) *nftLab {
 	return l
 }
 
-// begin sends the first packets of connections from ports of a pod, all at once. It returns how
-// many of them the node accepted.
-func (l *nftLab) begin(pod string, first, many int, flags byte) int {
+// open sends the first packets of connections from ports of a pod, all at once. It returns the
+// number of connections that the node accepted.
+func (l *nftLab) open(pod string, first, many int, flags byte) int {
 	l.t.Helper()
 	from := netip.MustParseAddr(pod)
 	var out net.PacketConn
@@ -54,17 +54,17 @@ func (l *nftLab) begin(pod string, first, many int, flags byte) int {
 			return took
 		}
 		if time.Now().After(end) {
-			l.t.Fatalf("of %d segments %d were taken and %d dropped", many, took, l.quotaDrops()-dropped)
+			l.t.Fatalf("of %d segments %d were accepted and %d dropped", many, took, l.quotaDrops()-dropped)
 		}
 	}
 }
 
-// room waits until the pod may begin one connection again, from a port of its own.
-func (l *nftLab) room(pod string, port int) {
+// awaitRoom waits until the pod may open one connection again, from the given port.
+func (l *nftLab) awaitRoom(pod string, port int) {
 	l.t.Helper()
-	for end := time.Now().Add(nftQuick); l.begin(pod, port, 1, flagSyn) == 0; port++ {
+	for end := time.Now().Add(nftQuick); l.open(pod, port, 1, flagSyn) == 0; port++ {
 		if time.Now().After(end) {
-			l.t.Fatal("there is no room for another connection")
+			l.t.Fatal("the pod stays at its quota")
 		}
 		time.Sleep(nftQuotaPause / 10)
 	}
@@ -94,14 +94,14 @@ func (l *nftLab) quotaDrops() int {
 	return count
 }
 
-// passes demands that packets of existing connections pass.
+// passes checks that packets of existing connections pass.
 func (l *nftLab) passes(pod string, first, many int) {
 	l.t.Helper()
 	for port := first; port < first+many; port++ {
 		s := nftSegmentOf{
 			from: netip.AddrPortFrom(netip.MustParseAddr(pod), uint16(port)), to: netip.MustParseAddrPort(nftRemote + ":80"), flags: flagSyn,
 		}
-		if !l.carry(l.pod, l.remote, s).IsValid() {
+		if !l.send(l.pod, l.remote, s).IsValid() {
 			l.t.Errorf("a packet of the connection from %s does not pass", s.from)
 		}
 	}
@@ -112,22 +112,22 @@ func (l *nftLab) passes(pod string, first, many int) {
 func TestNftQuota(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 6)
-	if n := l.begin(nftPod, 7000, 8, flagSyn); n != 6 {
-		t.Fatalf("%d connections began, want 6", n)
+	if n := l.open(nftPod, 7000, 8, flagSyn); n != 6 {
+		t.Fatalf("%d connections were accepted, want 6", n)
 	}
-	if n := l.begin(nftPod, 7100, 2, flagAck); n != 0 {
-		t.Errorf("%d connections were picked up beyond the quota", n)
+	if n := l.open(nftPod, 7100, 2, flagAck); n != 0 {
+		t.Errorf("%d connections were accepted beyond the quota", n)
 	}
 	l.passes(nftPod, 7000, 6)
-	if n := l.begin(nftPodB, 7000, 6, flagSyn); n != 6 {
-		t.Errorf("%d of 6 connections of another pod began", n)
+	if n := l.open(nftPodB, 7000, 6, flagSyn); n != 6 {
+		t.Errorf("%d of 6 connections of another pod were accepted", n)
 	}
 	if n := l.quotaDrops(); n != 4 {
 		t.Errorf("%d packets were counted, want 4", n)
 	}
 }
 
-// Over IPv6 and UDP it is the same.
+// TestNftQuota6 is TestNftQuota over IPv6 and UDP.
 func TestNftQuota6(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 3)
@@ -141,48 +141,48 @@ func TestNftQuota6(t *testing.T) {
 	l.sees(l.pod, "udp", "["+nftPod6+"]:7000", to)
 }
 
-// Connections that ended make room.
-func TestNftQuotaIsGivenBack(t *testing.T) {
+// TestNftQuotaIsReleased: connections that ended no longer count.
+func TestNftQuotaIsReleased(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 4)
-	if n := l.begin(nftPod, 7000, 5, flagSyn); n != 4 {
-		t.Fatalf("%d connections began, want 4", n)
+	if n := l.open(nftPod, 7000, 5, flagSyn); n != 4 {
+		t.Fatalf("%d connections were accepted, want 4", n)
 	}
 	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
 		t.Fatal(err)
 	}
-	l.room(nftPod, 7100)
-	if n := l.begin(nftPod, 7500, 5, flagSyn); n != 3 {
-		t.Errorf("one and %d connections began after the others ended, want one and 3", n)
+	l.awaitRoom(nftPod, 7100)
+	if n := l.open(nftPod, 7500, 5, flagSyn); n != 3 {
+		t.Errorf("one and %d connections were accepted after the others ended, want one and 3", n)
 	}
 }
 
 // TestNftQuotaIsSampled: with a large quota, only a random fraction of the connections is
-// counted. A pod gets about its quota. It gets no more by retrying, and room for as many as
-// end.
+// counted. A pod gets about its quota. Retries do not get it more connections, and each
+// connection that ends frees one.
 func TestNftQuotaIsSampled(t *testing.T) {
 	t.Parallel()
 	const quota = 4 * nftQuotaSample
-	// One in four of the flows is listed: 256 of them are there after quota flows, give or
-	// take 55 (sqrt(4*3*256)). This is five times that.
+	// One in four flows is listed. The list reaches 256 after quota flows, with a standard
+	// deviation of 55 (sqrt(4*3*256)). The limits are five times that.
 	const least, most = quota * 73 / 100, quota * 127 / 100
 	l := nftQuotaLab(t, quota)
-	took := l.begin(nftPod, 20000, 2*quota, flagSyn)
+	took := l.open(nftPod, 20000, 2*quota, flagSyn)
 	if took < least || took > most {
-		t.Fatalf("%d connections began, want between %d and %d", took, least, most)
+		t.Fatalf("%d connections were accepted, want between %d and %d", took, least, most)
 	}
-	if more := l.begin(nftPod, 30000, 2*quota, flagSyn); more > most-took && more > 16 {
-		t.Errorf("%d more connections began beyond the quota", more)
+	if more := l.open(nftPod, 30000, 2*quota, flagSyn); more > most-took && more > 16 {
+		t.Errorf("%d more connections were accepted beyond the quota", more)
 	}
 	had := l.connections(netip.MustParseAddr(nftPod))
 	half := nftPorts{from: 20000, to: 20000 + uint16(took/2)}
 	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, half); err != nil {
 		t.Fatal(err)
 	}
-	l.room(nftPod, 40000)
-	again := l.begin(nftPod, 41000, 2*quota, flagSyn)
+	l.awaitRoom(nftPod, 40000)
+	again := l.open(nftPod, 41000, 2*quota, flagSyn)
 	if n := l.connections(netip.MustParseAddr(nftPod)); n < least || n > most {
-		t.Errorf("of %d connections half ended, %d began: now %d, want between %d and %d", had, again, n, least, most)
+		t.Errorf("of %d connections half ended, %d were accepted: now %d, want between %d and %d", had, again, n, least, most)
 	}
 	kind := NewElements(l.node.opts())
 	have, err := kind.Observe(t.Context())
@@ -191,25 +191,24 @@ func TestNftQuotaIsSampled(t *testing.T) {
 	}
 	for _, e := range have {
 		if e.Set == desired.SetQuota || e.Set == desired.SetFull || e.Set == desired.SetHeld {
-			t.Fatalf("what the rules counted is observed: %v", e)
+			t.Fatalf("Observe returned elements that the rules added: %v", e)
 		}
 	}
 }
 
-// nftPorts takes flows whose client has one of these ports.
+// nftPorts matches flows whose client port is in a range.
 type nftPorts struct{ from, to uint16 }
 
 func (p nftPorts) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return p.from <= f.Forward.SrcPort && f.Forward.SrcPort < p.to
 }
 
-// TestNftQuotaChanges: a changed quota recounts, because elements keep the limit that they were
-// created with.
+// TestNftQuotaChanges: a changed quota recounts, because elements keep their initial limit.
 func TestNftQuotaChanges(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 2)
-	if n := l.begin(nftPod, 7000, 4, flagSyn); n != 2 {
-		t.Fatalf("%d connections began, want 2", n)
+	if n := l.open(nftPod, 7000, 4, flagSyn); n != 2 {
+		t.Fatalf("%d connections were accepted, want 2", n)
 	}
 	table := nftSampleTable()
 	for i, connections := range []int{8, 3, 0} {
@@ -220,13 +219,13 @@ func TestNftQuotaChanges(t *testing.T) {
 		if connections == 0 {
 			want = 12
 		}
-		if n := l.begin(nftPod, 7100+100*i, 12, flagSyn); n != want {
-			t.Errorf("quota %d: %d connections began, want %d", connections, n, want)
+		if n := l.open(nftPod, 7100+100*i, 12, flagSyn); n != want {
+			t.Errorf("quota %d: %d connections were accepted, want %d", connections, n, want)
 		}
 	}
 }
 
-// Whether the kernel counts connections is found out without a trace in it.
+// TestNftCountsConnections: the test of the kernel's support changes nothing in the ruleset.
 func TestNftCountsConnections(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -246,7 +245,7 @@ func TestNftCountsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !counts {
-		t.Error("the kernel of the tests counts connections, and was found not to")
+		t.Error("CountsConnections reported false for a kernel that counts connections")
 	}
 	if after, err := conn.Generation(); err != nil || after != generation {
 		t.Errorf("ruleset of generation %d, was %d (%v)", after, generation, err)

@@ -70,7 +70,7 @@ func nftReturnChains() []nftChain {
 	return append(nftBypassChains(), handed, begun, home, clean)
 }
 
-// nftMetaIIFKind is the kind of the link that a packet came in by (NFT_META_IIFKIND).
+// nftMetaIIFKind is the kind of the device that a packet came in by (NFT_META_IIFKIND).
 const nftMetaIIFKind = 26
 
 // nftShortcut is the conntrack mark of a flow to a backend of this cluster whose replies would
@@ -79,10 +79,10 @@ const nftShortcut = 0x68770001
 
 // nftBypassChains match flows to clusterset IPs whose backend is a pod of this cluster, if the
 // replies would go from pod to pod and bypass this node and its translation. Such a pod network
-// has a link here that leads to the backend. The caller came from that link, or the caller is
-// reached by that link although its packet came by another one. These flows get this node's
-// address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that bridged
-// packets pass the node's rules (br_netfilter).
+// has a device here that leads to the backend. The caller came from that device, or the caller
+// is reached by that device although its packet came by a different one. These flows get this
+// node's address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that
+// bridged packets pass the node's rules (br_netfilter).
 func nftBypassChains() []nftChain {
 	backends, shortcut := nftChain{name: "backends"}, nftChain{name: "shortcut"}
 	for _, f := range nftFamilies() {

@@ -21,8 +21,8 @@ func (n *nftNS) ip(lines ...string) {
 	}
 }
 
-// homes adds the routing rules and the route by which a node is found, in both families.
-func (n *nftNS) homes(number int, via, via6 string) {
+// returnTo adds the routing rules and the route to a node by its number, in both families.
+func (n *nftNS) returnTo(number int, via, via6 string) {
 	n.t.Helper()
 	var lines []string
 	for _, six := range []bool{false, true} {
@@ -46,10 +46,10 @@ func (n *nftNS) homes(number int, via, via6 string) {
 	n.ip(lines...)
 }
 
-// What a worker handed over comes back to that worker, although the main table leads
-// its pods elsewhere, and what a pod of the node asked comes back to that pod, although
-// the table of pods' prefixes leads it to the worker.
-func TestNftHome(t *testing.T) {
+// TestNftReturn: replies to a flow that a worker handed over return to that worker, although
+// the main table routes its pods elsewhere. Replies to a pod of the node return to that pod,
+// although the table of pod prefixes routes them to the worker.
+func TestNftReturn(t *testing.T) {
 	t.Parallel()
 	const client, client6 = "10.7.5.5", "fd00:7:5::5"
 	l := nftNewLab(t)
@@ -72,9 +72,9 @@ func TestNftHome(t *testing.T) {
 	l.elements(home...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
 
-	l.node.homes(0x123, "192.0.2.2", "fe80::2")
+	l.node.returnTo(0x123, "192.0.2.2", "fe80::2")
 	l.node.ip("route add 10.7.1.0/24 via 192.0.2.2 dev hw-vx0 table 7301", "rule add pref 7301 iif hw-wg1 lookup 7301")
-	l.elements(home...) // forgets the flow that was dropped
+	l.elements(home...) // deletes the entry of the dropped flow
 	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
 	l.sees(worker, "udp", client+":0", nftRemote+":9000")
 	l.sees(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
@@ -88,10 +88,10 @@ func TestNftHome(t *testing.T) {
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000")
 }
 
-// TestNftHomeThroughTwo: a gateway whose tunnels are gone hands over to its sibling what a
-// worker handed to it. The sibling knows the flow by this gateway's frames, so the replies come
-// to this gateway. They must go to the worker, and not by the main table to another node.
-func TestNftHomeThroughTwo(t *testing.T) {
+// TestNftReturnThroughTwo: a gateway without tunnels hands a worker's flow over to its sibling.
+// The sibling identifies the flow by this gateway's frames, so the replies come to this
+// gateway. They must go to the worker, and not by the main table to another node.
+func TestNftReturnThroughTwo(t *testing.T) {
 	t.Parallel()
 	const client, client6, server, server6 = "10.7.5.5", "fd00:7:5::5", "242.2.9.9", "fd00:42:2::99"
 	l := nftNewLab(t)
@@ -114,7 +114,7 @@ func TestNftHomeThroughTwo(t *testing.T) {
 	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
 		"route add "+server+" via 192.0.2.3", "-6 route add "+server6+" via fe80::3 dev hw-vx0",
 		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
-	l.node.homes(0x123, "192.0.2.2", "fe80::2")
+	l.node.returnTo(0x123, "192.0.2.2", "fe80::2")
 	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
@@ -124,8 +124,8 @@ func TestNftHomeThroughTwo(t *testing.T) {
 	l.sees(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")
 }
 
-// A backend that would answer its caller past the node sees the node; what others
-// translate is left alone.
+// TestNftShortcut: a backend whose replies would bypass the node sees the node's address. Flows
+// that other programs translate do not change.
 func TestNftShortcut(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -140,7 +140,7 @@ func TestNftShortcut(t *testing.T) {
 	if said := l.sees(l.pod, "tcp", "["+nftPod6+"]:0", "["+nftVIP6+"]:80"); said.client != nftPodGW6 {
 		t.Errorf("the backend saw %q, want the node %s", said.client, nftPodGW6)
 	}
-	// From elsewhere the source stays.
+	// Flows from other devices keep their source.
 	if said := l.sees(l.remote, "tcp", nftRemote+":0", nftVIP+":80"); said.client != nftRemote {
 		t.Errorf("the backend saw %q, want %s", said.client, nftRemote)
 	}

@@ -183,7 +183,7 @@ func nftSetLine(s nftables.Set) string {
 	return line
 }
 
-// nftHostOrder returns a number as it is stored in a register.
+// nftHostOrder returns a number in the encoding of a register: host byte order.
 func nftHostOrder(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func nftNetOrder16(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }

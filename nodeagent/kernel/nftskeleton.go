@@ -12,8 +12,8 @@ import (
 // choose the same slot.
 const nftHashSeed = 0x6861
 
-// Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before those of other
-// programs (0), and the clamp at the priority of mangle rules.
+// Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before the filters of
+// other programs (0), and the clamp at the priority of mangle rules.
 const (
 	nftPriorityDNAT   = -110
 	nftPrioritySNAT   = 90
@@ -113,7 +113,7 @@ func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
 	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
 	var counts []nftChain
-	// Clusterset IPs and exports are for packets from our own links and from pods. Other hosts
+	// Clusterset IPs and exports are for packets from our own devices and from pods. Other hosts
 	// of the nodes' network cannot use them.
 	prerouting := nftChain{name: "prerouting", base: nftBase("nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("arriving"),
@@ -172,15 +172,15 @@ func nftNATChains(t desired.Table) []nftChain {
 // nftKeepSource translates an address to itself towards and from remote prefixes: a later chain
 // does not masquerade a flow with a mapping. In the middle of a TCP connection it also sets the
 // port. Otherwise the kernel changes the port if both directions are new here at the same
-// moment and the other one came first. Then the packet is lost instead, and the next one
-// belongs to that entry. Networks that the node is connected to are not remote.
+// moment and the reverse direction came first. Then the packet is lost instead, and the next
+// one belongs to that entry. Networks that the node is connected to are not remote.
 func nftKeepSource(f nftFamily) []*nftRule {
-	begin := func() *nftRule { return nftNew().family(f) }
+	rule := func() *nftRule { return nftNew().family(f) }
 	middle := func() *nftRule { return nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }
 	exact := func(r *nftRule) *nftRule {
 		return r.saddr(f).transport(0, 2, f.behind(0)).nat(expr.NATTypeSourceNAT, f, f.behind(0))
 	}
-	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
+	same := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
 	to := func(r *nftRule) *nftRule {
 		return r.daddr(f).in(desired.SetRemote, f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind(0)).notIn(desired.SetConnected, f)
 	}
@@ -189,16 +189,16 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	}
 	return []*nftRule{
 		// A machine that is not a pod has no route to other clusters.
-		begin().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
-		begin().saddr(f).network(f.dst, f.size, f.behind(0)).in(desired.SetHairpin, f).add(&expr.Masq{}),
-		exact(to(middle())), keep(to(begin())),
-		exact(from(middle())), keep(from(begin())),
+		rule().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
+		rule().saddr(f).network(f.dst, f.size, f.behind(0)).in(desired.SetHairpin, f).add(&expr.Masq{}),
+		exact(to(middle())), same(to(rule())),
+		exact(from(middle())), same(from(rule())),
 	}
 }
 
 // nftSpokeFirst handles packets of a server in a connection that this gateway has not seen. If
-// the server backs one address, they leave with that address. If it backs several, the wrong
-// one would end the connection: the packets are dropped until the client sends.
+// the server backs one address, they leave with that address. If it backs several, a wrong
+// address would end the connection: the packets are dropped until the client sends.
 func nftSpokeFirst(f nftFamily) []*nftRule {
 	return []*nftRule{
 		nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetAmbiguous, f).drop(),

@@ -17,7 +17,7 @@ func nftSampleTable() desired.Table {
 	return desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 2048}
 }
 
-// nftApply brings want to the kernel as the engine would, once.
+// nftApplyTable makes one pass towards want, like the engine.
 func nftApplyTable(t testing.TB, ns *nftNS, want ...desired.Table) []diff.Change[desired.Table] {
 	t.Helper()
 	kind := NewTables(ns.opts())
@@ -55,8 +55,8 @@ func TestNftSkeletonIsListedAsWritten(t *testing.T) {
 	theirs.nft(string(skeleton))
 	nftApplyTable(t, ours, nftSampleTable())
 	want, have := theirs.nft("list ruleset"), ours.nft("list ruleset")
-	// Our rule restores the packet's mark before the slot lookup. nft lists that as this text
-	// (and cannot write it itself).
+	// Our rule restores the packet's mark before the slot lookup. nft(8) lists the rule as this
+	// text, which it cannot parse.
 	have = strings.ReplaceAll(have, " meta nfproto ipv4 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta nfproto ipv6 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta mark set meta mark ", " ")
@@ -66,8 +66,8 @@ func TestNftSkeletonIsListedAsWritten(t *testing.T) {
 	}
 }
 
-// nftWithoutInner takes the rules out that look into VXLAN, which nft 1.0.6 lists
-// but does not read, and compares them.
+// nftWithoutInner removes the rules that match inner VXLAN headers, which nft 1.0.6 lists but
+// cannot parse, and compares them.
 func nftWithoutInner(t *testing.T, listing string) string {
 	t.Helper()
 	var inner []string
@@ -131,8 +131,8 @@ func TestNftTableFixedPoint(t *testing.T) {
 	}
 }
 
-// TestNftTableTampered: each manual change is detected and repaired. Elements stay where the
-// case says so.
+// TestNftTableTampered: each manual change is detected and repaired. Elements survive unless
+// the case says otherwise.
 func TestNftTableTampered(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -152,7 +152,7 @@ func TestNftTableTampered(t *testing.T) {
 			"add chain inet hawser input { type filter hook input priority 7; }", false},
 		{"set added", "add set inet hawser mine { type ipv4_addr; }", false},
 		{"set deleted", "flush table inet hawser; delete set inet hawser nodes4", true},
-		{"set declared otherwise", "flush table inet hawser; delete set inet hawser nodes4;" +
+		{"set with another declaration", "flush table inet hawser; delete set inet hawser nodes4;" +
 			"add set inet hawser nodes4 { type ipv4_addr; flags interval; }", true},
 		{"made dormant", "add table inet hawser { flags dormant; }", false},
 		{"table deleted", "delete table inet hawser", true},
@@ -181,8 +181,8 @@ func TestNftTableTampered(t *testing.T) {
 	}
 }
 
-// nftSortedBlocks splits a listing into its chains and sets. Recreated ones are listed last,
-// and elements have no order.
+// nftSortedBlocks splits a listing into its chains and sets, sorted: recreated ones are listed
+// last, and elements have no order.
 func nftSortedBlocks(listing string) []string {
 	blocks := strings.Split(listing, "\n\n")
 	for i, block := range blocks {

@@ -38,19 +38,19 @@ func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) 
 
 // poll returns the current generation, and the latest generation that changed our table.
 // Without events both are the current one.
-func (t *nftChangeTracker) poll(conn *nftables.Conn) (seen, touched uint32, err error) {
+func (t *nftChangeTracker) poll(conn *nftables.Conn) (current, touched uint32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lost := t.subscribe()
-	if seen, err = conn.Generation(); err != nil {
+	if current, err = conn.Generation(); err != nil {
 		return 0, 0, err
 	}
 	if lost == nil {
 		lost = t.drain()
 	}
-	// More transactions may have completed since, but the events up to seen must have arrived.
-	if lost != nil || int32(t.upto-seen) < 0 {
-		return seen, seen, nil
+	// More transactions may have completed since, but the events up to current must have arrived.
+	if lost != nil || int32(t.upto-current) < 0 {
+		return current, current, nil
 	}
 	return t.upto, t.touched, nil
 }

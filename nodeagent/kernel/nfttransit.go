@@ -30,7 +30,7 @@ func nftTransitNoTrackChains() []nftChain {
 	for _, f := range nftFamilies() {
 		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
 	}
-	in.rules = append(in.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("passed_inside"))
+	in.rules = append(in.rules, nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("passed_inside"))
 	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
 	inside := nftChain{name: "passed_inside", rules: []*nftRule{outer(expr.MetaKeyIIFNAME)}}
 	for _, f := range nftFamilies() {

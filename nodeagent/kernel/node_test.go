@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nodeState is all that a gateway has, nftables and DNS aside.
+// nodeState returns the desired state of a gateway, without nftables and DNS.
 func nodeState(t testing.TB) desired.State {
 	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
 	wg := tunnelLink()
@@ -65,8 +65,8 @@ func wanted(e *converge.Engine[desired.State], s desired.State) (n int) {
 	return n
 }
 
-// TestNode brings a whole gateway up in one round, has it repaired while it
-// runs, and takes it down again.
+// TestNode creates the objects of a whole gateway in one round, has each repaired, and removes
+// all.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -99,15 +99,15 @@ func TestNode(t *testing.T) {
 		"rule":    {"rule del pref 7300"},
 	} {
 		quiet(reports)
-		w.hand(tamper...)(t)
+		w.foreign(tamper...)(t)
 		at := time.Now()
 		awaitRepair(t, name, reports)
 		if took := time.Since(at); took > time.Second {
 			t.Errorf("%s: repaired after %v, want less than 1 s", name, took)
 		}
 	}
-	// For a recreated link, the next round repairs the settings under net/*/conf. The link's
-	// own events trigger it.
+	// The next round repairs the settings under net/*/conf of a recreated device. The device's
+	// events trigger it.
 	quiet(reports)
 	cancel()
 	<-running
@@ -127,7 +127,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// quiet waits for a round that changed nothing, and for no other after it.
+// quiet waits for a round without changes that no other round follows.
 func quiet(reports chan converge.Report) {
 	for {
 		select {
@@ -138,7 +138,7 @@ func quiet(reports chan converge.Report) {
 	}
 }
 
-// awaitRepair waits for a round that changed something and left nothing open.
+// awaitRepair waits for a round that made changes and left no failures.
 func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -157,9 +157,9 @@ func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 	}
 }
 
-// TestSysctlThatCannotBeRemembered: the value is set and the error reported. The previous value
-// is stored until it can be saved.
-func TestSysctlThatCannotBeRemembered(t *testing.T) {
+// TestSysctlNotSaved: if the previous value cannot be saved, the setting is written anyway and
+// the error reported. The kind keeps the previous value until it can be saved.
+func TestSysctlNotSaved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	kind := NewSysctls(w.ns, "/proc/no-such-place/found.json")
@@ -189,7 +189,7 @@ func TestSysctlThatCannotBeRemembered(t *testing.T) {
 	}
 	found, err := kind.load()
 	if err != nil || found[want.Name] != "0" {
-		t.Errorf("remembered %v (%v), want the first value found", found, err)
+		t.Errorf("saved %v (%v), want the first value found", found, err)
 	}
 }
 
@@ -206,9 +206,9 @@ func TestSysctlName(t *testing.T) {
 	}
 }
 
-// TestSysctlsElsewhere: what a container has mounted in another place is read and
-// written there.
-func TestSysctlsElsewhere(t *testing.T) {
+// TestSysctlsWithRoot: the kind reads and writes settings in the folder that a container has
+// mounted elsewhere.
+func TestSysctlsWithRoot(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "found.json")).WithRoot(root)

@@ -141,7 +141,7 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 }
 
 // resetForRedial recreates a peer without a session when it is redialled: WireGuard starts no
-// handshake within 5 s of the last one (REKEY_TIMEOUT), whatever its endpoint.
+// handshake within 5 s of the last one (REKEY_TIMEOUT), even to a new endpoint.
 func (k *Peers) resetForRedial(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
 	if c.Op != diff.Update || c.Want.DialCount == 0 || k.answering[c.Key] {
 		return []wgtypes.PeerConfig{config}

@@ -26,7 +26,7 @@ func NewRoutes(ns *Namespace) *Routes { return &Routes{ns: ns} }
 // Name returns "route".
 func (*Routes) Name() string { return "route" }
 
-// Version changes with every event of routes, links or addresses, and every few seconds without
+// Version changes with every event of routes, devices or addresses, and every few seconds without
 // an event.
 func (k *Routes) Version(context.Context) (string, error) { return k.ns.events.stamp(time.Now()) }
 
@@ -154,7 +154,7 @@ func plainType(typ string) bool {
 	return typ == desired.RouteUnicast || typ == desired.RouteBlackhole || typ == desired.RouteThrow
 }
 
-// blockedRoute returns the error of writing a route. A route that waits for its link to be up
+// blockedRoute returns the error of writing a route. A route that waits for its device to be up
 // or to get an address is blocked, not failed.
 func blockedRoute(want desired.Route, err error) error {
 	switch {

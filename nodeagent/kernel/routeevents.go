@@ -13,7 +13,7 @@ import (
 // routes. A read between the two would miss their removal.
 const routeEventsTimeout = 10 * time.Second
 
-// routeEvents counts the kernel's events of routes, and of links and addresses, whose
+// routeEvents counts the kernel's events of routes, and of devices and addresses, whose
 // removal also removes routes without an event for each. The kernel puts an event into the
 // socket before the change returns to its author.
 type routeEvents struct {

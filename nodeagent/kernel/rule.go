@@ -150,8 +150,8 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 }
 
 // remove deletes every rule of ours at that priority. If several rules share the priority, it
-// deletes the rule of the link. The kernel deletes the first rule that matches all given
-// attributes. Without a link this may be any of them: then all are deleted, and the next pass
+// deletes the rule of the device. The kernel deletes the first rule that matches all given
+// attributes. Without a device this may be any of them: then all are deleted, and the next pass
 // writes the desired ones again.
 func (k *Rules) remove(have desired.Rule) error {
 	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})

@@ -48,7 +48,7 @@ func TestTunnelProcess(t *testing.T) {
 	if session, err := syscall.Getpgid(pid); err != nil || session != pid {
 		t.Errorf("process group %d of process %d (%v), want its own", session, pid, err)
 	}
-	precedes(t, pid)
+	checkPriority(t, pid)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func TestTunnelProcess(t *testing.T) {
 	await(t, "the end of a process without a socket", ended(third))
 	w.make(t, link)
 	down := pidOf(t, link.Name)
-	w.hand("link set "+link.Name+" down", "link del "+link.Name)(t)
-	w.make(t, link) // at once, while the process is on its way out
+	w.foreign("link set "+link.Name+" down", "link del "+link.Name)(t)
+	w.make(t, link) // while the old process is still exiting
 	await(t, "the end of a process whose link was down and is gone", ended(down))
 	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestTunnelProcess(t *testing.T) {
 	}
 }
 
-// precedes checks that the threads of a process go before others, and its session before others.
-func precedes(t *testing.T, pid int) {
+// checkPriority checks that the threads and the session of a process have a raised priority.
+func checkPriority(t *testing.T, pid int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
 	if err != nil || len(threads) == 0 {

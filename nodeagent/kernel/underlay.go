@@ -37,7 +37,7 @@ func NoIPv6() bool {
 }
 
 // AddressesIn returns the addresses of this host, in the current network namespace, that are
-// inside one of the prefixes, lowest first. It leaves out the addresses of our own links.
+// inside one of the prefixes, lowest first. It leaves out the addresses of our own devices.
 func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
 	held, err := heldAddresses()
 	if err != nil {
@@ -53,7 +53,7 @@ func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// heldAddresses maps the addresses of this host to their links, except our links.
+// heldAddresses maps the addresses of this host to their devices, except our devices.
 func heldAddresses() (map[netip.Addr]netlink.Link, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {

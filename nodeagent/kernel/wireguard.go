@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Wireguards is the kind of the WireGuard device configurations on our links. A device without
+// Wireguards is the kind of the WireGuard device configurations on our devices. A device without
 // a private key counts as missing.
 type Wireguards struct{ ns *Namespace }
 
@@ -26,7 +26,7 @@ func NewWireguards(ns *Namespace) *Wireguards { return &Wireguards{ns: ns} }
 // Name returns "wireguard".
 func (*Wireguards) Name() string { return "wireguard" }
 
-// Observe returns the configured devices among our links.
+// Observe returns the configured devices among our devices.
 func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	devices, err := k.ns.devices(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wi
 	})
 }
 
-// readingAge is how long Peers may reuse the devices that Wireguards read. Its stage follows in
-// the same pass.
+// readingAge is the time for which Peers may reuse the devices that Wireguards read. Its stage
+// follows in the same pass.
 const readingAge = 100 * time.Millisecond
 
 // deviceSnapshot is one read of all devices with their peers. Reading one device with 1 000
@@ -106,7 +106,7 @@ func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error
 	return ns.devices(ctx)
 }
 
-// devices returns the WireGuard devices among our links that respond. A device whose process is
+// devices returns the WireGuard devices among our devices that respond. A device whose process is
 // gone or hangs must not block the others.
 func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 	list, err := ns.links()

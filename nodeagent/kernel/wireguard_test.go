@@ -77,8 +77,7 @@ func TestWireguardLaws(t *testing.T) {
 		})
 }
 
-// TestPortsExchanged: devices take each other's ports in one pass, in a ring of
-// three as well as two by two.
+// TestPortsExchanged: devices exchange ports in one pass, in pairs and in a ring of three.
 func TestPortsExchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -192,14 +191,14 @@ func peerEngine(w *world) *converge.Engine[[]desired.Peer] {
 	}}
 }
 
-// TestRoaming has two gateways, of which one appears at another address than
-// configured: while it answers, the learned endpoint stays.
+// TestRoaming: one of two gateways sends from another address than configured. The learned
+// endpoint stays while the gateway responds.
 func TestRoaming(t *testing.T) {
 	t.Parallel()
 	left, right := newWorld(t), newWorld(t)
 	left.ip(t, "link add u0 type veth peer name u0 netns "+right.name)
-	left.hand("link set u0 up", "addr add 192.0.2.1/24 dev u0")(t)
-	right.hand("link set u0 up", "addr add 192.0.2.2/24 dev u0", "addr add 192.0.2.3/24 dev u0")(t)
+	left.foreign("link set u0 up", "addr add 192.0.2.1/24 dev u0")(t)
+	right.foreign("link set u0 up", "addr add 192.0.2.2/24 dev u0", "addr add 192.0.2.3/24 dev u0")(t)
 	leftKey, leftPublic := newKey(t)
 	rightKey, rightPublic := newKey(t)
 	peer := func(public, endpoint, allowed string) desired.Peer {
@@ -208,7 +207,7 @@ func TestRoaming(t *testing.T) {
 			AllowedIPs: []netip.Prefix{netip.MustParsePrefix(allowed)},
 		}
 	}
-	// The left side has a wrong address for the right one, which dials in.
+	// The left gateway has a wrong endpoint for the right one, which starts the handshake.
 	e, want := gatewayOf(t, left, leftKey, peer(rightPublic, "192.0.2.77:51820", "241.0.0.2/32"), "241.0.0.1")
 	gatewayOf(t, right, rightKey, peer(leftPublic, "192.0.2.1:51820", "241.0.0.1/32"), "241.0.0.2")
 	learned := func() (endpoint string, answers bool) {
@@ -234,7 +233,7 @@ func TestRoaming(t *testing.T) {
 	}
 }
 
-// gatewayOf adds to a world a tunnel with an inner address and one peer, at UDP port 51820.
+// gatewayOf adds a tunnel with an inner address and one peer to a world, at UDP port 51820.
 func gatewayOf(t *testing.T, w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
 	t.Helper()
 	link := tunnelLink()
@@ -243,7 +242,7 @@ func gatewayOf(t *testing.T, w *world, key fabric.Secret, p desired.Peer, addres
 	if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&key), ListenPort: &port}); err != nil {
 		t.Fatal(err)
 	}
-	w.hand("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
+	w.foreign("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
 	p.Link = link.Name
 	e := peerEngine(w)
 	if r := e.Once(t.Context(), []desired.Peer{p}, ""); !r.Clean() {
@@ -258,7 +257,7 @@ func await(t testing.TB, what string, condition func() bool) {
 	deadline := time.Now().Add(10 * time.Second)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -275,7 +274,7 @@ func TestManyPeers(t *testing.T) {
 	if r := e.Once(t.Context(), want, ""); len(r.Changed) != len(want) || !r.Clean() {
 		t.Fatalf("changed %d peers, failed %v", len(r.Changed), r.Failed)
 	}
-	// A prefix moves from one peer to the next, for all of them at once.
+	// All prefixes move to the next peer at once.
 	moved := make([]desired.Peer, len(want))
 	for i := range want {
 		moved[i] = want[i]

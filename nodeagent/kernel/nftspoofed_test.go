@@ -15,10 +15,10 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftPretends: a node sends VXLAN with plain IPv4 and IPv6 inside only, and never with
-// another node's address, for all families outside and inside. The kernel would
-// remove a VLAN tag, or two, and deliver the packet behind it.
-func TestNftPretends(t *testing.T) {
+// TestNftSpoofed: a node sends VXLAN only with plain IPv4 and IPv6 inside, and never with
+// another node's address, for all families outside and inside. The kernel would remove a VLAN
+// tag, or two, and deliver the packet behind it.
+func TestNftSpoofed(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.elements(nftNodesBandC()...)
@@ -36,10 +36,10 @@ func TestNftTransitSource(t *testing.T) {
 		gateway := outer[0] == nftPodC || outer[0] == nftPodC6
 		for _, inner := range []string{"10.200.0.1", "fd00:200::1"} { // of another cluster
 			frame := nftFrameFrom(netip.MustParseAddr(inner))
-			if !l.takes(outer[0], outer[1], "4803", frame) {
+			if !l.accepts(outer[0], outer[1], "4803", frame) {
 				t.Errorf("%s with %s: the VNI of nodes is not accepted", outer[0], inner)
 			}
-			if taken := l.takes(outer[0], outer[1], "4803", nftWithByte(6, desired.TransitVNI)(frame)); taken != gateway {
+			if taken := l.accepts(outer[0], outer[1], "4803", nftWithByte(6, desired.TransitVNI)(frame)); taken != gateway {
 				t.Errorf("%s with %s: the VNI of gateways is accepted: %t, want %t", outer[0], inner, taken, gateway)
 			}
 		}
@@ -47,7 +47,7 @@ func TestNftTransitSource(t *testing.T) {
 	l.drops("vxlan", 4)
 }
 
-// nftNodesBandC are elements for two nodes with two addresses of the pod each.
+// nftNodesBandC returns elements for two nodes with two addresses of the pod each.
 func nftNodesBandC() []string {
 	lines := []string{"nodes4 " + nftPodGW, "nodes6 " + nftPodGW6}
 	for _, node := range [][2]string{{nftPodB, nftPodB6}, {nftPodC, nftPodC6}} {
@@ -58,8 +58,8 @@ func nftNodesBandC() []string {
 	return lines
 }
 
-// TestNftOverlayShapes: VXLAN of another cluster has plain IPv4 or IPv6 inside only, with
-// a source of that cluster.
+// TestNftOverlayShapes: VXLAN of another cluster has only plain IPv4 or IPv6 inside, with a
+// source of that cluster.
 func TestNftOverlayShapes(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -76,7 +76,7 @@ func TestNftOverlayShapes(t *testing.T) {
 	l.drops("overlay", 4)
 }
 
-// nftShape changes a plain frame of VXLAN.
+// nftShape changes a plain VXLAN frame.
 type nftShape struct {
 	name   string
 	change func(frame []byte) []byte
@@ -117,7 +117,7 @@ func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
 			for _, shape := range shapes {
 				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
 					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
-					if taken := l.takes(outer[0], outer[1], port, frame); taken != (own && shape.passes) {
+					if taken := l.accepts(outer[0], outer[1], port, frame); taken != (own && shape.passes) {
 						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
 					}
 				})
@@ -126,16 +126,16 @@ func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
 	}
 }
 
-// takes sends a payload from an address of the pod to a VXLAN port of the node, and a plain
-// frame behind it. It reports whether the first one passes the rules.
-func (l *nftLab) takes(from, to, port string, payload []byte) bool {
+// accepts sends a payload from an address of the pod to a VXLAN port of the node, and a plain
+// frame after it. It reports whether the payload passes the rules.
+func (l *nftLab) accepts(from, to, port string, payload []byte) bool {
 	l.t.Helper()
 	address := netip.MustParseAddr(from)
 	plain := nftFrameFrom(address)
 	var server net.PacketConn
 	l.node.inside(func() {
 		conn, err := net.ListenPacket("udp", net.JoinHostPort(to, port))
-		// A program that another test is starting has a copy of the last listener until it runs.
+		// If another test forks, the child has a copy of the last listener until it calls exec.
 		for end := time.Now().Add(nftQuick); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
 			<-time.After(time.Millisecond)
 			conn, err = net.ListenPacket("udp", net.JoinHostPort(to, port))

@@ -38,7 +38,7 @@ func NewLinks(ns *Namespace, userspace Userspace) *Devices {
 	return &Devices{ns: ns, userspace: userspace}
 }
 
-// WithESP also enables IPsec links.
+// WithESP also enables IPsec devices.
 func (k *Devices) WithESP(esp ESP) *Devices {
 	k.esp = esp
 	return k
@@ -47,7 +47,7 @@ func (k *Devices) WithESP(esp ESP) *Devices {
 // Name returns "link".
 func (*Devices) Name() string { return "link" }
 
-// Observe returns our links.
+// Observe returns our devices.
 func (k *Devices) Observe(ctx context.Context) ([]desired.Device, error) {
 	if err := ended(ctx, "list links"); err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 	a := l.Attrs()
 	out := desired.Device{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
 	if a.Name == desired.IPsecLink {
-		// A link without its daemon, or of the wrong implementation for this kernel, has a type
-		// of its own, so it is replaced.
+		// A device without its daemon, or of the wrong implementation for this kernel, gets a
+		// type that is never desired. So it is replaced.
 		out.Type = "ipsec without daemon"
 		if k.esp != nil {
 			ike, nat, ok := k.esp.Ports()
@@ -82,7 +82,7 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 	case *netlink.Vxlan:
 		out.MAC, out.VNI, out.Port, out.Local = a.HardwareAddr.String(), l.VxlanId, l.Port, fromIP(l.SrcAddr)
 		if l.Learning {
-			// Hawser disables learning; the type of its own has the device replaced.
+			// Hawser disables learning: a type that is never desired replaces the device.
 			out.Type = "vxlan with learning"
 		}
 	case *netlink.Tuntap:
@@ -109,7 +109,7 @@ func (k *Devices) Normalize(want, have desired.Device) desired.Device {
 	return want
 }
 
-// Apply creates, changes and removes links.
+// Apply creates, changes and removes devices.
 func (k *Devices) Apply(ctx context.Context, changes []diff.Change[desired.Device]) error {
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Device]) error {
 		switch c.Op {
@@ -130,7 +130,7 @@ func (k *Devices) Apply(ctx context.Context, changes []diff.Change[desired.Devic
 
 func (k *Devices) create(ctx context.Context, want desired.Device) error {
 	_, err := k.ns.route.LinkByName(want.Name)
-	if err == nil && k.taken(want) {
+	if err == nil && k.isTaken(want) {
 		return converge.ErrConflict
 	}
 	if err != nil && !notFound(err) {
@@ -208,7 +208,7 @@ func (k *Devices) widen(name string, packets int) error {
 	return nil
 }
 
-// update sets the changeable attributes of an existing link as in want.
+// update sets the changeable attributes of an existing device as in want.
 func (k *Devices) update(want desired.Device) error {
 	l, err := k.ns.link(want.Name)
 	if err != nil {
