@@ -36,8 +36,8 @@ func (v *builder) findConnected(r *remoteCluster) {
 	}
 }
 
-// addTakenNetworks reports networks of the node that contain addresses of the clusterset. No
-// cluster could do without these addresses.
+// addTakenNetworks reports networks of the node that contain addresses of the clusterset. Every
+// cluster needs these addresses.
 func (v *builder) addTakenNetworks() {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
@@ -63,8 +63,8 @@ func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 // reaches reports whether this node's packets for an address go to a remote cluster.
 func (r *remoteCluster) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
 
-// routeConnected leaves addresses of networks that the node is connected to to the main routing
-// table.
+// routeConnected excludes addresses of networks that the node is connected to, so the main
+// routing table routes them.
 func (v *builder) routeConnected(r *remoteCluster) {
 	for _, n := range r.connected {
 		v.route(desired.Route{Table: desired.TableOut, Dst: n.Prefix, Type: desired.RouteThrow, Origin: clusterPath(r.Name)})

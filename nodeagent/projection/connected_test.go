@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestConnectedNetworks checks the effect of a network that a node is connected to: where it
-// overlaps another cluster's prefix, it is not routed to that cluster. Nothing else changes.
+// TestConnectedNetworks checks the effect of a network that a node is connected to: its part of
+// another cluster's prefix is not routed to that cluster. Nothing else changes.
 func TestConnectedNetworks(t *testing.T) {
 	t.Parallel()
 	networks := func(texts ...string) []model.Network {

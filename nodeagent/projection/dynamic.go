@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// EffectiveFabric returns the fabric with the dynamic exports: those of ServiceExports in
-// namespaces where the topology permits them. It returns the fabric itself if there are none.
-// The decision can be reused as Input.MCSDecision.
+// EffectiveFabric returns the fabric with the dynamic exports: the exports of ServiceExports in
+// namespaces where the topology permits them. Without dynamic exports it returns the fabric
+// itself. The decision can be reused as Input.MCSDecision.
 func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
 	f, d := in.Fabric, mcs.Decide(worldOf(in))
 	if f.DynamicExports == nil {
@@ -77,12 +77,12 @@ func (v *builder) addServiceExports() {
 // addRefused reports exports of other clusters that the topology reserves for others.
 func (v *builder) addRefused() {
 	for _, r := range v.in.decision().Refused {
-		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
-			strings.Join(r.Clusters, ", ")+" make (spec.dynamicExports[].clusters); it does not count")
+		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" announces an export that the topology permits only to "+
+			strings.Join(r.Clusters, ", ")+" (spec.dynamicExports[].clusters), so it is ignored")
 	}
 }
 
-// addTakenImports reports ServiceImports that Hawser should write and another writer writes.
+// addTakenImports reports ServiceImports that Hawser should write but another program writes.
 func (v *builder) addTakenImports() {
 	taken := map[string]bool{}
 	for i := range v.in.Facts.Imports {
@@ -92,14 +92,14 @@ func (v *builder) addTakenImports() {
 	}
 	for _, e := range v.exports {
 		if taken[e.ID()] && (e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name)) {
-			v.problem("serviceimports["+e.ID()+"]", ImportForeign, "somebody else than Hawser writes ServiceImport "+e.ID()+
-				": end that, or delete it if nobody does any more; traffic goes on")
+			v.problem("serviceimports["+e.ID()+"]", ImportForeign, "another program writes ServiceImport "+e.ID()+
+				": stop it, or delete the ServiceImport if no program writes it; traffic continues")
 		}
 	}
 }
 
-// sources returns where this cluster reaches each part of an export: the content of its DNS
-// records.
+// sources returns the addresses by which this cluster reaches each part of an export: the
+// content of its DNS records.
 func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 	var out []mcs.Backend
 	for _, c := range v.dnsService(e).Clusters {
@@ -118,7 +118,7 @@ func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 }
 
 // worldOf returns the input of the decision about exports. The restored state counts for
-// clusters that were not heard since the agent started.
+// clusters whose state has not arrived since the agent started.
 func worldOf(in Input) mcs.ClusterView {
 	w := mcs.ClusterView{
 		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
@@ -140,8 +140,8 @@ func worldOf(in Input) mcs.ClusterView {
 }
 
 // Hostnames returns the hostnames of the endpoints of headless services, by namespace/name. It
-// returns nil unless pods need addresses of their own to be reached: in a cluster with shared
-// egress.
+// returns nil unless the cluster has shared egress: only there pods need separate addresses to
+// be reachable.
 func Hostnames(in Input) map[string][]string {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil || in.Fabric.DynamicExports == nil || !own.Globalnet || own.EgressMode == fabric.EgressMapped {

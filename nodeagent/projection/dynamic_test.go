@@ -40,8 +40,8 @@ func serves(name, pod, node string, ports map[string]int, clusterIP string) mode
 	return s
 }
 
-// dynamicWorld is two flat clusters with dynamic exports. Each port of "split" is in one
-// cluster, "same" has one name for two port numbers (that of c1 is older), and "pods" is
+// dynamicWorld returns two flat clusters with dynamic exports. Each port of "split" is in one
+// cluster, "same" has one name for two port numbers (the export of c1 is older), and "pods" is
 // headless.
 func dynamicWorld(t *testing.T) *world {
 	t.Helper()
@@ -101,7 +101,7 @@ func (w *world) vipOf(node, id string) netip.Addr {
 }
 
 // TestPacketsToDynamicExports checks that each port leads to the clusters that have it, from
-// both of them, with the source kept.
+// both clusters, with the source kept.
 func TestPacketsToDynamicExports(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -127,8 +127,8 @@ func TestPacketsToDynamicExports(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheAPI checks the objects in the importing and the exporting cluster.
-func TestWhatStandsInTheAPI(t *testing.T) {
+// TestAPIObjects checks the objects in the importing and the exporting cluster.
+func TestAPIObjects(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
 	list := func(node string) []string {
@@ -177,8 +177,8 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport checks that a foreign ServiceImport is reported on every node.
-func TestAnotherWritesTheImport(t *testing.T) {
+// TestForeignImport checks that a foreign ServiceImport is reported on every node.
+func TestForeignImport(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
 	in := w.inputs["c2/c2-w1"]
@@ -198,9 +198,9 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
-// TestRefusedIsTold checks that clusters report an export of another cluster in a namespace
+// TestRefusedIsReported checks that clusters report an export of another cluster in a namespace
 // that the topology reserves for others.
-func TestRefusedIsTold(t *testing.T) {
+func TestRefusedIsReported(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
 	in := w.inputs["c2/c2-w1"]
@@ -216,7 +216,7 @@ func TestRefusedIsTold(t *testing.T) {
 			have = append(have, p.Path+" "+p.Text)
 		}
 	}
-	want := "serviceexports[team-a/same] cluster c1 tells of an export that the topology lets only c2 make (spec.dynamicExports[].clusters); it does not count"
+	want := "serviceexports[team-a/same] cluster c1 announces an export that the topology permits only to c2 (spec.dynamicExports[].clusters), so it is ignored"
 	if !slices.Contains(have, want) {
 		t.Errorf("problems %q", have)
 	}

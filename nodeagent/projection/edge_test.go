@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestBadInputs checks a node with missing or wrong input: which problem it reports, which
-// lines of its state change, and that no other line does.
+// TestBadInputs checks a node with missing or wrong input: the problem that it reports, and
+// that only the given lines of its state change.
 func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -123,7 +123,7 @@ func TestBadInputs(t *testing.T) {
 			projection.Unprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
 		},
 		{
-			"this node itself has reported nothing yet", "g1/g1-a",
+			"this node has no report yet", "g1/g1-a",
 			func(in *projection.Input) {
 				in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 				in.Facts.Nodes[0].Unprotected = true
@@ -135,7 +135,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) { flat(in, "g2", "192.168.1.0/24") }, projection.CoversNode, nil, nil,
 		},
 		{
-			"nothing ready there", "g1/g1-w1",
+			"nothing ready in the remote cluster", "g1/g1-w1",
 			func(in *projection.Input) { in.Live = map[string]model.ClusterState{"g2": {Cluster: "g2"}} }, "",
 			[]string{
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
@@ -144,7 +144,7 @@ func TestBadInputs(t *testing.T) {
 			[]string{"services4", "slots4", "echo4", "service sample", "zone"},
 		},
 		{
-			"nothing heard from there", "g1/g1-w1", func(in *projection.Input) { in.Live = nil }, "",
+			"no state of the remote cluster", "g1/g1-w1", func(in *projection.Input) { in.Live = nil }, "",
 			[]string{"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]"},
 			[]string{"service sample/whereami-ss", "zone"},
 		},
@@ -300,7 +300,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestLinkDown takes down the link to c2, then the link to c3, too. Clusterset IPs use the
+// TestLinkDown disables the link to c2, then also the link to c3. Clusterset IPs use the
 // clusters with a link, and all clusters if no link is up.
 func TestLinkDown(t *testing.T) {
 	t.Parallel()
@@ -390,7 +390,7 @@ func TestEpochs(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(tt.ports, ports); diff != "" || carrier != tt.carrier {
-			t.Errorf("epochs %v: carried by %q, want %q; ports (-want +got):\n%s", tt.epochs, carrier, tt.carrier, diff)
+			t.Errorf("epochs %v: path over %q, want %q; ports (-want +got):\n%s", tt.epochs, carrier, tt.carrier, diff)
 		}
 		if hasCode := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == tt.code }); tt.code != "" && !hasCode {
 			t.Errorf("epochs %v: no problem %s: %v", tt.epochs, tt.code, problems)

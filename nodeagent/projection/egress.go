@@ -58,7 +58,7 @@ func (v *builder) addEgressRules(selector bool) {
 			matched = true
 			id := pod.Namespace + "/" + pod.Name
 			if other, taken := claimed[id]; taken {
-				v.problem(origin, EgressAmbiguous, "pod "+id+" is matched by "+other+" too, which counts")
+				v.problem(origin, EgressAmbiguous, "pod "+id+" also matches "+other+", which takes precedence")
 				continue
 			}
 			claimed[id] = rule.Name
@@ -102,8 +102,8 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 	return best, best.IsValid()
 }
 
-// addHeadlessEgress sends packets of a headless pod with the address by which it is reached,
-// and returns packets for that address to the pod.
+// addHeadlessEgress sets the source of packets of a headless pod to the address by which it is
+// reached, and delivers packets for that address to the pod.
 func (v *builder) addHeadlessEgress() {
 	for _, e := range v.exports {
 		part := e.ClusterPart(v.own.Name)
@@ -128,8 +128,8 @@ func (v *builder) addHeadlessEgress() {
 	}
 }
 
-// addOwn lists the prefixes whose source is kept: prefixes of a flat cluster, unless another
-// cluster uses the same addresses and could not reply to them.
+// addOwn lists the prefixes whose source is kept: the prefixes of a flat cluster, unless
+// another cluster uses the same addresses and could not reply to them.
 func (v *builder) addOwn() {
 	origin := clusterPath(v.own.Name)
 	for _, p := range disjoint(v.own.PodCIDRs) {
@@ -156,7 +156,7 @@ func (v *builder) overlappingCluster(p netip.Prefix) string {
 }
 
 // addShared distributes all other sources over the cluster's egress addresses. A flat cluster
-// needs it, too, because other clusters cannot reach its nodes' own addresses.
+// needs them too, because other clusters cannot reach its nodes' own addresses.
 func (v *builder) addShared() {
 	for _, fam := range []int{4, 6} {
 		var backends []Backend

@@ -30,7 +30,7 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[at] = append(e.buckets[at], elem)
 }
 
-// addr adds an address; in a map, value is the address that it maps to.
+// addr adds an address; in a map, value is the address to which the address translates.
 func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	text := ""
 	if value.IsValid() {
@@ -39,7 +39,7 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	e.add(desired.Element{Set: set, Family: fabric.Family(key), ID: key.String(), Value: text, Origin: origin})
 }
 
-// prefix adds a prefix; in a map, value is the prefix that it maps to.
+// prefix adds a prefix; in a map, value is the prefix to which the prefix translates.
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {

@@ -27,8 +27,8 @@ func backendsOf(s desired.State, address string) map[string]int {
 	return out
 }
 
-// ends makes all endpoints of a Service terminate; they still serve.
-func ends(s *model.Service) {
+// terminate makes all endpoints of a Service terminate; they still serve.
+func terminate(s *model.Service) {
 	s.Endpoints = slices.Clone(s.Endpoints)
 	for i := range s.Endpoints {
 		s.Endpoints[i].Ready, s.Endpoints[i].Terminating = false, s.Endpoints[i].Ready
@@ -76,7 +76,7 @@ func TestTerminatingEndpoints(t *testing.T) {
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/mixed.txtar")
-		in := withService(w.inputs["c1/c1-w1"], "web", ends)
+		in := withService(w.inputs["c1/c1-w1"], "web", terminate)
 		in.Fabric.Exports[1].Balance = fabric.Balance{Policy: tt.policy}
 		for _, name := range []string{"c2", "c3"} {
 			e := tt.remote[name]
@@ -111,7 +111,7 @@ func TestReadyWins(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
 	in := withService(w.inputs["c1/c1-w1"], "web", func(s *model.Service) {
-		ends(s)
+		terminate(s)
 		s.Endpoints[0].Ready, s.Endpoints[0].Terminating = true, false
 	})
 	state, _ := projection.Desired(in)
@@ -163,7 +163,7 @@ func TestOfferOnAcceptedNodes(t *testing.T) {
 func TestHeadlessIsReadyOnly(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
-	in := withService(w.inputs["g2/g2-a"], "whereami-ss", ends)
+	in := withService(w.inputs["g2/g2-a"], "whereami-ss", terminate)
 	state, _ := projection.Desired(in)
 	for _, s := range state.Services {
 		if s.Name == "whereami-ss" && len(s.Clusters[0].Hosts) > 0 {
@@ -207,20 +207,20 @@ func TestMachineEndpoints(t *testing.T) {
 }
 
 // TestRefusedEndpoints checks that no export leads to a node, a cloud's metadata service, the
-// clusterset or another cluster, whatever the EndpointSlice contains.
+// clusterset or another cluster, for any content of the EndpointSlice.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.73.53", "224.0.0.1", "239.1.2.3", "255.255.255.255",
 		"::1", "::", "fe80::1", "ff02::1", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b:1::1",
 		"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254",
-		"241.0.0.1", "242.1.0.16", "242.2.0.32", "243.0.0.1", // the clusterset's
+		"241.0.0.1", "242.1.0.16", "242.2.0.32", "243.0.0.1", // the clusterset
 		"10.77.0.5",    // a ClusterIP
 		"203.0.113.11", // a gateway of g1
 	} {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")
 		in := withService(w.inputs["g2/g2-a"], "whereami-cs", func(s *model.Service) {
-			// The exporter controls the node's name, too.
+			// The exporter also controls the name of the node.
 			s.Endpoints = []model.Endpoint{{Addrs: []netip.Addr{addr(text)}, Node: "g2-w1", Pod: "p", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 		})
 		in.Facts.Exports = []mcs.Export{{Namespace: "sample", Name: "whereami-cs", Service: &mcs.Service{Type: "ClusterIP"}}}
@@ -237,14 +237,14 @@ func TestRefusedEndpoints(t *testing.T) {
 		if live := projection.ClusterState(in).Exports[0]; live.Ready {
 			t.Errorf("%s: other clusters learn %+v", text, live)
 		}
-		said := projection.MCS(in).Exports[0].Conditions
-		if !slices.ContainsFunc(said, func(c mcs.Condition) bool {
+		conditions := projection.MCS(in).Exports[0].Conditions
+		if !slices.ContainsFunc(conditions, func(c mcs.Condition) bool {
 			return c.Type == mcs.Supported && c.Status == "False" && strings.Contains(c.Message, text)
 		}) {
-			t.Errorf("%s: conditions %+v", text, said)
+			t.Errorf("%s: conditions %+v", text, conditions)
 		}
 	}
-	// A flat cluster's pods are another cluster's.
+	// The pods of a flat cluster belong to another cluster.
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := withService(w.inputs["c2/c2-a"], "web", func(s *model.Service) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.8.0.5"), Ready: true, Ports: map[string]int{"TCP/80": 80}}}
@@ -311,8 +311,8 @@ func TestPodsOutside(t *testing.T) {
 	}
 }
 
-// TestHeadlessOutside checks that a pod without an address for other clusters is reported in a
-// flat cluster, too, and does not count as ready.
+// TestHeadlessOutside checks that a flat cluster also reports a pod without an address for
+// other clusters, and that the pod does not count as ready.
 func TestHeadlessOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

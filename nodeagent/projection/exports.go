@@ -65,7 +65,7 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
 // addOffer makes the export address of this cluster lead to its endpoints (endpointTargets) on
-// every node. It therefore does not matter which gateway receives a packet.
+// every node. So every gateway can receive its packets.
 func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
@@ -77,8 +77,8 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.offerTargets(svc, p, fabric.Family(ip)),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
-			// A gateway that never saw the connection must translate packets that a server
-			// sends first. Endpoints that are no longer ready still have connections.
+			// A gateway without the connection must translate packets that a server sends
+			// first. Endpoints that are no longer ready still have connections.
 			for i := range svc.Endpoints {
 				ep := &svc.Endpoints[i]
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
@@ -102,9 +102,10 @@ func (v *builder) offerTargets(svc *model.Service, p fabric.Port, fam int) []tar
 	return out
 }
 
-// endpointTargets returns the endpoints that get connections of a port in a family, sorted
-// by address: the ready endpoints. If none is ready, it returns endpoints that terminate and still
-// serve, and reports true, as kube-proxy does (KEP-1669). It skips endpoints on the nodes in skip.
+// endpointTargets returns the endpoints that get connections of a port in a family, sorted by
+// address: the ready endpoints. Without a ready endpoint, it returns endpoints that terminate
+// and still serve, and reports true, as kube-proxy does (KEP-1669). It skips endpoints on the
+// nodes in skip.
 func endpointTargets(svc *model.Service, p fabric.Port, fam int, skip map[string]bool) (out []target, terminating bool) {
 	if svc == nil {
 		return nil, false
@@ -133,8 +134,8 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam int, skip map[string
 }
 
 // addHairpin lists the backends of this node. A backend that reaches itself through the
-// service's address must see another source. Otherwise its kernel would drop the packet as a
-// martian.
+// service's address must see a different source. Otherwise its kernel would drop the packet as
+// a martian.
 func (v *builder) addHairpin(svc *model.Service, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
@@ -200,8 +201,8 @@ func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[
 	return out
 }
 
-// vipTargets returns the backends of a port: this cluster's endpoints (local; terminating
-// means that none of them is ready) and other clusters' export addresses.
+// vipTargets returns the backends of a port: this cluster's endpoints (local; terminating means
+// that none of them is ready) and other clusters' export addresses.
 func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, terminating bool, port int) []target {
 	ready := make([]string, 0, len(remotes)+1)
 	for name := range remotes {
@@ -236,8 +237,8 @@ func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, lo
 }
 
 // preferReachable drops clusters whose links are down, unless all are down. Then all stay:
-// right after start the probes may not have run yet, and a connection that waits is better than
-// one that is refused.
+// right after start the probes may not have run yet, and a delayed connection is better than a
+// refused one.
 func (v *builder) preferReachable(ready []string) []string {
 	return prefer(ready, func(name string) bool {
 		r := v.byName[name]
@@ -260,7 +261,7 @@ func prefer(names []string, good func(string) bool) []string {
 }
 
 // Feeds run between tunnel addresses of the two clusters and use the path of the clusters'
-// traffic. Everything else between these addresses uses the pair's own link, even if it is
+// traffic. All other traffic between these addresses uses the pair's own link, even if it is
 // down: probes, because they test it, and transit traffic, whose outer addresses these are.
 
 // viaTransit reports whether a neighbouring cluster is currently reached in transit.

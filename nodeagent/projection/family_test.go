@@ -13,7 +13,7 @@ import (
 func TestNoIPv6(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
-	for name, told := range map[string]bool{"a/a-a": false, "c/c-a": true, "c/c-w1": true} {
+	for name, want := range map[string]bool{"a/a-a": false, "c/c-a": true, "c/c-w1": true} {
 		in := w.inputs[name]
 		in.Local.NoIPv6 = true
 		s, problems := projection.Desired(in)
@@ -24,16 +24,16 @@ func TestNoIPv6(t *testing.T) {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
-		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.IPv6Off })
-		if said != told {
-			t.Errorf("%s: ipv6-off is reported: %v, want %v", name, said, told)
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.IPv6Off })
+		if reported != want {
+			t.Errorf("%s: ipv6-off is reported: %v, want %v", name, reported, want)
 		}
 	}
 }
 
-// TestLeastMTU checks that links with IPv6 have its minimum MTU, and that a smaller underlay is
+// TestMinMTU checks that links with IPv6 have its minimum MTU, and that a smaller underlay is
 // reported.
-func TestLeastMTU(t *testing.T) {
+func TestMinMTU(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
 	for name, least := range map[string]int{"a/a-a": 1120, "c/c-a": 1280} {
@@ -45,9 +45,9 @@ func TestLeastMTU(t *testing.T) {
 				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)
 			}
 		}
-		said := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.MTUTooSmall })
-		if said != (least == 1280) {
-			t.Errorf("%s: mtu-too-small is reported: %v", name, said)
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.MTUTooSmall })
+		if reported != (least == 1280) {
+			t.Errorf("%s: mtu-too-small is reported: %v", name, reported)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// member is one endpoint of a headless export with the fixed global address of its hostname;
-// host is nil if it has none.
+// member is one endpoint of a headless export with the fixed global address of its hostname.
+// host is nil without a fixed address.
 type member struct {
 	*model.Endpoint
 	host *fabric.Host
@@ -50,8 +50,8 @@ func members(part *fabric.ExportCluster, svc *model.Service) []member {
 	return out
 }
 
-// ordinalName returns the name of the host that stands for every hostname with the same
-// StatefulSet ordinal: "*-3" for "db-3".
+// ordinalName returns the name of the host for every hostname with the same StatefulSet
+// ordinal: "*-3" for "db-3".
 func ordinalName(hostname string) string {
 	i := strings.LastIndex(hostname, "-")
 	digits := hostname[i+1:]
@@ -114,9 +114,9 @@ func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	case !v.own.Globalnet:
 		hint = "its own address is in no prefix of podCIDRs, so other clusters do not learn it"
 	case e.Dynamic && m.Hostname == "":
-		hint = "give it a hostname, as a StatefulSet does, or use mapped egress, which gives every pod one"
+		hint = "set a hostname, as a StatefulSet does, or use mapped egress, which assigns every pod an address"
 	case e.Dynamic:
-		hint = "none is left or recorded yet, as the condition Ready of the ServiceExport says"
+		hint = "no address is left or recorded yet; see the condition Ready of the ServiceExport"
 	}
 	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod, humanize.Join(m.Addrs, ","))+" of "+e.ID()+" has no global address; "+hint)
 }

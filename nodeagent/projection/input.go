@@ -31,13 +31,14 @@ type Input struct {
 	// FormerShape is the previous shape, while a cluster may still use it; nil if none.
 	FormerShape *fabric.Shape
 	Live        map[string]model.ClusterState // by remote cluster; if missing, the static data of the fabric counts
-	// RestoredLive is the state saved by the previous agent, of clusters that were not heard
-	// since. Their exports stay, as do those in the fabric.
+	// RestoredLive is the state saved by the previous agent, for clusters whose state has not
+	// arrived since. Their exports stay, like the exports in the fabric.
 	RestoredLive map[string]model.ClusterState
-	// PeersSynced is true if a cluster missing in Live is lost, rather than not heard yet.
+	// PeersSynced is true if a cluster missing in Live is lost. If false, its state may not
+	// have arrived yet.
 	PeersSynced bool
-	// MCSDecision is the result of EffectiveFabric, to avoid computing it again; nil if absent.
-	// It does not affect the result.
+	// MCSDecision is the result of EffectiveFabric, if already computed; nil if absent. It does
+	// not affect the result.
 	MCSDecision *mcs.Decision `json:"-"`
 	// Memo speeds up later calls with similar input; nil if absent. It does not affect the
 	// result.

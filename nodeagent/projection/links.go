@@ -18,10 +18,10 @@ const (
 	tcpOver6   = 60 // IPv6 40, TCP 20
 
 	ethernetMTU = 1500 // assumed while the underlay's MTU is unknown
-	leastMTU6   = 1280 // minimum for IPv6 (RFC 8200, 5); below it the kernel removes IPv6 from the device
+	minMTU6     = 1280 // minimum for IPv6 (RFC 8200, 5); below it the kernel removes IPv6 from the device
 )
 
-// addSysctls sets only what the data path requires.
+// addSysctls sets only sysctls that the data path requires.
 func (v *builder) addSysctls() {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
@@ -39,8 +39,8 @@ func (v *builder) addSysctls() {
 	}
 }
 
-// addLinkSysctls sets what a device of ours needs, regardless of the host's defaults for new
-// devices. None of them accepts router advertisements.
+// addLinkSysctls sets the sysctls of one of our devices, regardless of the host's defaults for
+// new devices. The devices accept no router advertisements.
 func (v *builder) addLinkSysctls(link, origin string) {
 	add := func(name, value string) {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: origin})
@@ -65,7 +65,7 @@ func (v *builder) underlayMTU() int {
 // fragmented outside, as RFC 8200, 5 requires of such a link.
 func (v *builder) linkMTU(mtu int) int {
 	if v.v6 {
-		return max(mtu, leastMTU6)
+		return max(mtu, minMTU6)
 	}
 	return mtu
 }

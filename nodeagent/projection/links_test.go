@@ -24,8 +24,8 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 	w.project()
 	gateway, worker := w.states["c1/c1-a"], w.states["c1/c1-w1"]
 	tests := []struct {
-		cluster, device string // of the route to the cluster's block
-		port, mtu       int    // of the tunnel; the route's MTU
+		cluster, device string // device of the route to the cluster's block
+		port, mtu       int    // port of the tunnel; MTU of the route
 		atWorker        int
 	}{
 		{"c2", "hw-vt4-51884", 51884, 0, 0},
@@ -60,9 +60,9 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 	}
 }
 
-// TestLinksNotMade checks that a link that cannot be built is reported, and that its prefixes
+// TestInvalidLinks checks that a link that cannot be built is reported, and that its prefixes
 // are blackholes.
-func TestLinksNotMade(t *testing.T) {
+func TestInvalidLinks(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, code, path string
@@ -83,8 +83,8 @@ func TestLinksNotMade(t *testing.T) {
 		w, _ := readWorld(t, "testdata/mixed.txtar")
 		tt.change(w.fabric)
 		w.project()
-		told := slices.ContainsFunc(w.faults["c1/c1-a"], func(p projection.Problem) bool { return p.Code == tt.code && p.Path == tt.path })
-		if !told {
+		reported := slices.ContainsFunc(w.faults["c1/c1-a"], func(p projection.Problem) bool { return p.Code == tt.code && p.Path == tt.path })
+		if !reported {
 			t.Errorf("%s: problem not reported: %v", tt.name, w.faults["c1/c1-a"])
 		}
 		block := w.fabric.Cluster("c2").GlobalCIDRs[0]

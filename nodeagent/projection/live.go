@@ -13,9 +13,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterState returns what this cluster announces to the others: which of its exports have
-// ready endpoints and, for headless exports, the address by which others reach each. It depends
-// only on fabric and facts, so all nodes of a cluster with the same facts announce the same.
+// ClusterState returns the state that this cluster announces to the others: which of its
+// exports have ready endpoints and, for headless exports, the address by which others reach
+// each endpoint. It depends only on fabric and facts, so all nodes of a cluster with the same
+// facts announce the same.
 func ClusterState(in Input) model.ClusterState {
 	out := model.ClusterState{Cluster: in.Cluster}
 	v := newView(in)
@@ -86,7 +87,7 @@ func renumbered(e *model.Endpoint) map[string]int {
 }
 
 // addressesOutside returns the addresses by which other clusters reach an endpoint. In a flat
-// cluster it is the endpoint's own address if podCIDRs contains it. Otherwise it is its fixed
+// cluster this is the endpoint's own address if podCIDRs contains it. Otherwise it is its fixed
 // global address, or else its mapped egress address.
 func (v *builder) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
@@ -110,8 +111,8 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 }
 
 // partial returns the families of a Service if its export has addresses of more families: a
-// Service in a dual-stack cluster may have one family. ClusterIPs determine the families;
-// without them the endpoints do.
+// Service in a dual-stack cluster may have one family. ClusterIPs determine the families, or
+// else the endpoints.
 func partial(ips []netip.Addr, svc *model.Service) []int {
 	if svc == nil {
 		return nil

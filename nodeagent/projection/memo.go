@@ -18,15 +18,15 @@ type Memo struct {
 	last, now map[string]slotted // entries of the previous call, and of the current one
 }
 
-// slotted is the slots of one entry, and the backend of the first one. The elements are shared
-// and must not be modified.
+// slotted holds the slots of one entry, and the backend of the first one. The elements are
+// shared and must not be modified.
 type slotted struct {
 	elements []desired.Element
 	first    netip.Addr
 }
 
-// begin drops the entries that the previous call did not use.
-func (m *Memo) begin() {
+// rotate drops the entries that the previous call did not use.
+func (m *Memo) rotate() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last, m.now = m.now, make(map[string]slotted, len(m.now))

@@ -105,7 +105,7 @@ func essence(s desired.State) []string {
 		}
 	}
 	for _, r := range s.Routes {
-		// The pool of tunnel addresses has a route for IPv6 only, see routeTunnels.
+		// Only IPv6 has a route for the pool of tunnel addresses, see routeTunnels.
 		if r.Table > desired.TableReturnBase { // to any address
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addDNS adds the services and zones that the name server answers for.
+// addDNS adds the services and zones of the name server.
 func (v *builder) addDNS() {
 	for _, e := range v.exports {
 		if e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name) {
@@ -82,8 +82,8 @@ func (v *builder) dnsService(e *fabric.Export) desired.Service {
 	return out
 }
 
-// isReachable reports whether an export can be reached from here in a family: this
-// cluster has it, and a cluster that exports.
+// isReachable reports whether an export can be reached from here in a family: this cluster and
+// an exporting cluster must have it.
 func (v *builder) isReachable(e *fabric.Export, fam int) bool {
 	if !v.own.Has(fam) {
 		return false
@@ -125,8 +125,8 @@ func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desi
 	return out, true
 }
 
-// hostsHere removes addresses of IP families that this cluster does not have, and addresses that
-// do not lead to the remote cluster from this node.
+// hostsHere removes addresses of IP families that this cluster lacks, and addresses that do not
+// lead to the remote cluster from this node.
 func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
@@ -159,8 +159,8 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 // it.
 func (r *remoteCluster) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
-	if !r.heard {
-		live = r.kept[e.ID()]
+	if !r.hasState {
+		live = r.restored[e.ID()]
 	}
 	if live == nil || e.Type != fabric.Headless {
 		return nil
@@ -242,7 +242,7 @@ func (d *digest) addrs(list []netip.Addr) {
 }
 
 // answer is an address by which clients may know a backend. Packets that a server sends first,
-// through a gateway without the connection, must leave with it.
+// through a gateway without the connection, must leave with this address.
 type answer struct {
 	family int
 	id     string // backend's address, protocol and port

@@ -13,7 +13,7 @@ func names(set map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(set)), " ")
 }
 
-func TestNetSourcesAndBack(t *testing.T) {
+func TestNetSourcesAndOnlyVia(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
 	hubs := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h", "i"}}
@@ -25,15 +25,15 @@ func TestNetSourcesAndBack(t *testing.T) {
 		before              *fabric.Shape
 		cluster, neighbour  string
 		sources, back       string
-		linked, passes, far bool // the neighbour is linked and passes on; a and b are linked
+		linked, passes, far bool // the neighbour is linked, and forwards transit traffic; a and b are linked
 	}{
 		{"mesh", fabric.Shape{}, nil, "a", "b", "b", "b", true, false, true},
 		{"a spoke sends as itself only", hub, nil, "h", "a", "a", "a", true, false, false},
 		{"a hub sends for all others", hub, nil, "a", "h", "b h i", "b h i", true, true, false},
-		{"spokes do not pass on between hubs", hubs, nil, "h", "a", "a", "a", true, false, false},
+		{"spokes do not forward between hubs", hubs, nil, "h", "a", "a", "a", true, false, false},
 		{"a hub sends for spokes to another", hubs, nil, "h", "i", "a b i", "i", true, true, false},
 		{"chain, from its end", chain, nil, "h", "b", "a b", "a b", true, true, true},
-		{"chain, from its other end", chain, nil, "b", "h", "h i", "h i", true, true, true},
+		{"chain, from the opposite end", chain, nil, "b", "h", "h i", "h i", true, true, true},
 		{"ring", ring, nil, "a", "b", "b h i", "b", true, true, true},
 		{"a mesh after a hub", fabric.Shape{}, &hub, "a", "h", "b h i", "h", true, true, true},
 		{"a hub after a mesh", hub, &fabric.Shape{}, "a", "b", "b", "b", true, false, true},
@@ -53,7 +53,7 @@ func TestNetSourcesAndBack(t *testing.T) {
 				t.Errorf("back: %s, want %s", have, tt.back)
 			}
 			if n.Linked(tt.cluster, tt.neighbour) != tt.linked || n.ForwardsTransit(tt.neighbour) != tt.passes || n.Linked("a", "b") != tt.far {
-				t.Errorf("linked %v, passes %v, a and b linked %v",
+				t.Errorf("linked %v, forwards %v, a and b linked %v",
 					n.Linked(tt.cluster, tt.neighbour), n.ForwardsTransit(tt.neighbour), n.Linked("a", "b"))
 			}
 		})

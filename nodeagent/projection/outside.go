@@ -30,8 +30,8 @@ var (
 	nat64Local  = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
 )
 
-// neverEndpoint returns why no endpoint may have an address, in any cluster; empty = it may.
-// The API server refuses loopback and link-local endpoints, too, but not in files.
+// neverEndpoint returns why no endpoint in any cluster may have an address; empty = it may. The
+// API server also refuses loopback and link-local endpoints, but files may contain them.
 func neverEndpoint(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), a.IsUnspecified(), thisNetwork.Contains(a):
@@ -51,8 +51,8 @@ func neverEndpoint(a netip.Addr) string {
 	return ""
 }
 
-// addServices indexes the Services of this cluster, without the endpoints that may not be
-// reached by an export.
+// addServices indexes the Services of this cluster, without the endpoints that an export must
+// not reach.
 func (v *builder) addServices() {
 	for i := range v.in.Facts.Services {
 		svc := &v.in.Facts.Services[i]
@@ -128,8 +128,8 @@ func (v *builder) addLongNames() {
 	}
 }
 
-// refusal returns why an export does not lead to an address of an endpoint; empty = it does.
-// An EndpointSlice may hold any address, and this cluster's gateways would send packets of
+// refusal returns why an export must not lead to an address of an endpoint; empty = it may. An
+// EndpointSlice may contain any address, and this cluster's gateways would send packets of
 // other clusters there with their own address.
 func (v *builder) refusal(a netip.Addr) string {
 	if why := neverEndpoint(a); why != "" {
@@ -164,16 +164,16 @@ func (v *builder) refusal(a netip.Addr) string {
 	return ""
 }
 
-// place is where an address of an endpoint is.
-type place int
+// endpointKind classifies the address of an endpoint.
+type endpointKind int
 
 const (
-	inside  place = iota // in podCIDRs, or a node's: a pod on the host network
-	stray                // on a node of this cluster and not in podCIDRs
-	machine              // no pod: a machine outside the cluster
+	inside  endpointKind = iota // in podCIDRs, or a node's: a pod on the host network
+	stray                       // on a node of this cluster and not in podCIDRs
+	machine                     // a machine outside the cluster, not a pod
 )
 
-func (v *builder) placeOf(ep *model.Endpoint, a netip.Addr) place {
+func (v *builder) kindOf(ep *model.Endpoint, a netip.Addr) endpointKind {
 	switch {
 	case contains(v.own.PodCIDRs, a) || v.isNode(a):
 		return inside
@@ -183,10 +183,10 @@ func (v *builder) placeOf(ep *model.Endpoint, a netip.Addr) place {
 	return machine
 }
 
-// addMachine has gateways translate the source of what other clusters send to an endpoint
-// that is no pod: such a machine has no route to other clusters' addresses.
+// addMachine translates, on gateways, the source of other clusters' packets to an endpoint that
+// is not a pod: such a machine has no route to other clusters' addresses.
 func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
-	if v.gateway != nil && v.placeOf(ep, a) == machine {
+	if v.gateway != nil && v.kindOf(ep, a) == machine {
 		v.elements.add(desired.Element{
 			Set: desired.SetMachines, Family: fabric.Family(a), ID: serviceKey(a, protocol, port), Origin: origin,
 		})
@@ -200,29 +200,29 @@ func (v *builder) addForeignRules() {
 	}
 }
 
-// mostShown is the most addresses in a problem.
-const mostShown = 3
+// maxShown is the maximum number of addresses in a problem.
+const maxShown = 3
 
-// addUnsupported reports what an export of this cluster has and other clusters do not get.
+// addUnsupported reports parts of an export of this cluster that other clusters do not get.
 func (v *builder) addUnsupported(e *fabric.Export) {
 	for _, text := range shorten(v.unsupported[e.ID()]) {
 		v.problem(exportPath(e.ID(), v.own.Name), EndpointUnsupported, text)
 	}
 }
 
-// shorten returns some texts of a list and how many there are more, sorted.
+// shorten returns some texts of a list, sorted, and the number of the others.
 func shorten(list []string) []string {
 	out := slices.Sorted(slices.Values(list))
 	out = slices.Compact(out)
-	if more := len(out) - mostShown; more > 0 {
-		out = append(out[:mostShown:mostShown], fmt.Sprintf("and %d more", more))
+	if more := len(out) - maxShown; more > 0 {
+		out = append(out[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
 	}
 	return out
 }
 
-// addStray reports pods outside of podCIDRs: pods of this node, as the kernel's routes and
-// EndpointSlices show, and endpoints of exports on any node. Node.spec.podCIDRs alone
-// proves nothing, as some CNIs do not use it.
+// addStray reports pods outside of podCIDRs: pods of this node, according to the kernel's
+// routes and EndpointSlices, and endpoints of exports on any node. Node.spec.podCIDRs alone
+// proves nothing, because some CNIs do not use it.
 func (v *builder) addStray() {
 	var here, all []string
 	for _, e := range v.exports {
@@ -233,7 +233,7 @@ func (v *builder) addStray() {
 		for i := range svc.Endpoints {
 			ep := &svc.Endpoints[i]
 			for _, a := range ep.Addrs {
-				if v.placeOf(ep, a) != stray {
+				if v.kindOf(ep, a) != stray {
 					continue
 				}
 				all = append(all, a.String()+" ("+cmp.Or(ep.Pod, ep.Hostname, e.ID())+" on "+ep.Node+")")

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestPackets says what happens to packets, from end to end: where each arrives
-// and with which source, and that the answer comes back as if nothing had been
-// translated.
+// TestPackets checks packets end to end: their destination, their source there, and that the
+// reply arrives as if nothing had been translated.
 func TestPackets(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]struct {
@@ -18,7 +17,7 @@ func TestPackets(t *testing.T) {
 		src  string
 		dst  string
 		to   string // protocol:port
-		slot int    // what the hash of the caller gives
+		slot int    // hash of the caller
 		want string
 	}{
 		"globalnet": {
@@ -90,7 +89,7 @@ func TestPackets(t *testing.T) {
 			},
 			{"host without one", "c1/c1-a", "local", "192.168.1.1", "10.9.1.21", "tcp:8080", 0, "c2/c2-w1 10.9.1.21:8080 from 242.1.0.1"},
 			{
-				"by way of the other gateway", "c2/c2-b", "pod", "10.9.2.5", "10.8.1.21", "tcp:8080", 0,
+				"through the sibling gateway", "c2/c2-b", "pod", "10.9.2.5", "10.8.1.21", "tcp:8080", 0,
 				"c1/c1-w1 10.8.1.21:8080 from 10.9.2.5",
 			},
 			{"node address of the other cluster", "c1/c1-w1", "pod", "10.8.1.5", "192.168.2.3", "tcp:22", 0, "left by the default route"},
@@ -123,7 +122,7 @@ func TestPackets(t *testing.T) {
 				"c4/c4-a 10.10.0.30:5433 from 242.3.0.1",
 			},
 			{
-				"global to overlapping prefix stays at home", "c3/c3-a", "pod", "10.8.0.5", "10.10.1.7", "tcp:80", 0,
+				"global to overlapping prefix stays in the cluster", "c3/c3-a", "pod", "10.8.0.5", "10.10.1.7", "tcp:80", 0,
 				"c3/c3-w1 10.10.1.7:80 from 10.8.0.5",
 			},
 		},
@@ -144,13 +143,13 @@ func TestPackets(t *testing.T) {
 						first.sport = 40000
 					}
 					checkFlow(t, newTracer(w, tt.slot), hop{node: tt.from, iif: tt.iif, packet: first}, tt.want)
-					// What an overlay carries between pods of one cluster is its own business.
+					// The overlay between pods of one cluster does not concern Hawser.
 					if from, _, _ := strings.Cut(tt.from, "/"); strings.HasPrefix(tt.want, from+"/") {
 						return
 					}
 					hidden, _ := readWorld(t, "testdata/"+file+".txtar")
 					tr := newTracer(hidden, tt.slot)
-					tr.hidden()
+					tr.hidePrefixes()
 					checkFlow(t, tr, hop{node: tt.from, iif: tt.iif, packet: first}, tt.want)
 				})
 			}
@@ -177,9 +176,8 @@ func checkFlow(t *testing.T, tr *tracer, first hop, want string) {
 	}
 }
 
-// TestFailover cuts gateways off in the middle of connections: what they knew is
-// lost, and the server speaks first through gateways that never saw the
-// connection.
+// TestFailover removes gateways in the middle of connections: their conntrack entries are lost,
+// and the server sends first through gateways that never saw the connection.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -189,7 +187,7 @@ func TestFailover(t *testing.T) {
 		src  string
 		dst  string
 		lost []string // gateways
-		want string   // what becomes of the server's packet
+		want string   // end of the server's packet
 	}{
 		{"shared egress, exporter's gateway", "globalnet", "g1/g1-w1", "10.7.1.5", "243.0.0.1", []string{"g2/g2-a"}, "delivered"},
 		{"shared egress, caller's gateway", "globalnet", "g1/g1-w1", "10.7.1.5", "243.0.0.1", []string{"g1/g1-a"}, "blackhole"},

@@ -21,8 +21,8 @@ func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, p.Overlaps)
 }
 
-// disjoint sorts prefixes and drops those that another one holds: the kernel
-// refuses intervals of one set that overlap.
+// disjoint sorts prefixes and drops prefixes inside another one: the kernel refuses overlapping
+// intervals in a set.
 func disjoint(list []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(list))
 	for _, p := range list {
@@ -31,7 +31,7 @@ func disjoint(list []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(out, netip.Prefix.Compare)
 	kept := out[:0]
 	for _, p := range out {
-		// A prefix sorts before all that it holds.
+		// A prefix sorts before all prefixes inside it.
 		if len(kept) == 0 || !kept[len(kept)-1].Overlaps(p) {
 			kept = append(kept, p)
 		}

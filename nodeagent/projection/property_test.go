@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// everything prints a state with the origins, so that equal text means equal state.
+// everything prints a state with the origins: equal text means equal state.
 func everything(t testing.TB, s desired.State, problems []projection.Problem) string {
 	t.Helper()
 	raw, err := json.Marshal(struct {
@@ -35,9 +35,9 @@ func shuffle[T any](rng *rand.Rand, list []T) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// permuted is the same input with every list whose order means nothing in
-// another one. Addresses of a family, endpoints and epochs keep their order, as
-// it is one of preference.
+// permuted returns the same input with a different order of every list whose order has no
+// meaning. Addresses of a family, endpoints and epochs keep their order, because it is an order
+// of preference.
 func permuted(t testing.TB, rng *rand.Rand, in projection.Input) projection.Input {
 	t.Helper()
 	out := in
@@ -119,7 +119,8 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 
 func sameAddr(a, b netip.Addr) bool { return a == b }
 
-// TestInputIsNotChanged holds the projection to what others may still read.
+// TestInputIsNotChanged checks that the projection does not modify its input, which other
+// goroutines may read.
 func TestInputIsNotChanged(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -143,8 +144,8 @@ func toJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// TestAddedClusterMovesNothing adds a cluster and an export of it: what every
-// node had before stays as it was, but for the zone's serial.
+// TestAddedClusterMovesNothing adds a cluster and one of its exports: all existing objects of
+// every node stay the same, except for the zone's serial.
 func TestAddedClusterMovesNothing(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -176,7 +177,7 @@ func TestAddedClusterMovesNothing(t *testing.T) {
 				}
 			}
 			if !kept["services4 243.0.200.1 . tcp . 80 : pick_one4"] {
-				t.Errorf("%s %s: the new export is not there", file, name)
+				t.Errorf("%s %s: the new export is missing", file, name)
 			}
 		}
 	}
@@ -198,11 +199,11 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// TestKeysAreUnique because a key that is wanted twice stops its whole kind.
+// TestKeysAreUnique checks keys, because a duplicate desired key would stop its whole kind.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
-		// The worst fabric: every export twice, so all its addresses clash.
+		// The worst fabric: two copies of every export, so all addresses conflict.
 		doubled := clone(t, w.fabric)
 		for _, e := range w.fabric.Exports {
 			e.Name += "-again"
@@ -230,8 +231,8 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
-// TestMemoChangesNothing walks from input to input with one memo: backends that
-// come, go and change their weight, and all of it again in the other direction.
+// TestMemoChangesNothing steps through inputs with one memo: backends appear, disappear and
+// change their weight, and then the same in reverse.
 func TestMemoChangesNothing(t *testing.T) {
 	t.Parallel()
 	memo := &projection.Memo{}
@@ -255,8 +256,8 @@ func TestMemoChangesNothing(t *testing.T) {
 				in.Memo = nil
 				want, problems := projection.Desired(in)
 				in.Memo = memo
-				have, told := projection.Desired(in)
-				if diff := cmp.Diff(everything(t, want, problems), everything(t, have, told)); diff != "" {
+				have, problemsNow := projection.Desired(in)
+				if diff := cmp.Diff(everything(t, want, problems), everything(t, have, problemsNow)); diff != "" {
 					t.Fatalf("%s %s step %d (-want +got):\n%s", file, name, step, diff)
 				}
 			}
@@ -264,7 +265,7 @@ func TestMemoChangesNothing(t *testing.T) {
 	}
 }
 
-// bigInput is a gateway of a set of 1000 clusters with 10 000 exports.
+// bigInput returns a gateway of a set of 1000 clusters with 10 000 exports.
 func bigInput(clusters, exports int) projection.Input {
 	f := &fabric.Fabric{
 		Domain: "clusterset.local", Epochs: []int{1},
@@ -304,8 +305,8 @@ func bigInput(clusters, exports int) projection.Input {
 	}
 }
 
-// BenchmarkStateBackends is a cluster that exports 200 services of three backends
-// each, with and without a memo.
+// BenchmarkStateBackends projects a cluster that exports 200 services of three backends each,
+// with and without a memo.
 func BenchmarkStateBackends(b *testing.B) {
 	in := bigInput(20, 4000)
 	for i, e := range in.Fabric.Exports {

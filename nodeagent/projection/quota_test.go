@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestQuota: gateways have the quota of the topology, other nodes none, and a gateway
-// whose kernel cannot count says so.
+// TestQuota: gateways have the quota of the topology, other nodes have none. A gateway whose
+// kernel cannot count connections reports a problem.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
@@ -18,12 +18,12 @@ func TestQuota(t *testing.T) {
 		connections int
 		noConnLimit bool
 		want        int
-		told        bool
+		reported    bool
 	}{
 		{"gateway", "c/c-a", 500, false, 500, false},
 		{"gateway, none", "c/c-a", 0, false, 0, false},
 		{"gateway whose kernel cannot", "c/c-a", 500, true, 0, true},
-		{"gateway whose kernel cannot and need not", "c/c-a", 0, true, 0, false},
+		{"gateway whose kernel cannot, without a quota", "c/c-a", 0, true, 0, false},
 		{"worker", "c/c-w1", 500, true, 0, false},
 	} {
 		in := w.inputs[test.node]
@@ -34,11 +34,11 @@ func TestQuota(t *testing.T) {
 		if got := s.Tables[0].Connections; got != test.want {
 			t.Errorf("%s: quota of %d connections, want %d", test.name, got, test.want)
 		}
-		said := slices.ContainsFunc(problems, func(p projection.Problem) bool {
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
 			return p.Code == projection.NoQuota && p.Path == "limits.connections"
 		})
-		if said != test.told {
-			t.Errorf("%s: no-quota is reported: %v, want %v", test.name, said, test.told)
+		if reported != test.reported {
+			t.Errorf("%s: no-quota is reported: %v, want %v", test.name, reported, test.reported)
 		}
 	}
 }

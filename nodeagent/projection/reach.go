@@ -6,17 +6,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// EndpointCandidates has where a gateway of another cluster may be reached.
+// EndpointCandidates are the addresses and ports where a gateway of another cluster may be
+// reached.
 type EndpointCandidates struct {
 	Cluster    string
 	Gateway    *fabric.Gateway
 	Driver     string
-	Candidates []model.Candidate // in order of preference; none = it dials in
+	Candidates []model.Candidate // in order of preference; empty if the gateway dials in
 	MayChange  bool              // see endpoint.MayChange
 }
 
-// Reaches returns the gateways of other clusters to which this node has links, in the order
-// of the fabric. It returns none if this node is no gateway.
+// Reaches returns the gateways of other clusters to which this node has links, in the order of
+// the fabric. It returns none on a node that is not a gateway.
 func Reaches(in Input) []EndpointCandidates {
 	v := newView(in)
 	if v == nil || v.gateway == nil {

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestReaches: candidates have the port of the link, families that the node has, and over
-// VXLAN configured endpoints only.
+// TestReaches: candidates have the port of the link and families that the node has. Over VXLAN
+// only configured endpoints are candidates.
 func TestReaches(t *testing.T) {
 	t.Parallel()
 	at := netip.MustParseAddr

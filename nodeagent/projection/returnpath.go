@@ -36,12 +36,12 @@ func (v *builder) addReturnPaths() {
 	}
 	for six := range families {
 		from(desired.NodeDevice, six, origin)
-		// Another gateway may still assign the flow to this gateway after it forgot the flow.
+		// A sibling may still assign the flow to this gateway after conntrack here dropped it.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeDevice, Table: desired.TableIn, Origin: origin,
 		})
-		// If conntrack knows the flow and no node handed it over, it belongs to this node,
-		// whatever its destination address.
+		// If conntrack knows the flow and no node handed it over, it belongs to this node, with
+		// any destination address.
 		v.state.Rules = append(v.state.Rules, desired.ReturnRules(0, desired.TableMain, six, origin)...)
 		// Fallback if the rules of a node do not exist yet.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
@@ -57,7 +57,7 @@ func (v *builder) addReturnPaths() {
 	}
 }
 
-// routeReturnPaths adds, for each node that may hand over flows, a routing table that leads to it.
+// routeReturnPaths adds a routing table that leads to each node that may hand over flows.
 func (v *builder) routeReturnPaths() {
 	for _, h := range v.returnPaths() {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -131,8 +131,8 @@ func (v *builder) routeEndpoints() {
 				continue
 			}
 			for _, a := range v.used(ep.Addrs) {
-				said := slices.ContainsFunc(node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
-				if said || slices.Contains(node.Addrs, a) {
+				inPodCIDRs := slices.ContainsFunc(node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+				if inPodCIDRs || slices.Contains(node.Addrs, a) {
 					continue
 				}
 				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}

@@ -12,15 +12,15 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestServerFirst says as whom a backend of g2 answers through a gateway that
-// never saw the connection.
+// TestServerFirst checks the source address of a backend of g2 that sends through a gateway
+// that never saw the connection.
 func TestServerFirst(t *testing.T) {
 	t.Parallel()
 	const backend = "10.7.1.21 . tcp . 8080"
 	tests := []struct {
 		name   string
 		change func(in *projection.Input)
-		want   []string // elements about the backend
+		want   []string // elements of the backend
 	}{
 		{"one export", func(*projection.Input) {}, []string{"reverse4 " + backend + " : 242.2.0.32 . 80"}},
 		{"two exports", func(in *projection.Input) { again(in, 0, "242.2.0.33") }, []string{"ambiguous4 " + backend}},
@@ -84,7 +84,7 @@ func again(in *projection.Input, index int, ip string) {
 	in.Facts.Services = append(in.Facts.Services, s)
 }
 
-// headlessToo puts a backend of the export behind the headless one as well.
+// headlessToo adds a backend of the export to the headless export.
 func headlessToo(in *projection.Input) {
 	in.Facts.Services[1].Endpoints[0].Addrs = addrs("10.7.1.21")
 	in.Fabric.Clusters[1].EgressMode = fabric.EgressMapped

@@ -96,7 +96,7 @@ func (v *builder) routeRemote(r *remoteCluster) {
 // entry and the entry on the far side conflict, and the kernel changes the source port.
 func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
-		return // no rule leads here, or table 7300 says the right thing
+		return // no rule leads here, or table 7300 is correct
 	}
 	var c desired.Tunnel
 	ok := false
@@ -131,7 +131,7 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
 		return v.transitMTU(c, r.path)
 	}
-	return 0 // the gateway tells what fits
+	return 0 // the gateway reports the path MTU
 }
 
 // nextHop returns the tunnel on the link's gateway, and that gateway's own address on every
@@ -202,9 +202,9 @@ func (v *builder) routeHost(dst netip.Prefix, origin string) {
 // routeTunnels routes the addresses of remote gateways for probes and the feed. Additional
 // routes over inactive tunnels serve sockets bound to their devices.
 func (v *builder) routeTunnels() {
-	// A packet of IPv6 whose route is missing for a moment must not find that of another
-	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
-	// table changes. For IPv4 any change of a route ends it.
+	// If the IPv6 route of a packet is missing for a moment, the kernel must not find a route
+	// of another table. It would cache that route (dst_cache, per CPU) for later packets until
+	// that table changes. For IPv4 any route change invalidates the cache.
 	for _, p := range v.in.Fabric.TunnelPools {
 		if p.Addr().Is6() && v.uses(6) && v.hasTunnels() {
 			v.blackhole(p, "tunnel.ipv6Cidr")

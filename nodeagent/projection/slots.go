@@ -16,11 +16,11 @@ type Backend struct {
 
 // Slots assigns n slots to backends and returns the index of each slot's backend. Every backend
 // gets its share by weight, rounded down or up. The result does not depend on the order of the
-// backends. A backend that comes or goes moves its own slots and few others: less than 5 % of
-// 1024 slots, for up to 128 backends. More coarsely rounded shares move more.
+// backends. A backend that is added or removed moves its own slots and few others: less than 5
+// % of 1024 slots, for up to 128 backends. With fewer slots more of them move.
 //
-// It is bounded-load rendezvous hashing: each pair of slot and backend has a score, and
-// pairs are taken from the highest score down as long as the slot is free and the backend
+// It is bounded-load rendezvous hashing: each pair of slot and backend has a score. Pairs are
+// processed from the highest score down, and assigned if the slot is free and the backend is
 // below its share.
 func Slots(n int, backends []Backend) []int {
 	out := make([]int, n)
@@ -34,7 +34,7 @@ func Slots(n int, backends []Backend) []int {
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
 	hashes := make([]uint64, len(backends)) // of the keys, in order
-	floor := make([]int, len(backends))     // share of each rounded down, in order
+	floor := make([]int, len(backends))     // share of each, rounded down, in order
 	spare := n                              // slots left when each has its floor: at most one more for each
 	for at, i := range order {
 		hashes[at] = stablehash.Sum64(backends[i].Key)

@@ -66,9 +66,8 @@ func TestSlotsDoNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// TestSlotsMoveLittle removes one of count backends (and, read the other way,
-// adds one): beyond the share of that one, at most 5 % of the slots move, for
-// every number of backends that the class serves.
+// TestSlotsMoveLittle removes one of count backends (the reverse adds one). Beyond the share of
+// that backend at most 5 % of the slots move, for every number of backends of the class.
 func TestSlotsMoveLittle(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 32, 64, 128} {

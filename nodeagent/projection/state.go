@@ -12,7 +12,7 @@ import (
 // of the order of their lists. Problems do not stop the projection.
 func Desired(in Input) (desired.State, []Problem) {
 	if in.Memo != nil {
-		in.Memo.begin()
+		in.Memo.rotate()
 	}
 	v := newView(in)
 	if v == nil {
@@ -64,8 +64,8 @@ func Desired(in Input) (desired.State, []Problem) {
 	return *s, v.sorted()
 }
 
-// Routes returns only the routes of Desired, in a fraction of the time. A migration to another
-// link urgently changes nothing else.
+// Routes returns only the routes of Desired, in a fraction of the time. A change of the active
+// link needs nothing else at once.
 func Routes(in Input) []desired.Route {
 	v := newView(in)
 	if v == nil {

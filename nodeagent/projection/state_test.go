@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var update = flag.Bool("update", false, "write what the tests got into testdata")
+var update = flag.Bool("update", false, "update the golden files in testdata")
 
 // TestGolden prints the state of every node of each clusterset in testdata.
 func TestGolden(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// packet is the first packet of a flow, or an answer.
+// packet is the first packet of a flow, or a reply.
 type packet struct {
 	proto    string
 	src, dst netip.Addr
@@ -27,27 +27,26 @@ func (p packet) String() string {
 	return fmt.Sprintf("%s:%d from %s", p.dst, p.dport, p.src)
 }
 
-// flow is a conntrack entry: the packet as it came, and as its answer comes.
+// flow is a conntrack entry: the packet as it arrived, and the expected reply.
 type flow struct {
 	original, reply packet
-	owner           string // conntrack's mark: who handed it over, as desired.ReturnID names nodes
+	owner           string // conntrack mark: the node that handed it over (desired.ReturnID)
 }
 
-// tracer carries packets through a world: it evaluates the rules of table inet
-// hawser over the nodes' elements, policy routing, WireGuard's allowed IPs, and
-// the little of a CNI and of kube-proxy that matters (masquerade of what leaves
-// the pods' prefixes, ClusterIPs).
+// tracer forwards packets through a world. It evaluates the rules of table inet hawser over the
+// nodes' elements, policy routing, WireGuard's allowed IPs, and the relevant parts of a CNI and
+// of kube-proxy: masquerade of packets from pods to other networks, and ClusterIPs.
 type tracer struct {
 	w     *world
-	slot  int // what the hash of the caller gives
+	slot  int // hash of the caller
 	flows map[string][]flow
-	// overlay gives, by cluster, the nodes as they are, where Node objects say nothing of pods'
-	// prefixes and the network of the pods takes packets straight to a pod.
+	// overlay has the real nodes by cluster, if Node objects have no pod prefixes and the pod
+	// network delivers packets directly to pods.
 	overlay map[string][]model.Node
 }
 
-// hidden takes from the nodes of a world what they say of pods' prefixes.
-func (t *tracer) hidden() {
+// hidePrefixes removes the pod prefixes from the nodes of a world.
+func (t *tracer) hidePrefixes() {
 	t.overlay = map[string][]model.Node{}
 	for name, in := range t.w.inputs {
 		t.overlay[in.Cluster] = in.Facts.Nodes
@@ -66,8 +65,8 @@ type hop struct {
 	node string // cluster/node
 	iif  string // hw-*, "pod", "cni" or "local" (the host itself)
 	packet
-	answer   bool   // conntrack knows it as the answer of a flow
-	original packet // of its flow
+	answer   bool   // conntrack classifies it as a reply
+	original packet // first packet of its flow
 	mid      bool   // TCP, neither SYN nor RST: in the middle of a connection
 	sender   string // node that sent it over NodeLink
 	mark     uint32
@@ -77,7 +76,7 @@ func newTracer(w *world, slot int) *tracer {
 	return &tracer{w: w, slot: slot, flows: map[string][]flow{}}
 }
 
-// send carries a packet to its end: "delivered" at a node, or the reason why not.
+// send forwards a packet to its end: "delivered" at a node, or the reason why it was dropped.
 func (t *tracer) send(h hop) (hop, string) {
 	for range 16 {
 		next, end := t.visit(h)
@@ -155,7 +154,7 @@ func (h *hop) service(a netip.Addr, p int) string {
 	return fmt.Sprintf("%s . %s . %d", a, h.proto, p)
 }
 
-// get finds an element by key; has finds a prefix that holds an address.
+// get finds an element by key; has finds a prefix that contains an address.
 func (t *tracer) get(h *hop, set, id string) (string, bool) {
 	for _, e := range t.state(h).Elements {
 		if e.Set == set && e.ID == id {
@@ -182,15 +181,15 @@ func parsePrefix(text string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// ours reports whether a packet is a pod's, the host's own, or came by a link of ours.
-func (t *tracer) ours(h *hop) bool {
+// fromInside reports whether a packet comes from a pod, the host itself or one of our devices.
+func (t *tracer) fromInside(h *hop) bool {
 	_, pod := t.has(h, desired.SetPods, h.src)
 	return pod || h.iif == "local" || h.iif == desired.NodeDevice || t.tunnel(h.iif)
 }
 
-// prerouting is the chains services and inverse, then kube-proxy.
+// prerouting evaluates the chains services and inverse, then kube-proxy.
 func (t *tracer) prerouting(h *hop) {
-	if !t.ours(h) {
+	if !t.fromInside(h) {
 		t.kubeProxy(h)
 		return
 	}
@@ -237,7 +236,7 @@ func (t *tracer) kubeProxy(h *hop) {
 	}
 }
 
-// moved is prefix NAT, written apart from the code under test.
+// moved is prefix NAT, implemented independently of the code under test.
 func moved(a netip.Addr, from, to netip.Prefix) netip.Addr {
 	x, y := a.As4(), to.Addr().As4()
 	for bit := from.Bits(); bit < 32; bit++ {
@@ -247,7 +246,7 @@ func moved(a netip.Addr, from, to netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(y)
 }
 
-// refused is the pools' reject in the chains forward and outgoing.
+// refused evaluates the pools' reject in the chains forward and outgoing.
 func (t *tracer) refused(h *hop) string {
 	if _, ok := t.has(h, desired.SetPools, h.dst); ok && !t.tunnel(h.iif) {
 		return "refused"

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// lookup goes through the rules in order; local means that the host is meant.
+// lookup evaluates the rules in order; local is true for an address of the host.
 func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 	s := t.state(h)
 	for _, n := range t.input(h).Facts.Nodes {
@@ -48,7 +48,7 @@ func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 	return nil, false
 }
 
-// filter is the chains forward, input and inbound.
+// filter evaluates the chains forward, input and inbound.
 func (t *tracer) filter(h *hop, route *desired.Route) string {
 	if route != nil && route.Type == desired.RouteBlackhole {
 		return "blackhole"
@@ -86,7 +86,7 @@ func (t *tracer) filter(h *hop, route *desired.Route) string {
 	return "not offered"
 }
 
-// inside reports whether the cluster's own routes know the destination.
+// inside reports whether the cluster's own routes have the destination.
 func (t *tracer) inside(h *hop) bool {
 	_, ok := t.podNode(h)
 	for _, n := range t.input(h).Facts.Nodes {
@@ -123,8 +123,8 @@ func (t *tracer) postrouting(h *hop, route *desired.Route) string {
 	if there || here {
 		return ""
 	}
-	// What a CNI masquerades: from pods to anything that is no pod; and what
-	// kube-proxy does: from anything that is no pod.
+	// A CNI masquerades packets from pods to addresses that are not pods. kube-proxy
+	// masquerades packets from addresses that are not pods.
 	from := *h
 	from.dst = h.src
 	_, pod := t.podNode(&from)
@@ -144,7 +144,7 @@ func (t *tracer) nodeAddr(h *hop) netip.Addr {
 	panic("no node " + h.node)
 }
 
-// egress is the chain of that name, for the first packet of a flow.
+// egress evaluates the chain egress for the first packet of a flow.
 func (t *tracer) egress(h *hop) string {
 	if _, ok := t.has(h, desired.SetTunnels, h.src); ok {
 		return ""
@@ -163,7 +163,7 @@ func (t *tracer) egress(h *hop) string {
 		return ""
 	} else if e, ok := t.has(h, desired.SetMapped, h.src); ok {
 		h.src = moved(h.src, parsePrefix(e.ID), parsePrefix(e.Value))
-	} else if !t.ours(h) {
+	} else if !t.fromInside(h) {
 		return "stranger"
 	} else if to, ok := t.get(h, desired.SetShared, fmt.Sprint(t.slot%desired.SharedSlots)); ok {
 		h.src = netip.MustParseAddr(to)
@@ -171,7 +171,7 @@ func (t *tracer) egress(h *hop) string {
 	return ""
 }
 
-// forward brings the packet to the next node, or to its end.
+// forward moves the packet to the next node, or to its end.
 func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 	cluster := t.input(&h).Cluster
 	if route == nil {

@@ -34,7 +34,7 @@ func (v *builder) addTransit() {
 }
 
 // transitRemotes returns the gateways of neighbouring clusters with the sources that they may
-// send: their own cluster and, if it forwards, the clusters behind it.
+// send: their own cluster and, if it forwards transit traffic, the clusters behind it.
 func (v *builder) transitRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {

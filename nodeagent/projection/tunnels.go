@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// findLink records the settings of the link with a remote cluster, and its largest packet.
+// findLink records the settings of the link with a remote cluster, and its MTU.
 func (v *builder) findLink(r *remoteCluster) {
 	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
 	r.six = v.six || reachedOverIPv6(r.Cluster)
@@ -32,7 +32,8 @@ func (v *builder) mtu(r *remoteCluster, driver string) int {
 	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
 }
 
-// fits returns the largest packet in a driver's tunnel over this node's underlay, in bytes.
+// fits returns the largest packet, in bytes, that a driver's tunnel carries unfragmented over
+// this node's underlay.
 func (v *builder) fits(name string, six bool) int {
 	driver := driver.ByName(name)
 	if driver == nil {
@@ -94,7 +95,7 @@ func (v *builder) addTunnels() {
 		for i := range r.Gateways {
 			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
 				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "ordinal "+strconv.Itoa(g.Ordinal)+
-					" belongs to another gateway as well, so failover between them loses packets: run hawser allocate")
+					" also belongs to another gateway, so failover between them loses packets: run hawser allocate")
 			}
 		}
 	}
@@ -182,23 +183,24 @@ func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.Tunn
 	return out
 }
 
-// endpoint sets the address and base port at which a gateway is dialled, and the addresses of all
-// its endpoints: the selected endpoint, or else the first one. The address is invalid if the
-// gateway dials in or has no known endpoint. port is the tunnel's base port at the remote end.
+// endpoint sets the address and base port at which a gateway is dialled, and the addresses of
+// all its endpoints. The dialled endpoint is the selected one, or else the first one. The
+// address is invalid if the gateway dials in or has no known endpoint. port is the tunnel's
+// base port at the remote end.
 func (v *builder) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
 	at := 0
-	if way, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
+	if remote, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
 		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).RemotePort)
-		place := way.Addr
-		if out.Alternate && way.Pending.IsValid() {
-			place = way.Pending
+		addr := remote.Addr
+		if out.Alternate && remote.Pending.IsValid() {
+			addr = remote.Pending
 		}
-		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == place })
-		out.DialCount = way.DialCount
+		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == addr })
+		out.DialCount = remote.DialCount
 	}
 	if at >= 0 && at < len(candidates) {
 		out.Addr, out.RemoteBasePort = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
@@ -230,8 +232,8 @@ func (v *builder) checkMTU() {
 			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
 		}
 		if link.MTU <= fits {
-			if v.v6 && cmp.Or(link.MTU, fits) < leastMTU6 {
-				v.problem(path, MTUTooSmall, "IPv6 needs "+strconv.Itoa(leastMTU6)+" bytes, so larger packets are split outside the link")
+			if v.v6 && cmp.Or(link.MTU, fits) < minMTU6 {
+				v.problem(path, MTUTooSmall, "IPv6 needs "+strconv.Itoa(minMTU6)+" bytes, so larger packets are split outside the link")
 			}
 			continue
 		}

@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestTunnelsBeside changes a pair's tunnel in the three steps that the agent takes:
-// another one beside it, sent over, alone. Nothing that a packet needs meanwhile
-// may change: a step adds objects, turns routes, or takes objects away.
-func TestTunnelsBeside(t *testing.T) {
+// TestTunnelMigration changes a pair's tunnel in the three steps of a migration: with a second
+// tunnel, switched to the second tunnel, second tunnel only. A step adds objects, changes
+// routes, or removes objects, so no packet is lost in between.
+func TestTunnelMigration(t *testing.T) {
 	t.Parallel()
 	was := model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820}
 	tests := map[string]struct {
@@ -44,29 +44,29 @@ func TestTunnelsBeside(t *testing.T) {
 				}
 				return linesOf(text(s))
 			}
-			one, beside, turned, other := state(was), state(was, tt.is), state(tt.is, was), state(tt.is)
+			one, both, switched, other := state(was), state(was, tt.is), state(tt.is, was), state(tt.is)
 			if plain := linesOf(text(w.states["g1/g1-a"])); len(minus(plain, one))+len(minus(one, plain)) > 0 {
-				t.Errorf("the tunnel that the fabric says differs from none said: %v, %v", minus(plain, one), minus(one, plain))
+				t.Errorf("the tunnel of the fabric differs from an empty list: %v, %v", minus(plain, one), minus(one, plain))
 			}
-			if lost := widened(minus(one, beside)); len(lost) > 0 {
-				t.Errorf("made beside, but lost %v", lost)
+			if lost := widened(minus(one, both)); len(lost) > 0 {
+				t.Errorf("second tunnel removed %v", lost)
 			}
-			if !slices.ContainsFunc(minus(beside, one), func(l string) bool { return strings.HasPrefix(l, "link "+tt.device+" ") }) {
-				t.Errorf("made beside, but gained no %s: %v", tt.device, minus(beside, one))
+			if !slices.ContainsFunc(minus(both, one), func(l string) bool { return strings.HasPrefix(l, "link "+tt.device+" ") }) {
+				t.Errorf("second tunnel added no %s: %v", tt.device, minus(both, one))
 			}
-			for _, line := range append(minus(beside, turned), minus(turned, beside)...) {
+			for _, line := range append(minus(both, switched), minus(switched, both)...) {
 				if !strings.HasPrefix(line, "route 730") {
-					t.Errorf("turned, and changed %s", line)
+					t.Errorf("switch changed %s", line)
 				}
 			}
-			if gained := widened(minus(other, turned)); len(gained) > 0 {
-				t.Errorf("alone, but gained %v", gained)
+			if gained := widened(minus(other, switched)); len(gained) > 0 {
+				t.Errorf("removal added %v", gained)
 			}
 		})
 	}
 }
 
-// addEpoch gives all gateways keys of another epoch.
+// addEpoch adds keys of another epoch to all gateways.
 func addEpoch(in projection.Input, epoch int) {
 	keys := in.Keys.Epochs[0]
 	keys.Epoch = epoch
@@ -79,8 +79,8 @@ func addEpoch(in projection.Input, epoch int) {
 	}
 }
 
-// TestEpochsOfIPsec changes from the connection of one epoch to that of the next: they
-// stand beside each other, and have no object in common that changes.
+// TestEpochsOfIPsec migrates from the connection of one epoch to the connection of the next.
+// Both exist at once, and share no object that changes.
 func TestEpochsOfIPsec(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/lanes.txtar")
@@ -97,31 +97,31 @@ func TestEpochsOfIPsec(t *testing.T) {
 		}
 		return linesOf(text(s))
 	}
-	one, beside, turned, other := state(1), state(1, 2), state(2, 1), state(2)
-	if lost := minus(one, beside); len(lost) > 0 {
-		t.Errorf("made beside, but lost %v", lost)
+	one, both, switched, other := state(1), state(1, 2), state(2, 1), state(2)
+	if lost := minus(one, both); len(lost) > 0 {
+		t.Errorf("second connection removed %v", lost)
 	}
 	for _, want := range []string{"link hw-iq4-4807 ", "ipsec hawser-g2.g2-a.e2 ", "tunnels4 241.0.255.254"} {
-		if !slices.ContainsFunc(minus(beside, one), func(l string) bool { return strings.HasPrefix(l, want) }) {
-			t.Errorf("made beside, but gained no %s: %v", want, strings.Join(minus(beside, one), "\n"))
+		if !slices.ContainsFunc(minus(both, one), func(l string) bool { return strings.HasPrefix(l, want) }) {
+			t.Errorf("second connection added no %s: %v", want, strings.Join(minus(both, one), "\n"))
 		}
 	}
-	for _, line := range append(minus(beside, turned), minus(turned, beside)...) {
+	for _, line := range append(minus(both, switched), minus(switched, both)...) {
 		if !strings.HasPrefix(line, "route 730") {
-			t.Errorf("turned, and changed %s", line)
+			t.Errorf("switch changed %s", line)
 		}
 	}
-	if gained := minus(other, turned); len(gained) > 0 {
-		t.Errorf("alone, but gained %v", gained)
+	if gained := minus(other, switched); len(gained) > 0 {
+		t.Errorf("removal added %v", gained)
 	}
 	for line := range other {
 		if strings.Contains(line, "hw-ip4") || strings.HasPrefix(line, "ipsec hawser-g2.g2-a ") {
-			t.Errorf("alone, and still has %s", line)
+			t.Errorf("removal left %s", line)
 		}
 	}
 }
 
-// minus gives the lines that only a has, sorted.
+// minus returns the lines that only a has, sorted.
 func minus(a, b map[string]bool) []string {
 	var out []string
 	for line := range a {
@@ -133,17 +133,17 @@ func minus(a, b map[string]bool) []string {
 	return out
 }
 
-// widened leaves out what follows the largest packet of all tunnels there are, and
-// changes in place.
+// widened removes the lines that depend on the largest MTU of all tunnels, which change in
+// place.
 func widened(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
 		return strings.HasPrefix(l, "table ") || strings.HasPrefix(l, "link hw-vx0 ")
 	})
 }
 
-// TestBesideIPsec: a second connection with the same keys goes to the better endpoint,
-// between other addresses, and changes nothing of the first.
-func TestBesideIPsec(t *testing.T) {
+// TestSecondaryIPsec: a second connection with the same keys uses the better endpoint, between
+// other addresses, and does not change the first connection.
+func TestSecondaryIPsec(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/lanes.txtar")
 	in := w.inputs["g1/g1-a"]
@@ -153,10 +153,10 @@ func TestBesideIPsec(t *testing.T) {
 			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
 		}
 	}
-	usual, beside := model.TunnelParams{Driver: "ipsec", Epoch: 1}, model.TunnelParams{Driver: "ipsec", Epoch: 1, Alternate: true}
+	usual, secondary := model.TunnelParams{Driver: "ipsec", Epoch: 1}, model.TunnelParams{Driver: "ipsec", Epoch: 1, Alternate: true}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	state := func(way model.RemoteEndpoint, tunnels ...model.TunnelParams) (map[string]bool, map[string]string) {
-		in.Local.RemoteEndpoints = map[string]model.RemoteEndpoint{"g2/g2-a": way}
+	state := func(endpoint model.RemoteEndpoint, tunnels ...model.TunnelParams) (map[string]bool, map[string]string) {
+		in.Local.RemoteEndpoints = map[string]model.RemoteEndpoint{"g2/g2-a": endpoint}
 		in.Tunnels = map[string][]model.TunnelParams{"g2/g2-a": tunnels}
 		s, _ := projection.Desired(in)
 		to := map[string]string{}
@@ -170,18 +170,19 @@ func TestBesideIPsec(t *testing.T) {
 	second := model.RemoteEndpoint{Addr: at("203.0.113.99:51820")}
 	before, _ := state(second, usual)
 	second.Pending = at("10.99.0.2:51820")
-	both, to := state(second, usual, beside)
+	both, to := state(second, usual, secondary)
 	if lost := widened(minus(before, both)); len(lost) > 0 {
-		t.Errorf("made beside, but lost %v", lost)
+		t.Errorf("second connection removed %v", lost)
 	}
 	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)
 	}
-	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
-	alone, _ := state(second, beside)
-	again, to := state(model.RemoteEndpoint{Addr: second.Pending, DialCount: 1}, beside, usual)
+	// With the second connection only, the first is recreated at its endpoint. That does not
+	// change the second one.
+	alone, _ := state(second, secondary)
+	again, to := state(model.RemoteEndpoint{Addr: second.Pending, DialCount: 1}, secondary, usual)
 	if lost := widened(minus(alone, again)); len(lost) > 0 {
-		t.Errorf("made anew, but lost %v", lost)
+		t.Errorf("recreation removed %v", lost)
 	}
 	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)

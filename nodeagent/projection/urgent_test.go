@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// TestRoutes holds the quick way to what the long one gives.
+// TestRoutes checks that Routes returns the routes of Desired.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {

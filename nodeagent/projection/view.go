@@ -13,12 +13,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// builder is the input, indexed and in canonical order, with the state as it grows.
+// builder is the input, indexed and in canonical order, with the state under construction.
 type builder struct {
 	in       Input
 	own      *fabric.Cluster
 	gateway  *fabric.Gateway // of this node; nil on a worker
-	node     *model.Node     // this node; nil when the facts do not hold it
+	node     *model.Node     // this node; nil if the facts lack it
 	nodes    []*model.Node   // sorted by name
 	shared   []netip.Addr    // claimed by several nodes
 	refused  map[string]bool // names of other nodes whose VXLAN this node drops
@@ -26,15 +26,15 @@ type builder struct {
 	remotes  []*remoteCluster
 	byName   map[string]*remoteCluster
 	services map[string]*model.Service
-	// externalNames are the Services of type ExternalName, which have no endpoints.
+	// externalNames holds the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
 	unsupported   map[string][]string // by Service: its unsupported parts
-	nodeAddrs     map[netip.Addr]bool // that nodes report
-	v4, v6        bool                // families in play on this node
+	nodeAddrs     map[netip.Addr]bool // reported by nodes
+	v4, v6        bool                // families that this node uses
 	net           Topology
 	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
 	six           bool             // a gateway here may be reached over IPv6
-	largest       int              // MTU of the widest link to another cluster, bytes
+	largest       int              // largest MTU of a link to another cluster, bytes
 
 	state    desired.State
 	elements elements
@@ -43,25 +43,25 @@ type builder struct {
 	problems []Problem
 }
 
-// remoteCluster is another cluster as this one sees it.
+// remoteCluster is another cluster from the point of view of this cluster.
 type remoteCluster struct {
 	*fabric.Cluster
-	linked    bool // there is a link of the two clusters
+	linked    bool // the two clusters have a link
 	path      model.Path
-	reachable bool                // path names a gateway on both sides
+	reachable bool                // both gateways of path exist
 	transit   model.Path          // this gateway's own link
-	ownLink   bool                // transit names a gateway on both sides
-	visible   []netip.Prefix      // by which this cluster reaches it
-	sources   []netip.Prefix      // that its packets come from
+	ownLink   bool                // both gateways of transit exist
+	visible   []netip.Prefix      // prefixes by which this cluster reaches it
+	sources   []netip.Prefix      // source prefixes of its packets
 	connected []model.Network     // parts of visible that are on a network of this node
-	link      fabric.LinkSettings // what its tunnels are made with
-	six       bool                // they may be over IPv6
+	link      fabric.LinkSettings // settings of its tunnels
+	six       bool                // the tunnels may use IPv6
 	live      map[string]*model.ExportState
-	heard     bool                          // live counts
-	kept      map[string]*model.ExportState // of before the agent was started
+	hasState  bool                          // live is current
+	restored  map[string]*model.ExportState // saved by the previous agent
 }
 
-// newView indexes the input. It is nil when the fabric does not hold the cluster.
+// newView indexes the input. It returns nil if the fabric lacks the cluster.
 func newView(in Input) *builder {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {
@@ -88,13 +88,13 @@ func newView(in Input) *builder {
 	})
 	v.families()
 	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
-		v.refuseNodes(p, func(*model.Node) bool { return true }, "which is the clusterset's")
+		v.refuseNodes(p, func(*model.Node) bool { return true }, "which belongs to the clusterset")
 	}
 	v.net = NewNet(in.Fabric, in.FormerShape)
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	v.nodeAddrs = map[netip.Addr]bool{}
-	for _, n := range in.Facts.Nodes { // also addresses that several nodes claim
+	for _, n := range in.Facts.Nodes { // including addresses that several nodes claim
 		for _, a := range slices.Concat(n.Addrs, n.External) {
 			v.nodeAddrs[a] = true
 		}
@@ -110,18 +110,18 @@ func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose 
 		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
 			continue
 		}
-		kept := *n
-		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), p.Contains)
-		v.nodes[i] = &kept
+		filtered := *n
+		filtered.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), p.Contains)
+		v.nodes[i] = &filtered
 		if n.Name == v.in.Node {
-			v.node = &kept
+			v.node = &filtered
 		}
-		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" says that it has an address in "+p.String()+", "+whose+", so that address does not count")
+		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
 	}
 }
 
 // refuseShared removes the addresses that several nodes claim: a kubelet can report another
-// node's address with its own. This node keeps its own.
+// node's address in addition to its own. This node keeps its addresses.
 func (v *builder) refuseShared() {
 	claims := map[netip.Addr][]string{}
 	for _, n := range v.nodes {
@@ -134,15 +134,15 @@ func (v *builder) refuseShared() {
 		if n.Name == v.in.Node || !slices.ContainsFunc(n.Addrs, shared) {
 			continue
 		}
-		kept := *n
-		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), shared)
-		v.nodes[i] = &kept
+		filtered := *n
+		filtered.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), shared)
+		v.nodes[i] = &filtered
 	}
 	for a, names := range claims {
 		if len(names) > 1 {
 			v.shared = append(v.shared, a)
 			v.problem(clusterPath(v.own.Name), NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
-				", so it counts for neither: delete the Node that does not exist, or correct its --node-ip")
+				", so it is ignored for both: delete the Node that does not exist, or correct its --node-ip")
 		}
 	}
 }
@@ -155,12 +155,12 @@ func (v *builder) nodeNamed(name string) *model.Node {
 	return v.nodes[i]
 }
 
-// families notes which address families matter to this node, so that a set
-// without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
-// alone. IPv4 may always carry the probes, and no host is without.
+// families finds the address families that matter to this node. A clusterset without IPv6 does
+// not change the IPv6 settings, nor does an IPv4-only cluster that forwards no transit traffic.
+// IPv4 may always be used by the probes, and every host supports it.
 func (v *builder) families() {
-	// The families that the clusterset uses at all.
-	note := func(lists ...[]netip.Prefix) {
+	// The families of the whole clusterset.
+	use := func(lists ...[]netip.Prefix) {
 		for _, list := range lists {
 			for _, p := range list {
 				v.v4 = v.v4 || p.Addr().Is4()
@@ -169,10 +169,10 @@ func (v *builder) families() {
 		}
 	}
 	f := v.in.Fabric
-	note(f.GlobalPools, f.ServicePools, f.TunnelPools)
+	use(f.GlobalPools, f.ServicePools, f.TunnelPools)
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		note(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
+		use(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
 	}
 	switch {
 	case v.node != nil && onlyIPv6(v.node):
@@ -205,9 +205,9 @@ func (v *builder) addRemotes() {
 		v.findPrefixes(r)
 		v.findConnected(r)
 		if live, heard := v.in.Live[c.Name]; heard {
-			r.heard, r.live = true, byID(live)
+			r.hasState, r.live = true, byID(live)
 		} else {
-			r.kept = byID(v.in.RestoredLive[c.Name])
+			r.restored = byID(v.in.RestoredLive[c.Name])
 		}
 		v.remotes = append(v.remotes, r)
 		v.byName[c.Name] = r
@@ -256,9 +256,9 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 }
 
-// addVisible rejects a prefix that contains this node: its route would take the packets between
-// the nodes, including the tunnel's own. Addresses of other nodes do not reject a prefix,
-// because a kubelet can report any address.
+// addVisible rejects a prefix that contains this node: its route would match the packets
+// between the nodes, including the tunnel's own. Addresses of other nodes do not reject a
+// prefix, because a kubelet can report any address.
 func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.uses(fabric.Family(p.Addr())) {
 		return
@@ -267,7 +267,7 @@ func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 		v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+v.node.Name+", so it is not routed")
 		return
 	}
-	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which is cluster "+r.Name+"'s")
+	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)
 	r.visible = append(r.visible, p)
 	if source {
 		r.sources = append(r.sources, p)
@@ -286,7 +286,7 @@ func byID(live model.ClusterState) map[string]*model.ExportState {
 // ready reports whether the cluster has backends of an export. Until its state arrives, the
 // fabric decides.
 func (r *remoteCluster) ready(id string) bool {
-	if !r.heard {
+	if !r.hasState {
 		return true
 	}
 	e := r.live[id]
@@ -297,11 +297,11 @@ func (r *remoteCluster) ready(id string) bool {
 // terminate.
 func (r *remoteCluster) terminating(id string) bool {
 	e := r.live[id]
-	return r.heard && e != nil && e.Terminating
+	return r.hasState && e != nil && e.Terminating
 }
 
-// offers reports whether a service of the cluster has a family: what it said of
-// itself counts.
+// offers reports whether a service of the cluster has a family, according to the announced
+// state.
 func (r *remoteCluster) offers(id string, fam int) bool {
 	if !r.Has(fam) {
 		return false
@@ -318,8 +318,8 @@ func clusterPath(name string) string { return "clusters[" + name + "]" }
 
 func exportPath(id, cluster string) string { return "exports[" + id + "].clusters[" + cluster + "]" }
 
-// Problem is something that a user should know. It does not stop the projection of the rest of
-// the node's state.
+// Problem is a fault of the input or of this node for the user. It does not stop the projection
+// of the rest of the node's state.
 type Problem struct {
 	Path string `json:"path"` // topology path, such as exports[sample/web].clusters[g2]
 	Code string `json:"code"` // stable, kebab-case
@@ -328,33 +328,33 @@ type Problem struct {
 
 // Codes of problems.
 const (
-	ClusterUnknown   = "cluster-unknown"    // the fabric does not hold this node's cluster
-	NodeUnknown      = "node-unknown"       // the facts do not hold a node
+	ClusterUnknown   = "cluster-unknown"    // the fabric lacks this node's cluster
+	NodeUnknown      = "node-unknown"       // the facts lack a node
 	NoPath           = "no-path"            // no link to a remote cluster
 	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
 	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
-	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of this node
+	CoversNode       = "prefix-covers-node" // a remote prefix contains an address of this node
 	ConnectedNetwork = status.ConnectedNetwork
 	ConnectedExport  = status.ConnectedExport
-	NodeAddress      = "node-address"     // a node has an address that is the clusterset's, another cluster's, or another node's
-	IPv6Off          = "ipv6-off"         // IPv6 is needed and switched off on the host
+	NodeAddress      = "node-address"     // an address of a node belongs to the clusterset, another cluster or another node
+	IPv6Off          = "ipv6-off"         // IPv6 is needed but switched off on the host
 	NoFamily         = "no-common-family" // a remote cluster with other address families only
-	MTUTooSmall      = "mtu-too-small"    // IPv6 does not fit the underlay whole
-	SourceNotKept    = "source-not-kept"  // a flat prefix is used by another cluster too
+	MTUTooSmall      = "mtu-too-small"    // the minimum MTU of IPv6 exceeds the underlay
+	SourceNotKept    = "source-not-kept"  // another cluster also uses a flat prefix
 	KeyMissing       = driver.KeyMissing
 	PeerKeyMissing   = driver.PeerKeyMissing
 	NoEndpoint       = driver.NoEndpoint
 	FamilyMissing    = driver.FamilyMissing
-	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have
-	OrdinalTwice     = "lane-twice"          // two gateways of a cluster with one lane
+	DriverUnknown    = "driver-unknown"      // a link with a driver that this agent lacks
+	OrdinalTwice     = "lane-twice"          // two gateways of a cluster with the same ordinal
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
 	ServiceType      = "service-type"        // an export whose Service is of type ExternalName
-	PortMissing      = "port-missing"        // an export's port that the Service does not have
-	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
-	ExportRefused    = "export-refused"      // an export of another cluster that the topology keeps for others
+	PortMissing      = "port-missing"        // a port of an export that the Service lacks
+	ExportInvalid    = "export-invalid"      // a ServiceExport that is ignored
+	ExportRefused    = "export-refused"      // an export of another cluster that the topology permits only to others
 	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
-	ImportForeign    = "import-taken"        // a ServiceImport that should be ours is somebody else's
+	ImportForeign    = "import-taken"        // another program writes a ServiceImport of Hawser
 	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
@@ -362,18 +362,19 @@ const (
 	TooManyHosts     = "too-many-hosts"      // a headless export with more pods than other clusters learn
 	PodsOutside      = status.PodsOutside
 	EndpointsOutside = "endpoints-outside" // endpoints of exports are in no prefix of podCIDRs
-	ForeignRule      = "foreign-rule"      // a routing rule of another program takes packets for other clusters
+	ForeignRule      = "foreign-rule"      // a routing rule of another program matches packets for other clusters
 	// EndpointUnsupported is for unsupported parts of a Service or its EndpointSlices.
 	EndpointUnsupported = "endpoint-unsupported"
 	NoQuota             = "no-quota"         // a gateway whose kernel cannot count connections
-	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that does not count
+	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that is ignored
 )
 
 func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
 }
 
-// sorted returns the problems without duplicates, in an order independent of their discovery.
+// sorted returns the problems without duplicates, in an order that does not depend on their
+// discovery.
 func (v *builder) sorted() []Problem {
 	slices.SortFunc(v.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))

@@ -19,8 +19,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// world is a whole clusterset as the txtar file describes it: every node's
-// input and the state that it gets.
+// world is a whole clusterset as described by the txtar file: the input and the desired state
+// of every node.
 type world struct {
 	fabric *fabric.Fabric
 	names  []string // cluster/node, in order
@@ -29,8 +29,8 @@ type world struct {
 	faults map[string][]projection.Problem
 }
 
-// readWorld gives every cluster its facts, a path over the first gateways of
-// both ends, and the others' live state.
+// readWorld sets every cluster's facts, a path over the first gateways of both ends, and the
+// state of the other clusters.
 func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 	t.Helper()
 	archive, err := txtar.ParseFile(file)
@@ -86,7 +86,7 @@ func (w *world) build(facts map[string]model.Facts, local map[string]model.HostS
 	w.project()
 }
 
-// transit gives a gateway's own links, to the first gateway of each cluster.
+// transit returns a gateway's own links, to the first gateway of each cluster.
 func (w *world) transit(c fabric.Cluster, node string) map[string]model.Path {
 	gateway := c.GatewayOn(node)
 	if gateway == nil {
@@ -116,7 +116,7 @@ func keysOf(c fabric.Cluster) *fabric.Keys {
 	return &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: c.Name, Epochs: []fabric.EpochKeys{epoch}}
 }
 
-// text prints a state like a reader of `ip` and `nft` would expect it.
+// text prints a state in the style of `ip` and `nft`.
 func text(s desired.State) string {
 	var out strings.Builder
 	lines(&out, "sysctl", s.Sysctls)
@@ -173,7 +173,7 @@ func elementLines(out *strings.Builder, list []desired.Element) {
 	}
 }
 
-// folded prints the first slots of many, and a sum of all.
+// folded prints the first slots of many, and a hash of all.
 func folded(slots []string) string {
 	all := strings.Join(slots, " ")
 	if len(slots) <= 64 {
@@ -198,7 +198,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// writeFile replaces a file in one step, as other tests read it meanwhile.
+// writeFile replaces a file in one step, because other tests may read it meanwhile.
 func writeFile(t *testing.T, name string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(name+".new", data, 0o644); err != nil {

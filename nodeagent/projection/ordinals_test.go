@@ -67,9 +67,9 @@ func TestOneOwnerOfEachPrefix(t *testing.T) {
 	}
 }
 
-// TestEqualLanes uses a fabric without ordinals: the prefixes are in the allowed IPs of the
+// TestEqualOrdinals uses a fabric without ordinals: the prefixes are in the allowed IPs of the
 // selected gateway only, on the single device.
-func TestEqualLanes(t *testing.T) {
+func TestEqualOrdinals(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/lanes.txtar")
 	for i := range w.fabric.Clusters {
@@ -90,10 +90,10 @@ func TestEqualLanes(t *testing.T) {
 	if !slices.Equal(holders, []string{"pub-g2-a"}) {
 		t.Errorf("prefixes with %v", holders)
 	}
-	told := slices.ContainsFunc(problems, func(p projection.Problem) bool {
+	reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
 		return p.Code == projection.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
 	})
-	if !told {
+	if !reported {
 		t.Errorf("problem not reported: %v", problems)
 	}
 }
@@ -122,7 +122,7 @@ func TestDisagreement(t *testing.T) {
 				}
 				used := slices.Collect(maps.Keys(tr.flows))
 				if slices.Contains(used, "g1/g1-a") == slices.Contains(used, "g1/g1-b") {
-					t.Errorf("worker %v, a %v, b %v: went by %v", atWorker, atA, atB, used)
+					t.Errorf("worker %v, a %v, b %v: used %v", atWorker, atA, atB, used)
 				}
 				back, end := tr.send(hop{node: at.node, iif: "pod", packet: at.turned(), mid: true})
 				if end != "delivered" || back.node != "g1/g1-w1" || back.packet != first.turned() {
@@ -133,10 +133,10 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// TestNoOwnLink checks that a gateway without a link of its own hands nothing over, whatever
-// table 7300 contains. Another gateway without a link would return the packet, and conntrack
-// would keep the flow without its translation. The gateway still accepts flows that it sends by
-// table 7300 itself.
+// TestNoOwnLink checks that a gateway without a link of its own hands nothing over, even if
+// table 7300 leads to a sibling. A sibling without a link would return the packet, and
+// conntrack would keep the flow without its translation. The gateway still accepts flows that
+// it sends by table 7300 itself.
 func TestNoOwnLink(t *testing.T) {
 	t.Parallel()
 	first := packet{proto: "tcp", src: addr("10.7.2.5"), dst: addr("243.0.0.1"), sport: 40000, dport: 80}
@@ -152,7 +152,7 @@ func TestNoOwnLink(t *testing.T) {
 		w.project()
 		at, end := newTracer(w, 0).send(hop{node: "g1/g1-w1", iif: "pod", packet: first})
 		if end != want {
-			t.Errorf("carrier %s: %s at %s, want %s", carrier, end, at.node, want)
+			t.Errorf("active gateway %s: %s at %s, want %s", carrier, end, at.node, want)
 		}
 	}
 }
