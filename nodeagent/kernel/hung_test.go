@@ -56,7 +56,7 @@ func TestHungTunnel(t *testing.T) {
 	watch := &userspacewg.Supervisor{
 		Devices:  func() []string { return []string{hung.Name, fine.Name} },
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
-		Seen:     func(name string) { seen <- name },
+		Appeared: func(name string) { seen <- name },
 		Replaced: func(name string) { replaced <- name },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

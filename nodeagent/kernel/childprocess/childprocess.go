@@ -1,6 +1,6 @@
-// Package childprocess starts and watches the processes that tunnels run in: charon and the
-// userspace WireGuard processes. They have sessions of their own and outlive the agent, so that
-// tunnels forward while an agent is replaced: they are never killed because the agent stops.
+// Package childprocess starts and watches the processes of tunnels: charon and the userspace
+// WireGuard processes. They have their own sessions and outlive the agent, so that tunnels
+// forward while an agent is replaced. They are never killed because the agent stops.
 package childprocess
 
 import (
@@ -63,7 +63,7 @@ func (c Command) Start(ctx context.Context) (pid int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	// Wait reaps the process whenever it ends: it must not stay as a zombie of the agent.
+	// Wait reaps the process when it ends, so it does not stay as a zombie of the agent.
 	ended := make(chan error, 1)
 	go func() {
 		ended <- c.Cmd.Wait()

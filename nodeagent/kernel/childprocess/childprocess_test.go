@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is a child process if it is started as one: "child FILE" writes its output and FILE,
+// TestMain runs as a child process for some arguments: "child FILE" writes its output and FILE,
 // and runs until it is killed; "exit" ends at once.
 func TestMain(m *testing.M) {
 	switch {
@@ -52,7 +52,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// start starts a child that the end of the test kills.
+// start starts a child that is killed at the end of the test.
 func start(t *testing.T, ctx context.Context) (int, Command) {
 	t.Helper()
 	c := child(t, exists)

@@ -49,7 +49,7 @@ func UsageOf(pid int) Usage {
 type Watchdog struct {
 	// MinMisses is the number of missed replies before a process can hang.
 	MinMisses int
-	// Timeout is the silence of a process that hangs, without the excused part of it.
+	// Timeout is the silence after which a process counts as hung, without the excused part.
 	Timeout time.Duration
 	// MaxTimeout is the silence after which a process hangs, excused or not.
 	MaxTimeout time.Duration

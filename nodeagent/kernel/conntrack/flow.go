@@ -3,7 +3,7 @@
 // owns a flow. The new gateway learns a flow from the client's next packet. A client that only
 // receives sends none. Its node knows the flow and sends a refresh packet in its place, which
 // expires before the server (docs/adr/0006). The package also purges old entries of a previous
-// gateway that could take the source port of a newer flow.
+// gateway, which could conflict with the source port of a newer flow.
 //
 // The package reads and deletes conntrack entries of the network namespace of the calling
 // thread. Flows in conntrack zones belong to other programs and are skipped.
@@ -77,8 +77,8 @@ type Flow struct {
 }
 
 // keepsSource reports whether the flow leaves this node with its original source address. A
-// gateway translates the flows of other nodes, a node does not. The port may still differ: the
-// kernel changes it if another entry uses it.
+// gateway translates the flows of other nodes, other nodes translate none. The port may still
+// differ: the kernel changes it if another entry uses it.
 func (f *Flow) keepsSource() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
 
 // otherPort reports whether the flow leaves with another source port.

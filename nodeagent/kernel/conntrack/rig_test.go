@@ -21,10 +21,10 @@ type rig struct {
 	pod, node, a, b, far, server *space
 }
 
-// quick is longer than what works takes, on a busy machine too.
+// quick exceeds the duration of any successful step, also on a busy machine.
 const quick = 30 * time.Second
 
-// again is after how long a datagram without an answer is sent once more.
+// again is the interval at which a datagram without a reply is repeated.
 const again = 500 * time.Millisecond
 
 const (
@@ -58,13 +58,13 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// link joins the node and the gateways by a bridge on the node's side, with
-// fixed neighbours as in hw-vx0, and the gateways with far.
+// link connects the node and the gateways with a bridge on the node, with fixed neighbours as
+// on hw-vx0, and the gateways with far.
 func (r *rig) link() {
 	r.node.IP("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
 		"addr add 192.0.2.1/24 dev hw-vx0", "addr add 2001:db8::1/64 dev hw-vx0 nodad")
 	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
-		// What the bridge passes from one gateway to the other is not the node's.
+		// Frames that the bridge forwards between the gateways do not concern the node.
 		r.node.sysctl("bridge/bridge-nf-call-iptables", "0")
 		r.node.sysctl("bridge/bridge-nf-call-ip6tables", "0")
 	}
@@ -112,7 +112,7 @@ func (r *rig) rules() {
 	}
 }
 
-// move leads the path over one gateway, on both sides.
+// move routes the path over one gateway, on both sides.
 func (r *rig) move(to string) {
 	r.t.Helper()
 	n := map[string]int{"a": 2, "b": 3}[to]
@@ -123,7 +123,7 @@ func (r *rig) move(to string) {
 	r.far.IP(fmt.Sprintf("route replace 242.1.0.0/16 via 241.0.%d.1", n), fmt.Sprintf("route replace fd00:42:1::/48 via fd00:41:%d::1", n))
 }
 
-// session is a connection of the pod: the server's end speaks, the pod listens.
+// session is a connection of the pod: the server sends, the pod listens.
 type session struct {
 	t      testing.TB
 	client net.Conn
@@ -140,7 +140,7 @@ func service(network, v4, v6 string, port int) string {
 	return net.JoinHostPort(host, fmt.Sprint(port))
 }
 
-// open makes the client say hello, and waits until the server heard it.
+// open sends a first message of the client, and waits until the server received it.
 func (r *rig) open(network string) *session {
 	r.t.Helper()
 	if network[:3] == "tcp" {
@@ -152,7 +152,7 @@ func (r *rig) open(network string) *session {
 		return err
 	})
 	r.t.Cleanup(func() { listener.Close() })
-	from := s.heard(listener)
+	from := s.awaitClient(listener)
 	s.push = func(text string) {
 		r.t.Helper()
 		_, err := listener.WriteTo([]byte(text), from)
@@ -161,10 +161,10 @@ func (r *rig) open(network string) *session {
 	return s
 }
 
-// heard sends hello until the server receives it, and returns the sender's address. A first
-// datagram may be lost: neighbours are resolved with link-local addresses, whose duplicate
-// detection takes a second or more at first.
-func (s *session) heard(listener net.PacketConn) net.Addr {
+// awaitClient sends hello until the server receives it, and returns the sender's address. A
+// first datagram may be lost: neighbours are resolved with link-local addresses, whose
+// duplicate detection takes at least a second at first.
+func (s *session) awaitClient(listener net.PacketConn) net.Addr {
 	s.t.Helper()
 	buffer := make([]byte, 64)
 	for end := time.Now().Add(quick); time.Now().Before(end); {
@@ -178,7 +178,7 @@ func (s *session) heard(listener net.PacketConn) net.Addr {
 			s.t.Fatal(err)
 		}
 	}
-	s.t.Fatal("the server hears nothing")
+	s.t.Fatal("nothing arrives at the server")
 	return nil
 }
 
@@ -207,8 +207,8 @@ func (r *rig) dial(network string, listen func() error) *session {
 	r.server.Inside(func() { r.must(listen()) })
 	r.pod.Inside(func() {
 		var err error
-		// A neighbour that does not answer for three seconds, on a machine that is
-		// busy, counts as unreachable for a while.
+		// On a busy machine, a neighbour that does not reply for three seconds is unreachable
+		// for a while.
 		for end := time.Now().Add(quick); s.client == nil && time.Now().Before(end); {
 			s.client, err = net.DialTimeout(network, service(network, vip, vip6, servicePort), quick)
 		}
@@ -227,9 +227,9 @@ func (r *rig) must(err error) {
 	}
 }
 
-// hears reports whether the client gets a text in time. Any error but the end
-// of patience fails the test: a knock must not disturb the client.
-func (s *session) hears(text string, patience time.Duration) bool {
+// receives reports whether the client receives a text in time. Any error except a timeout fails
+// the test: a refresh packet must not disturb the client.
+func (s *session) receives(text string, patience time.Duration) bool {
 	s.t.Helper()
 	end := time.Now().Add(patience)
 	if err := s.client.SetReadDeadline(end); err != nil {
@@ -253,38 +253,38 @@ func (s *session) hears(text string, patience time.Duration) bool {
 	}
 }
 
-// arrives reports whether the client receives a text that the server sent before: TCP
+// arrives reports whether the client receives a text that the server sent earlier: TCP
 // retransmits it.
 func (s *session) arrives(text string) bool {
 	s.t.Helper()
 	if s.datagrams {
-		return s.told(text)
+		return s.delivers(text)
 	}
-	return s.hears(text, quick)
+	return s.receives(text, quick)
 }
 
-// told reports whether the client receives the server's text. It is sent once over TCP, which
-// retransmits it, and repeatedly over UDP.
-func (s *session) told(text string) bool {
+// delivers reports whether the client receives a text from the server. It is sent once over
+// TCP, which retransmits it, and repeatedly over UDP.
+func (s *session) delivers(text string) bool {
 	s.t.Helper()
 	if !s.datagrams {
 		s.push(text)
-		return s.hears(text, quick)
+		return s.receives(text, quick)
 	}
 	for end := time.Now().Add(quick); time.Now().Before(end); {
-		if s.push(text); s.hears(text, again) {
+		if s.push(text); s.receives(text, again) {
 			return true
 		}
 	}
 	return false
 }
 
-// keeper returns a Syncer in the namespace of r.
-func (r *rig) keeper() *Syncer {
+// syncer returns a Syncer in the namespace of r.
+func (r *rig) syncer() *Syncer {
 	return New(Config{Device: "hw-vx0", Log: slog.New(slog.DiscardHandler)})
 }
 
-// flows lists conntrack of a namespace.
+// flows lists the conntrack entries of a namespace.
 func (s *space) flows() (out []Flow) {
 	s.t.Helper()
 	s.Inside(func() {
@@ -295,7 +295,7 @@ func (s *space) flows() (out []Flow) {
 	return out
 }
 
-// work lets a keeper work once, at a time.
+// work runs the due work of a Syncer once, at a time.
 func (s *space) work(k *Syncer, now time.Time) Stats {
 	s.t.Helper()
 	s.Inside(func() { k.work(s.t.Context(), now) })

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errElsewhere means that the route of a flow does not use the link between nodes.
+// errElsewhere means that the route of a flow does not use the device between nodes.
 var errElsewhere = errors.New("route leads elsewhere")
 
-// sender sends refresh packets on the link between nodes, through a packet socket: below
+// sender sends refresh packets on the device between nodes, through a packet socket: below
 // routing, filters and conntrack of this node. So a refresh packet cannot leave by another
-// link. This node's own entry neither counts it as activity nor sees its sequence number.
+// device. This node's own entry neither counts it as activity nor sees its sequence number.
 type sender struct {
 	fd     int
 	device string
 	index  int
-	hops   map[netip.Addr]net.HardwareAddr // by destination; nil = not over this link
-	macs   map[netip.Addr]net.HardwareAddr // of the neighbours on the link
+	hops   map[netip.Addr]net.HardwareAddr // by destination; nil = not over this device
+	macs   map[netip.Addr]net.HardwareAddr // of the neighbours on the device
 }
 
 func openSender(device string) (*sender, error) {
@@ -100,8 +100,8 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 const (
 	burst    = 128
 	interval = 10 * time.Millisecond
-	// maxKnocks limits one round: TCP first, then UDP with a reply.
-	maxKnocks = 50_000
+	// maxRefreshes limits one round: TCP first, then UDP with a reply.
+	maxRefreshes = 50_000
 )
 
 // pause returns the wait before the next refresh packet, after sent packets in the time since

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/internal/netnstest"
 )
 
-// space is a network namespace that forwards, as a node's does.
+// space is a network namespace that forwards packets, like a node.
 type space struct {
 	*netnstest.Space
 	t testing.TB
@@ -34,7 +34,7 @@ func (s *space) sysctl(name, value string) {
 	})
 }
 
-// tunnel lays a veth between two namespaces.
+// tunnel creates a veth pair between two namespaces.
 func tunnel(a *space, nameA string, b *space, nameB string) {
 	a.t.Helper()
 	a.IP("link add " + nameA + " type veth peer name " + nameB + " netns " + b.Name)
@@ -42,7 +42,7 @@ func tunnel(a *space, nameA string, b *space, nameB string) {
 	b.IP("link set " + nameB + " up")
 }
 
-// run starts a keeper in the namespace. It ends with the test.
+// run starts a Syncer in the namespace. It ends with the test.
 func (s *space) run(ctx context.Context, k *Syncer) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

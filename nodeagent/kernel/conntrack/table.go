@@ -21,19 +21,19 @@ const (
 	msgDelete = 2
 )
 
-// list calls keep for every TCP and UDP flow of both families, with the same variable each
+// list calls visit for every TCP and UDP flow of both families, with the same variable each
 // time. The kernel can filter a dump by exact addresses, but not by prefixes. So it lists all
 // flows, and they are read as a stream. For each dump, the kernel walks all buckets of the
 // table (262 144 on a host with more than 4 GiB, for all network namespaces together). So one
 // dump for both families costs half of two.
-func list(ctx context.Context, keep func(*Flow)) error {
+func list(ctx context.Context, visit func(*Flow)) error {
 	var f Flow
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgGet, unix.NLM_F_DUMP)
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
 	err := request.ExecuteIter(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|msgNew, func(raw []byte) bool {
 		ok := false
 		if f, ok = parse(raw); ok && f.zone == 0 {
-			keep(&f)
+			visit(&f)
 		}
 		return ctx.Err() == nil
 	})

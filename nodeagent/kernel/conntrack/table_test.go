@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insert makes conntrack entries for flows of the pod: those with an even
-// number to the export, the others elsewhere.
+// insert creates conntrack entries for flows of the pod: even numbers to the export, odd
+// numbers elsewhere.
 func (s *space) insert(flows int, to func(i int) netip.AddrPort) {
 	s.t.Helper()
 	s.Inside(func() {
@@ -54,7 +54,7 @@ func (f *Flow) encode() []byte {
 	return append(out, attribute(unix.NLA_F_NESTED|ctaProtoInfo, state)...)
 }
 
-// count is the number of conntrack entries.
+// count returns the number of conntrack entries.
 func (s *space) count() (n int) {
 	s.t.Helper()
 	s.Inside(func() {
@@ -69,8 +69,8 @@ func (s *space) count() (n int) {
 	return n
 }
 
-// TestMany knocks for ten thousand flows among twenty thousand: the gateway
-// then has an entry for each, with the shared source.
+// TestMany refreshes ten thousand of twenty thousand flows: the gateway then has an entry for
+// each, with the shared source.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	const all, moved = 20_000, 10_000
@@ -84,13 +84,13 @@ func TestMany(t *testing.T) {
 	if n := r.node.count(); n < all {
 		t.Fatalf("the node has %d entries, want %d", n, all)
 	}
-	k := r.keeper()
+	k := r.syncer()
 	k.PathMoved("g2", remote)
 	begin := time.Now()
 	stats := r.node.work(k, begin)
-	t.Logf("%d knocks took %s", stats.Sent, time.Since(begin))
+	t.Logf("%d refresh packets took %s", stats.Sent, time.Since(begin))
 	if stats.Sent != moved || stats.Failed != 0 || stats.Left != 0 {
-		t.Fatalf("stats %+v, want %d knocks", stats, moved)
+		t.Fatalf("stats %+v, want %d refresh packets", stats, moved)
 	}
 	known := 0
 	for _, f := range r.a.flows() {
@@ -103,38 +103,38 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestElsewhere sends nothing when the route does not lead over the link between
-// nodes, or nowhere.
+// TestElsewhere sends nothing if the route does not use the device between nodes, or is a
+// blackhole.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.open("tcp4")
 	for _, route := range []string{"route replace 242.2.0.0/16 dev pod0", "route replace blackhole 242.2.0.0/16"} {
 		r.node.IP("route del 242.2.0.0/16", route)
-		k := r.keeper()
+		k := r.syncer()
 		k.PathMoved("g2", remote)
 		if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 || stats.Rounds != 1 {
-			t.Errorf("%s: stats %+v, want a round without a knock", route, stats)
+			t.Errorf("%s: stats %+v, want a round without a refresh packet", route, stats)
 		}
 	}
 }
 
-// TestRun lets the keeper find its own time, and end with its context.
+// TestRun checks that Run works when due, and returns when ctx is done.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.open("tcp4")
 	r.move("b")
-	k := r.keeper()
+	k := r.syncer()
 	r.node.run(context.Background(), k)
 	k.PathMoved("g2", remote)
 	s.push("through b")
-	if !s.hears("through b", quick) {
+	if !s.receives("through b", quick) {
 		t.Error("no refresh packet was sent")
 	}
 }
 
-// BenchmarkList reads 100 000 entries of which none is wanted.
+// BenchmarkList reads 100 000 entries without a match.
 func BenchmarkList(b *testing.B) {
 	s := newSpace(b)
 	s.insert(100_000, func(int) netip.AddrPort { return netip.MustParseAddrPort("242.9.0.32:80") })

@@ -28,10 +28,10 @@ func (h *Host) RoutesWritten(in projection.Input) {
 	}
 }
 
-// pathTracker reports moved paths to the conntrack syncer, after the routes were written. Only
-// the engine's goroutine uses it.
+// pathTracker reports moved paths to the conntrack syncer, after the routes were written. It is
+// not safe for concurrent use.
 type pathTracker struct {
-	keeper   flowSyncer
+	syncer   flowSyncer
 	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil before the first update
 	own      map[string]bool   // remote clusters to which this gateway has a link
 }
@@ -52,10 +52,10 @@ func (m *pathTracker) update(in projection.Input) {
 		out.Pods = own.PodCIDRs
 	}
 	out.KeepSource = round.Visible(own, own.PodCIDRs)
-	m.keeper.SetOwn(out)
+	m.syncer.SetOwn(out)
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
-			m.keeper.ClusterRemoved(remote)
+			m.syncer.ClusterRemoved(remote)
 		}
 	}
 	gateway := own.GatewayOn(in.Node) != nil
@@ -76,7 +76,7 @@ func (m *pathTracker) update(in projection.Input) {
 	for remote := range in.GatewayPaths {
 		have[remote] = true
 		if c := in.Fabric.Cluster(remote); c != nil && !m.own[remote] {
-			m.keeper.LinkAvailable(remote, reachedBy(c))
+			m.syncer.LinkAvailable(remote, reachedBy(c))
 		}
 	}
 	m.own = have
@@ -90,13 +90,13 @@ func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gatew
 	prefixes := reachedBy(remote)
 	switch {
 	case carrier == self:
-		m.keeper.LinkTakenOver(remote.Name, prefixes)
+		m.syncer.LinkTakenOver(remote.Name, prefixes)
 		return
 	case before == self, gateway && !known:
-		m.keeper.LinkReleased(remote.Name, prefixes)
+		m.syncer.LinkReleased(remote.Name, prefixes)
 	}
 	if known {
-		m.keeper.PathMoved(remote.Name, prefixes)
+		m.syncer.PathMoved(remote.Name, prefixes)
 	}
 }
 

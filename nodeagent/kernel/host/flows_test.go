@@ -74,21 +74,21 @@ func TestMover(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			heard := &callRecorder{}
-			m := pathTracker{keeper: heard}
-			look := func(gateways []fabric.Gateway, local string, want []string) {
+			recorder := &callRecorder{}
+			m := pathTracker{syncer: recorder}
+			update := func(gateways []fabric.Gateway, local string, want []string) {
 				t.Helper()
-				heard.calls = nil
+				recorder.calls = nil
 				m.update(projection.Input{
 					Fabric:  &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1", Gateways: gateways}, {Name: "g2"}}},
 					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
 				})
-				if diff := cmp.Diff(want, heard.calls); diff != "" {
+				if diff := cmp.Diff(want, recorder.calls); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
 				}
 			}
-			look(tt.before, tt.pathBefore, tt.first)
-			look(tt.after, tt.pathAfter, tt.then)
+			update(tt.before, tt.pathBefore, tt.first)
+			update(tt.after, tt.pathAfter, tt.then)
 		})
 	}
 }

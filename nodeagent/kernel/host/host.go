@@ -52,7 +52,7 @@ type Host struct {
 	ruleset   *kernel.Ruleset
 	charon    *ipsec.Charon
 	secured   *ipsec.Supervisor
-	keeper    *conntrack.Syncer
+	syncer    *conntrack.Syncer
 
 	moves              pathTracker
 	connLimitSupported *bool // the kernel can count connections; nil = unknown
@@ -68,12 +68,12 @@ func Open(config Config) (*Host, error) {
 		config:    config,
 		namespace: namespace,
 		ruleset:   kernel.NewRuleset(kernel.NFTOptions{}, config.Drift),
-		keeper:    conntrack.New(conntrack.Config{Device: desired.NodeDevice, Log: config.Log}),
+		syncer:    conntrack.New(conntrack.Config{Device: desired.NodeDevice, Log: config.Log}),
 		charon: &ipsec.Charon{
 			Dir: filepath.Join(config.StateDir, "ipsec"), ExternalSocket: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: config.Log,
 		},
 	}
-	h.moves.keeper = h.keeper
+	h.moves.syncer = h.syncer
 	h.secured = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Wanted: func() []desired.IPsec {
 		if n := config.Wanted(); n != nil {
 			return n.IPsecs
@@ -103,7 +103,7 @@ func (h *Host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return kernel.Monitor(ctx, h.config.Drift) },
-		h.ruleset.Monitor, h.tunnels().Run, h.secured.Run, h.keeper.Run,
+		h.ruleset.Monitor, h.tunnels().Run, h.secured.Run, h.syncer.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -125,8 +125,8 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 			}
 			return names
 		},
-		LogDir: h.config.StateDir,
-		Seen:   h.config.OnTunnelProcess,
+		LogDir:   h.config.StateDir,
+		Appeared: h.config.OnTunnelProcess,
 		Replaced: func(name string) {
 			h.config.OnTunnelReplaced(name)
 			h.config.TriggerRound()

@@ -187,7 +187,7 @@ type Peer struct {
 	AllowedIPs []string  `json:"allowedIPs,omitempty"`
 }
 
-// Conntrack is how full the connection table is; zero = not known.
+// Conntrack is the usage of the connection table; zero = unknown.
 type Conntrack struct {
 	Count int `json:"count"`
 	Max   int `json:"max"`

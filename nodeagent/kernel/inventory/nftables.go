@@ -42,8 +42,8 @@ type NFTChain struct {
 	Rules  int    `json:"rules"`
 }
 
-// NFTRule is a rule of table inet hawser. Instead of its expressions it has the digest that
-// the agent gave it, in hexadecimal; another program's rule has none.
+// NFTRule is a rule of table inet hawser. Instead of its expressions it has the agent's digest,
+// in hexadecimal. A rule of another program has none.
 type NFTRule struct {
 	Family string `json:"family"`
 	Table  string `json:"table"`

@@ -90,7 +90,7 @@ func (p *printer) rules(rules []Rule) {
 	}
 }
 
-// Selector returns which packets a rule is for, in the words of ip(8).
+// Selector returns the selector of a rule in the syntax of ip(8).
 func (r Rule) Selector() string {
 	var words []string
 	add := func(format string, value string) {
@@ -192,7 +192,7 @@ func (p *printer) chains(objects []NFTObject) {
 	}
 }
 
-// maxElements is how many elements of a set are printed.
+// maxElements is the maximum number of printed elements of a set.
 const maxElements = 20
 
 func (p *printer) sets(objects []NFTObject) {

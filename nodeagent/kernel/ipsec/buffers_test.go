@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWaits has a charon wait for a processor while packets come in: none is lost
-// for want of room.
-func TestWaits(t *testing.T) {
+// TestReceiveBuffer: charon waits for a processor while packets arrive. The socket buffer drops
+// none.
+func TestReceiveBuffer(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
 	process, err := b.charon.process()
@@ -44,7 +44,7 @@ func TestWaits(t *testing.T) {
 	names, values, _ := strings.Cut(strings.TrimSpace(counters), "\n")
 	for i, name := range strings.Fields(names) {
 		if value := strings.Fields(values)[i]; name == "RcvbufErrors" && value != "0" {
-			t.Errorf("%s of %d packets found no room", value, packets)
+			t.Errorf("%s of %d packets were dropped", value, packets)
 		}
 	}
 }

@@ -30,8 +30,8 @@ import (
 const (
 	// ikeRekey is the interval of IKE rekeying, as a multiple of ESP's.
 	ikeRekey = 4
-	// dpdDelay is how long a peer may be silent before a liveness check (RFC 3706). The
-	// retransmission timeouts apply to its reply.
+	// dpdDelay is the silence of a peer before a liveness check (RFC 3706). The retransmission
+	// timeouts apply to its reply.
 	dpdDelay = 5 * time.Second
 )
 

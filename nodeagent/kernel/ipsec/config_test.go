@@ -49,7 +49,7 @@ func TestSection(t *testing.T) {
 	child = s.Sub("children").Sub("child")
 	if s.Text("rekey_time") != "0s" || child.Text("rekey_time") != "0s" || child.Text("start_action") != "none" ||
 		s.Text("encap") != "yes" || s.List("remote_addrs")[0] != "%any" || child.Text("if_id_in") != "" {
-		t.Errorf("the end that waits has %v", s)
+		t.Errorf("the responder has %v", s)
 	}
 }
 

@@ -177,7 +177,7 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	case c.Op == diff.Create || c.Want.Initiator:
 		return nil // charon restarts changed connections itself
 	case known && onlyMoved(before, c.Want):
-		return nil // the peer initiates, wherever it is; existing associations may live
+		return nil // the peer initiates from any address; existing associations may live
 	}
 	// Associations of the old configuration are terminated; the peer initiates.
 	return terminate(ctx, client, c.Key)

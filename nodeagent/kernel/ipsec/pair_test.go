@@ -67,8 +67,7 @@ func linked(t *testing.T) (a, b *end) {
 	return a, b
 }
 
-// TestBusy has a charon that does not reply for longer than hangTimeout, but works: it is not
-// killed.
+// TestBusy: a charon that works, but does not reply for longer than hangTimeout, is not killed.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	a, b := linked(t)
@@ -135,7 +134,7 @@ func TestChaCha20(t *testing.T) {
 	}
 }
 
-// TestPinned has a stranger with a key of its own that claims to be b.
+// TestPinned: an attacker with a different key claims to be b.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
@@ -143,7 +142,7 @@ func TestPinned(t *testing.T) {
 	other.PrivateKey = fabric.Secret{1}
 	b.converge(t, other)
 	a.converge(t, a.to(b))
-	// The stranger believes that it is accepted until it receives the refusal.
+	// The attacker counts as connected until it receives the refusal.
 	eventually(t, "refusal", func() bool {
 		log, _ := os.ReadFile(b.charon.file("charon.log"))
 		return strings.Contains(string(log), "IKE_SA deleted")
@@ -153,7 +152,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestOneTouched has two connections; a change to one leaves the other's keys alone.
+// TestOneTouched changes one of two connections: the keys of the other do not change.
 func TestOneTouched(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
@@ -180,7 +179,7 @@ func TestOneTouched(t *testing.T) {
 		t.Errorf("the other connection changed from %+v to %+v", before["hawser-b"], s["hawser-b"])
 	}
 	a.converge(t, there)
-	eventually(t, "the removed one is gone at both ends", func() bool { return !b.states(t)["hawser-c"].Up })
+	eventually(t, "the removed connection is gone at both ends", func() bool { return !b.states(t)["hawser-c"].Up })
 	if s := a.states(t); s["hawser-b"].SPIIn != before["hawser-b"].SPIIn || s["hawser-c"].Up {
 		t.Errorf("after a removal: %+v", s)
 	}
@@ -214,15 +213,15 @@ func TestOnlyMoved(t *testing.T) {
 		}
 	}
 	if ike := a.states(t)["hawser-b"]; ike.SPIOut != before.SPIIn {
-		t.Errorf("the other end has %+v", ike)
+		t.Errorf("the peer has %+v", ike)
 	}
 	back.Rekey *= 2
 	b.converge(t, back)
-	eventually(t, "the end of what there was", func() bool { return b.states(t)["hawser-a"].SPIIn != before.SPIIn })
+	eventually(t, "the end of the old associations", func() bool { return b.states(t)["hawser-a"].SPIIn != before.SPIIn })
 }
 
-// TestRekey replaces keys again and again under traffic. Nothing may be lost for
-// good; how much is, the scenarios of package e2e measure.
+// TestRekey replaces keys repeatedly under traffic. The connection must survive; the scenarios
+// of package e2e measure the loss.
 func TestRekey(t *testing.T) {
 	t.Parallel()
 	a, b := linked(t)
@@ -239,7 +238,7 @@ func TestRekey(t *testing.T) {
 	}
 }
 
-// TestReturns has a charon that is killed; watches at both ends bring the connection back.
+// TestReturns kills a charon: the supervisors of both ends restore the connection.
 func TestReturns(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)

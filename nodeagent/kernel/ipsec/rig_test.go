@@ -99,7 +99,7 @@ func (e *end) start(t *testing.T) {
 	e.inside(t, func() error { return e.charon.Start(t.Context(), 1500, 14500) })
 }
 
-// inside runs f in the namespace; what it starts stays there.
+// inside runs f in the namespace; its processes stay there.
 func (e *end) inside(t *testing.T, f func() error) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -136,7 +136,7 @@ func (e *end) sh(command string) (string, error) {
 	return string(out), err
 }
 
-// to is e's connection to another end.
+// to returns e's connection to another end.
 func (e *end) to(o *end) desired.IPsec {
 	return desired.IPsec{
 		Name: desired.IPsecPrefix + o.id, Remote: netip.AddrPortFrom(o.outer, 14500), LocalPort: 14500,
@@ -163,7 +163,7 @@ func (e *end) converge(t *testing.T, want ...desired.IPsec) converge.Report {
 	return r
 }
 
-// call asks the end's charon.
+// call sends a command to the end's charon.
 func (e *end) call(t *testing.T, command string, in vici.Section) vici.Section {
 	t.Helper()
 	c, err := e.charon.Dial(t.Context())
@@ -178,7 +178,7 @@ func (e *end) call(t *testing.T, command string, in vici.Section) vici.Section {
 	return out
 }
 
-// eventually waits for a condition, with patience: machines are slow.
+// eventually waits a minute for a condition: machines are slow.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {

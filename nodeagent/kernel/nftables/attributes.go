@@ -51,7 +51,7 @@ func (a *Attributes) Uint64(typ uint16, value uint64) {
 	a.close(start)
 }
 
-// Nest adds an attribute that contains the attributes that inside adds.
+// Nest adds an attribute whose attributes the function inside adds.
 func (a *Attributes) Nest(typ uint16, inside func()) {
 	start := a.open(typ | unix.NLA_F_NESTED)
 	inside()

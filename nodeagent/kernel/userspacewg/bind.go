@@ -9,7 +9,7 @@ import (
 	"golang.zx2c4.com/wireguard/conn"
 )
 
-// bind sends to IPv4 and to IPv6 through binds of their own on the same sockets.
+// bind sends to IPv4 and to IPv6 through separate binds on the same sockets.
 //
 // StdNetBind reuses the destinations of packets from a pool. A destination that held an IPv4
 // address is four bytes long. If an IPv6 address is copied into it, twelve bytes are lost. On a
@@ -52,7 +52,7 @@ func (b *bind) Close() error {
 }
 
 // Send sends packets to one destination, from the last source address. If that fails because
-// the address or its link is gone, the kernel chooses the source: the library watches routes
+// the address or its device is gone, the kernel chooses the source: the library watches routes
 // for that only with its own bind.
 func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	err := b.send(packets, to)
@@ -75,7 +75,7 @@ func (b *bind) send(packets [][]byte, to conn.Endpoint) error {
 	return six.Send(packets, to)
 }
 
-// sendOnlyBind returns a bind with the sockets of std and a pool of its own. It only sends, and
+// sendOnlyBind returns a bind with the sockets of std and a separate pool. It only sends, and
 // is never closed.
 func sendOnlyBind(std *conn.StdNetBind) *conn.StdNetBind {
 	out := conn.NewStdNetBind().(*conn.StdNetBind)

@@ -9,8 +9,8 @@ import (
 	"golang.zx2c4.com/wireguard/conn"
 )
 
-// TestBindFamilies sends to addresses of both families in turn: each packet comes
-// to its own.
+// TestBindFamilies sends to addresses of both families in turn: each packet arrives at its
+// destination.
 func TestBindFamilies(t *testing.T) {
 	t.Parallel()
 	b := newBind()

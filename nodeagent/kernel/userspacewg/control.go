@@ -81,7 +81,7 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 		value T
 		err   error
 	}
-	done, ended := make(chan answer, 1), c.begin(name)
+	done, ended := make(chan answer, 1), c.track(name)
 	go func() {
 		value, err := call()
 		ended()
@@ -114,8 +114,8 @@ func (c *Control) isHung(name string) bool {
 	return false
 }
 
-// begin records an exchange with the device, until the returned function is called.
-func (c *Control) begin(name string) (ended func()) {
+// track records an exchange with the device, until the returned function is called.
+func (c *Control) track(name string) (ended func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serial++
@@ -134,8 +134,8 @@ func (c *Control) begin(name string) (ended func()) {
 }
 
 // unserved reports whether an error means that no process serves the device. A killed process
-// leaves its socket behind, which refuses connections. A process that ends during a call
-// truncates the answer.
+// leaves its socket, which refuses connections. A process that ends during a call truncates the
+// reply.
 func unserved(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EAGAIN) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)

@@ -64,9 +64,9 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	return errors.Join(err, closed, file.Close())
 }
 
-// socketLook is the interval of checks of the control socket. Without the socket, the device
-// cannot be configured, and the process must restart.
-const socketLook = time.Second
+// socketCheckInterval is the interval of checks of the control socket. Without the socket, the
+// device cannot be configured, and the process must restart.
+const socketCheckInterval = time.Second
 
 // listen accepts on the control socket. The library's function uses an inotify instance for
 // each device, of which a machine has 128 (inotify(7)).
@@ -84,7 +84,7 @@ func listen(file *os.File) (net.Listener, error) {
 // wait returns when ctx is done or the TUN device is gone. It returns an error if the control
 // socket is unreachable.
 func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan error) error {
-	tick := time.NewTicker(socketLook)
+	tick := time.NewTicker(socketCheckInterval)
 	defer tick.Stop()
 	for {
 		select {

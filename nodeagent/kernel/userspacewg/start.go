@@ -48,7 +48,7 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 	return err
 }
 
-// awaitFree waits for the end of a previous process, whose link is gone already.
+// awaitFree waits for the end of a previous process whose device is already gone.
 func (l Launcher) awaitFree(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestMain is a wireguard process that ends at once when it is started as one.
-// Real ones are started by the tests of package kernel.
+// TestMain runs as a wireguard process that ends at once. Tests of package kernel start real
+// ones.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "wireguard" {
 		fmt.Fprintln(os.Stderr, "no device for", os.Args[2])
@@ -49,8 +49,8 @@ func TestStartOfAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// TestStartBesideAnother: another process serves a socket during the whole test.
-func TestStartBesideAnother(t *testing.T) {
+// TestStartWhileServed: another process serves a socket during the whole test.
+func TestStartWhileServed(t *testing.T) {
 	t.Parallel()
 	name := randomName()
 	if err := os.MkdirAll(socketDir, 0o755); err != nil {

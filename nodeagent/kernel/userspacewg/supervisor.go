@@ -38,8 +38,8 @@ type Supervisor struct {
 	// LogDir is the LogDir of the Launcher.
 	LogDir string
 	Log    *slog.Logger
-	// Seen is called with each device when its first process appears; may be nil.
-	Seen func(name string)
+	// Appeared is called with each device when its first process appears; may be nil.
+	Appeared func(name string)
 	// Replaced is called with each device when a new process replaces the previous one; may be
 	// nil.
 	Replaced func(name string)
@@ -111,8 +111,8 @@ func (s *Supervisor) record(name string, a answer, now time.Time) {
 		case known:
 			s.watchdog.Replied(p.pid)
 			s.logReplaced(name, p, a.pid)
-		case s.Seen != nil:
-			s.Seen(name)
+		case s.Appeared != nil:
+			s.Appeared(name)
 		}
 		p = process{pid: a.pid}
 	}

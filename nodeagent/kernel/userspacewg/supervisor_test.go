@@ -31,7 +31,8 @@ func TestHangTimeout(t *testing.T) {
 			s.init()
 			began, name := time.Now(), randomName()
 			for second := range 60 {
-				// The process is this one, which is no tunnel and so not killed.
+				// The reply names this process, which is not a tunnel process and so is not
+				// killed.
 				a := answer{pid: os.Getpid(), usage: childprocess.Usage{Waited: time.Duration(second) * tt.waits}, err: os.ErrDeadlineExceeded}
 				if second < tt.replies {
 					a.err = nil

@@ -103,7 +103,7 @@ func (c *Client) call(ctx context.Context, command string, in Section, each func
 				return fail(err)
 			}
 		case p.kind == cmdUnknown:
-			return fail(fmt.Errorf("%w: it does not know the command", ErrRefused))
+			return fail(fmt.Errorf("%w: unknown command", ErrRefused))
 		case p.kind == cmdResponse && p.message.Text("success") == "no":
 			return fail(fmt.Errorf("%w: %s", ErrRefused, p.message.Text("errmsg")))
 		case p.kind == cmdResponse:
@@ -187,7 +187,7 @@ func parse(raw []byte) (packet, error) {
 	var err error
 	switch p.kind {
 	case event:
-		if p.name, err = r.take(1); err != nil {
+		if p.name, err = r.text(1); err != nil {
 			return packet{}, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 		p.message, err = decode(r.raw)

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fake is a charon that answers one connection from a script: it reads as many
-// packets as there are steps and sends what each step says.
+// fake starts a charon that serves one connection from a script: for each step it reads a
+// packet and sends the packets of the step.
 func fake(t *testing.T, steps ...[][]byte) (socket string, got <-chan []byte) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "charon.vici")
@@ -64,7 +64,7 @@ func serve(t *testing.T, socket string, steps [][][]byte) <-chan []byte {
 	return requests
 }
 
-func say(t *testing.T, kind byte, name string, s Section) []byte {
+func encoded(t *testing.T, kind byte, name string, s Section) []byte {
 	t.Helper()
 	head := []byte{kind}
 	if name != "" {
@@ -89,7 +89,7 @@ func dial(t *testing.T, socket string) *Client {
 
 func TestCall(t *testing.T) {
 	t.Parallel()
-	socket, got := fake(t, [][]byte{say(t, cmdResponse, "", Section{"daemon": "fake"})})
+	socket, got := fake(t, [][]byte{encoded(t, cmdResponse, "", Section{"daemon": "fake"})})
 	c := dial(t, socket)
 	have, err := c.Call(t.Context(), "version", Section{"a": "b"})
 	if err != nil || have.Text("daemon") != "fake" {
@@ -104,8 +104,8 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	socket, got := fake(t,
 		[][]byte{{eventConfirm}},
-		[][]byte{say(t, event, "list-sa", Section{"one": Section{}}), say(t, event, "list-sa", readmeSection()), say(t, cmdResponse, "", nil)},
-		[][]byte{say(t, event, "list-sa", Section{}), {eventConfirm}})
+		[][]byte{encoded(t, event, "list-sa", Section{"one": Section{}}), encoded(t, event, "list-sa", readmeSection()), encoded(t, cmdResponse, "", nil)},
+		[][]byte{encoded(t, event, "list-sa", Section{}), {eventConfirm}})
 	var have []Section
 	err := dial(t, socket).Stream(t.Context(), "list-sas", "list-sa", nil, func(s Section) error {
 		have = append(have, s)
@@ -123,7 +123,7 @@ func TestStream(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	socket, _ := fake(t, [][]byte{{eventConfirm}, say(t, event, "child-rekey", Section{"a": "1"})})
+	socket, _ := fake(t, [][]byte{{eventConfirm}, encoded(t, event, "child-rekey", Section{"a": "1"})})
 	stop := errors.New("enough")
 	err := dial(t, socket).Listen(t.Context(), []string{"child-rekey"}, func(name string, s Section) error {
 		if name != "child-rekey" || s.Text("a") != "1" {
@@ -144,9 +144,9 @@ func TestCallFails(t *testing.T) {
 		refused bool
 		want    string
 	}{
-		{"refused", say(t, cmdResponse, "", Section{"success": "no", "errmsg": "no such thing"}), true,
+		{"refused", encoded(t, cmdResponse, "", Section{"success": "no", "errmsg": "no such thing"}), true,
 			"vici command version: charon refuses: no such thing"},
-		{"unknown", []byte{cmdUnknown}, true, "vici command version: charon refuses: it does not know the command"},
+		{"unknown", []byte{cmdUnknown}, true, "vici command version: charon refuses: unknown command"},
 		{"confirm", []byte{eventConfirm}, false, "vici command version: packet of type 5"},
 		{"empty", nil, false, "vici command version: not a vici message: empty"},
 		{"type", []byte{99}, false, "vici command version: not a vici message: packet of type 99"},
@@ -205,7 +205,7 @@ func TestLongPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "charon.vici")
-	serve(t, socket, [][][]byte{{say(t, cmdResponse, "", nil)}})
+	serve(t, socket, [][][]byte{{encoded(t, cmdResponse, "", nil)}})
 	if _, err := dial(t, socket).Call(t.Context(), "version", nil); err != nil {
 		t.Error(err)
 	}

@@ -132,7 +132,7 @@ func (r *reader) section(depth int) (Section, error) {
 			}
 			return s, nil
 		}
-		key, err := r.take(1)
+		key, err := r.text(1)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (r *reader) section(depth int) (Section, error) {
 func (r *reader) value(kind byte, depth int) (any, error) {
 	switch kind {
 	case keyValue:
-		return r.take(2)
+		return r.text(2)
 	case listStart:
 		return r.list()
 	case sectionStart:
@@ -174,7 +174,7 @@ func (r *reader) list() ([]string, error) {
 		if kind != listItem {
 			return nil, errBalance
 		}
-		item, err := r.take(2)
+		item, err := r.text(2)
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +183,8 @@ func (r *reader) list() ([]string, error) {
 	return nil, errBalance
 }
 
-// take reads a text after its length, which has header bytes.
-func (r *reader) take(header int) (string, error) {
+// text reads a text after its length, which has header bytes.
+func (r *reader) text(header int) (string, error) {
 	if len(r.raw) < header {
 		return "", errShort
 	}

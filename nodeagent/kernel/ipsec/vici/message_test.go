@@ -84,7 +84,7 @@ func TestEncodeWrong(t *testing.T) {
 	}
 }
 
-// FuzzDecode demands that what decodes can be written and read again.
+// FuzzDecode checks that decoded messages can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x07\x07list-sa" + readme))
 	f.Add([]byte("\x01" + readme))

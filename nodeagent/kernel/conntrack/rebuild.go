@@ -30,54 +30,55 @@ type linkChange struct {
 	// handedOverOnly is true if only traffic from other nodes changed its path.
 	handedOverOnly bool
 	at             time.Time
-	look           int // checks of its flows so far
-	passes         int // of this check
+	checks         int // completed checks of its flows
+	passes         int // passes of the current check
 }
 
 // due returns the time of the next check of its flows.
-func (t *linkChange) due() time.Time { return t.at.Add(checkTimes[t.look]) }
+func (t *linkChange) due() time.Time { return t.at.Add(checkTimes[t.checks]) }
 
 // isFirst reports whether none of its flows was checked yet.
-func (t *linkChange) isFirst() bool { return t.look == 0 && t.passes == 0 }
+func (t *linkChange) isFirst() bool { return t.checks == 0 && t.passes == 0 }
 
 // maxPasses limits how often one check reads conntrack: until a pass finds nothing.
 const maxPasses = 3
 
 // rebuildEntries rebuilds the entries of flows of pods on a gateway's own node. One entry holds
-// both the translation of every node and that of a gateway. The kernel decides both with the
-// first packet. When the path moves between this gateway's own link and another gateway, the
-// entry is stale.
+// both the translation of every node and the translation of a gateway. The kernel decides both
+// with the first packet. When the path moves between this gateway's own link and another
+// gateway, the entry is stale.
 //
 // For a flow that a pod began, the pod's own address would enter the tunnel, or an egress
 // address would go to the other gateway. Such entries are deleted. A refresh packet through
 // this host's own stack creates each one again, as the flow's next packet would.
 //
-// Replies that arrive by the other path create an entry of their own, an echo: the remote end
-// moves a moment before or after this one. An echo holds the port that the flow needs, so the
-// kernel would give the flow another port. Echoes are deleted before the refresh packets are
-// sent. A flow whose port an echo took is rebuilt as well.
+// Replies that arrive by the other path create a separate, crossed entry: the remote end moves
+// a moment before or after this one. A crossed entry occupies the port that the flow needs, so
+// the kernel would assign the flow a different port. Crossed entries are deleted before the
+// refresh packets are sent. A flow that lost its port to a crossed entry is rebuilt as well.
 //
-// For a flow to a local backend, one entry has the export's address, and the other one would
-// have the pod's. Both expect the same reply, so the newer entry would get another port. Such
-// entries are deleted too; the next packet of either end creates them again.
+// For a flow to a local backend, one path's entry has the export's address, and the other
+// path's would have the pod's. Both expect the same reply, so the newer entry would get a
+// different port. Such entries are deleted too; the next packet of either end creates them
+// again.
 //
 // In between, a packet of the server would reach the pod untranslated, and the pod would reply
 // with a reset. For those milliseconds, packets from the cluster to the pods of this node are
 // blocked.
 //
 // Entries of half-open connections are deleted as well. The repeated SYN has established the
-// connection by another gateway. If the path came back within the two minutes of the half-open
+// connection by another gateway. If the path returned within the two minutes of the half-open
 // entry, the kernel would treat all packets of the connection as invalid.
 //
-// It makes one pass, and returns the number of rebuilt flows. Changes that newer ones replaced
-// are not continued (schedule.checked).
-func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (int, error) {
-	found, err := findStale(ctx, turns, own)
+// It makes one pass, and returns the number of rebuilt flows. Replaced changes are not
+// continued (schedule.checked).
+func rebuildEntries(ctx context.Context, changes []*linkChange, own LocalPods) (int, error) {
+	found, err := findStale(ctx, changes, own)
 	if err != nil {
 		return 0, err
 	}
 	if _, err = removeAll(ctx, found.halfOpen); err != nil || len(found.stale) == 0 {
-		return 0, err // an echo alone takes nothing from a flow with a correct entry
+		return 0, err // crossed entries alone do not affect a flow with a correct entry
 	}
 	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -89,7 +90,7 @@ func rebuildEntries(ctx context.Context, turns []*linkChange, own LocalPods) (in
 	}
 	out := raw{v4, v6}
 	defer out.close()
-	free, err := blockIngress(turns, own.Pods)
+	free, err := blockIngress(changes, own.Pods)
 	defer free()
 	if err != nil {
 		return 0, err

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo makes a reply of the server arrive at gateway a by the path that its pod's flow does not
+// crossed sends a reply of the server to gateway a by the path that the pod's flow does not
 // use: over b while a's own link is in use, and by that link while b is in use.
-func (r *rig) echo(port uint16, own bool) {
+func (r *rig) crossed(port uint16, own bool) {
 	r.t.Helper()
 	s, link, to := r.b, "hw-vx0", podIP
 	r.b.IP("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
@@ -31,7 +31,8 @@ func (r *rig) echo(port uint16, own bool) {
 			r.t.Fatalf("no entry for %v at the gateway", answer)
 		}
 		s.Inside(func() {
-			// Below conntrack of this namespace, which knows the flow the other way round.
+			// The packet enters below conntrack of this namespace, which knows the flow in the
+			// opposite direction.
 			out, err := openSender(link)
 			r.must(err)
 			defer out.close()
@@ -40,9 +41,9 @@ func (r *rig) echo(port uint16, own bool) {
 	}
 }
 
-// TestRenewAfterEcho turns the path of a flow after an answer of its server came by
-// the other way, which made an entry that holds the flow's port.
-func TestRenewAfterEcho(t *testing.T) {
+// TestRebuildCrossed changes the path of a flow after a reply of its server arrived by the
+// other path. The reply created an entry that holds the flow's port.
+func TestRebuildCrossed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.gatewayPod()
@@ -52,46 +53,46 @@ func TestRenewAfterEcho(t *testing.T) {
 }`)
 	r.moveA(true)
 	s := r.open("udp4")
-	if !s.told("first") {
+	if !s.delivers("first") {
 		t.Fatal("the test network does not forward")
 	}
-	k := r.keeper()
+	k := r.syncer()
 	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	for before, own := range []bool{false, true, false, true} {
-		r.echo(port, !own)
+		r.crossed(port, !own)
 		r.moveA(own)
 		if own {
 			k.LinkTakenOver("g2", remote)
 		} else {
 			k.LinkReleased("g2", remote)
 		}
-		if stats := r.a.work(k, time.Now()); stats.Renewed != uint64(before+1) {
-			t.Fatalf("own link %v: stats %+v, want %d flows renewed", own, stats, before+1)
+		if stats := r.a.work(k, time.Now()); stats.Rebuilt != uint64(before+1) {
+			t.Fatalf("own link %v: stats %+v, want %d flows rebuilt", own, stats, before+1)
 		}
 		for _, f := range r.a.flows() {
 			if f.Orig.From.Port() == port && f.otherPort() {
 				t.Errorf("own link %v: the flow has another port: %+v", own, f)
 			}
 		}
-		if !s.told("moved") {
-			t.Fatalf("own link %v: the server is not heard", own)
+		if !s.delivers("moved") {
+			t.Fatalf("own link %v: nothing arrives from the server", own)
 		}
 	}
 }
 
-// TestRenewLostPort finds a flow that lost its port to an echo between two passes.
-func TestRenewLostPort(t *testing.T) {
+// TestRebuildLostPort rebuilds a flow that lost its port to a crossed entry between two passes.
+func TestRebuildLostPort(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.gatewayPod()
 	r.moveA(true)
 	s := r.open("udp4")
-	if !s.told("first") {
+	if !s.delivers("first") {
 		t.Fatal("the test network does not forward")
 	}
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-	r.echo(port, true)
+	r.crossed(port, true)
 	r.moveA(false)
 	r.a.Inside(func() {
 		for _, f := range r.a.flows() {
@@ -106,16 +107,16 @@ func TestRenewLostPort(t *testing.T) {
 	if !slices.ContainsFunc(r.a.flows(), lost) {
 		t.Fatalf("the flow kept its port: %+v", r.a.flows())
 	}
-	k := r.keeper()
+	k := r.syncer()
 	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
 	k.LinkReleased("g2", remote)
-	if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
-		t.Fatalf("stats %+v, want one flow renewed", stats)
+	if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
+		t.Fatalf("stats %+v, want one flow rebuilt", stats)
 	}
 	if slices.ContainsFunc(r.a.flows(), lost) {
 		t.Errorf("the flow still has another port: %+v", r.a.flows())
 	}
-	if !s.told("moved") {
-		t.Error("the server is not heard")
+	if !s.delivers("moved") {
+		t.Error("nothing arrives from the server")
 	}
 }

@@ -27,27 +27,27 @@ type Config struct {
 // that began here, and purges entries of this node as a former gateway. It is safe for
 // concurrent use. Only Run blocks.
 type Syncer struct {
-	config Config
-	mu     sync.Mutex
-	plan   schedule
-	own    LocalPods
-	stats  Stats
-	wake   trigger.Trigger
+	config   Config
+	mu       sync.Mutex
+	schedule schedule
+	own      LocalPods
+	stats    Stats
+	wake     trigger.Trigger
 }
 
 // Stats counts since the start.
 type Stats struct {
-	Rounds    uint64 // in which conntrack was read for refresh packets
-	Sent      uint64 // refresh packets
-	Failed    uint64 // refresh packets that the kernel refused, and failed rounds
-	Left      uint64 // flows beyond the limit of a round
-	Forgotten uint64 // entries deleted
-	Renewed   uint64 // flows of pods on this gateway whose entries were rebuilt
+	Rounds  uint64 // in which conntrack was read for refresh packets
+	Sent    uint64 // refresh packets
+	Failed  uint64 // refresh packets that the kernel refused, and failed rounds
+	Left    uint64 // flows beyond the limit of a round
+	Purged  uint64 // entries deleted
+	Rebuilt uint64 // flows of pods on this gateway whose entries were rebuilt
 }
 
 // New returns a Syncer. It works while Run runs.
 func New(config Config) *Syncer {
-	return &Syncer{config: config, plan: newPlan(), wake: trigger.New()}
+	return &Syncer{config: config, schedule: newSchedule(), wake: trigger.New()}
 }
 
 // PathMoved reports that the path of this node to a cluster moved to a gateway on another node.
@@ -55,27 +55,27 @@ func New(config Config) *Syncer {
 // reaches. Moves in quick succession share one round. A flow whose route does not use the link
 // between nodes gets no refresh packet.
 func (k *Syncer) PathMoved(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.moved(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.schedule.moved(now, cluster, prefixes) })
 }
 
 // LinkReleased reports that this node's own link no longer carries a cluster's traffic. The
 // routes must have changed already. Repeated calls change nothing. After its start, an agent
 // reports the current state of each cluster.
 func (k *Syncer) LinkReleased(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.released(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.schedule.released(now, cluster, prefixes) })
 }
 
-// LinkTakenOver reports that this node's own link now carries a cluster's traffic, which
-// another gateway carried before.
+// LinkTakenOver reports that this node's own link now carries a cluster's traffic instead of
+// another gateway.
 func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.takenOver(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.schedule.takenOver(now, cluster, prefixes) })
 }
 
 // LinkAvailable reports that this gateway has an own link to a cluster (again) for packets that
-// other nodes hand over. Before, it handed these packets to another gateway with their original
+// other nodes hand over. Before, it handed these packets to a sibling with their original
 // source. Without a new entry, conntrack would not translate them.
 func (k *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
-	k.change(func(now time.Time) { k.plan.transits(now, cluster, prefixes) })
+	k.change(func(now time.Time) { k.schedule.linkAvailable(now, cluster, prefixes) })
 }
 
 // SetOwn sets the pods of this node if it is a gateway.
@@ -88,10 +88,10 @@ func (k *Syncer) SetOwn(own LocalPods) {
 // ClusterRemoved reports that a cluster left the clusterset.
 func (k *Syncer) ClusterRemoved(cluster string) {
 	k.change(func(time.Time) {
-		delete(k.plan.moves, cluster)
-		delete(k.plan.left, cluster)
-		delete(k.plan.turns, cluster)
-		delete(k.plan.turns, cluster+" transit")
+		delete(k.schedule.moves, cluster)
+		delete(k.schedule.purges, cluster)
+		delete(k.schedule.changes, cluster)
+		delete(k.schedule.changes, cluster+" handed over")
 	})
 }
 
@@ -125,7 +125,7 @@ func (k *Syncer) Run(ctx context.Context) error {
 		k.work(ctx, time.Now())
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if at, ok := k.plan.next(); ok {
+		if at, ok := k.schedule.next(); ok {
 			return max(time.Until(at), 0)
 		}
 		return time.Hour
@@ -135,17 +135,17 @@ func (k *Syncer) Run(ctx context.Context) error {
 
 func (k *Syncer) work(ctx context.Context, now time.Time) {
 	k.mu.Lock()
-	moves, left := k.plan.due(now)
-	turns, own := k.plan.dueChanges(now), k.own
+	moves, purges := k.schedule.due(now)
+	changes, own := k.schedule.dueChanges(now), k.own
 	k.mu.Unlock()
-	if len(turns) > 0 {
-		k.rebuild(ctx, turns, own)
+	if len(changes) > 0 {
+		k.rebuild(ctx, changes, own)
 	}
 	if len(moves) > 0 {
 		k.refresh(ctx, now, moves)
 	}
-	if len(left) > 0 {
-		k.purge(ctx, now, left)
+	if len(purges) > 0 {
+		k.purge(ctx, now, purges)
 	}
 }
 
@@ -153,7 +153,7 @@ func (k *Syncer) refresh(ctx context.Context, now time.Time, moves []*pathMove) 
 	out, err := refresh(ctx, k.config.Device, now, moves)
 	end := time.Now()
 	k.mu.Lock()
-	k.plan.finishMoves(end, moves, out.idleFlows, err)
+	k.schedule.finishMoves(end, moves, out.idleFlows, err)
 	k.stats.Rounds++
 	k.stats.Sent += uint64(out.sent)
 	k.stats.Failed += uint64(out.failed)
@@ -171,29 +171,29 @@ func (k *Syncer) refresh(ctx context.Context, now time.Time, moves []*pathMove) 
 	}
 }
 
-func (k *Syncer) purge(ctx context.Context, now time.Time, left []*purgeTask) {
-	n, err := purgeStale(ctx, now, left)
+func (k *Syncer) purge(ctx context.Context, now time.Time, purges []*purgeTask) {
+	n, err := purgeStale(ctx, now, purges)
 	k.mu.Lock()
-	k.stats.Forgotten += uint64(n)
+	k.stats.Purged += uint64(n)
 	k.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		k.config.Log.Warn("cannot purge conntrack entries of clusters carried by other gateways", "clusters", len(left), "err", err)
+		k.config.Log.Warn("cannot purge conntrack entries of clusters carried by other gateways", "clusters", len(purges), "err", err)
 	case n > 0:
-		k.config.Log.Info("purged conntrack entries of clusters carried by other gateways", "clusters", len(left), "flows", n)
+		k.config.Log.Info("purged conntrack entries of clusters carried by other gateways", "clusters", len(purges), "flows", n)
 	}
 }
 
-func (k *Syncer) rebuild(ctx context.Context, turns []*linkChange, own LocalPods) {
-	n, err := rebuildEntries(ctx, turns, own)
+func (k *Syncer) rebuild(ctx context.Context, changes []*linkChange, own LocalPods) {
+	n, err := rebuildEntries(ctx, changes, own)
 	k.mu.Lock()
-	k.plan.checked(turns, n > 0)
-	k.stats.Renewed += uint64(n)
+	k.schedule.checked(changes, n > 0)
+	k.stats.Rebuilt += uint64(n)
 	k.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		k.config.Log.Warn("cannot rebuild conntrack entries of local pods", "clusters", len(turns), "err", err)
+		k.config.Log.Warn("cannot rebuild conntrack entries of local pods", "clusters", len(changes), "err", err)
 	case n > 0:
-		k.config.Log.Info("rebuilt conntrack entries of local pods", "clusters", len(turns), "flows", n)
+		k.config.Log.Info("rebuilt conntrack entries of local pods", "clusters", len(changes), "flows", n)
 	}
 }

@@ -14,7 +14,7 @@ type staleFlow struct {
 	ttl   uint8 // expires after the gateway that carries the flow
 }
 
-// staleEntries are the entries that a link change made wrong.
+// staleEntries are the entries that a link change invalidated.
 type staleEntries struct {
 	stale    []staleFlow
 	crossed  []Flow
@@ -30,10 +30,10 @@ type flowKey struct {
 // staleFinder finds the stale entries.
 type staleFinder struct {
 	staleEntries
-	turns    map[string][]*linkChange
-	clusters *lookup
-	pods     *lookup
-	kept     *lookup
+	changes    map[string][]*linkChange
+	clusters   *lookup
+	pods       *lookup
+	keepSource *lookup
 
 	outbound map[flowKey]bool // flows that pods of this node began
 	inbound  []inboundEntry
@@ -43,45 +43,45 @@ type staleFinder struct {
 // inboundEntry is an entry that began with a packet from a cluster to a pod of this node.
 type inboundEntry struct {
 	Flow
-	wrong bool // unless it is an echo
+	stale bool // unless it is crossed
 }
 
-func findStale(ctx context.Context, turns []*linkChange, own LocalPods) (staleEntries, error) {
-	s := staleFinder{turns: map[string][]*linkChange{}, clusters: newLookup(), pods: newLookup(), kept: newLookup(), outbound: map[flowKey]bool{}}
-	for _, t := range turns {
-		s.turns[t.cluster] = append(s.turns[t.cluster], t)
+func findStale(ctx context.Context, changes []*linkChange, own LocalPods) (staleEntries, error) {
+	s := staleFinder{changes: map[string][]*linkChange{}, clusters: newLookup(), pods: newLookup(), keepSource: newLookup(), outbound: map[flowKey]bool{}}
+	for _, t := range changes {
+		s.changes[t.cluster] = append(s.changes[t.cluster], t)
 		s.clusters.add(t.cluster, t.prefixes)
 	}
 	s.pods.add("", own.Pods)
-	s.kept.add("", own.KeepSource)
-	err := list(ctx, s.look)
+	s.keepSource.add("", own.KeepSource)
+	err := list(ctx, s.check)
 	s.match()
 	return s.staleEntries, err
 }
 
-func (s *staleFinder) look(f *Flow) {
+func (s *staleFinder) check(f *Flow) {
 	from, came := s.clusters.find(f.Orig.From.Addr())
 	to, goes := s.clusters.find(f.Reply.From.Addr())
-	is, turns := false, s.turns[to]
+	is, changes := false, s.changes[to]
 	switch {
 	case came:
-		turns = s.turns[from]
-		is = s.checkInbound(f, turns)
+		changes = s.changes[from]
+		is = s.checkInbound(f, changes)
 	case goes:
-		is = s.checkOutbound(f, turns)
+		is = s.checkOutbound(f, changes)
 	}
-	if !is && f.halfOpen() && slices.ContainsFunc(turns, (*linkChange).isFirst) {
+	if !is && f.halfOpen() && slices.ContainsFunc(changes, (*linkChange).isFirst) {
 		s.halfOpen = append(s.halfOpen, *f)
 	}
 }
 
 // checkInbound checks the entry of a flow from a cluster.
-func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
+func (s *staleFinder) checkInbound(f *Flow, changes []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Reply.From.Addr())
-	_, keeps := s.kept.find(f.Reply.From.Addr())
+	_, keeps := s.keepSource.find(f.Reply.From.Addr())
 	local := pod && f.Mark == 0
 	handedBack := false
-	for _, t := range turns {
+	for _, t := range changes {
 		is = is || local && t.isFirst() && t.isStaleBackend(f)
 		handedBack = handedBack || !local && !keeps && t.cameFromSibling(f)
 	}
@@ -89,40 +89,40 @@ func (s *staleFinder) checkInbound(f *Flow, turns []*linkChange) (is bool) {
 		s.stale = append(s.stale, staleFlow{Flow: *f})
 		return true
 	}
-	if local && affectsLocalPods(turns) {
+	if local && affectsLocalPods(changes) {
 		s.inbound = append(s.inbound, inboundEntry{*f, is})
 	}
 	return is
 }
 
 // checkOutbound checks the entry of a flow to a cluster.
-func (s *staleFinder) checkOutbound(f *Flow, turns []*linkChange) (is bool) {
+func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Orig.From.Addr())
 	pod = pod && f.Mark == 0
-	_, keeps := s.kept.find(f.Orig.From.Addr())
+	_, keeps := s.keepSource.find(f.Orig.From.Addr())
 	local := pod || f.Mark == 0 && f.Orig.To != f.Reply.From
-	for _, t := range turns {
-		w, wrong := t.checkStale(f, local, keeps)
+	for _, t := range changes {
+		w, stale := t.checkStale(f, local, keeps)
 		switch {
-		case wrong && !is:
+		case stale && !is:
 			is = true
 			s.stale = append(s.stale, w)
-		case !wrong && !t.handedOverOnly && pod && f.otherPort():
+		case !stale && !t.handedOverOnly && pod && f.otherPort():
 			s.others = append(s.others, w)
 		}
 	}
-	if pod && affectsLocalPods(turns) {
+	if pod && affectsLocalPods(changes) {
 		s.outbound[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] = true
 	}
 	return is
 }
 
 // affectsLocalPods reports whether the changes affect flows of this node's own pods.
-func affectsLocalPods(turns []*linkChange) bool {
-	return slices.ContainsFunc(turns, func(t *linkChange) bool { return !t.handedOverOnly })
+func affectsLocalPods(changes []*linkChange) bool {
+	return slices.ContainsFunc(changes, func(t *linkChange) bool { return !t.handedOverOnly })
 }
 
-// match finds the echoes among the replies, and the flows that lost their port to an echo.
+// match finds the crossed entries, and the flows that lost their port to a crossed entry.
 func (s *staleFinder) match() {
 	echoed, backends := map[flowKey]bool{}, []staleFlow(nil)
 	for i := range s.inbound {
@@ -130,7 +130,7 @@ func (s *staleFinder) match() {
 		if between := (flowKey{f.Protocol, f.Reply.From, f.Orig.From}); s.outbound[between] {
 			echoed[between] = true
 			s.crossed = append(s.crossed, f.Flow)
-		} else if f.wrong {
+		} else if f.stale {
 			backends = append(backends, staleFlow{Flow: f.Flow})
 		}
 	}
@@ -143,8 +143,8 @@ func (s *staleFinder) match() {
 }
 
 // isStaleBackend reports whether the other path created the entry of a flow to a local pod:
-// packets by another gateway arrive with the pod's address. A flow straight to a pod (flat
-// clusters) looks the same and is rebuilt as well.
+// packets by another gateway arrive with the pod's address. A flow to the pod's own address
+// (flat clusters) looks the same and is rebuilt as well.
 func (t *linkChange) isStaleBackend(f *Flow) bool {
 	return !t.handedOverOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
 }
@@ -171,8 +171,8 @@ func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is boo
 	return w, local && !f.keepsSource()
 }
 
-// lookup finds the name of a prefix by address. Each prefix length costs one map access,
-// however many prefixes there are.
+// lookup finds the name of a prefix by address. Each prefix length costs one map access, for
+// any number of prefixes.
 type lookup struct {
 	names   map[netip.Prefix]string
 	lengths []int // of IPv4 prefixes; IPv6 from 1000 up; the longest first

@@ -7,8 +7,9 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
 )
 
-// TestAsked: charon answers the probe of package endpointprobe, and stores no state for it.
-func TestAsked(t *testing.T) {
+// TestIKEProbe: charon replies to the probe of package endpointprobe, and stores no state for
+// it.
+func TestIKEProbe(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, false)
 	s := endpointprobe.New()

@@ -81,9 +81,9 @@ func find(ctx context.Context, now time.Time, moves []*pathMove) ([]Flow, outcom
 		return nil, out, err
 	}
 	flows := append(append(ranks[0], ranks[1]...), ranks[2]...)
-	if len(flows) > maxKnocks {
-		out.left = len(flows) - maxKnocks
-		flows = flows[:maxKnocks]
+	if len(flows) > maxRefreshes {
+		out.left = len(flows) - maxRefreshes
+		flows = flows[:maxRefreshes]
 	}
 	return flows, out, nil
 }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gatewayPod puts the pod behind gateway a itself, which then also translates
-// service addresses.
+// gatewayPod moves the pod to gateway a, which then also translates service addresses.
 func (r *rig) gatewayPod() {
 	r.t.Helper()
 	r.pod.IP("link del eth0")
@@ -38,7 +37,7 @@ func (r *rig) gatewayPod() {
 	r.a.IP("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
 }
 
-// moveA leads the path of gateway a's own pods over its own link or over b.
+// moveA routes gateway a's own pods over its own link or over b.
 func (r *rig) moveA(own bool) {
 	r.t.Helper()
 	via := []string{"route replace 242.2.0.0/16 via 192.0.2.3", "route replace fd00:42:2::/48 via 2001:db8::3"}
@@ -49,9 +48,9 @@ func (r *rig) moveA(own bool) {
 	r.move(map[bool]string{true: "a", false: "b"}[own])
 }
 
-// TestRenew moves the path of a pod on a gateway from its own link to another
-// gateway's, or to it; the pod only listens.
-func TestRenew(t *testing.T) {
+// TestRebuild moves the path of a pod on a gateway from its own link to another gateway, or
+// back. The pod only listens.
+func TestRebuild(t *testing.T) {
 	t.Parallel()
 	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}}
 	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
@@ -62,31 +61,31 @@ func TestRenew(t *testing.T) {
 				r.gatewayPod()
 				r.moveA(first)
 				s := r.open(network)
-				if !s.told("first") {
+				if !s.delivers("first") {
 					t.Fatal("the test network does not forward")
 				}
 				r.moveA(!first)
 				s.push("lost?")
-				if s.hears("lost?", 300*time.Millisecond) {
+				if s.receives("lost?", 300*time.Millisecond) {
 					t.Fatal("the connection survives without the syncer")
 				}
-				k := r.keeper()
+				k := r.syncer()
 				k.SetOwn(own)
 				if first {
 					k.LinkReleased("g2", remote)
 				} else {
 					k.LinkTakenOver("g2", remote)
 				}
-				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
-					t.Fatalf("stats %+v, want one flow renewed", stats)
+				if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
+					t.Fatalf("stats %+v, want one flow rebuilt", stats)
 				}
 				if !s.arrives("lost?") {
-					t.Fatal("after the renewal the server's words do not arrive")
+					t.Fatal("no data of the server arrives after the rebuild")
 				}
-				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+				if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
 					t.Errorf("renewed again: %+v", stats)
 				}
-				if rules := r.a.holds(); rules != "" {
+				if rules := r.a.blockRules(); rules != "" {
 					t.Errorf("rules are left:\n%s", rules)
 				}
 			})
@@ -95,8 +94,8 @@ func TestRenew(t *testing.T) {
 }
 
 // backend makes the gateway's pod the backend of an export that the other cluster uses. It
-// returns a connection to it.
-func (r *rig) backend() *talk {
+// returns a connection to the pod.
+func (r *rig) backend() *pair {
 	r.t.Helper()
 	rules := `table inet backend {
 			chain pre { type nat hook prerouting priority -110;
@@ -118,7 +117,7 @@ func (r *rig) backend() *talk {
 	r.pod.Inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
 	r.must(err)
 	defer listener.Close()
-	k := &talk{}
+	k := &pair{}
 	r.server.Inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
 	r.must(err)
 	r.t.Cleanup(func() { k.client.Close() })
@@ -128,36 +127,36 @@ func (r *rig) backend() *talk {
 	return k
 }
 
-// TestRenewBackend turns the path of a connection to a backend on a gateway.
-func TestRenewBackend(t *testing.T) {
+// TestRebuildBackend changes the path of a connection to a backend on a gateway.
+func TestRebuildBackend(t *testing.T) {
 	t.Parallel()
 	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
 	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
 		for _, renews := range []bool{true, false} {
 			for _, speaker := range []string{"client", "server"} {
 				if !renews && speaker == "server" {
-					continue // the server's own packet fits the old entry
+					continue // the server's packet matches the old entry
 				}
-				t.Run(fmt.Sprintf("%s %s renewed %v", name, speaker, renews), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s %s rebuilt %v", name, speaker, renews), func(t *testing.T) {
 					t.Parallel()
 					r := newRig(t)
 					r.gatewayPod()
 					r.moveA(first)
 					k := r.backend()
-					if !k.asks(quick) {
+					if !k.exchange(quick) {
 						t.Fatal("the test network does not forward")
 					}
 					r.moveA(!first)
 					if renews {
-						keeper := r.keeper()
-						keeper.SetOwn(own)
+						syncer := r.syncer()
+						syncer.SetOwn(own)
 						if first {
-							keeper.LinkReleased("g2", remote)
+							syncer.LinkReleased("g2", remote)
 						} else {
-							keeper.LinkTakenOver("g2", remote)
+							syncer.LinkTakenOver("g2", remote)
 						}
-						if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
-							t.Fatalf("stats %+v, want one flow renewed", stats)
+						if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+							t.Fatalf("stats %+v, want one flow rebuilt", stats)
 						}
 					}
 					patience := quick
@@ -167,7 +166,7 @@ func TestRenewBackend(t *testing.T) {
 					if speaker == "server" {
 						k.client, k.server = k.server, k.client
 					}
-					if goes := k.asks(patience); goes != renews {
+					if goes := k.exchange(patience); goes != renews {
 						t.Errorf("the connection survives: %v, want %v", goes, renews)
 					}
 				})
@@ -176,8 +175,8 @@ func TestRenewBackend(t *testing.T) {
 	}
 }
 
-// holds returns the rules that block packets.
-func (s *space) holds() (out string) {
+// blockRules returns the rules that block packets.
+func (s *space) blockRules() (out string) {
 	s.t.Helper()
 	for _, family := range []string{"-4", "-6"} {
 		raw, err := exec.Command("ip", "-n", s.Name, family, "rule", "show", "priority", "7298").CombinedOutput()
@@ -189,8 +188,8 @@ func (s *space) holds() (out string) {
 	return out
 }
 
-// TestHold drops what it says and nothing else, and cleans up after a crash.
-func TestHold(t *testing.T) {
+// TestBlockIngress blocks only the given packets, and removes its rules after a crash.
+func TestBlockIngress(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
@@ -202,7 +201,7 @@ func TestHold(t *testing.T) {
 		}
 	})
 	for _, want := range []string{"from 242.2.0.0/16 to 10.7.1.0/24 blackhole", "from fd00:42:2::/48 to fd00:7::/64 blackhole"} {
-		if got := s.holds(); !strings.Contains(got, want) {
+		if got := s.blockRules(); !strings.Contains(got, want) {
 			t.Errorf("rules %q, want %q", got, want)
 		}
 	}
@@ -212,12 +211,12 @@ func TestHold(t *testing.T) {
 			t.Errorf("removed %q and %v, want %s and the same of IPv6", removed, err, want)
 		}
 	})
-	if got := s.holds(); strings.Contains(got, "blackhole") || !strings.Contains(got, "10.1.0.0/16") {
+	if got := s.blockRules(); strings.Contains(got, "blackhole") || !strings.Contains(got, "10.1.0.0/16") {
 		t.Errorf("rules after release: %q", got)
 	}
 }
 
-func TestWrong(t *testing.T) {
+func TestCheckStale(t *testing.T) {
 	t.Parallel()
 	pod, service, egress := netip.MustParseAddrPort("10.7.1.5:4000"), netip.MustParseAddrPort("242.2.0.32:80"), netip.MustParseAddrPort("242.1.0.1:4000")
 	kept := &Flow{Protocol: unix.IPPROTO_TCP, Orig: Tuple{pod, service}, Reply: Tuple{service, pod}}
@@ -249,58 +248,58 @@ func TestWrong(t *testing.T) {
 	}
 	others := &linkChange{nowOwn: true, handedOverOnly: true}
 	if _, wrong := others.checkStale(kept, true, false); wrong {
-		t.Error("a turn of others takes a pod of this node")
+		t.Error("a change of handed-over traffic affects a pod of this node")
 	}
 	if _, wrong := others.checkStale(kept, false, false); !wrong {
-		t.Error("a turn of others leaves another node's pod")
+		t.Error("a change of handed-over traffic does not affect another node's pod")
 	}
 }
 
-// TestTransits: a flow of another node's pod survives. This gateway handed it to its sibling
-// while it had no link of its own.
-func TestTransits(t *testing.T) {
+// TestLinkAvailable: a flow of another node's pod survives that this gateway handed to its
+// sibling while it had no link of its own.
+func TestLinkAvailable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.moveA(false)
-	r.move("a") // the node still takes a
+	r.move("a") // the node still uses a
 	r.a.NFT(`table inet keep { chain post { type nat hook postrouting priority 90;
 		oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
 	}
 }`)
-	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // replies over b, which translated the flow
 	k := r.openFrom("10.7.1.5:41000")
-	if !k.asks(quick) {
+	if !k.exchange(quick) {
 		t.Fatal("the test network does not forward")
 	}
 	r.moveA(true)
-	if k.asks(time.Second) {
+	if k.exchange(time.Second) {
 		t.Fatal("the connection survives without the syncer")
 	}
-	keeper := r.keeper()
-	keeper.SetOwn(LocalPods{})
-	keeper.LinkAvailable("g2", remote)
-	if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
-		t.Fatalf("stats %+v, want one flow renewed", stats)
+	syncer := r.syncer()
+	syncer.SetOwn(LocalPods{})
+	syncer.LinkAvailable("g2", remote)
+	if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+		t.Fatalf("stats %+v, want one flow rebuilt", stats)
 	}
-	if !k.hears() {
+	if !k.delivered() {
 		t.Error("the connection does not survive")
 	}
 }
 
-// TestTransitsAnswers: a flow survives whose replies came here from the sibling gateway, with
-// the pod's own address. They created an entry without a translation.
-func TestTransitsAnswers(t *testing.T) {
+// TestLinkAvailableReplies: a flow survives whose replies the sibling gateway forwarded here,
+// with the pod's own address. They created an entry without a translation.
+func TestLinkAvailableReplies(t *testing.T) {
 	t.Parallel()
-	for name, turn := range map[string]func(*Syncer){
-		"transit": func(k *Syncer) { k.LinkAvailable("g2", remote) },
-		"carries": func(k *Syncer) { k.LinkTakenOver("g2", remote) },
+	for name, change := range map[string]func(*Syncer){
+		"available":  func(k *Syncer) { k.LinkAvailable("g2", remote) },
+		"taken over": func(k *Syncer) { k.LinkTakenOver("g2", remote) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.move("b")
 			k := r.openFrom("10.7.1.5:41000")
-			if !k.asks(quick) {
+			if !k.exchange(quick) {
 				t.Fatal("the test network does not forward")
 			}
 			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
@@ -309,39 +308,39 @@ func TestTransitsAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := k.client.Read(make([]byte, 8)); err != nil {
-				t.Fatalf("an answer over both gateways: %v", err)
+				t.Fatalf("reply over both gateways: %v", err)
 			}
 			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.1")
 			r.move("a")
-			if k.asks(time.Second) {
+			if k.exchange(time.Second) {
 				t.Fatal("the connection survives without the syncer")
 			}
-			keeper := r.keeper()
-			keeper.SetOwn(LocalPods{})
-			turn(keeper)
-			if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
-				t.Fatalf("stats %+v, want one flow renewed", stats)
+			syncer := r.syncer()
+			syncer.SetOwn(LocalPods{})
+			change(syncer)
+			if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+				t.Fatalf("stats %+v, want one flow rebuilt", stats)
 			}
-			if !k.hears() {
+			if !k.delivered() {
 				t.Error("the connection does not survive")
 			}
 		})
 	}
 }
 
-// hears reports whether an earlier request is delivered after all.
-func (k *talk) hears() bool {
+// delivered reports whether TCP still delivers an earlier request.
+func (k *pair) delivered() bool {
 	_ = k.server.SetDeadline(time.Now().Add(quick))
 	n, err := k.server.Read(make([]byte, 8))
 	return err == nil && n == 1
 }
 
-// TestHalfOpen opens a connection whose first SYN went by gateway a, unanswered, and the second
-// by b. When the path comes back to a, the connection survives.
+// TestHalfOpen opens a connection whose first SYN went by gateway a, without a reply, and the
+// second by b. When the path returns to a, the connection survives.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the answer goes to b, which knows nothing
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the reply goes to b, which does not know the flow
 	var listener net.Listener
 	var err error
 	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
@@ -353,24 +352,24 @@ func TestHalfOpen(t *testing.T) {
 		}
 		r.move("b")
 	}()
-	k := &talk{}
+	k := &pair{}
 	r.pod.Inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
 	r.must(err)
 	defer k.client.Close()
 	k.server, err = listener.Accept()
 	r.must(err)
 	defer k.server.Close()
-	if !k.asks(quick) {
+	if !k.exchange(quick) {
 		t.Fatal("the test network does not forward")
 	}
 	r.move("a")
-	if k.asks(time.Second) {
+	if k.exchange(time.Second) {
 		t.Fatal("the connection survives without the syncer")
 	}
-	keeper := r.keeper()
-	keeper.LinkTakenOver("g2", remote)
-	r.a.work(keeper, time.Now())
-	if !k.hears() {
+	syncer := r.syncer()
+	syncer.LinkTakenOver("g2", remote)
+	r.a.work(syncer, time.Now())
+	if !k.delivered() {
 		t.Error("the connection does not survive")
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A gateway that no longer carries the traffic to a cluster purges at these times, and then
-// every hour. By the first, packets in flight during the move have arrived. By the second,
-// flows count as ended that a late node sent this way for a while.
-var forgets = [...]time.Duration{15 * time.Second, 6 * time.Minute}
+// purgeTimes are the first times of a purge by a gateway that no longer carries the traffic to
+// a cluster; later purges are hourly. At the first time, packets in flight during the move have
+// arrived. At the second, flows that a late node briefly sent this way count as ended.
+var purgeTimes = [...]time.Duration{15 * time.Second, 6 * time.Minute}
 
 const (
-	forgetLater = time.Hour       // between later purges
-	ended       = 5 * time.Minute // without a packet, at a gateway that is not in use
+	purgeInterval = time.Hour       // between later purges
+	ended         = 5 * time.Minute // without a packet, at a gateway that is not in use
 )
 
 // purgeTask is a cluster whose traffic moved to another gateway.
@@ -25,31 +25,33 @@ type purgeTask struct {
 	round    int
 }
 
-func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, forgets[:], forgetLater) }
+func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, purgeTimes[:], purgeInterval) }
 
-// quiet returns how long a flow must have been without a packet.
-func (d *purgeTask) quiet(now time.Time) time.Duration { return min(now.Sub(d.at)-settle, ended) }
+// quiet returns the minimum time without a packet of a purged flow.
+func (d *purgeTask) quiet(now time.Time) time.Duration {
+	return min(now.Sub(d.at)-idleTolerance, ended)
+}
 
 // purgeStale deletes the entries by which this gateway translated the source of flows to
 // clusters that other gateways carry now. It deletes only entries without a packet since. It
 // returns their number.
 //
-// These entries are dangerous. An ended flow holds a shared egress address and port here (TCP:
-// for five days). At the current gateway, a flow of another pod may use the same port. When the
-// path comes back, that flow would find its port taken, get another port, and break. The
-// entries are not needed: the translation is a function of the packet. A live flow gets a new
-// entry with the same address and port from its next packet or refresh packet.
+// These entries are dangerous. An ended flow occupies a shared egress address and port here
+// (TCP: for five days). At the current gateway, a flow of another pod may use the same port.
+// When the path returns, the kernel would assign that flow a different port, and the flow would
+// break. The entries are not needed: the translation is a function of the packet. A live flow
+// gets a new entry with the same address and port from its next packet or refresh packet.
 //
 // All other entries stay. Flows that a node still sends this way had a packet. Flows from the
 // cluster store the choice of a backend, which a deletion could only make worse. Flows with
-// their own source cannot take the port of another flow.
-func purgeStale(ctx context.Context, now time.Time, left []*purgeTask) (int, error) {
+// their own source cannot conflict with the port of another flow.
+func purgeStale(ctx context.Context, now time.Time, purges []*purgeTask) (int, error) {
 	times, err := readTimeouts()
 	if err != nil {
 		return 0, err
 	}
 	byName, clusters := map[string]*purgeTask{}, newLookup()
-	for _, d := range left {
+	for _, d := range purges {
 		byName[d.cluster] = d
 		clusters.add(d.cluster, d.prefixes)
 	}

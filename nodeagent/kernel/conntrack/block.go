@@ -20,14 +20,14 @@ const (
 
 // blockIngress drops packets from the clusters of the changes to the pods. free removes the
 // rules; call it also after an error.
-func blockIngress(turns []*linkChange, pods []netip.Prefix) (free func(), err error) {
+func blockIngress(changes []*linkChange, pods []netip.Prefix) (free func(), err error) {
 	var rules []*netlink.Rule
 	free = func() {
 		for _, r := range rules {
 			_ = netlink.RuleDel(r)
 		}
 	}
-	for _, t := range turns {
+	for _, t := range changes {
 		if t.handedOverOnly {
 			continue
 		}

@@ -10,73 +10,74 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForget starts a pod's connection at gateway b with a source port that another pod's
-// connection had at gateway a. Gateway a did not see the end of the old one. When the path
-// comes back to a, the new one survives only if a purged its entry.
-func TestForget(t *testing.T) {
+// TestPurge starts a pod's connection at gateway b with a source port that another pod's
+// connection had at gateway a. Gateway a did not see the end of that connection. When the path
+// returns to a, the new connection survives only if a purged the old entry.
+func TestPurge(t *testing.T) {
 	t.Parallel()
-	for _, forgets := range []bool{true, false} {
-		name := map[bool]string{true: "forgotten", false: "control"}[forgets]
+	for _, purges := range []bool{true, false} {
+		name := map[bool]string{true: "purged", false: "control"}[purges]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
 			dead := r.openFrom("10.7.1.5:40000")
-			if !dead.asks(quick) {
+			if !dead.exchange(quick) {
 				t.Fatal("the test network does not forward")
 			}
-			r.node.IP("link set pod0 down") // so that no gateway sees the end
+			r.node.IP("link set pod0 down") // no gateway sees the end
 			r.far.IP("link set srv0 down")
-			dead.end()
+			dead.abort()
 			r.node.IP("link set pod0 up")
 			r.far.IP("link set srv0 up")
 			r.move("b")
-			k := r.keeper()
+			k := r.syncer()
 			begin := time.Now()
 			k.LinkReleased("g2", remote)
 			living := r.openFrom("10.7.1.6:40000")
-			if !living.asks(quick) {
+			if !living.exchange(quick) {
 				t.Fatal("no connection through gateway b")
 			}
-			if n := k.Stats().Forgotten; n != 0 {
-				t.Fatalf("forgot %d before the time", n)
+			if n := k.Stats().Purged; n != 0 {
+				t.Fatalf("purged %d flows too early", n)
 			}
-			// Simulate a minute: the entry's remaining time is that much less than the timeout
-			// of a new packet.
+			// Simulate a minute: the entry's remaining time is 60 s less than the timeout of a
+			// new packet.
 			r.a.sysctl("netfilter/nf_conntrack_tcp_timeout_established", "432060")
-			if forgets {
-				if n := r.a.work(k, begin.Add(16*time.Second)).Forgotten; n != 1 {
+			if purges {
+				if n := r.a.work(k, begin.Add(16*time.Second)).Purged; n != 1 {
 					t.Fatalf("purged %d flows, want 1: the ended one", n)
 				}
 			}
 			r.move("a")
 			patience := quick
-			if !forgets {
+			if !purges {
 				patience = time.Second // lost packets do not arrive later
 			}
-			if goes := living.asks(patience); goes != forgets {
-				t.Errorf("the live connection survives: %v, want %v", goes, forgets)
+			if goes := living.exchange(patience); goes != purges {
+				t.Errorf("the live connection survives: %v, want %v", goes, purges)
 			}
 		})
 	}
 }
 
-// talk is a connection whose both ends the test holds.
-type talk struct {
+// pair is a connection with both of its ends.
+type pair struct {
 	client, server net.Conn
 }
 
-func (r *rig) openFrom(source string) *talk {
+func (r *rig) openFrom(source string) *pair {
 	r.t.Helper()
 	var listener net.Listener
 	var err error
 	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
 	r.must(err)
 	defer listener.Close()
-	k := &talk{}
+	k := &pair{}
 	r.pod.Inside(func() {
 		dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))}
-		// In the calling goroutine, which is in the namespace; IPv4 has no second address to try.
+		// Dial in the calling goroutine, which is in the namespace. IPv4 has no second address
+		// to try.
 		k.client, err = dialer.DialContext(context.Background(), "tcp4", service("tcp4", vip, vip6, servicePort))
 	})
 	r.must(err)
@@ -87,16 +88,16 @@ func (r *rig) openFrom(source string) *talk {
 	return k
 }
 
-// end forgets the connection at both ends at once.
-func (k *talk) end() {
+// abort resets the connection at both ends at once.
+func (k *pair) abort() {
 	_ = k.client.(*net.TCPConn).SetLinger(0)
 	_ = k.client.Close()
 	_ = k.server.(*net.TCPConn).SetLinger(0)
 	_ = k.server.Close()
 }
 
-// asks reports whether a word of the client arrives and is answered.
-func (k *talk) asks(patience time.Duration) bool {
+// exchange reports whether a packet of the client arrives, and the server's reply too.
+func (k *pair) exchange(patience time.Duration) bool {
 	deadline := time.Now().Add(patience)
 	_ = k.client.SetDeadline(deadline)
 	_ = k.server.SetDeadline(deadline)
@@ -133,7 +134,7 @@ func TestStale(t *testing.T) {
 		want bool
 	}{
 		{"translated and quiet since", func(*Flow) {}, true},
-		{"a packet after the path was left", func(f *Flow) { f.Left = 431995 * time.Second }, false},
+		{"a packet after the path moved", func(f *Flow) { f.Left = 431995 * time.Second }, false},
 		{"with its own source", func(f *Flow) { f.Reply.To = pod }, false},
 		{"ends by itself soon", func(f *Flow) { f.State = tcpFinWait }, false},
 		{"quiet UDP", func(f *Flow) { f.Protocol, f.Left = unix.IPPROTO_UDP, time.Second }, true},
