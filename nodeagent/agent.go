@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// Agent converges one node. Make it with New, then call Run, Plan or Cleanup
-// once, then Close. Nothing of it is assigned after New.
+// Agent converges one node. Create it with New, then call Run, Plan or Cleanup once, then
+// Close. None of its fields is assigned after New.
 type Agent struct {
 	config  Config
 	loop    *loop
@@ -35,7 +35,7 @@ type Agent struct {
 	outlets control.HTTPListeners
 }
 
-// New opens what an agent needs. It changes nothing on the host.
+// New opens the files, sockets and handles of an agent. It changes nothing on the host.
 func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, wake, counts := newSnapshots(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
+	now, wake, counts := newSharedState(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
@@ -90,7 +90,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: outlets.States,
 	})
 	counts.RegisterState(reporter.MetricsSnapshot)
-	// A name appears when its route is there.
+	// DNS comes last: a name appears after its route.
 	stages := slices.Concat(machine.Stages(), host.NameStages(answers.records))
 	kinds := make([]string, len(stages))
 	for i, s := range stages {
@@ -117,8 +117,8 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}, nil
 }
 
-// newElector returns the Elector of this node. The inputs receive what it decides, so that all
-// readers of the fabric find the holder of a gateway as its node.
+// newElector returns the Elector of this node. It passes its decisions to the inputs, so that
+// all readers of the fabric find the holder of a gateway as its node.
 func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sharedState, drain *control.Drain, wake triggers, log *slog.Logger) *election.Elector {
 	view := func() (election.ClusterView, bool) {
 		v, ok := inputs.ElectionView()
@@ -154,8 +154,8 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sh
 	})
 }
 
-// decommission reports whether everything of Hawser's is to go from a node.
+// decommission reports whether to remove all objects of Hawser from a node.
 func decommission(n *round.DesiredNode) bool { return n.Decommission }
 
-// Close releases what New opened; the node keeps its state.
+// Close releases the resources that New opened; the node keeps its state.
 func (a *Agent) Close() error { return a.loop.host.Close() }

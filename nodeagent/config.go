@@ -1,6 +1,6 @@
-// Package nodeagent runs one node of a clusterset: it reads fabric, keys and
-// facts, projects them to the state that the node should have, and converges
-// tunnels, routes, NAT and DNS to it for as long as it runs.
+// Package nodeagent runs one node of a clusterset: it reads fabric, keys and facts, projects
+// them to the desired state of the node, and continuously converges tunnels, routes, NAT and
+// DNS to it.
 package nodeagent
 
 import (
@@ -11,40 +11,40 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
-// Config is what an agent is started with.
+// Config is the configuration of an agent.
 type Config struct {
-	Cluster   string // this node's cluster, as the topology names it
+	Cluster   string // name of this node's cluster in the topology
 	Node      string // this node's name
 	FabricDir string // folder with fabric.json.gz, whole or in parts (.0, .1, ...)
 	KeysDir   string // folder with keys.age; gateways only, empty elsewhere
 	Identity  string // file with the cluster's age identity; gateways only
-	// Trust is a file of pinned signers (schema/fabric/trust). Empty, or never there:
-	// what is delivered counts, whoever signed it.
+	// Trust is a file of pinned signers (schema/fabric/trust). If it is empty or never existed,
+	// the agent accepts documents of any signer.
 	Trust string
-	// Kube is the API server from which facts come. Without one they come from
-	// FactsDir, a folder with Kubernetes objects in YAML.
+	// Kube is the API server of the facts. Without it the facts come from FactsDir, a folder
+	// with Kubernetes objects in YAML.
 	Kube     kube.Config
 	FactsDir string
-	// LeasesDir is a folder that the nodes of the cluster share, by which they agree on
-	// gateways whose nodes labels pick, where there is no API; empty = they hold none.
+	// LeasesDir is a folder that the nodes of a cluster without an API share. It has the leases
+	// of gateways that labels select. Empty = this node holds no such gateway.
 	LeasesDir string
-	// HawserNodesDir is a folder that the nodes of the cluster share, to which their agents write
-	// their HawserNodes, where there is no API; empty = they write none, and need none.
+	// HawserNodesDir is a folder that the nodes of a cluster without an API share, to which
+	// their agents write their HawserNodes. Empty = the nodes write and need none.
 	HawserNodesDir string
-	StateDir       string // last good inputs, remembered sysctls
+	StateDir       string // last good inputs, previous values of sysctls
 	Socket         string // unix socket for status
-	VICI           string // socket of a charon that the host runs; empty = our own is started when IPsec is used
-	// DNSListen overrides where names are answered; the port is 53 unless given.
-	// Invalid = the address that the fabric says.
+	VICI           string // socket of the host's charon; empty = the agent starts its own charon for IPsec
+	// DNSListen overrides the address of the DNS server; the default port is 53. Invalid = the
+	// address in the fabric.
 	DNSListen netip.AddrPort
-	ProcSys   string        // where the kernel's settings can be written [/proc/sys]
+	ProcSys   string        // writable folder of the kernel's settings [/proc/sys]
 	Metrics   []string      // host:port of each HTTP server for /metrics, /healthz and /readyz
-	Resync    time.Duration // longest time between two passes [30s]
-	FeedStale time.Duration // how long a lost feed's data counts [30s]
+	Resync    time.Duration // maximum time between two passes [30s]
+	FeedStale time.Duration // time for which the data of a lost feed stays valid [30s]
 	Version   string
 }
 
-// Validate names every setting that is missing.
+// Validate returns an error that names every missing setting.
 func (c Config) Validate() error {
 	required := []struct{ flag, value string }{
 		{"--cluster", c.Cluster}, {"--node", c.Node}, {"--fabric", c.FabricDir},

@@ -21,8 +21,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// loop makes the rounds: it observes, has package round decide, and carries out the
-// effects. Its methods but announce and sight are called in the engine's goroutine.
+// loop runs the rounds: it observes, has package round decide, and applies the effects. Its
+// methods except onDrainChange and agentSnapshot run in the engine's goroutine.
 type loop struct {
 	config Config
 	log    *slog.Logger
@@ -38,51 +38,51 @@ type loop struct {
 	publication *publisher.Publisher // nil without a Kubernetes API
 	metrics     *metrics.Metrics
 
-	completedOnce bool            // a round came to its end since the start
-	refused       map[string]bool // what was logged of endpoints that clusters announced
+	completedOnce bool            // a round completed since the start
+	refused       map[string]bool // logged reasons why announced endpoints were refused
 }
 
 // triggers wake the engine.
 type triggers struct {
-	trigger trigger.Trigger // "look again"
-	drift   trigger.Trigger // "the kernel's state changed"
-	urgent  trigger.Trigger // "a link may have changed"
+	trigger trigger.Trigger // run a round
+	drift   trigger.Trigger // the kernel's state changed
+	urgent  trigger.Trigger // a link may have changed
 
-	election trigger.Trigger // wakes the Elector: "the view of the election changed"
+	election trigger.Trigger // wakes the Elector: the view of the election changed
 }
 
 func newBells() triggers {
 	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New()}
 }
 
-// sharedState are what the engine's goroutine leaves for all others to read.
+// sharedState is the state that the engine's goroutine publishes for the others.
 type sharedState struct {
 	state             atomic.Pointer[round.State]
 	outcome           atomic.Pointer[round.Outcome]
-	ownGatewayRemoved atomic.Bool // this node's gateway left the fabric, and is kept for a while
+	ownGatewayRemoved atomic.Bool // this node's gateway left the fabric, and is retiring
 }
 
-func newSnapshots(cluster string, now time.Time) *sharedState {
+func newSharedState(cluster string, now time.Time) *sharedState {
 	s, begin := &sharedState{}, round.NewState(cluster, round.Saved{}, now)
 	s.state.Store(&begin)
 	s.outcome.Store(&round.Outcome{})
 	return s
 }
 
-// Outcome gives what the last round came to.
+// Outcome returns the outcome of the last round.
 func (s *sharedState) Outcome() round.Outcome { return *s.outcome.Load() }
 
-// State gives what the last step left.
+// State returns the state after the last step.
 func (s *sharedState) State() round.State { return *s.state.Load() }
 
-// begin gives the state of an agent that starts now.
-func (l *loop) begin(now time.Time) round.State {
+// restore returns the initial state of an agent, from the files of the previous agent.
+func (l *loop) restore(now time.Time) round.State {
 	saved := l.files.load(l.log)
 	saved.TunnelsInUse = host.TunnelsExist()
 	return round.NewState(l.config.Cluster, saved, now)
 }
 
-// observe looks at everything that a round depends on.
+// observe reads the observed state of a round.
 func (l *loop) observe(in input.Current) round.Observed {
 	own := in.Fabric.Cluster(l.config.Cluster)
 	gateway := own != nil && own.GatewayOn(l.config.Node) != nil || l.ownGatewayRemoved.Load()
@@ -98,8 +98,8 @@ func (l *loop) observe(in input.Current) round.Observed {
 	}
 }
 
-// closeStaleAPIConns leaves connections to the API server that went out from an address which this
-// host has no longer: what it is called now must be heard.
+// closeStaleAPIConns closes API connections whose local address this host no longer has.
+// Nothing arrives on them, and the watch must report the node's new address soon.
 func (l *loop) closeStaleAPIConns() {
 	_, client := l.inputs.API()
 	if client == nil {
@@ -107,14 +107,14 @@ func (l *loop) closeStaleAPIConns() {
 	}
 	held, err := l.host.Addresses()
 	if err != nil {
-		return // then it takes longer
+		return // the connections then close by their own timeouts
 	}
 	if n := client.CloseStaleConns(func(addr netip.Addr) bool { return slices.Contains(held, addr) }); n > 0 {
-		l.log.Info("asking the Kubernetes API anew, as the host's address changed", "connections", n)
+		l.log.Info("closed Kubernetes API connections of a removed host address", "connections", n)
 	}
 }
 
-// desiredState gives the engine the state that this node should have.
+// desiredState returns the desired state of this node for the engine.
 func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) {
 	in, ok := l.inputs.Current()
 	if !ok {
@@ -131,8 +131,8 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 	if l.ownGatewayRemoved.Swap(do.Leaving) != do.Leaving {
 		l.onDrainChange()
 	}
-	// Endpoints that were announced and do not count are counted when they are new, and each
-	// reason is logged once: what clusters say must not fill the log.
+	// Each refused endpoint is counted when it is new, and each reason is logged once:
+	// announcements of clusters must not fill the log.
 	for cluster, reasons := range next.Found.Refused {
 		for _, reason := range reasons {
 			if slices.Contains(before.Found.Refused[cluster], reason) {
@@ -146,8 +146,8 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 		}
 	}
 	if do.SaveLive {
-		l.files.heard.MarkDirty()
-		l.files.found.MarkDirty()
+		l.files.live.MarkDirty()
+		l.files.discovered.MarkDirty()
 	}
 	if do.Requeue > 0 {
 		time.AfterFunc(do.Requeue, l.trigger.Fire)
@@ -155,8 +155,8 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 	return do.Node, do.Digest, true
 }
 
-// urgentState gives an urgent pass the routes, when links moved since the last
-// projection. All else that a move changes can wait for the whole pass.
+// urgentState returns the routes for an urgent pass, if link choices changed since the last
+// projection. Everything else can wait for the full pass.
 func (l *loop) urgentState(context.Context) (*round.DesiredNode, string, bool) {
 	in := round.Observed{Cluster: l.config.Cluster, Node: l.config.Node, Peers: l.peers.ObserveLinks()}
 	next, do, ok := round.Reroute(l.State(), in, time.Now())
@@ -170,7 +170,7 @@ func (l *loop) urgentState(context.Context) (*round.DesiredNode, string, bool) {
 	return next.Routes(), "", true
 }
 
-// applyStep keeps a state, and carries out what whole and urgent rounds have in common.
+// applyStep stores a state, and applies the effects that full and urgent rounds share.
 func (l *loop) applyStep(next round.State, do round.Effects) {
 	l.state.Store(&next)
 	for _, m := range do.Moves {
@@ -180,14 +180,14 @@ func (l *loop) applyStep(next round.State, do round.Effects) {
 	l.peers.ApplyStep(do)
 }
 
-// onRoutesWritten follows each pass: the flows of this node go where the routes lead now.
+// onRoutesWritten moves the flows of this node to the routes of the last pass.
 func (l *loop) onRoutesWritten() { l.host.RoutesWritten(l.State().RoutedInput()) }
 
-// readyTime is how long after its first pass a gateway may still lack something
-// before it is used all the same.
+// readyTime is the time after its first pass at which a gateway becomes ready even with failed
+// or blocked objects.
 const readyTime = 5 * time.Second
 
-// onReport takes the outcome of each round.
+// onReport handles the report of each full pass.
 func (l *loop) onReport(r converge.Report) {
 	next, live := round.Applied(l.State())
 	l.state.Store(&next)
@@ -201,7 +201,7 @@ func (l *loop) onReport(r converge.Report) {
 	case r.Clean() && last.Input.AcceptedByNodes():
 		l.peers.SetReady(true)
 	case !r.Interrupted && !l.completedOnce:
-		// A pass may take long on a machine that is busy, so it counts from its end.
+		// A pass may be slow on a busy machine, so the time counts from its end.
 		l.completedOnce = true
 		time.AfterFunc(readyTime, func() { l.peers.SetReady(true) })
 	}
@@ -214,7 +214,7 @@ func (l *loop) onReport(r converge.Report) {
 	l.publication.Trigger()
 }
 
-// onDrainChange tells other agents whether this gateway is to be left, and looks anew.
+// onDrainChange announces a change of the drain to other agents, and triggers a round.
 func (l *loop) onDrainChange() {
 	l.peers.SetDraining(l.drain.Active() || l.ownGatewayRemoved.Load())
 	l.urgent.Fire()

@@ -13,7 +13,7 @@ import (
 
 const dnsPort = 53
 
-// dnsServer has names answered where the command line says, or else where the fabric does.
+// dnsServer runs the DNS server at the configured address, or else at the fabric's address.
 type dnsServer struct {
 	config   Config
 	log      *slog.Logger
@@ -24,12 +24,12 @@ type dnsServer struct {
 	answered atomic.Bool
 }
 
-// run answers until ctx ends.
+// run serves until ctx is done.
 func (n *dnsServer) run(ctx context.Context) error {
 	return dns.ServeDynamic(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs)
 }
 
-// isDown reports whether there is an address at which names are to be answered, and are not.
+// isDown reports whether the DNS server should listen at an address but does not.
 func (n *dnsServer) isDown() bool { return !n.answered.Load() && len(n.addrs()) > 0 }
 
 func (n *dnsServer) addrs() []netip.AddrPort {
@@ -41,7 +41,7 @@ func (n *dnsServer) addrs() []netip.AddrPort {
 		return nil
 	}
 	own := in.Fabric.Cluster(n.config.Cluster)
-	ipv6 := own != nil && own.Has(6) && !n.host.NoIPv6() // pods of this cluster may ask over it
+	ipv6 := own != nil && own.Has(6) && !n.host.NoIPv6() // pods of this cluster may use IPv6
 	var out []netip.AddrPort
 	for _, addr := range in.Fabric.DNS.Addresses() {
 		if addr.Is4() || ipv6 {

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// agentSnapshot is what only a running agent knows: a plan without it would move links and
-// forget what other clusters say.
+// agentSnapshot has state that only the running agent knows. Without it a plan would move links
+// and lose the state of other clusters.
 type agentSnapshot struct {
 	State    round.State             `json:"state"`
 	Peers    round.PeerStatus        `json:"peers"`
@@ -23,14 +23,14 @@ type agentSnapshot struct {
 	Holders  map[string]string       `json:"holders,omitempty"`
 }
 
-// agentSnapshot gives what this agent remembers and observes now.
+// agentSnapshot returns the stored and observed state of this agent.
 func (l *loop) agentSnapshot() agentSnapshot {
 	holders, _ := l.elector.Holders()
 	return agentSnapshot{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
 }
 
-// planned makes the round that the agent which runs on this node would make now, and that
-// of an agent which starts where none of this version runs. Nothing of it is carried out.
+// planned computes the next round of the agent that runs on this node, or without one the first
+// round of an agent that starts. It applies nothing.
 func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	var running agentSnapshot
 	runs, err := control.Get(ctx, l.config.Socket, "/sight", &running)
@@ -39,7 +39,7 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	}
 	holders := running.Holders
 	if !runs {
-		holders, _ = l.elector.Holders() // as the previous agent saved them
+		holders, _ = l.elector.Holders() // saved by the previous agent
 	}
 	l.inputs.SetHolders(holders)
 	l.inputs.RefreshOnce(ctx)
@@ -49,11 +49,11 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	}
 	now := time.Now()
 	if !runs || !running.State.Initialized() {
-		_, do := round.StepUntilStable(l.begin(now), func() round.Observed { return l.observe(in) }, l.peers.SetSpec, now)
+		_, do := round.StepUntilStable(l.restore(now), func() round.Observed { return l.observe(in) }, l.peers.SetSpec, now)
 		return do.Node, nil
 	}
 	if running.Peers.Spec != nil {
-		l.peers.SetSpec(running.Peers.Spec) // what comes to it is new to this one, too
+		l.peers.SetSpec(running.Peers.Spec) // this agent has not seen their data either
 	}
 	l.ownGatewayRemoved.Store(running.State.IsRetiring(l.config.Cluster, l.config.Node))
 	_, do := round.StepUntilStable(running.State, func() round.Observed {
@@ -67,8 +67,8 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	return do.Node, nil
 }
 
-// planBeside plans as another agent beside the one that runs does: the engine and its
-// handles are for their own goroutine.
+// planBeside plans with a second agent: the engine and its handles are not safe for concurrent
+// use.
 func (c Config) planBeside(ctx context.Context) (changes []converge.Change, err error) {
 	beside, err := New(c, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -78,13 +78,14 @@ func (c Config) planBeside(ctx context.Context) (changes []converge.Change, err 
 	return beside.Plan(ctx)
 }
 
-// Plan gives what a pass would change in the kernel now. It needs the inputs, and changes nothing.
+// Plan returns the changes that a pass would make in the kernel now. It needs the inputs, and
+// changes nothing.
 func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 	n, err := a.loop.planned(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The DNS data lives in the running agent, so there is nothing to compare it with here.
+	// Only the running agent has the DNS data, so it is not compared.
 	kernelOnly := converge.Engine[*round.DesiredNode]{Stages: a.loop.host.Stages(), Log: a.loop.log, Decommission: decommission}
 	return kernelOnly.Plan(ctx, n)
 }

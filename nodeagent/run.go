@@ -39,9 +39,9 @@ func (a *Agent) Run(until context.Context) error {
 		return err
 	}
 	l := a.loop
-	begin := l.begin(time.Now())
-	l.state.Store(&begin)
-	l.peers.SetReady(begin.Announcement.Active)
+	state := l.restore(time.Now())
+	l.state.Store(&state)
+	l.peers.SetReady(state.Announcement.Active)
 	l.onDrainChange()
 	var parts errgroup.Group
 	start := func(name string, run func(context.Context) error) {
@@ -75,7 +75,7 @@ func (a *Agent) wipeStateDir() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peer.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, liveFile, foundFile}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peer.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, liveFile, discoveredFile}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

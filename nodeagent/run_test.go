@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnnounce: after a drain the links are looked at at once, and then all else.
-func TestAnnounce(t *testing.T) {
+// TestOnDrainChange: a drain triggers an urgent pass and a full pass.
+func TestOnDrainChange(t *testing.T) {
 	t.Parallel()
 	a, err := New(Config{StateDir: t.TempDir(), FabricDir: t.TempDir(), FactsDir: t.TempDir(), Socket: "unused", Cluster: "g1", Node: "n"}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -15,6 +15,6 @@ func TestAnnounce(t *testing.T) {
 	defer a.Close()
 	a.loop.onDrainChange()
 	if len(a.loop.urgent) != 1 || len(a.loop.trigger) != 1 {
-		t.Error("nobody looks anew after a drain")
+		t.Error("a drain triggers no pass")
 	}
 }

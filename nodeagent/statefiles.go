@@ -16,33 +16,33 @@ import (
 const saveLiveInterval = 5 * time.Second
 
 const (
-	pathsFile = "paths.json"
-	shapeFile = "shape.json"
-	liveFile  = "heard.json"
-	foundFile = "found.json"
+	pathsFile      = "paths.json"
+	shapeFile      = "shape.json"
+	liveFile       = "heard.json"
+	discoveredFile = "found.json"
 )
 
-// stateFiles are what rounds leave for the next agent on this node.
+// stateFiles are the files that rounds save for the next agent on this node.
 type stateFiles struct {
-	paths *statefile.File[map[string]round.KeptPath]
-	shape *statefile.File[round.KeptShape]
-	heard *statefile.File[round.KeptLive]
-	found *statefile.File[map[string][]model.DiscoveredEndpoint]
+	paths      *statefile.File[map[string]round.KeptPath]
+	shape      *statefile.File[round.KeptShape]
+	live       *statefile.File[round.KeptLive]
+	discovered *statefile.File[map[string][]model.DiscoveredEndpoint]
 }
 
 func newStateFiles(dir string) stateFiles {
 	return stateFiles{
-		paths: statefile.New[map[string]round.KeptPath](dir, pathsFile),
-		shape: statefile.New[round.KeptShape](dir, shapeFile),
-		heard: statefile.New[round.KeptLive](dir, liveFile),
-		found: statefile.New[map[string][]model.DiscoveredEndpoint](dir, foundFile),
+		paths:      statefile.New[map[string]round.KeptPath](dir, pathsFile),
+		shape:      statefile.New[round.KeptShape](dir, shapeFile),
+		live:       statefile.New[round.KeptLive](dir, liveFile),
+		discovered: statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredFile),
 	}
 }
 
 // load returns what the previous agent saved. A file that cannot be read is logged and counts
 // as missing.
 func (f stateFiles) load(log *slog.Logger) round.Saved {
-	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.heard.LoadOrZero(log), Found: f.found.LoadOrZero(log)}
+	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Found: f.discovered.LoadOrZero(log)}
 }
 
 // run saves each file after its Changed until ctx is done. A disk may hang, so each file has a
@@ -54,10 +54,10 @@ func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog
 	})
 	wait.Go(func() { f.shape.Run(ctx, 0, func() round.KeptShape { return state().KeptShape() }, log) })
 	wait.Go(func() {
-		f.heard.Run(ctx, saveLiveInterval, func() round.KeptLive { return state().KeptLive() }, log)
+		f.live.Run(ctx, saveLiveInterval, func() round.KeptLive { return state().KeptLive() }, log)
 	})
 	wait.Go(func() {
-		f.found.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().KeptFound() }, log)
+		f.discovered.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().KeptFound() }, log)
 	})
 	wait.Wait()
 }

@@ -1,5 +1,5 @@
-// Package benchmark measures TCP between two processes: how much passes in a second, how many
-// connections can be made in one, and how long a question and its answer take.
+// Package benchmark measures TCP between two processes: throughput, connections per second, and
+// round trip time.
 package benchmark
 
 import (
@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// KeyBytes is the length of the key with which every connection begins: what does not is
-// closed, so that others cannot use the server.
+// KeyBytes is the length of the key at the start of every connection. The server closes
+// connections without the key, so that others cannot use it.
 const KeyBytes = 16
 
-// What a connection is for: its byte after the key.
+// The mode of a connection: its byte after the key.
 const (
-	modeSink    = 's' // takes bytes until the client closes its side, and tells their number
-	modeEcho    = 'e' // gives every byte back
-	modeConnect = 'o' // gives one byte back and closes: the client's port is free again at once
+	modeSink    = 's' // the server reads until the client closes its side, and replies with the number of bytes
+	modeEcho    = 'e' // the server echoes every byte
+	modeConnect = 'o' // the server echoes one byte and closes, so the client's port is free at once
 )
 
-// within is how long a connection, or a question on one, may take.
-const within = 5 * time.Second
+// ioTimeout bounds the setup of a connection, and one exchange on it.
+const ioTimeout = 5 * time.Second
 
-// Serve answers until ctx ends, which it returns as nil. It closes the listener.
+// Serve serves until ctx is done, and then returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 	if len(key) != KeyBytes {
 		return fmt.Errorf("key has %d bytes instead of %d", len(key), KeyBytes)
@@ -52,7 +52,7 @@ func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 			end := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer end()
 			head := make([]byte, KeyBytes+1)
-			_ = conn.SetReadDeadline(time.Now().Add(within))
+			_ = conn.SetReadDeadline(time.Now().Add(ioTimeout))
 			if _, err := io.ReadFull(conn, head); err != nil || subtle.ConstantTimeCompare(head[:KeyBytes], key) != 1 {
 				return
 			}
@@ -66,7 +66,7 @@ func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 			case modeEcho:
 				_, _ = io.Copy(conn, conn)
 			case modeConnect:
-				_ = conn.SetDeadline(time.Now().Add(within))
+				_ = conn.SetDeadline(time.Now().Add(ioTimeout))
 				_, _ = io.CopyN(conn, conn, 1)
 			}
 		})
@@ -75,30 +75,31 @@ func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 
 // Config configures a client.
 type Config struct {
-	Target  string        // host:port of the server; a name is looked up for each connection
+	Target  string        // host:port of the server; a name is resolved for each connection
 	Key     []byte        // KeyBytes long
-	For     time.Duration // of each of the three measurements
-	Streams int           // at once, for throughput and for connections
-	Wait    time.Duration // for the first answer of the server
+	For     time.Duration // duration of each of the three measurements
+	Streams int           // concurrent connections, for throughput and for connections per second
+	Wait    time.Duration // maximum time until the first reply of the server
 }
 
-// Result is what a client measured. A run that broke off has what it had until then.
+// Result is the result of a client. An aborted run has the results up to then.
 type Result struct {
 	Target string `json:"target"`
-	// Error says why it broke off; empty = it did not.
+	// Error is the reason why the run was aborted; empty = completed.
 	Error string `json:"error,omitempty"`
-	// Throughput is that of all streams together, bits a second of what they carry.
+	// Throughput is the payload throughput of all streams together, bits per second.
 	Throughput float64 `json:"bits_per_second"`
-	// Connections are those made, used for one byte each way, and closed, a second.
+	// Connections is the number of connections per second that were opened, used for one byte
+	// each way, and closed.
 	Connections float64 `json:"connections_per_second"`
-	Failed      int     `json:"failed"` // connections
-	// RTT is how long 64 bytes take there and back on a connection that is open,
-	// microseconds: half of the questions took no longer, and 99 of 100.
+	Failed      int     `json:"failed"` // failed connections
+	// RTT is the median time for 64 bytes there and back on an open connection, microseconds,
+	// and RTT99 the 99th percentile.
 	RTT   float64 `json:"rtt_p50_us"`
 	RTT99 float64 `json:"rtt_p99_us"`
 }
 
-// Measure waits for the server and measures, one thing after the other.
+// Measure waits for the server and runs the measurements in sequence.
 func Measure(ctx context.Context, c Config) Result {
 	r := Result{Target: c.Target}
 	err := c.await(ctx)
@@ -129,26 +130,26 @@ func Measure(ctx context.Context, c Config) Result {
 	return r
 }
 
-// open makes a connection for one purpose.
+// open opens a connection for one mode.
 func (c Config) open(ctx context.Context, purpose byte) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", c.Target)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(within))
+	_ = conn.SetDeadline(time.Now().Add(ioTimeout))
 	if _, err := conn.Write(append(slices.Clone(c.Key), purpose)); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("begin a connection to %s: %w", c.Target, err)
+		return nil, fmt.Errorf("send key to %s: %w", c.Target, err)
 	}
 	return conn.(*net.TCPConn), nil
 }
 
-// ask sends bytes on an echoing connection and reads them back.
-func ask(conn net.Conn, buffer []byte) error {
-	_ = conn.SetDeadline(time.Now().Add(within))
+// exchange sends bytes on an echoing connection and reads them back.
+func exchange(conn net.Conn, buffer []byte) error {
+	_ = conn.SetDeadline(time.Now().Add(ioTimeout))
 	if _, err := conn.Write(buffer); err != nil {
 		return err
 	}
@@ -156,24 +157,24 @@ func ask(conn net.Conn, buffer []byte) error {
 	return err
 }
 
-// tryOnce makes a connection, uses it for a byte each way, and closes it.
+// tryOnce opens a connection, exchanges one byte, and closes it.
 func (c Config) tryOnce(ctx context.Context) error {
 	conn, err := c.open(ctx, modeConnect)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	err = ask(conn, []byte{0})
+	err = exchange(conn, []byte{0})
 	if err == nil {
 		_, err = io.Copy(io.Discard, conn) // until the server has closed
 	}
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", c.Target, err)
+		return fmt.Errorf("exchange with %s: %w", c.Target, err)
 	}
 	return nil
 }
 
-// await asks until there is an answer. A name may have to appear first.
+// await waits until the server replies. Its name may have to appear first.
 func (c Config) await(ctx context.Context) error {
 	for end := time.Now().Add(c.Wait); ; {
 		err := c.tryOnce(ctx)
@@ -200,8 +201,8 @@ func (c Config) latency(ctx context.Context) (half, most float64, err error) {
 	buffer := make([]byte, 64)
 	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
 		sent := time.Now()
-		if err := ask(conn, buffer); err != nil {
-			return 0, 0, fmt.Errorf("ask %s on an open connection: %w", c.Target, err)
+		if err := exchange(conn, buffer); err != nil {
+			return 0, 0, fmt.Errorf("exchange with %s on an open connection: %w", c.Target, err)
 		}
 		took = append(took, time.Since(sent))
 	}
@@ -232,7 +233,7 @@ func (c Config) connections(ctx context.Context) (each float64, failed int, err 
 	return float64(made.Load()) / time.Since(began).Seconds(), int(lost.Load()), context.Cause(ctx)
 }
 
-// sendAll sends as much as it can, and gives what arrived.
+// sendAll sends as much as it can, and returns the number of bytes that arrived.
 func (c Config) sendAll(ctx context.Context) (int64, error) {
 	conn, err := c.open(ctx, modeSink)
 	if err != nil {
@@ -241,19 +242,19 @@ func (c Config) sendAll(ctx context.Context) (int64, error) {
 	defer conn.Close()
 	buffer := make([]byte, 128<<10)
 	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
-		_ = conn.SetDeadline(time.Now().Add(within))
+		_ = conn.SetDeadline(time.Now().Add(ioTimeout))
 		if _, err := conn.Write(buffer); err != nil {
 			return 0, fmt.Errorf("send to %s: %w", c.Target, err)
 		}
 	}
-	// What is in buffers on the way has to arrive first.
-	_ = conn.SetDeadline(time.Now().Add(4 * within))
+	// Bytes in buffers on the path have to arrive first.
+	_ = conn.SetDeadline(time.Now().Add(4 * ioTimeout))
 	if err := conn.CloseWrite(); err != nil {
-		return 0, fmt.Errorf("end a stream to %s: %w", c.Target, err)
+		return 0, fmt.Errorf("close stream to %s: %w", c.Target, err)
 	}
-	var told [8]byte
-	if _, err := io.ReadFull(conn, told[:]); err != nil {
-		return 0, fmt.Errorf("read what arrived at %s: %w", c.Target, err)
+	var count [8]byte
+	if _, err := io.ReadFull(conn, count[:]); err != nil {
+		return 0, fmt.Errorf("read byte count from %s: %w", c.Target, err)
 	}
-	return int64(binary.BigEndian.Uint64(told[:])), nil
+	return int64(binary.BigEndian.Uint64(count[:])), nil
 }

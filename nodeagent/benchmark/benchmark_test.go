@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// server runs one until the test ends, and gives its address.
+// server runs a server until the test ends, and returns its address.
 func server(t *testing.T, key []byte) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasureWaits: a server that is not there is waited for, and then told.
+// TestMeasureWaits: a client waits for a missing server, and then returns an error.
 func TestMeasureWaits(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,8 +52,8 @@ func TestMeasureWaits(t *testing.T) {
 	}
 }
 
-// TestStranger: who does not know the key gets nothing, not even an echo.
-func TestStranger(t *testing.T) {
+// TestWrongKey: a client without the key gets no reply, not even an echo.
+func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	conn, err := net.Dial("tcp", server(t, key('k')))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := io.ReadAll(conn); len(got) > 0 {
-		t.Errorf("a stranger was told %q", got)
+		t.Errorf("a client without the key received %q", got)
 	}
 }
 

@@ -33,13 +33,13 @@ func bigState() big {
 	return b
 }
 
-// sorts are what a kind can tell of what happened to it.
-var sorts = []string{"plain", "stamped"}
+// sorts are the tested sorts of kinds.
+var sorts = []string{"plain", "versioned"}
 
 func bigEngine(b *testing.B, sort string) *converge.Engine[big] {
 	elements := convergetest.NewWorld[desired.Element]()
 	var kind converge.Kind[desired.Element] = elements.Kind("element")
-	if sort == "stamped" {
+	if sort == "versioned" {
 		kind = elements.VersionedKind("element")
 	}
 	peers := convergetest.NewWorld[desired.Peer]().Kind("peer")
@@ -54,8 +54,7 @@ func bigEngine(b *testing.B, sort string) *converge.Engine[big] {
 	return e
 }
 
-// BenchmarkNothingToDo is a pass over 10 000 elements and 1 000 peers that are
-// as they should be.
+// BenchmarkNothingToDo runs a pass over 10 000 elements and 1 000 peers without a change.
 func BenchmarkNothingToDo(b *testing.B) {
 	for _, sort := range sorts {
 		b.Run(sort, func(b *testing.B) {
@@ -70,8 +69,8 @@ func BenchmarkNothingToDo(b *testing.B) {
 }
 
 // BenchmarkChanges changes one element, or a third of them, as when one of three backends
-// goes. The pass that proves the change afterwards is not counted: it is the one of
-// BenchmarkNothingToDo.
+// disappears. The verifying pass after the change is not counted: BenchmarkNothingToDo measures
+// it.
 func BenchmarkChanges(b *testing.B) {
 	for _, every := range []int{10_000, 3} {
 		for _, sort := range sorts {

@@ -44,13 +44,13 @@ func TestOwnChangesAreObservedAgain(t *testing.T) {
 			{name: "the first", want: items("a", "b"), changed: 2, reads: 1},
 			{name: "another text", want: []item{{Name: "a", Text: "x"}, {Name: "b", Text: "t"}}, changed: 1, reads: 1},
 			{name: "the same", want: []item{{Name: "a", Text: "x"}, {Name: "b", Text: "t"}}, reads: 1},
-			{name: "still the same", want: []item{{Name: "a", Text: "x"}, {Name: "b", Text: "t"}}},
+			{name: "unchanged", want: []item{{Name: "a", Text: "x"}, {Name: "b", Text: "t"}}},
 			{name: "one comes", want: items("a", "b", "c"), changed: 2},
 			{name: "one goes", want: items("a", "c"), changed: 1, reads: 1},
-			{name: "one comes and one goes", want: items("a", "d"), changed: 2, reads: 2},
-			{name: "undone by another", before: func() { world.Remove("a") }, want: items("a", "d"), changed: 1, reads: 1},
+			{name: "one added and one removed", want: items("a", "d"), changed: 2, reads: 2},
+			{name: "reverted by another writer", before: func() { world.Remove("a") }, want: items("a", "d"), changed: 1, reads: 1},
 			{name: "repaired", want: items("a", "d"), reads: 1},
-			{name: "what was read holds for ever", before: func() { time.Sleep(time.Hour) }, want: items("a", "d")},
+			{name: "the cache does not expire", before: func() { time.Sleep(time.Hour) }, want: items("a", "d")},
 		}
 		for _, s := range steps {
 			if s.before != nil {
@@ -81,11 +81,11 @@ type unversionedWrites struct {
 }
 
 func (k *unversionedWrites) Version(ctx context.Context) (string, error) {
-	stamp, err := k.VersionedKind.Version(ctx)
+	text, err := k.VersionedKind.Version(ctx)
 	if err != nil {
 		return "", err
 	}
-	version, err := strconv.Atoi(stamp)
+	version, err := strconv.Atoi(text)
 	return strconv.Itoa(version - k.own), err
 }
 

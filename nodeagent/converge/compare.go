@@ -8,19 +8,19 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Equaler is an object of a kind with thousands of them. Equal reports whether key and fields
-// of two are equal, without the texts of a diff.
+// Equaler is an object of a kind with thousands of objects. Equal reports whether key and
+// fields of two objects are equal, without building the texts of a diff.
 type Equaler[S any] interface {
 	Equal(other S) bool
 }
 
-// observedCache is what a stage need not read or compare again. It is valid as long as the
-// version of the kind stays.
+// observedCache has objects that a stage need not read or compare again. It is valid until the
+// version of the kind changes.
 type observedCache[S diff.Spec] struct {
 	version  string // empty = no cache
 	observed []S
 
-	clean   bool // observed is what the desired state of digest asks for
+	clean   bool // observed equals the desired state of digest
 	digest  string
 	desired []S // of digest; nil if not stored
 }
@@ -70,7 +70,7 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 }
 
 // changedParts returns the desired and the observed objects that may differ. Usually most of
-// thousands are desired as in the last clean pass. The desired objects of that pass then
+// thousands have not changed since the last clean pass. The desired objects of that pass then
 // replace the observed ones, unless the kernel fills in fields.
 func (s *stage[D, S]) changedParts(desired []S) (want, have []S) {
 	if _, ok := s.kind.(Normalizer[S]); ok || !s.cache.clean || s.cache.desired == nil {
@@ -92,7 +92,7 @@ func (s *stage[D, S]) changedParts(desired []S) (want, have []S) {
 // dropEqual returns two lists without the objects that are equal at the same index: counted from
 // the front, from the end, and in between if both have the same length.
 func dropEqual[S any](a, b []S) (onlyA, onlyB []S) {
-	// Pointers, as the conversion to an interface copies the object.
+	// Pointers, because the conversion to an interface copies the object.
 	equal := func(x, y *S) bool { return any(x).(Equaler[S]).Equal(*y) }
 	for len(a) > 0 && len(b) > 0 && equal(&a[0], &b[0]) {
 		a, b = a[1:], b[1:]

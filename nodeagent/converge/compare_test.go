@@ -19,7 +19,7 @@ func (t thing) Fields() []diff.Field { return []diff.Field{{Name: "text", Value:
 
 func (t thing) Equal(other thing) bool { return t == other }
 
-// thingKind is a kind whose stamp never changes; nothing is read or written through it.
+// thingKind is a kind whose version never changes. It reads and writes nothing.
 type thingKind struct{}
 
 func (thingKind) Name() string                                      { return "thing" }
@@ -27,7 +27,7 @@ func (thingKind) Observe(context.Context) ([]thing, error)          { return nil
 func (thingKind) Apply(context.Context, []diff.Change[thing]) error { return nil }
 func (thingKind) Version(context.Context) (string, error)           { return "1", nil }
 
-// normalizingKind is one to whose objects the kernel adds something.
+// normalizingKind is a kind whose kernel fills in fields.
 type normalizingKind struct{ thingKind }
 
 func (normalizingKind) Normalize(want, _ thing) thing { return want }
@@ -47,7 +47,7 @@ func TestNarrow(t *testing.T) {
 	tests := []struct {
 		name  string
 		edit  func(r *rand.Rand, list []thing) []thing
-		most  int // compared of what is; 0 = none
+		most  int // maximum number of compared observed objects; 0 = none
 		twice bool
 	}{
 		{name: "nothing", edit: func(_ *rand.Rand, l []thing) []thing { return l }},
@@ -71,7 +71,7 @@ func TestNarrow(t *testing.T) {
 			return l
 		}},
 		{name: "all of it", most: size, edit: func(r *rand.Rand, l []thing) []thing {
-			for n := 9; n >= 0; n-- { // from the end, so that the places stay apart
+			for n := 9; n >= 0; n-- { // from the end, so that the indices stay apart
 				at := n * size / 10
 				l[at+150].text = "new"
 				l = slices.Insert(l, at+100, thing{fmt.Sprint("new ", n), "x"})
@@ -80,7 +80,7 @@ func TestNarrow(t *testing.T) {
 			return l
 		}},
 		{name: "one moves", most: size, edit: func(_ *rand.Rand, l []thing) []thing { return append(l[1:], l[0]) }},
-		{name: "the end goes", most: 300, edit: func(_ *rand.Rand, l []thing) []thing { return l[:len(l)-300] }},
+		{name: "the end is removed", most: 300, edit: func(_ *rand.Rand, l []thing) []thing { return l[:len(l)-300] }},
 		{name: "all go", edit: func(_ *rand.Rand, l []thing) []thing { return nil }, most: size},
 		{name: "a third changes", edit: func(_ *rand.Rand, l []thing) []thing {
 			for i := range l {

@@ -18,8 +18,8 @@ type Deferrer interface {
 var ErrDeferred = errors.New("deferred to another gateway")
 
 const (
-	// freeRewrites is how often a writer without delay repeats at once a change that another
-	// writer reverted. After that its delay grows.
+	// freeRewrites is the number of times that a writer without delay at once repeats a change
+	// that another writer reverted. After that its delay grows.
 	freeRewrites = 3
 	// minWriteDelay is the delay that grows for a writer without one.
 	minWriteDelay = time.Second
@@ -32,12 +32,12 @@ const (
 type deferral struct {
 	signature   string
 	neededSince time.Time // zero = the change is not needed
-	writes      int       // of this very change
+	writes      int       // of the same change
 	lastWrite   time.Time
 }
 
-// delay returns how long the change must be needed. It doubles with each write that another
-// writer reverted, so that two writers that disagree write ever more rarely.
+// delay returns the time for which the change must be needed first. It doubles with each write
+// that another writer reverted, so that two writers that disagree write ever more rarely.
 func (d *deferral) delay(base time.Duration) time.Duration {
 	if base == 0 && d.writes < freeRewrites {
 		return 0
@@ -49,7 +49,7 @@ func (d *deferral) delay(base time.Duration) time.Duration {
 	return delay
 }
 
-// trackDeferrals records since when each change is needed.
+// trackDeferrals records when each change became necessary.
 func (s *stage[D, S]) trackDeferrals(changes []diff.Change[S], now time.Time) {
 	if _, ok := s.kind.(Deferrer); !ok {
 		return
@@ -87,7 +87,7 @@ func (s *stage[D, S]) skipDeferred(p *pass[D], changes []diff.Change[S]) []diff.
 	for _, c := range changes {
 		d, known := s.deferrals[c.Key]
 		if !known {
-			// It came up after the forward direction; the next pass tracks it.
+			// It became necessary after the forward direction; the next pass tracks it.
 			continue
 		}
 		at := d.neededSince.Add(d.delay(deferrer.WriteDelay()))

@@ -14,56 +14,56 @@ import (
 // deferrer is a kind with a write delay.
 type deferrer struct {
 	*convergetest.Kind[item]
-	patience time.Duration
+	writeDelay time.Duration
 }
 
-func (p *deferrer) WriteDelay() time.Duration { return p.patience }
+func (p *deferrer) WriteDelay() time.Duration { return p.writeDelay }
 
-func patientEngine(w *convergetest.World[item], patience time.Duration) *converge.Engine[[]item] {
-	kind := &deferrer{Kind: w.Kind("object"), patience: patience}
+func deferringEngine(w *convergetest.World[item], writeDelay time.Duration) *converge.Engine[[]item] {
+	kind := &deferrer{Kind: w.Kind("object"), writeDelay: writeDelay}
 	return &converge.Engine[[]item]{
 		Stages:       []converge.Stage[[]item]{converge.NewStage(kind, func(want []item) []item { return want }, nil)},
 		Decommission: func([]item) bool { return true },
 	}
 }
 
-func TestPatienceLeavesTheFirstTurn(t *testing.T) {
+func TestWriteDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := convergetest.NewWorld[item]()
-		second := patientEngine(w, 2*time.Second)
+		second := deferringEngine(w, 2*time.Second)
 		want := items("a", "b")
 		began := time.Now()
 		report := second.Once(t.Context(), want, "1")
 		if len(report.Deferred) != 2 || len(report.Changed) != 0 || report.Clean() || report.Err() != nil {
-			t.Fatalf("first pass: left %v, changed %v", report.Deferred, report.Changed)
+			t.Fatalf("first pass: deferred %v, changed %v", report.Deferred, report.Changed)
 		}
 		if !errors.Is(report.Deferred[0], converge.ErrDeferred) || !report.Next.Equal(began.Add(2*time.Second)) {
-			t.Errorf("left as %v, due in %v", report.Deferred[0], report.Next.Sub(began))
+			t.Errorf("deferred as %v, due in %v", report.Deferred[0], report.Next.Sub(began))
 		}
-		// The first in turn makes a, and never b.
+		// The first writer creates a, and never b.
 		w.Put(want[0])
 		time.Sleep(time.Second)
 		second.Once(t.Context(), want, "1")
 		time.Sleep(time.Second)
 		report = second.Once(t.Context(), want, "1")
 		if len(report.Changed) != 1 || report.Changed[0].Key != "b" || !report.Clean() {
-			t.Errorf("after the wait: changed %v, left %v", report.Changed, report.Deferred)
+			t.Errorf("after the wait: changed %v, deferred %v", report.Changed, report.Deferred)
 		}
-		// What is needed anew waits anew, deletes too.
+		// A change that is needed again waits again, also a delete.
 		w.Remove("a")
 		if report = second.Once(t.Context(), want[:1], "2"); len(report.Deferred) != 2 || len(report.Changed) != 0 {
-			t.Errorf("needed anew: changed %v, left %v", report.Changed, report.Deferred)
+			t.Errorf("needed again: changed %v, deferred %v", report.Changed, report.Deferred)
 		}
 		time.Sleep(2 * time.Second)
 		if report = second.Once(t.Context(), want[:1], "2"); len(report.Changed) != 2 {
-			t.Errorf("after the second wait: changed %v, left %v", report.Changed, report.Deferred)
+			t.Errorf("after the second wait: changed %v, deferred %v", report.Changed, report.Deferred)
 		}
 	})
 }
 
-// TestPatienceOfTwoWhoDisagree runs two writers with different desired states for an hour.
-func TestPatienceOfTwoWhoDisagree(t *testing.T) {
+// TestTwoWritersDisagree runs two writers with different desired states for an hour.
+func TestTwoWritersDisagree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := convergetest.NewWorld[item]()
@@ -73,7 +73,7 @@ func TestPatienceOfTwoWhoDisagree(t *testing.T) {
 		writes := make([]int, 2)
 		done := make(chan struct{})
 		for i := range 2 {
-			e := patientEngine(w, time.Duration(i)*2*time.Second)
+			e := deferringEngine(w, time.Duration(i)*2*time.Second)
 			e.OnReport = func(r converge.Report) {
 				writes[i] += len(r.Changed)
 				if len(r.Changed) > 0 {
@@ -93,29 +93,29 @@ func TestPatienceOfTwoWhoDisagree(t *testing.T) {
 			t.Errorf("%d and %d writes in an hour", writes[0], writes[1])
 		}
 		if writes[0] < 2 || writes[1] < 1 {
-			t.Errorf("%d and %d writes in an hour: somebody gave up", writes[0], writes[1])
+			t.Errorf("%d and %d writes in an hour: a writer gave up", writes[0], writes[1])
 		}
 	})
 }
 
-func TestPatienceIsNotLostOnWhatChanges(t *testing.T) {
+func TestOwnChangesAreNotDelayed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := convergetest.NewWorld[item]()
-		first := patientEngine(w, 0)
-		// Our own want goes to and fro: nobody undoes anything, so nothing waits.
+		first := deferringEngine(w, 0)
+		// Our own desired state alternates. No other writer reverts it, so no change waits.
 		for i := range 20 {
 			want := items("a")
 			want[0].Text = []string{"x", "y"}[i%2]
 			if report := first.Once(t.Context(), want, want[0].Text); len(report.Changed) != 1 {
-				t.Fatalf("change %d was left: %v", i, report.Deferred)
+				t.Fatalf("change %d was deferred: %v", i, report.Deferred)
 			}
 		}
-		// Somebody undoes the same change: three times it is put back at once.
+		// Another writer reverts the same change: it is repeated at once three times.
 		for i := range 3 {
 			w.Remove("a")
 			if report := first.Once(t.Context(), items("a"), "1"); len(report.Changed) != 1 {
-				t.Fatalf("time %d: left %v", i, report.Deferred)
+				t.Fatalf("time %d: deferred %v", i, report.Deferred)
 			}
 			first.Once(t.Context(), items("a"), "1")
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Resync is the time between full passes that nothing triggered.
+// Resync is the time between full passes without a trigger.
 const Resync = 30 * time.Second
 
 const maxPasses = 3
@@ -16,11 +16,12 @@ const maxPasses = 3
 type Engine[D any] struct {
 	Stages []Stage[D] // in the order of creation
 	Log    *slog.Logger
-	// Decommission reports whether d asks to remove all objects of Hawser. Nil means never.
+	// Decommission reports whether d requests the removal of all objects of Hawser. Nil means
+	// never.
 	Decommission func(d D) bool
 	// OnReport receives the report of each full pass of Run, in Run's goroutine; may be nil.
 	OnReport func(Report)
-	// Resync overrides the time between full passes that nothing triggered; 0 = Resync.
+	// Resync overrides the time between full passes without a trigger; 0 = Resync.
 	Resync time.Duration
 	// Drift has a token if this engine or another writer changed an observed object; nil = no
 	// events. It triggers a full pass of Run, after the full pass that follows an urgent one.
@@ -30,7 +31,7 @@ type Engine[D any] struct {
 
 	schedule          schedule
 	trigger           <-chan struct{}          // of Run; nil without it
-	cleanDigest       string                   // of the last desired state that left no change; empty = unknown
+	cleanDigest       string                   // of the desired state of the last clean pass; empty = unknown
 	blocked           map[string]blockedChange // by kind and key
 	completedOnce     bool                     // a full pass reached its end
 	interruptedPasses int                      // verify-only passes in a row that stopped early
@@ -130,7 +131,7 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 }
 
 // isMassDelete reports whether the desired state is empty although objects exist. A lost input
-// looks exactly like that, so only a decommission may do it.
+// has the same effect, so only a decommission may do it.
 func (e *Engine[D]) isMassDelete(p *pass[D]) bool {
 	deletes, wanted := 0, 0
 	for _, n := range p.deletes {

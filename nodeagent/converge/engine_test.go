@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// state is a desired state of two kinds, of which the second stands on the first.
+// state is a desired state of two kinds; the second depends on the first.
 type state struct {
 	Lower, Upper []item
 	Decommission bool
@@ -112,7 +112,7 @@ func TestPlanIsWhatOnceDoes(t *testing.T) {
 	}
 	report := r.engine.Once(t.Context(), want, "")
 	if d := cmp.Diff(plan, report.Changed); d != "" {
-		t.Errorf("done differs from planned (-want +got):\n%s", d)
+		t.Errorf("changes differ from the plan (-want +got):\n%s", d)
 	}
 }
 
@@ -149,7 +149,8 @@ func TestProgressRunsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	r.lower.Put(item{Name: "old"})
-	// Two of the same sort collide: the new one can come only when the old is gone.
+	// Two objects of the same sort collide: the new one can be created only after the old one
+	// is removed.
 	r.lower.Fault = func(c diff.Change[item]) error {
 		if c.Op == diff.Create && slices.Contains(keys(r.lower), "old") {
 			return errors.New("taken")
@@ -218,7 +219,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-func TestUnchangedStampIsNotReadAgain(t *testing.T) {
+func TestUnchangedVersionIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	want := state{Lower: items("a"), Upper: items("u")}
@@ -271,7 +272,7 @@ func TestErrorOfAWholeCall(t *testing.T) {
 	}
 }
 
-// failing is a kind of nothing whose Apply gives an error.
+// failing is a kind without objects whose Apply returns an error.
 type failing struct{ err error }
 
 func (failing) Name() string                            { return "kind" }

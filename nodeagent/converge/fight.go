@@ -14,7 +14,7 @@ const (
 	maxFightPause = 10 * time.Minute
 )
 
-// ErrFight means that the same change was needed again and again.
+// ErrFight means that the same change was needed repeatedly.
 var ErrFight = errors.New("another writer reverts this change; backing off")
 
 // fight is the history of one key that changes in each pass.
@@ -35,7 +35,7 @@ func signature[S diff.Spec](c diff.Change[S]) string {
 	return b.String()
 }
 
-// forgetSettledFights forgets the keys that need no change in this pass.
+// forgetSettledFights deletes the history of keys that need no change in this pass.
 func (s *stage[D, S]) forgetSettledFights(changes []diff.Change[S]) {
 	if len(s.fights) == 0 {
 		return

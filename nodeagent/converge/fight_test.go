@@ -22,23 +22,23 @@ func TestFight(t *testing.T) {
 		}
 		for i := range 5 {
 			if !made() {
-				t.Fatalf("pass %d left the change alone", i+1)
+				t.Fatalf("pass %d did not make the change", i+1)
 			}
 		}
 		if made() {
 			t.Error("pass 6 made the change again")
 		}
-		// Other keys are not held up.
+		// Other keys are not delayed.
 		r.lower.Remove("b")
 		if made(); !slices.Contains(keys(r.lower), "b") {
-			t.Error("another key was left alone too")
+			t.Error("another key was also paused")
 		}
 		time.Sleep(31 * time.Second)
 		if !made() {
 			t.Error("the change was not tried after the pause")
 		}
 		if made() {
-			t.Error("it was tried twice after one pause")
+			t.Error("the change was tried twice after one pause")
 		}
 		time.Sleep(31 * time.Second)
 		if made() {
@@ -48,10 +48,10 @@ func TestFight(t *testing.T) {
 		if !made() {
 			t.Error("the change was not tried after the second pause")
 		}
-		// Peace: one pass without the change and the history is forgotten.
+		// One pass without the change clears the history.
 		r.engine.Once(t.Context(), want, "1")
 		if !made() {
-			t.Error("a change after peace was left alone")
+			t.Error("a change after a pass without it was paused")
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestLaws(t *testing.T) {
 			return []item{text, shape, secret}
 		},
 	}
-	for _, sort := range []string{"plain", "stamped", "quiet"} {
+	for _, sort := range []string{"plain", "versioned", "quiet"} {
 		t.Run(sort, func(t *testing.T) {
 			t.Parallel()
 			world := convergetest.NewWorld[item]()
@@ -69,7 +69,7 @@ func TestLaws(t *testing.T) {
 			}
 			newKind := func(*testing.T) converge.Kind[item] {
 				switch sort {
-				case "stamped":
+				case "versioned":
 					return world.VersionedKind("item")
 				case "quiet":
 					return &unversionedWrites{VersionedKind: world.VersionedKind("item")}

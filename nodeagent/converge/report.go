@@ -74,7 +74,7 @@ type Report struct {
 	Changed  []Change       // changes that were made
 	Blocked  []Problem      // changes that need another object first
 	Failed   []Problem      // of the last pass
-	Fights   []Problem      // changes that another writer reverts again and again; paused
+	Fights   []Problem      // changes that another writer reverts repeatedly; paused
 	Deferred []Problem      // changes that a Deferrer leaves to other agents for now
 	Next     time.Time      // when the first deferred change is due; zero = none
 	Drift    map[string]int // changes by kind that the desired state did not cause

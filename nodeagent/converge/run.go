@@ -7,7 +7,7 @@ import (
 )
 
 // Source returns the desired state and its digest. If ok is false there is no valid desired
-// state: the engine keeps converging to the last valid one, and does nothing before the first.
+// state: the engine continues with the last valid one, and does nothing before the first.
 type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
 
 // Run runs a full pass for each token of trigger and Drift, after failures with growing
@@ -21,7 +21,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 	}
 	e.trigger = trigger
 	for ctx.Err() == nil {
-		// The source is called next: it sees whatever sent the tokens up to now.
+		// The source is called next: its state includes the causes of all tokens so far.
 		drain(e.trigger)
 		drain(e.Drift)
 		e.schedule.startFull()

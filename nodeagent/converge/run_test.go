@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		}
 		now.Store(&state{Lower: items("a"), Decommission: true})
 		trigger <- struct{}{}
-		time.Sleep(time.Second) // the engine may rest, if its period has just ended
+		time.Sleep(time.Second) // the engine may rest after its resync period
 		if d := cmp.Diff([]string{"a"}, keys(r.lower)); d != "" {
 			t.Errorf("after the first state (-want +got):\n%s", d)
 		}
@@ -136,22 +136,22 @@ func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 		passes(time.Now())
 
 		begun := time.Now()
-		for range 5 { // changes of what is wanted, each with its echo
+		for range 5 { // changes of the desired state, each with its own drift event
 			n.Add(1)
 			trigger <- struct{}{}
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
 		if at := passes(begun); len(at) != 6 || at[5] > time.Second {
-			t.Errorf("passes at %v, want five for five changes, and one for all their echoes", at)
+			t.Errorf("passes at %v, want five for five changes, and one for all drift events", at)
 		}
 
 		begun = time.Now()
-		r.lower.Put(item{Name: "a", Text: "another"}) // of somebody else
+		r.lower.Put(item{Name: "a", Text: "another"}) // another writer
 		event()
 		time.Sleep(5 * time.Second)
 		if at := passes(begun); len(at) != 2 || at[0] > 0 {
-			t.Errorf("passes at %v, want one for a change of others at once, and one for its own", at)
+			t.Errorf("passes at %v, want one at once for another writer's change, and one for the repair", at)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestBlockedIsLoggedOnce(t *testing.T) {
 			time.Sleep(25 * time.Second)
 		}
 		if n := strings.Count(out.String(), "level=WARN msg=\"change blocked\" kind=lower key=a waiting_for=\"link x\""); n != 1 {
-			t.Errorf("told %d times in 2.5 minutes, want once:\n%s", n, out.String())
+			t.Errorf("logged %d times in 2.5 minutes, want once:\n%s", n, out.String())
 		}
 	})
 }

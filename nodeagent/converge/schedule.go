@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/internal/timerqueue"
 )
 
-// reason is why Run runs a pass. Lower ones go first if several are due.
+// reason is the reason why Run runs a pass. Lower ones go first if several are due.
 type reason int
 
 const (
@@ -22,17 +22,17 @@ const (
 const (
 	// minUrgentInterval is the minimum time between two urgent passes.
 	minUrgentInterval = 2 * time.Millisecond
-	// fullPassDelay is how long the full pass waits that follows an urgent one. It needs the CPU
-	// time that the moved traffic needs. Further urgent passes often come first, as the links
-	// of a gateway that died fail one after the other.
+	// fullPassDelay is the delay of the full pass after an urgent one. The moved traffic needs
+	// its CPU time. Further urgent passes often come first, because the links of a failed
+	// gateway fail one after the other.
 	fullPassDelay = 150 * time.Millisecond
-	// driftSettleTime is how long drift events wait after a clean pass that changed something:
+	// driftSettleTime is the delay of drift events after a clean pass that changed something:
 	// its own changes caused most of them.
 	driftSettleTime = 300 * time.Millisecond
 	// minBackoff is the pause after a failed pass. It doubles with each further failure.
 	minBackoff = time.Second
-	// Full passes use at most half of the time once they have used freeBudget. A single
-	// trigger does not wait for the pass before it.
+	// Full passes use at most half of the time once they have used freeBudget. A single trigger
+	// does not wait after the previous pass.
 	minRest    = 10 * time.Millisecond
 	maxRest    = 250 * time.Millisecond
 	freeBudget = 250 * time.Millisecond
@@ -53,7 +53,7 @@ type schedule struct {
 
 func (s *schedule) request(r reason) { s.requested[r] = true }
 
-// next returns the reason that is due first, and when: now if it is due already.
+// next returns the reason that is due first, and its time: now if it is already due.
 func (s *schedule) next(now time.Time) (first reason, at time.Time) {
 	fullPass := timerqueue.Later(s.restEnd, s.fullPassDue)
 	earliest := [reasons]time.Time{
@@ -115,7 +115,7 @@ type dutyCycle struct {
 	lastEnd time.Time
 }
 
-// rest records a pass that took so long and has just ended. It returns how long to rest.
+// rest records a pass of a duration that has just ended. It returns the following rest time.
 func (d *dutyCycle) rest(now time.Time, took time.Duration) time.Duration {
 	idle := max(now.Sub(d.lastEnd)-took, 0)
 	d.used = min(max(d.used-idle, 0)+took, freeBudget+maxRest)

@@ -43,7 +43,7 @@ func TestSchedule(t *testing.T) {
 		{name: "drift after an urgent pass", after: func(s *schedule) { s.urgent(end, 0); s.request(driftToken) }, want: driftToken, at: fullPassDelay},
 		{name: "trigger after an urgent pass", after: func(s *schedule) { s.urgent(end, 0); s.request(triggerToken) }, want: triggerToken, at: minRest},
 		{name: "urgent again", after: func(s *schedule) { s.urgent(end, ms); s.request(urgentToken) }, want: urgentToken, at: ms + minUrgentInterval},
-		{name: "urgent passes that take long", after: func(s *schedule) { s.urgent(end, 200*ms); s.request(urgentToken) }, now: 200 * ms, want: followUp, at: 200 * ms},
+		{name: "slow urgent passes", after: func(s *schedule) { s.urgent(end, 200*ms); s.request(urgentToken) }, now: 200 * ms, want: followUp, at: 200 * ms},
 		{name: "failure", report: failed, want: resync, at: minBackoff},
 		{name: "second failure", before: func(s *schedule) { s.finishFull(end, failed, time.Minute) }, report: failed, want: resync, at: 2 * minBackoff},
 		{name: "failure with progress", before: func(s *schedule) { s.finishFull(end, failed, time.Minute) },

@@ -13,7 +13,7 @@ import (
 type Stage[D any] interface {
 	// Name returns the name of the kind.
 	Name() string
-	// Wanted returns the number of objects that d asks for.
+	// Wanted returns the number of objects in d.
 	Wanted(d D) int
 
 	forward(ctx context.Context, p *pass[D])
@@ -157,7 +157,7 @@ type pass[D any] struct {
 	desired    D
 	digest     string
 	planOnly   bool
-	verifyOnly bool // the desired state is the one of the last clean pass
+	verifyOnly bool // the desired state has not changed since the last clean pass
 	now        time.Time
 	preempt    func() // runs a pending urgent pass, between stages and batches
 

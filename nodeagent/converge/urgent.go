@@ -23,8 +23,8 @@ type UrgentConfig[D any] struct {
 }
 
 // MarkUrgent marks a stage that urgent passes write, and returns it. An urgent pass also
-// deletes, unless its source asks for no object of the stage or no full pass completed yet:
-// objects of the previous agent have to go in the order of the stages.
+// deletes, unless its source has no object of the stage or no full pass completed yet: objects
+// of the previous agent have to be removed in the order of the stages.
 func MarkUrgent[D any](s Stage[D]) Stage[D] {
 	s.markUrgent()
 	return s
@@ -66,7 +66,7 @@ func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 }
 
 // runUrgentPass runs one urgent pass, and stores the number of objects of its stages. It
-// returns false if the urgent source has nothing. Its changes appear in the report of the full
+// returns false if the urgent source has no state. Its changes appear in the report of the full
 // pass that it preempts, or that follows.
 func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int) bool {
 	start := time.Now()

@@ -61,7 +61,7 @@ func (r *urgentRig) run(ctx context.Context) {
 	}, r.trigger)
 }
 
-func (r *urgentRig) want(t *testing.T, want string) {
+func (r *urgentRig) expect(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-r.written:
@@ -83,27 +83,28 @@ func TestUrgentRunsFirst(t *testing.T) {
 		defer cancel()
 		go r.run(ctx)
 
-		// The pass that writes a makes way, and goes on. U, which it wanted, is never written.
+		// The full pass that writes a is preempted, and continues. Its own outdated u is never
+		// written.
 		time.Sleep(500 * time.Millisecond)
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v")})
 		r.urgent <- struct{}{}
 		time.Sleep(510 * time.Millisecond)
-		r.want(t, "+v at 1s")
+		r.expect(t, "+v at 1s")
 		if report := <-r.reports; len(report.Changed) != 2 || !report.Clean() || report.Objects["upper"] != 1 {
 			t.Errorf("report %+v", report)
 		}
 
-		// The whole pass that follows writes b.
+		// The following full pass writes b.
 		time.Sleep(1500 * time.Millisecond)
 		if report := <-r.reports; len(report.Changed) != 1 || !report.Clean() || len(report.Drift) != 0 || len(r.reports) != 0 {
 			t.Errorf("report %+v", report)
 		}
 
-		// What is urgent does not wait for it.
+		// Urgent changes do not wait for it.
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v", "w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "+w at 2.51s")
+		r.expect(t, "+w at 2.51s")
 		time.Sleep(time.Second)
 		if report := <-r.reports; len(report.Changed) != 1 || len(report.Drift) != 0 {
 			t.Errorf("report after an urgent pass: %+v", report)
@@ -111,7 +112,7 @@ func TestUrgentRunsFirst(t *testing.T) {
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "-v at 3.51s")
+		r.expect(t, "-v at 3.51s")
 	})
 }
 
@@ -131,9 +132,9 @@ func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("u", "v")})
 		r.urgent <- struct{}{}
 		time.Sleep(3 * time.Second)
-		r.want(t, "+u at 2s")
-		r.want(t, "-old at 2s")
-		r.want(t, "+v at 2s")
+		r.expect(t, "+u at 2s")
+		r.expect(t, "-old at 2s")
+		r.expect(t, "+v at 2s")
 	})
 }
 
@@ -166,8 +167,8 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 		token func(r *urgentRig, drift chan struct{}) chan struct{}
 		want  []string
 	}{
-		{"drift", func(_ *urgentRig, drift chan struct{}) chan struct{} { return drift }, []string{"whole at 1.15s"}},
-		{"trigger", func(r *urgentRig, _ chan struct{}) chan struct{} { return r.trigger }, []string{"whole at 1.12s"}},
+		{"drift", func(_ *urgentRig, drift chan struct{}) chan struct{} { return drift }, []string{"full at 1.15s"}},
+		{"trigger", func(r *urgentRig, _ chan struct{}) chan struct{} { return r.trigger }, []string{"full at 1.12s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +180,7 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				began := time.Now()
 				var whole []string
-				r.engine.OnReport = func(converge.Report) { whole = append(whole, fmt.Sprint("whole at ", time.Since(began))) }
+				r.engine.OnReport = func(converge.Report) { whole = append(whole, fmt.Sprint("full at ", time.Since(began))) }
 				go r.run(ctx)
 				time.Sleep(time.Second)
 				for _, key := range []string{"v", "w", "x"} {
@@ -199,15 +200,15 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 				if diff := cmp.Diff([]string{"+u at 0s", "+v at 1s", "+w at 1.04s", "+x at 1.08s", "-v at 1.04s", "-w at 1.08s"}, written); diff != "" {
 					t.Errorf("urgent changes (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(append([]string{"whole at 0s"}, tt.want...), whole); diff != "" {
-					t.Errorf("whole passes (-want +got):\n%s", diff)
+				if diff := cmp.Diff(append([]string{"full at 0s"}, tt.want...), whole); diff != "" {
+					t.Errorf("full passes (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// TestUrgentDoesNotStarveFullPasses sends urgent tokens all the time.
+// TestUrgentDoesNotStarveFullPasses sends urgent tokens continuously.
 func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,9 +233,9 @@ func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 			}
 		}()
 		r.run(ctx)
-		time.Sleep(time.Millisecond) // the other goroutine ends
+		time.Sleep(time.Millisecond) // lets the sending goroutine return
 		if len(r.reports) < 5 {
-			t.Errorf("%d whole passes in a minute", len(r.reports))
+			t.Errorf("%d full passes in a minute", len(r.reports))
 		}
 		if most := int(time.Minute / (2 * time.Millisecond)); passes > most || passes < 50 {
 			t.Errorf("%d urgent passes in a minute, want 50 to %d", passes, most)
@@ -285,7 +286,7 @@ func TestUrgentBetweenBatches(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		r.urgent <- struct{}{}
 		report := <-r.reports
-		r.want(t, "+u at 1s")
+		r.expect(t, "+u at 1s")
 		if n := len(r.lower.Objects()); n != 3 || len(report.Changed) != 4 {
 			t.Errorf("%d objects after %v", n, report.Changed)
 		}

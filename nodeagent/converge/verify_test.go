@@ -102,7 +102,8 @@ func testVerifyOnlyPass(t *testing.T, anew bool) {
 	cancel()
 	<-ended
 	want := []string{
-		// After two that made way a whole one, and after one that did another.
+		// A full pass follows after two interrupted ones, and after one interrupted by a
+		// changed state.
 		"2 at 200ms", "0 at 1.4s", "0 at 1.71s",
 	}
 	if anew {

@@ -35,7 +35,7 @@ func (z Zone) Fields() []diff.Field {
 	}
 }
 
-// Service is what the DNS server knows about one exported Service.
+// Service is the DNS data of one exported Service.
 type Service struct {
 	Namespace string
 	Name      string

@@ -33,7 +33,7 @@ const (
 // between one address of each.
 type IPsec struct {
 	Name string // starts with IPsecPrefix
-	// Remote is where the remote gateway listens; invalid if the remote gateway initiates.
+	// Remote is the endpoint of the remote gateway; invalid if the remote gateway initiates.
 	Remote    netip.AddrPort
 	LocalPort int
 	LocalID   string // IKE identities

@@ -226,7 +226,7 @@ func PickChain(slots int, affinity bool) string {
 	return "pick_many"
 }
 
-// ForeignRuleText describes routing rules of other programs that take packets from pods to
+// ForeignRuleText describes routing rules of other programs that match packets from pods to
 // other clusters before Hawser's rules.
 func ForeignRuleText(rules []string) string {
 	shown, more := rules, ""

@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beServer)) }
 
-// beServer answers on an address, and prints whether the address answers
-// whenever that changes.
+// beServer serves at an address, and prints each change of whether the address replies.
 func beServer(role []string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()

@@ -12,16 +12,16 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// udpSize is the EDNS buffer size that the server offers and the largest answer
-// that it sends over UDP: it fits in one packet on any link (DNS flag day 2020).
+// udpSize is the EDNS buffer size that the server offers and the maximum size of its UDP
+// replies: it fits in one packet on any link (DNS flag day 2020).
 const udpSize = 1232
 
-// answer returns the reply to a query over TCP, or nil when there must be none.
+// answer returns the reply to a query over TCP, or nil if the query must get none.
 func answer(s *snapshot, query *dns.Msg) *dns.Msg { return answerWithin(s, query, dns.MaxMsgSize) }
 
-// answerWithin returns the reply to a query, or nil when there must be none. It is pure:
-// the reply depends on the data and the query only. It builds hardly more records than fit
-// in size bytes, for any number of hosts, and each query starts at another host.
+// answerWithin returns the reply to a query, or nil if the query must get none. It is pure: the
+// reply depends on the data and the query only. It builds hardly more records than fit in size
+// bytes, for any number of hosts, and each query starts at a different host.
 func answerWithin(s *snapshot, query *dns.Msg, size int) *dns.Msg {
 	if query.Response {
 		return nil
@@ -73,7 +73,7 @@ func optsOf(m *dns.Msg) []*dns.OPT {
 	return opts
 }
 
-// reply is an answer in the making.
+// reply is a reply under construction.
 type reply struct {
 	*dns.Msg
 	*snapshot
@@ -85,7 +85,7 @@ type reply struct {
 	room int
 }
 
-// answered appends a record that takes at least some bytes, and reports whether more may
+// answered appends a record of at least the given size in bytes, and reports whether more may
 // follow.
 func (r *reply) answered(rr dns.RR, bytes int) bool {
 	r.Answer = append(r.Answer, rr)
@@ -93,7 +93,7 @@ func (r *reply) answered(rr dns.RR, bytes int) bool {
 	return r.room >= 0
 }
 
-// Bytes that a record takes at least: a compressed name and the fixed fields before the data
+// Minimum sizes of a record in bytes: a compressed name and the fixed fields before the data
 // (RFC 1035, 4.1.3 and 4.1.4), and the data.
 const (
 	leastRecord = 2 + 10
@@ -119,8 +119,8 @@ func (r *reply) resolve() {
 	r.finish(exists, r.zone.name)
 }
 
-// finish adds what an answer without records needs: the SOA that says how long
-// "no" may be remembered, or for ANY the one record of RFC 8482.
+// finish adds the records of a reply without answers: the SOA with the negative TTL, or for ANY
+// the one record of RFC 8482.
 func (r *reply) finish(exists bool, apex string) {
 	if exists && r.qtype == dns.TypeANY {
 		r.Answer = []dns.RR{&dns.HINFO{Hdr: r.zone.header(r.qname, dns.TypeHINFO), Cpu: "RFC8482"}}
@@ -130,8 +130,8 @@ func (r *reply) finish(exists bool, apex string) {
 	}
 }
 
-// answerZone answers for labels below the zone, nearest last, and reports whether
-// the name exists. A name between existing ones exists without records (RFC 8020).
+// answerZone answers for labels below the zone, nearest last, and reports whether the name
+// exists. A name between existing names exists without records (RFC 8020).
 func (r *reply) answerZone(labels []string) bool {
 	n := len(labels)
 	switch {
@@ -185,8 +185,8 @@ func (r *reply) answerService(s *service, labels []string) bool {
 		protocol, labels = labels[0][1:], labels[1:]
 	}
 	at, exists := s.names[strings.Join(labels, ".")]
-	// Without cluster names, <cluster>.<svc> holds no records; it still exists when
-	// there are pods' names below it.
+	// Without cluster names, <cluster>.<svc> has no records; it still exists if pods have names
+	// below it.
 	bare := exists && at.cluster && !r.zone.spec.ClusterNames
 	switch {
 	case !exists || bare && len(at.targets) == 0 || bare && !s.spec.Headless:
@@ -194,7 +194,7 @@ func (r *reply) answerService(s *service, labels []string) bool {
 	case bare:
 		return protocol == ""
 	case s.spec.Headless && len(at.targets) == 0:
-		return false // as Kubernetes has it for a service without ready endpoints
+		return false // like Kubernetes for a service without ready endpoints
 	case protocol == "" && r.qtype == dns.TypeSRV:
 		r.srv(s, at, "")
 		return true
@@ -215,14 +215,14 @@ func (r *reply) answerService(s *service, labels []string) bool {
 
 func isSpecial(label string) bool { return strings.HasPrefix(label, "_") }
 
-// Priority and weight of every SRV record: clusters and pods count alike.
+// Priority and weight of every SRV record: clusters and pods have equal weight.
 const (
 	srvPriority = 0
 	srvWeight   = 50
 )
 
-// srv adds one record for each target and number of a port. Without a port, all ports of the
-// service count, and a number that two protocols have counts once.
+// srv adds one record for each target and number of a port. Without a port, it uses all ports
+// of the service, and a number of two protocols once.
 func (r *reply) srv(s *service, at *name, port string) {
 	base := s.key + ".svc." + r.zone.name
 	for target := range rotated(at.targets, r.Id) {
@@ -250,20 +250,20 @@ func (r *reply) srv(s *service, at *name, port string) {
 	}
 }
 
-// packable reports whether a packet can hold a name. Names of the clusters are joined
-// here: each may be one, and all of them together none.
+// packable reports whether a packet can contain a name. Names from several clusters are joined
+// here: each may be valid, and the joined name too long.
 func packable(name string) bool {
 	_, is := dns.IsDomainName(name)
 	return is
 }
 
-// glue adds the addresses of a name that the answer speaks of.
+// glue adds the addresses of a name in the reply.
 func (r *reply) glue(host string, n *name) {
 	var glue []dns.RR
 	for _, addr := range slices.Concat(n.v4, n.v6) {
 		glue = append(glue, r.address(host, addr))
 	}
-	// The OPT record, when there is one, stays last.
+	// The OPT record, if present, stays last.
 	if opt := len(r.Extra) - 1; opt >= 0 && r.Extra[opt].Header().Rrtype == dns.TypeOPT {
 		r.Extra = append(append(r.Extra[:opt:opt], glue...), r.Extra[opt])
 		return
@@ -294,9 +294,9 @@ func (r *reply) address(host string, addr netip.Addr) dns.RR {
 	return &dns.AAAA{Hdr: r.zone.header(host, dns.TypeAAAA), AAAA: net.IP(addr.AsSlice())}
 }
 
-// rotated yields all of a list, and starts at another place for each query id: clients that
-// use the first spread, and so do answers that do not hold all. Ids are random, so each
-// element is as likely as the others.
+// rotated yields all elements of a list, starting at a different index for each query ID.
+// Clients that use the first element then spread over the list, and so do incomplete replies.
+// IDs are random, so each element is equally likely.
 func rotated[T any](list []T, id uint16) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range list {

@@ -154,7 +154,7 @@ func TestAnswer(t *testing.T) {
 func TestAnswerToOddQueries(t *testing.T) {
 	t.Parallel()
 	snapshot := sampleStore(t).current.Load()
-	ask := func(edit func(*dns.Msg)) *dns.Msg {
+	edited := func(edit func(*dns.Msg)) *dns.Msg {
 		m := question(t, cs+" A")
 		edit(m)
 		return answer(snapshot, m)
@@ -177,15 +177,15 @@ func TestAnswerToOddQueries(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if r := ask(tt.edit); r.Rcode != tt.want {
+			if r := edited(tt.edit); r.Rcode != tt.want {
 				t.Errorf("rcode %s, want %s", dns.RcodeToString[r.Rcode], dns.RcodeToString[tt.want])
 			}
 		})
 	}
-	if r := ask(func(m *dns.Msg) { m.Response = true }); r != nil {
-		t.Errorf("a response was answered with %v", r)
+	if r := edited(func(m *dns.Msg) { m.Response = true }); r != nil {
+		t.Errorf("a response got the reply %v", r)
 	}
-	if opt := ask(func(m *dns.Msg) { m.SetEdns0(4096, true) }).IsEdns0(); opt == nil || !opt.Do() || opt.UDPSize() != udpSize {
+	if opt := edited(func(m *dns.Msg) { m.SetEdns0(4096, true) }).IsEdns0(); opt == nil || !opt.Do() || opt.UDPSize() != udpSize {
 		t.Errorf("reply to EDNS has %v", opt)
 	}
 }
@@ -223,7 +223,7 @@ func TestFit(t *testing.T) {
 		edns                   uint16
 		size                   int
 		truncated              bool
-		answers                int // at least
+		answers                int // minimum number
 	}{
 		{"small", cs + " A", "udp", 0, 512, false, 1},
 		{"plain udp", "big.sample.svc.clusterset.local. A", "udp", 0, 512, true, 20},
@@ -231,7 +231,7 @@ func TestFit(t *testing.T) {
 		{"greedy edns", "big.sample.svc.clusterset.local. A", "udp", 65535, udpSize, true, 60},
 		{"tiny edns", "big.sample.svc.clusterset.local. A", "udp", 1, 512, true, 20},
 		{"tcp", "big.sample.svc.clusterset.local. A", "tcp", 0, dns.MaxMsgSize, false, 200},
-		{"glue goes first", "_http._tcp.g2." + ss + " SRV", "udp", 0, 512, false, 2},
+		{"glue is removed first", "_http._tcp.g2." + ss + " SRV", "udp", 0, 512, false, 2},
 		{"tcp srv", "_http._tcp.big.sample.svc.clusterset.local. SRV", "tcp", 0, dns.MaxMsgSize, false, 200},
 	}
 	for _, tt := range tests {

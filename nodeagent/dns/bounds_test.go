@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// bigStore has the headless service big with a number of hosts, at ports of their own: the
-// most expensive that another cluster may announce.
+// bigStore has the headless service big with a number of hosts, each with its own ports: the
+// most expensive announcement of another cluster.
 func bigStore(t testing.TB, hosts int) *Store {
 	t.Helper()
 	s := NewStore()
@@ -29,7 +29,7 @@ func bigStore(t testing.TB, hosts int) *Store {
 	own := map[string]int{}
 	for port := 1; port <= 256; port++ {
 		svc.Ports = append(svc.Ports, desired.ServicePort{Name: fmt.Sprintf("p%d", port), Protocol: "TCP", Port: port})
-		own[fmt.Sprintf("TCP/%d", port)] = 8080 // one number, so one record for 256 ports
+		own[fmt.Sprintf("TCP/%d", port)] = 8080 // one number: one record for 256 ports
 	}
 	a := netip.MustParseAddr("242.2.0.1")
 	for i := range hosts {
@@ -42,8 +42,8 @@ func bigStore(t testing.TB, hosts int) *Store {
 	return s
 }
 
-// TestAnswersCostWhatFits: an answer is built from the records that fit, not from all hosts
-// of a name. The work is counted in allocations, which do not depend on the machine.
+// TestAnswersCostWhatFits: a reply is built from the records that fit, not from all hosts of a
+// name. The test counts allocations, which do not depend on the machine.
 func TestAnswersCostWhatFits(t *testing.T) {
 	few, many := bigStore(t, 5_000), bigStore(t, 50_000)
 	for _, name := range []string{"big.sample.svc.clusterset.local. A", "big.sample.svc.clusterset.local. SRV",
@@ -51,7 +51,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 		for _, size := range []int{udpSize, dns.MaxMsgSize} {
 			query := question(t, name)
 			r := answerWithin(many.current.Load(), query, size)
-			// One record is too many, so that the answer is cut and marked.
+			// One record more than fits, so that the reply is cut and marked.
 			least := leastRecord + 4
 			if built := len(r.Answer); built == 0 || built > size/least+1 {
 				t.Errorf("%s: %d records for %d bytes", name, built, size)
@@ -69,7 +69,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 	}
 }
 
-// TestReverseIsBounded: one address of many services.
+// TestReverseIsBounded: many services have the same address.
 func TestReverseIsBounded(t *testing.T) {
 	s := bigStore(t, 1)
 	for i := range 5000 {
@@ -84,8 +84,8 @@ func TestReverseIsBounded(t *testing.T) {
 	}
 }
 
-// TestAllHostsGetUsed: answers that are cut begin at another host each, so that every host
-// is in as many as any other.
+// TestAllHostsGetUsed: each truncated reply starts at a different host, so all hosts are in
+// equally many replies.
 func TestAllHostsGetUsed(t *testing.T) {
 	const hosts = 1000
 	s := bigStore(t, hosts)
@@ -116,8 +116,8 @@ func TestAllHostsGetUsed(t *testing.T) {
 	}
 }
 
-// TestConnectionEndsGracefully: a client that sends more queries than one connection takes
-// gets all answers before the end, and no reset.
+// TestConnectionEndsGracefully: a client that sends more queries than one connection accepts
+// gets all replies before the end, and no reset.
 func TestConnectionEndsGracefully(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

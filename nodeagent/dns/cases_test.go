@@ -2,8 +2,7 @@ package dns
 
 import "github.com/miekg/dns"
 
-// testCase is a question and the whole reply in zone-file text; records are
-// compared sorted.
+// testCase is a query and the whole reply in zone-file text; records are compared sorted.
 type testCase struct {
 	name, asked string // asked: name and type
 	rcode       int
@@ -33,7 +32,7 @@ var cases = []testCase{
 	},
 	{name: "cluster", asked: "g2." + cs + " A", answer: []string{"g2." + cs + " 5 IN A 242.2.0.8"}},
 	{name: "unknown cluster", asked: "g9." + cs + " A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "host of a service that has none", asked: "h.g2." + cs + " A", rcode: dns.RcodeNameError, ns: nodata},
+	{name: "host of a service without hosts", asked: "h.g2." + cs + " A", rcode: dns.RcodeNameError, ns: nodata},
 	{
 		name: "srv", asked: "_http._tcp." + cs + " SRV", answer: []string{"_http._tcp." + cs + " 5 IN SRV 0 50 80 " + cs},
 		extra: []string{cs + " 5 IN A 243.0.0.1"},
@@ -99,7 +98,7 @@ var cases = []testCase{
 		},
 	},
 	{
-		name: "srv of a port that is another one on the pod", asked: "_http._tcp.g1.web.own.svc.clusterset.local. SRV",
+		name: "srv of a port with a different number on the pod", asked: "_http._tcp.g1.web.own.svc.clusterset.local. SRV",
 		answer: []string{"_http._tcp.g1.web.own.svc.clusterset.local. 5 IN SRV 0 50 8080 10-7-1-5.g1.web.own.svc.clusterset.local."},
 		extra:  []string{"10-7-1-5.g1.web.own.svc.clusterset.local. 5 IN A 242.1.0.9"},
 	},

@@ -12,11 +12,12 @@ import (
 
 const (
 	addrFirst = 10 * time.Millisecond  // between tries while the address is absent
-	addrRetry = 200 * time.Millisecond // between looks whether they have changed
+	addrRetry = 200 * time.Millisecond // between checks for changed addresses
 )
 
-// ServeDynamic serves at the addresses that where returns, and follows their changes. It ignores
-// config.Addr. It calls config.Serving when all addresses are served, and when they no longer are.
+// ServeDynamic serves at the addresses that where returns, and follows their changes. It
+// ignores config.Addr. It calls config.Serving with true when all addresses are served, and
+// with false when one no longer is.
 func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort) error {
 	serving := config.Serving
 	for ctx.Err() == nil {

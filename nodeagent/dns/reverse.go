@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// reverseName answers queries below in-addr.arpa and ip6.arpa for the addresses of this server's
-// names. It refuses all others, as it refuses names outside the zones.
+// reverseName answers queries below in-addr.arpa and ip6.arpa for the addresses of this
+// server's names. It refuses all others, like names outside the zones.
 func (r *reply) reverseName(asked string) {
 	addr, is := parseReverse(asked)
 	owners, known := r.reverse.get(addr)
@@ -34,7 +34,7 @@ func (r *reply) reverseName(asked string) {
 	r.finish(true, asked)
 }
 
-// preferred orders the zones by which one's names reverse lookups give.
+// preferred orders the zones by preference for the names of reverse lookups.
 func preferred(a, b *zone) int {
 	if a.spec.Extra != b.spec.Extra {
 		if a.spec.Extra {
@@ -45,8 +45,8 @@ func preferred(a, b *zone) int {
 	return strings.Compare(a.spec.Domain, b.spec.Domain)
 }
 
-// nameOf returns the name of an address. For the address of a single cluster it is the Service's name
-// if clusters have no names.
+// nameOf returns the name of an address. In a zone without cluster names, the address of a
+// single cluster has the Service's name.
 func (r *reply) nameOf(o ptrName) string {
 	base := o.service + ".svc." + r.zone.name
 	s, _ := r.services.get(o.service)
@@ -56,7 +56,7 @@ func (r *reply) nameOf(o ptrName) string {
 	return o.name + "." + base
 }
 
-// parseReverse reads the address of a reverse name in lower case.
+// parseReverse parses the address of a reverse name in lower case.
 func parseReverse(asked string) (netip.Addr, bool) {
 	if text, is := strings.CutSuffix(asked, ".in-addr.arpa."); is {
 		labels := strings.Split(text, ".")

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	maxConnections = 256                    // TCP, at the same time; more wait
+	maxConnections = 256                    // concurrent TCP connections; more wait
 	maxQueries     = 128                    // on one TCP connection
 	idleTimeout    = 5 * time.Second        // between two queries on a TCP connection
 	ioTimeout      = 2 * time.Second        // for one message
-	bindRetry      = 250 * time.Millisecond // between two tries to listen
+	bindRetry      = 250 * time.Millisecond // between two attempts to listen
 )
 
 // Query is one answered query, for metrics.
@@ -32,19 +32,20 @@ type Query struct {
 	Rcode     string // NOERROR, NXDOMAIN, ...
 }
 
-// Config is what Serve needs.
+// Config configures Serve.
 type Config struct {
-	// Addr is where to answer. It need not exist yet, and may vanish and come back.
+	// Addr is the address to serve at. It may be missing at first, and may disappear and
+	// return.
 	Addr  netip.AddrPort
 	Store *Store
 	Log   *slog.Logger
-	Count func(Query) // called once a query, from many goroutines; may be nil
-	// Serving is called when the server starts and stops answering; may be nil.
+	Count func(Query) // called for each query, from many goroutines; may be nil
+	// Serving is called when the server starts and stops serving; may be nil.
 	Serving func(bool)
 }
 
-// Serve answers over UDP and TCP until ctx ends, and returns when both servers
-// have. An address that cannot be bound is tried again four times a second.
+// Serve serves over UDP and TCP until ctx is done, and returns when both servers have stopped.
+// It retries an address that cannot be bound four times a second.
 func Serve(ctx context.Context, config Config) error {
 	logged := ""
 	for {
@@ -64,7 +65,7 @@ func Serve(ctx context.Context, config Config) error {
 	}
 }
 
-// serveOnce binds both sockets and serves until ctx ends or one of them breaks.
+// serveOnce binds both sockets and serves until ctx is done or a socket fails.
 func serveOnce(ctx context.Context, config Config) error {
 	options := socket.Options{Freebind: true}
 	listen := net.ListenConfig{Control: options.Control}
@@ -73,7 +74,7 @@ func serveOnce(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("listen on udp %s: %w", config.Addr, err)
 	}
-	// With port 0 the kernel chose one for UDP; TCP follows it.
+	// If the port is 0, the kernel chose one for UDP; TCP uses the same.
 	stream, err := listen.Listen(ctx, socket.Network("tcp", addr), packets.LocalAddr().String())
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen on tcp %s: %w", config.Addr, err), packets.Close())
@@ -103,8 +104,8 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 		})
 	}
 	<-ctx.Done()
-	// Shutdown only knows a server that has begun; closing the sockets ends one
-	// that has not, and one that waits for idle connections.
+	// Shutdown stops only a server that has started. Closing the sockets stops a server that
+	// has not, or that waits for idle connections.
 	_ = udp.ShutdownContext(ctx)
 	_ = tcp.ShutdownContext(ctx)
 	_, _ = packets.Close(), stream.Close()
@@ -112,8 +113,8 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 	return errors.Join(errs...)
 }
 
-// lingering is a listener whose connections end without a reset: a close with queries that
-// were not read would destroy the last answers on their way (RFC 1122, 4.2.2.13).
+// lingering is a listener whose connections close without a reset: closing with unread queries
+// would discard the last replies in flight (RFC 1122, 4.2.2.13).
 type lingering struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -130,7 +131,7 @@ type lingeringConn struct{ *net.TCPConn }
 // lingerTime limits the time in which a closing connection reads from its client.
 const lingerTime = time.Second
 
-// Close ends the answers, reads until the client has closed, and closes.
+// Close sends the replies, reads until the client has closed, and closes.
 func (c lingeringConn) Close() error {
 	if c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		// Any error means that the client has closed.
@@ -191,8 +192,8 @@ func typeName(query *dns.Msg) string {
 	return "other"
 }
 
-// limit is the size of the largest answer: what the client takes, but over UDP
-// never more than goes through any link, and never less than RFC 1035 allows.
+// limit returns the maximum size of a reply: the client's limit, but over UDP at most udpSize,
+// and at least the minimum of RFC 1035.
 func limit(query *dns.Msg, transport string) int {
 	if transport == "tcp" {
 		return dns.MaxMsgSize
@@ -204,8 +205,8 @@ func limit(query *dns.Msg, transport string) int {
 	return min(max(size, dns.MinMsgSize), udpSize)
 }
 
-// truncate limits the size of a reply. Additional addresses are removed first, without a mark; only a
-// cut answer is marked as truncated (RFC 2181, 9).
+// truncate limits the size of a reply. Additional addresses are removed first, without a mark.
+// Only a reply that lacks answers is marked as truncated (RFC 2181, 9).
 func truncate(r *dns.Msg, size int) {
 	r.Compress = true
 	if r.Len() <= size {

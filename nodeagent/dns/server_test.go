@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// ownAddr gives an address that no other test has, with a port that the kernel
-// gives to no client.
+// ownAddr returns an address that is unique among the tests, with a port that the kernel
+// assigns to no client.
 func ownAddr() netip.AddrPort {
 	addr := netip.AddrFrom4([4]byte{127, 53, byte(rand.N(255)), byte(1 + rand.N(254))})
 	return netip.AddrPortFrom(addr, 5353)
@@ -54,10 +54,10 @@ func TestServe(t *testing.T) {
 	}
 	r := exchange(t, "udp", addr, question(t, "clusterset.local. NS"))
 	if len(r.Extra) == 0 || r.Extra[0].(*dns.A).A.String() != addr.Addr().String() {
-		t.Errorf("the name server is not at the address that it answers at: %v", r)
+		t.Errorf("wrong address of the name server: %v", r)
 	}
 	if serving.Load() != 1 {
-		t.Error("queries are answered, and nobody was told")
+		t.Error("the server replies, but Serving was not called")
 	}
 	malformed(t, addr)
 	if r := exchange(t, "udp", addr, question(t, "x."+cs+" A")); r.Rcode != dns.RcodeNameError {
@@ -73,7 +73,7 @@ func TestServe(t *testing.T) {
 		t.Fatal("Serve does not end")
 	}
 	if serving.Load() != 0 {
-		t.Error("queries are no longer answered, and nobody was told")
+		t.Error("the server no longer replies, but Serving was not called")
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -84,7 +84,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// exchange asks until the server is up.
+// exchange sends a query until the server replies.
 func exchange(t *testing.T, transport string, addr netip.AddrPort, query *dns.Msg) *dns.Msg {
 	t.Helper()
 	client := dns.Client{Net: transport, Timeout: time.Second}
@@ -101,7 +101,7 @@ func exchange(t *testing.T, transport string, addr netip.AddrPort, query *dns.Ms
 	}
 }
 
-// malformed sends a query whose question is cut off.
+// malformed sends a query with a truncated question.
 func malformed(t *testing.T, addr netip.AddrPort) {
 	t.Helper()
 	conn, err := net.Dial("udp4", addr.String())
@@ -134,7 +134,7 @@ func TestServeWaitsForItsAddress(t *testing.T) {
 	logged := make(chan struct{}, 16)
 	handler := notifying{slog.NewTextHandler(&log, nil), logged}
 	go func() { done <- Serve(ctx, Config{Addr: addr, Store: sampleStore(t), Log: slog.New(handler)}) }()
-	<-logged // that it cannot bind
+	<-logged // that the address cannot be bound
 	_ = taken.Close()
 	if r := exchange(t, "tcp", addr, question(t, cs+" A")); len(r.Answer) != 1 {
 		t.Errorf("got %v", r)
@@ -148,7 +148,7 @@ func TestServeWaitsForItsAddress(t *testing.T) {
 	}
 }
 
-// notifying tells when something was logged.
+// notifying signals each log record.
 type notifying struct {
 	slog.Handler
 	logged chan struct{}
@@ -163,7 +163,7 @@ func (n notifying) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// writer keeps what a handler writes.
+// writer stores the replies of a handler.
 type writer struct {
 	dns.ResponseWriter
 	raw []byte
@@ -182,15 +182,15 @@ func (w *writer) WriteMsg(m *dns.Msg) error {
 	return err
 }
 
-// TestUnpackableNames: names of one cluster that no packet can hold take nothing from
-// what the others have of a service that they share.
+// TestUnpackableNames: names of one cluster that no packet can contain do not affect the
+// records of other clusters in a shared service.
 func TestUnpackableNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 63)
 	for _, tt := range []struct{ name, service, namespace, host, cluster string }{
 		{"no label between two dots", "web", "own", "a..b", "g1"},
 		{"a label too long", "web", "own", long + "x", "g1"},
-		{"all of it too long", long, long, long, long},
+		{"the whole name too long", long, long, long, long},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -226,8 +226,9 @@ func TestUnpackableNames(t *testing.T) {
 	}
 }
 
-// TestAnswerThatCannotBePacked is SERVFAIL at once: who asks must not wait.
-func TestAnswerThatCannotBePacked(t *testing.T) {
+// TestUnpackableReply: a reply that cannot be encoded is SERVFAIL at once, so the client does
+// not wait.
+func TestUnpackableReply(t *testing.T) {
 	t.Parallel()
 	query := question(t, cs+" A")
 	query.SetEdns0(1232, false)

@@ -16,22 +16,22 @@ type service struct {
 	key       string // <svc>.<ns>, lower case
 	namespace string // lower case
 	names     map[string]*name
-	ports     []desired.ServicePort // in lower case; those with a name
+	ports     []desired.ServicePort // named ports, in lower case
 	numbers   map[string]int        // of all ports, by portKey
-	addrs     map[netip.Addr]string // every address and the most exact name that has it
+	addrs     map[netip.Addr]string // every address with its most specific name
 }
 
-// name is one owner of address records below (or at) <svc>.<ns>.svc. Its key in
-// service.names is "", "<cluster>" or "<host>.<cluster>".
+// name owns address records below (or at) <svc>.<ns>.svc. Its key in service.names is "",
+// "<cluster>" or "<host>.<cluster>".
 type name struct {
-	cluster bool // <cluster>.<svc>: there only when the zone has cluster names
+	cluster bool // <cluster>.<svc>: only in zones with cluster names
 	v4, v6  []netip.Addr
 	targets []string       // of SRV records: keys in service.names
-	ports   map[string]int // of a pod: as in desired.ServiceHost
+	ports   map[string]int // of a pod, as in desired.ServiceHost
 	numbers []int          // of all ports of the service at this name, each once
 }
 
-// number returns the number that a port of the service (portKey) has at a name.
+// number returns the number of a port of the service (portKey) at a name.
 func (n *name) number(s *service, port string) int {
 	if number, other := n.ports[port]; other {
 		return number
@@ -39,7 +39,7 @@ func (n *name) number(s *service, port string) int {
 	return s.numbers[port]
 }
 
-// portKey is a port as desired.ServiceHost has it.
+// portKey returns a port in the notation of desired.ServiceHost.
 func portKey(p desired.ServicePort) string {
 	return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port)
 }

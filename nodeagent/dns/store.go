@@ -1,7 +1,6 @@
-// Package dns is the agent's name server for the clusterset: zones of
-// clusterset.local as the MCS API (KEP-1645) and the DNS-based multicluster
-// service discovery specification describe them, with names of single clusters
-// on top. All data is an immutable snapshot that readers take without a lock.
+// Package dns is the agent's name server for the clusterset. Its zones follow the MCS API
+// (KEP-1645) and the specification of DNS-based multicluster service discovery, with additional
+// names of single clusters. All data is an immutable snapshot that readers use without a lock.
 package dns
 
 import (
@@ -20,14 +19,14 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Store holds the data that the server answers from. Its kinds Services and
-// Zones are what the converge engine reads and writes; each Apply is one atomic swap.
+// Store holds the data of the server. The converge engine reads and writes it through the kinds
+// Services and Zones; each Apply is one atomic swap.
 type Store struct {
 	mu      sync.Mutex // of writers
 	current atomic.Pointer[snapshot]
 }
 
-// snapshot is the data at one moment; nothing in it ever changes.
+// snapshot is an immutable state of the data.
 type snapshot struct {
 	servers    []netip.Addr // of the name server itself; empty if unknown
 	zones      []*zone      // longest domain first, so that the first match is the closest
@@ -37,13 +36,13 @@ type snapshot struct {
 	version    uint64 // of services
 }
 
-// ptrName is one name that an address has, relative to <ns>'s "svc" label.
+// ptrName is one name of an address, relative to <ns>'s "svc" label.
 type ptrName struct {
 	service string // key of the service
 	name    string // labels before the service's own, such as "g2" or "web-0.g2"
 }
 
-// NewStore makes an empty store.
+// NewStore returns an empty store.
 func NewStore() *Store {
 	s := &Store{}
 	s.current.Store(&snapshot{
@@ -66,24 +65,24 @@ func (s *Store) SetServerAddrs(servers []netip.AddrPort) {
 	s.current.Store(&next)
 }
 
-// Services is the converge kind of the exported services.
+// Services returns the converge kind of the exported services.
 func (s *Store) Services() ServiceKind { return ServiceKind{store: s} }
 
-// Zones is the converge kind of the zones.
+// Zones returns the converge kind of the zones.
 func (s *Store) Zones() ZoneKind { return ZoneKind{store: s} }
 
 // ServiceKind reads and writes the services of a Store.
 type ServiceKind struct{ store *Store }
 
-// Name names the kind in plans and logs.
+// Name returns "dns service".
 func (ServiceKind) Name() string { return "dns service" }
 
-// Version is the number of the latest Apply: nothing else changes the services.
+// Version returns the number of the latest Apply: only Apply changes the services.
 func (k ServiceKind) Version(context.Context) (string, error) {
 	return strconv.FormatUint(k.store.current.Load().version, 10), nil
 }
 
-// Observe returns the services that the server answers for.
+// Observe returns the services of the server.
 func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
 	var out []desired.Service
 	for _, service := range k.store.current.Load().services.all {
@@ -92,7 +91,7 @@ func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
 	return out, nil
 }
 
-// Apply makes the changes in one swap, at a cost of what they change.
+// Apply makes the changes in one swap, at a cost in proportion to the changes.
 func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Service]) error {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
@@ -113,8 +112,8 @@ func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Serv
 	return nil
 }
 
-// indexKey is how a service is found from a query: in lower case, as names
-// are compared (RFC 4343).
+// indexKey returns the key of a service for queries: in lower case, because names are compared
+// without case (RFC 4343).
 func indexKey(s desired.Service) string { return strings.ToLower(s.Name + "." + s.Namespace) }
 
 type edits struct {
@@ -160,10 +159,10 @@ func (e edits) remove(key string) {
 // ZoneKind reads and writes the zones of a Store.
 type ZoneKind struct{ store *Store }
 
-// Name names the kind in plans and logs.
+// Name returns "dns zone".
 func (ZoneKind) Name() string { return "dns zone" }
 
-// Observe returns the zones that the server answers for.
+// Observe returns the zones of the server.
 func (k ZoneKind) Observe(context.Context) ([]desired.Zone, error) {
 	var out []desired.Zone
 	for _, z := range k.store.current.Load().zones {

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// converge does what the engine does with one kind.
+// converge makes one pass with one kind, like the engine.
 func converge[S diff.Spec](t *testing.T, want []S, kind interface {
 	Observe(context.Context) ([]S, error)
 	Apply(context.Context, []diff.Change[S]) error
@@ -53,8 +53,8 @@ func randomServices(r *rand.Rand) []desired.Service {
 	return out
 }
 
-// TestApplyEqualsAFreshStore: after any history the store is as one that was
-// filled with the last state only.
+// TestApplyEqualsAFreshStore: after any history the store equals a new store with only the last
+// state.
 func TestApplyEqualsAFreshStore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -105,7 +105,7 @@ func TestApplyLeavesReadersTheirSnapshot(t *testing.T) {
 		t.Error("an old snapshot changed")
 	}
 	if r := answer(s.current.Load(), question(t, cs+" A")); r.Rcode != dns.RcodeNameError {
-		t.Error("the service is still there")
+		t.Error("the service was not removed")
 	}
 }
 

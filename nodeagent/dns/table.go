@@ -5,11 +5,11 @@ import (
 	"maps"
 )
 
-// shardCount is the number of parts of a table; a change copies the parts that it touches.
+// shardCount is the number of shards of a table; a change copies the shards that it changes.
 const shardCount = 512
 
-// persistentMap is a persistent map. An edit returns a new table and does not change the old one, so
-// readers need no lock, and an edit costs in proportion to its changes.
+// persistentMap is a persistent map. An edit returns a new table and does not change the old
+// one. So readers need no lock, and an edit costs in proportion to its changes.
 type persistentMap[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards [shardCount]map[K]V
@@ -28,7 +28,7 @@ func (t *persistentMap[K, V]) get(key K) (V, bool) {
 	return v, ok
 }
 
-// all calls yield for every entry, in no order.
+// all calls yield for every entry, in any order.
 func (t *persistentMap[K, V]) all(yield func(K, V) bool) {
 	for _, shard := range t.shards {
 		for k, v := range shard {
@@ -39,10 +39,10 @@ func (t *persistentMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// mapEdit is a table in the making.
+// mapEdit is a table under construction.
 type mapEdit[K comparable, V any] struct {
 	*persistentMap[K, V]
-	owned [shardCount]bool // copied already
+	owned [shardCount]bool // already copied
 }
 
 func (t *persistentMap[K, V]) edit() *mapEdit[K, V] {

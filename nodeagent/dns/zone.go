@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Timers of the SOA. Nobody transfers the zone, so only the negative TTL, which
-// is the zone's TTL, has an effect (RFC 2308).
+// Timers of the SOA. The server supports no zone transfers, so only the negative TTL, which is
+// the zone's TTL, has an effect (RFC 2308).
 const (
 	soaRefresh = 7200
 	soaRetry   = 1800
@@ -58,7 +58,7 @@ func (s *snapshot) find(name string) (*zone, []string) {
 		case rest == "":
 			return z, nil
 		case strings.IndexByte(rest, '\\') >= 0:
-			// An escaped dot is no border between labels. No name of ours has one.
+			// An escaped dot does not separate labels. No name of ours has one.
 			if dns.IsSubDomain(z.name, name) {
 				return z, []string{rest}
 			}

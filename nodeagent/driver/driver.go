@@ -114,21 +114,21 @@ type Remote struct {
 	Prefixes []netip.Prefix
 }
 
-// Result is what a driver builds. Its state lists in Tunnels where each link's packets go; a
-// remote without a Tunnel has no link.
+// Result is the result of a driver. Tunnels in its state lists the path of each link's packets;
+// a remote without a Tunnel has no link.
 type Result struct {
 	desired.State
 	Problems []Problem
 }
 
-// Problem is something that a user should know; see projection.Problem.
+// Problem is a fault of the input for the user; see projection.Problem.
 type Problem struct{ Path, Code, Text string }
 
 // Codes of problems.
 const (
 	KeyMissing     = "key-missing"      // no private key, so no tunnel
 	PeerKeyMissing = "peer-key-missing" // a remote gateway without public key
-	NoEndpoint     = "no-endpoint"      // a remote gateway whose address must be known and is not
+	NoEndpoint     = "no-endpoint"      // a remote gateway whose required address is unknown
 	FamilyMissing  = "family-missing"   // no common address family inside the tunnels
 )
 

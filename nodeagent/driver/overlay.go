@@ -46,7 +46,7 @@ func (o *overlay) name(d overlayDevice) string {
 	return o.prefix + family + strconv.Itoa(d.port)
 }
 
-// build adds the devices and everything on them that leads to the remotes.
+// build adds the devices, and the next hops and forwarding entries to the remotes.
 func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 	devices := map[overlayDevice]int{} // device to MTU
 	for i := range remotes {

@@ -14,28 +14,28 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// cachedDocument is an input file of which the last good version stays in force: in
-// memory while the agent runs, and in the state folder for the next start.
+// cachedDocument is an input file whose last good version stays valid: in memory while the
+// agent runs, and in the state folder for the next start.
 type cachedDocument[T any] struct {
 	name   string // for status
 	backup string // path of the last good copy
-	// read gives the document, and what lies beside it to prove where it is from.
+	// read returns the document, and the proof of its origin from the same folder.
 	read func() (raw, proof []byte, err error)
-	// admit decides whether it is acted on. The last good copy was admitted before.
+	// admit returns an error unless the document is accepted. The last good copy was admitted
+	// before.
 	admit  func(raw, proof []byte) error
 	decode func([]byte) (T, error)
 
 	value T
 	have  bool
-	raw   []byte // what value was decoded from; nil when that was the copy
-	saved bool   // the copy holds raw
+	raw   []byte // the encoded value; nil if value was decoded from the copy
+	saved bool   // the copy contains raw
 	state status.InputState
 }
 
-// refresh reads the document again. It reports whether value changed, and a
-// trouble that did not stop it (the backup could not be written). An input that
-// cannot be used leaves value as it was.
-func (d *cachedDocument[T]) refresh() (changed bool, trouble error) {
+// refresh reads the document again. It reports whether value changed, and a problem that did
+// not stop it (the copy could not be written). An unusable input does not change value.
+func (d *cachedDocument[T]) refresh() (changed bool, problem error) {
 	raw, proof, err := d.read()
 	if err == nil {
 		err = d.admit(raw, proof)
@@ -56,8 +56,8 @@ func (d *cachedDocument[T]) refresh() (changed bool, trouble error) {
 	return true, d.save()
 }
 
-// save writes the last good copy unless it is on disk already: what could not be
-// written is tried again at every refresh.
+// save writes the last good copy unless it is on disk already. Every refresh retries a failed
+// write.
 func (d *cachedDocument[T]) save() error {
 	if d.saved || d.raw == nil {
 		return nil
@@ -67,7 +67,7 @@ func (d *cachedDocument[T]) save() error {
 	return err
 }
 
-// fallBack keeps what is in force, or starts from the last good copy.
+// fallBack keeps the current value, or starts from the last good copy.
 func (d *cachedDocument[T]) fallBack(cause error) (changed bool) {
 	d.state = status.InputState{Name: d.name, From: d.state.From, Error: cause.Error()}
 	var refusal *trust.Refusal
@@ -91,7 +91,7 @@ func (d *cachedDocument[T]) fallBack(cause error) (changed bool) {
 	return true
 }
 
-// readProof reads the proof beside a document; nil when there is none.
+// readProof reads the proof in the folder of a document; nil if absent.
 func readProof(dir, name string) ([]byte, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +100,8 @@ func readProof(dir, name string) ([]byte, error) {
 	return raw, err
 }
 
-// readParts reads name from a folder, or name.0, name.1, ... joined: a fabric
-// that is too large for one ConfigMap comes in parts.
+// readParts reads name from a folder, or name.0, name.1, ... joined: a fabric that is too large
+// for one ConfigMap consists of parts.
 func readParts(dir, name string) ([]byte, error) {
 	whole, err := os.ReadFile(filepath.Join(dir, name))
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocument walks one input through good, broken and missing, and through a
-// new start in each of them.
+// TestDocument checks a good, a broken and a missing input in sequence, and a restart in each
+// state.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestDocument(t *testing.T) {
 		t.Helper()
 		got, err := d.refresh()
 		if err != nil {
-			t.Fatalf("trouble: %v", err)
+			t.Fatalf("problem: %v", err)
 		}
 		if got != changed || d.value != want || d.state.From != from || d.state.OK != ok {
 			t.Errorf("changed %t value %q from %q ok %t, want %t %q %q %t (%s)",
@@ -65,7 +65,7 @@ func TestDocument(t *testing.T) {
 	if err := os.WriteFile(backup, []byte("bad too"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d = open() // neither file nor copy can be used
+	d = open() // neither file nor copy is usable
 	check(d, false, "", "", false)
 	if !strings.Contains(d.state.Error, "last good copy") {
 		t.Errorf("error %q does not name the copy", d.state.Error)
@@ -83,25 +83,25 @@ func TestDocumentWithoutDisk(t *testing.T) {
 		admit:  func(_, _ []byte) error { return nil },
 		decode: func(raw []byte) (string, error) { return string(raw), nil },
 	}
-	changed, trouble := d.refresh()
-	if !changed || d.value != "one" || trouble == nil {
-		t.Errorf("changed %t, value %q, trouble %v", changed, d.value, trouble)
+	changed, problem := d.refresh()
+	if !changed || d.value != "one" || problem == nil {
+		t.Errorf("changed %t, value %q, problem %v", changed, d.value, problem)
 	}
-	if changed, trouble = d.refresh(); changed || trouble == nil {
-		t.Errorf("still without a folder: changed %t, trouble %v", changed, trouble)
+	if changed, problem = d.refresh(); changed || problem == nil {
+		t.Errorf("still without a folder: changed %t, problem %v", changed, problem)
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if changed, trouble = d.refresh(); changed || trouble != nil {
-		t.Errorf("with a folder: changed %t, trouble %v", changed, trouble)
+	if changed, problem = d.refresh(); changed || problem != nil {
+		t.Errorf("with a folder: changed %t, problem %v", changed, problem)
 	}
 	if have, err := os.ReadFile(d.backup); string(have) != "one" {
 		t.Errorf("copy %q, %v", have, err)
 	}
 }
 
-// TestReadParts joins a document that came in parts.
+// TestReadParts joins a document that consists of parts.
 func TestReadParts(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -34,12 +34,12 @@ const (
 	keysFile   = "keys.age"
 	keysSig    = "keys.sig"
 	factsFile  = "facts.json"
-	// saveRetry is the time until the next attempt to write a copy, and the shortest time
+	// saveRetry is the time until the next attempt to write a copy, and the minimum time
 	// between two copies of an input that changes often.
 	saveRetry = 2 * time.Second
 )
 
-// compiled is a fabric with the digest of its bytes.
+// compiled is a fabric with the digest of its encoding.
 type compiled struct {
 	*fabric.Fabric
 	digest string
@@ -80,7 +80,7 @@ type Inputs struct {
 	fabric      cachedDocument[compiled]
 	keys        cachedDocument[*fabric.Keys]
 	own         localKeys    // last good keys of this host
-	held        *fabric.Keys // keys and own
+	merged      *fabric.Keys // keys and own
 	saved       *model.Facts // last good copy, used until all files were read once
 	saveErr     error        // of the last good copies
 	withHolders holderView
@@ -164,18 +164,18 @@ func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
 func (in *Inputs) Refresh() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	fabricChanged, fabricTrouble := in.fabric.refresh()
-	var keysTrouble error
+	fabricChanged, fabricProblem := in.fabric.refresh()
+	var keysProblem error
 	if gateway := in.gateway(); gateway != nil {
 		// Only gateways have keys.
-		_, keysTrouble = in.keys.refresh()
+		_, keysProblem = in.keys.refresh()
 		own, err := readOwnKeys(in.config.KeysDir, gateway.Name)
 		if err == nil {
 			in.own = own
 		} else if in.keys.state.OK {
 			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
 		}
-		in.held = in.own.overlay(in.keys.value, gateway)
+		in.merged = in.own.overlay(in.keys.value, gateway)
 	}
 	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.withHolders.factsFor) {
 		in.withHolders.factsFor = f
@@ -188,11 +188,10 @@ func (in *Inputs) Refresh() {
 		}
 		in.refused[s.Name] = s.Refused
 	}
-	in.saveErr = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
+	in.saveErr = errors.Join(fabricProblem, keysProblem, in.signers.save(), in.saveFacts())
 }
 
-// holderView is the fabric with the holders of the gateways that are selected by labels as their
-// nodes.
+// holderView is the fabric whose gateways selected by labels have their holders as nodes.
 type holderView struct {
 	source, fabric *fabric.Fabric
 	holders        map[string]string
@@ -282,7 +281,7 @@ func (in *Inputs) Current() (Current, bool) {
 	if !in.fabric.have || !known.Loaded && !in.fabric.value.Decommission {
 		return c, false
 	}
-	c.Fabric, c.Digest, c.Keys = in.current(), in.fabric.value.digest, in.held
+	c.Fabric, c.Digest, c.Keys = in.current(), in.fabric.value.digest, in.merged
 	return c, in.withHolders.known || c.Fabric == in.withHolders.source
 }
 

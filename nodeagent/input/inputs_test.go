@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// apiInputs are the inputs of node w1 of cluster g1, whose facts come from a server.
+// apiInputs returns the inputs of node w1 of cluster g1, whose facts come from a server.
 func apiInputs(t *testing.T, server *kubetest.Server, state string) *Inputs {
 	t.Helper()
 	raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{{Name: "g1"}}})
@@ -43,7 +43,7 @@ func apiInputs(t *testing.T, server *kubetest.Server, state string) *Inputs {
 	return in
 }
 
-// runInputs runs them until the test ends.
+// runInputs runs the inputs until the test ends.
 func runInputs(t *testing.T, in *Inputs) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,8 +76,8 @@ func awaitInputs(t *testing.T, in *Inputs, what string, good func(Current, bool,
 	}
 }
 
-// TestStartWithoutTheAPI comes up from the state folder while the API server is
-// away, and not at all where there is nothing in it.
+// TestStartWithoutTheAPI starts from the state folder while the API server is unreachable, and
+// does not start from an empty folder.
 func TestStartWithoutTheAPI(t *testing.T) {
 	t.Parallel()
 	server, state := kubetest.New(t), t.TempDir()
@@ -92,13 +92,13 @@ func TestStartWithoutTheAPI(t *testing.T) {
 		return has("203.0.113.2")(c, ok, s) && s.OK && s.From == "kubernetes API" && s.Since == nil && err == nil
 	})
 	server.SetUnreachable(true)
-	away := func(s status.InputState) bool { return !s.OK && s.From == "last good copy" && s.Since != nil }
+	unreachable := func(s status.InputState) bool { return !s.OK && s.From == "last good copy" && s.Since != nil }
 	again := apiInputs(t, server, state)
 	awaitInputs(t, again, "facts of the state folder", func(c Current, ok bool, s status.InputState) bool {
-		return has("203.0.113.2")(c, ok, s) && away(s) && strings.Contains(s.Error, "kubernetes API at http://127.0.0.1")
+		return has("203.0.113.2")(c, ok, s) && unreachable(s) && strings.Contains(s.Error, "kubernetes API at http://127.0.0.1")
 	})
-	awaitInputs(t, apiInputs(t, server, t.TempDir()), "word that there is nothing", func(_ Current, ok bool, s status.InputState) bool {
-		return !ok && away(s)
+	awaitInputs(t, apiInputs(t, server, t.TempDir()), "the error of a start without facts", func(_ Current, ok bool, s status.InputState) bool {
+		return !ok && unreachable(s)
 	})
 	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 203.0.113.9}]}")
 	server.SetUnreachable(false)

@@ -51,8 +51,8 @@ func sealRaw(t testing.TB, raw []byte, to age.Recipient) []byte {
 	return out.Bytes()
 }
 
-// TestOpenKeys opens what was sealed for this cluster, and says without any
-// secret why it cannot open something else.
+// TestOpenKeys opens keys that were sealed for this cluster. For other files it checks the
+// error, which must contain no secret.
 func TestOpenKeys(t *testing.T) {
 	t.Parallel()
 	mine, err := age.GenerateX25519Identity()
@@ -86,8 +86,8 @@ func TestOpenKeys(t *testing.T) {
 	}{
 		{name: "mine", sealed: seal(t, keys, mine.Recipient()), identity: identity},
 		{name: "post-quantum", sealed: seal(t, keys, hybrid.Recipient()), identity: quantum},
-		{name: "post-quantum, of another recipient", sealed: seal(t, keys, mine.Recipient()), identity: quantum, fails: "another recipient"},
-		{name: "of another recipient", sealed: seal(t, keys, other.Recipient()), identity: identity, fails: "another recipient"},
+		{name: "post-quantum, to another recipient", sealed: seal(t, keys, mine.Recipient()), identity: quantum, fails: "another recipient"},
+		{name: "to another recipient", sealed: seal(t, keys, other.Recipient()), identity: identity, fails: "another recipient"},
 		{name: "no identity file", sealed: seal(t, keys, mine.Recipient()), identity: filepath.Join(dir, "none"), fails: "read age identity"},
 		{name: "broken identity file", sealed: seal(t, keys, mine.Recipient()), identity: broken, fails: "not an age identity file"},
 		{name: "not age", sealed: []byte("hello"), identity: identity, fails: "open keys"},
@@ -115,8 +115,8 @@ func TestOpenKeys(t *testing.T) {
 	}
 }
 
-// FuzzOpenKeys: a file that nobody sealed opens for nobody, and whatever is sealed is
-// read, or refused without the identity.
+// FuzzOpenKeys: a file that was not sealed never opens. A sealed file is decoded or refused,
+// and no error contains the identity.
 func FuzzOpenKeys(f *testing.F) {
 	mine, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -131,14 +131,14 @@ func FuzzOpenKeys(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add(sealRaw(f, []byte("one of another run"), mine.Recipient()))
+	f.Add(sealRaw(f, []byte("from another run"), mine.Recipient()))
 	f.Add([]byte(armor.Header + "\nYWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSA=\n" + armor.Footer))
 	f.Add([]byte("age-encryption.org/v1\n-> X25519 abc\nabc\n--- abc\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if _, err := openKeys(raw, identity); err == nil || strings.Contains(err.Error(), mine.String()) {
-			t.Errorf("opened what was not sealed, or showed the identity: %v", err)
+			t.Errorf("opened a file that was not sealed, or printed the identity: %v", err)
 		}
-		if len(raw) == 0 || raw[0] != '{' { // sealing takes longer than all else
+		if len(raw) == 0 || raw[0] != '{' { // sealing is the slowest step
 			return
 		}
 		have, err := openKeys(sealRaw(t, raw, mine.Recipient()), identity)
@@ -149,9 +149,9 @@ func FuzzOpenKeys(f *testing.F) {
 	})
 }
 
-// TestOwnKeys reads the keys that a host brought itself. They are in force where the fabric
-// has their public halves, or nothing else is known, whatever of fabric, keys and file comes
-// first, and over a restart.
+// TestOwnKeys reads private keys that were created on the host. They are used if the fabric has
+// their public halves, or if no other key is known: for every order of fabric, keys and file,
+// and over a restart.
 func TestOwnKeys(t *testing.T) {
 	t.Parallel()
 	identity, err := age.GenerateX25519Identity()
@@ -170,7 +170,7 @@ func TestOwnKeys(t *testing.T) {
 	}
 	put("identity", []byte(identity.String()))
 	brought, derived := fabric.Secret{7, 1}, fabric.Secret{9, 1}
-	publish := func(s fabric.Secret) { // fabrics that name the public halves of a secret
+	publish := func(s fabric.Secret) { // fabrics with the public halves of a secret
 		t.Helper()
 		private, err := ecdh.X25519().NewPrivateKey(s[:])
 		if err != nil {
@@ -191,7 +191,7 @@ func TestOwnKeys(t *testing.T) {
 		}
 		put("fabric/fabric.json.gz", packed)
 	}
-	give := func(gateways map[string]fabric.Secret) { // keys as they are rendered
+	deliver := func(gateways map[string]fabric.Secret) { // rendered keys
 		t.Helper()
 		keys := fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: "demo", Cluster: "g1"}
 		for epoch := 1; epoch <= 2; epoch++ {
@@ -217,17 +217,17 @@ func TestOwnKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// expect tells the key in force, before and after a restart; nil = none.
+	// expect checks the used key, before and after a restart; nil = none.
 	expect := func(what string, want *fabric.Secret) {
 		t.Helper()
 		for _, when := range []string{"", ", after a restart"} {
 			in.Refresh()
 			for epoch := 1; epoch <= 2; epoch++ {
-				e := epochOf(in.held, epoch)
+				e := epochOf(in.merged, epoch)
 				key, has := e.Gateways["a"]
 				ike, hasIKE := e.Ed25519["a"]
 				if has != (want != nil) || hasIKE != has || has && (key != *want || ike != *want) {
-					t.Errorf("%s%s, epoch %d: another key is in force", what, when, epoch)
+					t.Errorf("%s%s, epoch %d: wrong key", what, when, epoch)
 				}
 			}
 			restart()
@@ -241,28 +241,28 @@ func TestOwnKeys(t *testing.T) {
 	}
 	restart()
 	publish(derived)
-	give(map[string]fabric.Secret{"a": derived})
+	deliver(map[string]fabric.Secret{"a": derived})
 	expect("derived", &derived)
 	put("keys/a.key", file)
 	put("keys/a.ike.key", ikeFile)
 	expect("the files come before their commit", &derived)
 	publish(brought)
 	in.Refresh()
-	give(nil)
-	expect("the commit comes", &brought)
+	deliver(nil)
+	expect("the commit arrives", &brought)
 	remove("a.key")
 	remove("a.ike.key")
 	expect("the files are gone", nil)
 	in.Refresh()
 	put("keys/a.key", file)
 	put("keys/a.ike.key", ikeFile)
-	expect("they come after their commit", &brought)
-	give(map[string]fabric.Secret{"a": derived})
+	expect("the files come after their commit", &brought)
+	deliver(map[string]fabric.Secret{"a": derived})
 	in.Refresh()
 	publish(derived)
-	expect("no longer brought", &derived)
+	expect("the host key is removed", &derived)
 
-	give(nil)
+	deliver(nil)
 	publish(brought)
 	expect("brought again", &brought)
 	for name, good := range map[string][]byte{"a.key": file, "a.ike.key": ikeFile} {
@@ -273,8 +273,8 @@ func TestOwnKeys(t *testing.T) {
 			if told := in.keys.state.Error; in.keys.state.OK || strings.Contains(told, "c2VjcmV0") || !strings.Contains(told, name) {
 				t.Errorf("broken %s: %q", name, told)
 			}
-			if epochOf(in.held, 1).Gateways["a"] != brought {
-				t.Errorf("broken %s: the last good key is not in force", name)
+			if epochOf(in.merged, 1).Gateways["a"] != brought {
+				t.Errorf("broken %s: the last good key is not used", name)
 			}
 			put("keys/"+name, good)
 		}

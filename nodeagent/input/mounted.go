@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// fabricDocument is the fabric as one cluster reads it. What would take everything from the
-// cluster without saying that this is meant is refused.
+// fabricDocument returns the fabric input of one cluster. It refuses a fabric that lacks the
+// cluster without a decommission.
 func fabricDocument(config Config, s *signers) cachedDocument[compiled] {
 	return cachedDocument[compiled]{
 		name:   "fabric",
@@ -48,15 +48,15 @@ type FabricWatcher struct {
 	fabric  cachedDocument[compiled]
 }
 
-// OpenMounted makes a Mounted of Cluster, FabricDir, Trust, StateDir and Log of a Config;
-// nothing is read before Run.
+// OpenMounted returns a FabricWatcher for Cluster, FabricDir, Trust, StateDir and Log of a
+// Config. It reads nothing before Run.
 func OpenMounted(config Config) *FabricWatcher {
 	m := &FabricWatcher{config: config, signers: newSigners(config)}
 	m.fabric = fabricDocument(config, &m.signers)
 	return m
 }
 
-// Run reads the fabric again whenever it changes, until ctx ends.
+// Run reads the fabric again whenever it changes, until ctx is done.
 func (m *FabricWatcher) Run(ctx context.Context) {
 	m.reread()
 	dirwatch.Watch(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)

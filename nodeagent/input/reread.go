@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/dirwatch"
 )
 
-// Run watches all folders, and the API, until ctx ends.
+// Run watches all folders, and the API, until ctx is done.
 func (in *Inputs) Run(ctx context.Context) error {
 	reread := func() {
 		in.Refresh()

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestIdentityComesLate: a gateway that runs, and has its keys, takes the identity when it
-// comes, as a Secret does that is made after the agents.
+// TestIdentityComesLate: a running gateway with sealed keys uses the identity when it appears,
+// such as a Secret that is created after the agents.
 func TestIdentityComesLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

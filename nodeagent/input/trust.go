@@ -51,8 +51,8 @@ func newSigners(config Config) signers {
 }
 
 // check raises the state by the proofs of other nodes, before the first document of a kind. It
-// fails until the proofs are listed: without them a node without memory would accept any
-// document that was signed before.
+// fails until the proofs are listed: without them a node with an empty state folder would
+// accept any document that was ever signed.
 func (s *signers) check(kind trust.Kind) error {
 	if s.list == nil || slices.Contains(s.state.Checked, kind) {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// signedNode is a node whose fabric is delivered as files.
+// signedNode is a node whose fabric is delivered in files.
 type signedNode struct {
 	t   *testing.T
 	dir string
@@ -39,7 +39,7 @@ func newSignedNode(t *testing.T) *signedNode {
 	return n
 }
 
-// restart begins anew with what is on the disk.
+// restart opens new inputs from the state folder.
 func (n *signedNode) restart() {
 	n.t.Helper()
 	in, err := Open(Config{
@@ -67,8 +67,8 @@ func (n *signedNode) write(name string, raw []byte) {
 	}
 }
 
-// expect reads everything again and compares what is in force: the domain of the
-// fabric, and the reason of a refusal.
+// expect reads everything again and compares the result: the domain of the accepted fabric, and
+// the reason of a refusal.
 func (n *signedNode) expect(what, domain, refused string) {
 	n.t.Helper()
 	n.in.Refresh()
@@ -78,7 +78,7 @@ func (n *signedNode) expect(what, domain, refused string) {
 		have = n.in.fabric.value.Domain
 	}
 	if have != domain || state.Refused != refused || (refused == "") != state.OK {
-		n.t.Errorf("%s: fabric of %q in force, refused %q (%s), want %q, %q", what, have, state.Refused, state.Error, domain, refused)
+		n.t.Errorf("%s: accepted fabric of %q, refused %q (%s), want %q, %q", what, have, state.Refused, state.Error, domain, refused)
 	}
 }
 
@@ -117,9 +117,8 @@ func proofFor(t *testing.T, packed []byte, revision int64, chain []trust.Signed,
 	return raw
 }
 
-// TestTrust walks an agent through what somebody may do who can write all that is
-// delivered to it: whatever is refused, the last good fabric stays in force, over
-// restarts too.
+// TestTrust checks the attacks of a writer of all delivered files. After each refusal, the last
+// good fabric stays valid, also over restarts.
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	own, foreign := signerOf(t, "o"), signerOf(t, "f")
@@ -132,7 +131,7 @@ func TestTrust(t *testing.T) {
 	n.write("fabric/fabric.json.gz", first)
 	n.expect("without pins", "first", "")
 	if n.in.Trust() != nil {
-		t.Error("trusts somebody without pins")
+		t.Error("trusts signers without pins")
 	}
 	n.write("trust/signers", pin(own))
 	n.expect("pinned, and unsigned", "first", "unsigned")
@@ -141,17 +140,17 @@ func TestTrust(t *testing.T) {
 	n.write("fabric/fabric.json.gz", evil)
 	n.expect("another document under the signature", "first", "altered")
 	n.write("fabric/fabric.sig", proofFor(t, evil, 6, nil, foreign))
-	n.expect("signed by somebody else", "first", "unknown-signer")
+	n.expect("signed by an unknown signer", "first", "unknown-signer")
 	n.write("fabric/fabric.sig", nil)
 	n.expect("the signature is gone", "first", "unsigned")
 	n.write("fabric/fabric.json.gz", second)
 	n.write("fabric/fabric.sig", proofFor(t, second, 7, nil, own))
-	n.expect("a newer one", "second", "")
+	n.expect("a newer fabric", "second", "")
 	n.write("fabric/fabric.json.gz", first)
 	n.write("fabric/fabric.sig", proofFor(t, first, 5, nil, own))
-	n.expect("the old one", "second", "older")
+	n.expect("the old fabric", "second", "older")
 	n.restart()
-	n.expect("the old one, after a restart", "second", "older")
+	n.expect("the old fabric, after a restart", "second", "older")
 	n.write("trust/signers", nil)
 	n.write("fabric/fabric.json.gz", evil)
 	n.write("fabric/fabric.sig", proofFor(t, evil, 9, nil, foreign))
@@ -165,8 +164,7 @@ func TestTrust(t *testing.T) {
 	n.write("trust/signers", []byte(trust.PinFile("demo", "g2", []string{trust.Line(own.PublicKey())})))
 	n.expect("pins of another cluster", "second", "other-cluster")
 
-	// The way out when the signing key is lost: other pins, with which revisions begin
-	// anew.
+	// Recovery from a lost signing key: new pins, with which revisions start again.
 	n.write("trust/signers", pin(foreign))
 	n.write("fabric/fabric.json.gz", first)
 	n.write("fabric/fabric.sig", proofFor(t, first, 1, nil, foreign))
@@ -176,8 +174,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestTrustRotation: signers change by a chain that the old ones signed, and the
-// agent remembers over a restart whom it trusts.
+// TestTrustRotation: signers change by a chain that the old signers signed, and the agent
+// stores its trusted signers over a restart.
 func TestTrustRotation(t *testing.T) {
 	t.Parallel()
 	one, two := signerOf(t, "1"), signerOf(t, "2")
@@ -236,7 +234,7 @@ func TestNewNodeReports(t *testing.T) {
 	}
 	waits("before the list", "newest revision unknown: waiting for the HawserNodes of the cluster")
 	if failure = errors.New("forbidden"); n.in.readProofs(t.Context()) {
-		t.Error("a list that failed counts")
+		t.Error("a failed list counts as done")
 	}
 	waits("the list fails", "newest revision unknown: forbidden")
 	start()
@@ -255,13 +253,13 @@ func TestNewNodeReports(t *testing.T) {
 	n.write("fabric/fabric.sig", proofFor(t, current, 1000, nil, own))
 	n.expect("the newest fabric", "current", "")
 	if n.in.readProofs(t.Context()); lists != before {
-		t.Errorf("a node with memory listed HawserNodes %d times", lists-before)
+		t.Errorf("a node with stored revisions listed HawserNodes %d times", lists-before)
 	}
 	if fabric, keys := n.in.Proofs(); fabric != proofs[0] || keys != "" {
 		t.Errorf("the node reports %s and %q", fabric, keys)
 	}
 
-	// Other pins begin without memory.
+	// New pins start without stored revisions.
 	proofs = []string{string(proofFor(t, current, 5000, nil, evil))}
 	n.write("trust/signers", []byte(trust.PinFile("demo", "g1", []string{trust.Line(own.PublicKey()), trust.Line(evil.PublicKey())})))
 	n.in.Refresh()
@@ -272,7 +270,7 @@ func TestNewNodeReports(t *testing.T) {
 	n.expect("with other pins", "current", "older")
 }
 
-// TestNewNodeListsOnce: a new node that only plans lists HawserNodes too.
+// TestNewNodeListsOnce: a new node that only plans also lists HawserNodes.
 func TestNewNodeListsOnce(t *testing.T) {
 	t.Parallel()
 	own := signerOf(t, "o")
@@ -309,7 +307,7 @@ func TestNewNodeListsInRun(t *testing.T) {
 	n.in.signers.list = func(context.Context, trust.Kind) ([]string, error) {
 		if failures > 0 {
 			failures--
-			return nil, errors.New("away")
+			return nil, errors.New("unreachable")
 		}
 		return nil, nil
 	}
@@ -335,8 +333,8 @@ func TestNewNodeListsInRun(t *testing.T) {
 	}
 }
 
-// TestNewNodeFloor: a node with an empty state folder, such as a replaced gateway, begins
-// at the revision of its pins.
+// TestNewNodeFloor: a node with an empty state folder, such as a replaced gateway, starts at
+// the revision of its pins.
 func TestNewNodeFloor(t *testing.T) {
 	t.Parallel()
 	own := signerOf(t, "o")
@@ -354,7 +352,7 @@ func TestNewNodeFloor(t *testing.T) {
 	n.write("fabric/fabric.sig", proofFor(t, current, 5, nil, own))
 	n.expect("the revision of the floor", "current", "")
 
-	// Higher floors do not make an agent forget its last good state.
+	// Higher floors do not delete an agent's last good state.
 	if pins, err = trust.RaiseFloors(pins, trust.Revisions{Fabric: 9}); err != nil {
 		t.Fatal(err)
 	}

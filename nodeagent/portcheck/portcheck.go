@@ -1,6 +1,7 @@
-// Package portcheck asks whether UDP ports of gateways are reached, before any tunnel is
-// there: every gateway listens where its tunnels will, and asks at the endpoints of the
-// others. It measures the largest packet that passes and how far clocks are apart, too.
+// Package portcheck checks whether the UDP ports of gateways are reachable, before any tunnel
+// exists. Every gateway listens at the ports of its tunnels, and sends requests to the
+// endpoints of the others. It also measures the largest packet that passes, and the offset
+// between the clocks.
 package portcheck
 
 import (
@@ -24,60 +25,57 @@ import (
 
 // Config configures one gateway.
 type Config struct {
-	// Ports are those at which its tunnels will listen. One that cannot be opened is
-	// reported and does without.
+	// Ports are the ports of its tunnels. A port that cannot be opened is reported and skipped.
 	Ports []int
-	// Targets are host:port of other gateways' endpoints. Names are looked up each time.
+	// Targets are host:port of other gateways' endpoints. Names are resolved each time.
 	Targets []string
-	// Key is known to all gateways of one check: what does not come from one of them is not
-	// answered.
+	// Key is known to all gateways of one check. Packets without it get no reply.
 	Key []byte
-	// Sizes are those of the packets that are sent, in bytes with IP and UDP headers; nil =
-	// Sizes().
+	// Sizes are the sizes of the sent packets, in bytes with IP and UDP headers; nil = Sizes().
 	Sizes []int
-	Every time.Duration // between two rounds of questions
-	// Networks are those that the node is connected to, for the report.
+	Every time.Duration // between two rounds of requests
+	// Networks are the networks that the node is connected to, for the report.
 	Networks []model.Network
 }
 
-// Sizes are those of the packets that tell what passes, in order: among them the smallest MTU
-// of IPv6 (RFC 8200), that with WireGuard around it over IPv6 (1280 + 80), and Ethernet's.
+// Sizes returns the packet sizes to test, in order. They include the minimum MTU of IPv6 (RFC
+// 8200), that size inside WireGuard over IPv6 (1280 + 80), and Ethernet's.
 func Sizes() []int {
-	return []int{smallest, 576, 1000, 1200, 1280, 1300, 1320, 1340, 1360, 1380, 1400, 1420, 1450, 1460, 1480, 1492, 1500}
+	return []int{minSize, 576, 1000, 1200, 1280, 1300, 1320, 1340, 1360, 1380, 1400, 1420, 1450, 1460, 1480, 1492, 1500}
 }
 
-// smallest has room for a question over either family.
-const smallest = 128
+// minSize has room for a request over either family.
+const minSize = 128
 
-// Report is what one gateway knows so far.
+// Report is the current result of one gateway.
 type Report struct {
 	Ports   []Port   `json:"ports"`
 	Targets []Target `json:"targets"`
-	// Networks are those that the node is connected to.
+	// Networks are the networks that the node is connected to.
 	Networks []model.Network `json:"networks,omitempty"`
 }
 
-// Port is one of the gateway's own.
+// Port is one port of the gateway.
 type Port struct {
 	Port     int    `json:"port"`
-	Error    string `json:"error,omitempty"` // why it is not open
-	Requests int    `json:"heard"`           // questions of other gateways
+	Error    string `json:"error,omitempty"` // the reason why it is not open
+	Requests int    `json:"heard"`           // requests of other gateways
 }
 
 // Target is one endpoint of another gateway.
 type Target struct {
 	To       string `json:"to"`
-	Error    string `json:"error,omitempty"` // why nothing could be sent, last
-	Sent     int    `json:"sent"`            // of the smallest questions
-	Answered int    `json:"answered"`        // of the smallest questions
-	Largest  int    `json:"largest"`         // bytes of the largest question that was answered, IP header included
-	RTT      int64  `json:"rtt_us"`          // the least, microseconds
-	// ClockOffset is how far the other's clock is before this one, by the answer with the least
-	// RTT, milliseconds.
+	Error    string `json:"error,omitempty"` // last error of a send
+	Sent     int    `json:"sent"`            // requests of the smallest size
+	Answered int    `json:"answered"`        // replies of the smallest size
+	Largest  int    `json:"largest"`         // size of the largest request with a reply, bytes with IP header
+	RTT      int64  `json:"rtt_us"`          // minimum, microseconds
+	// ClockOffset is the other clock minus this one, by the reply with the smallest RTT,
+	// milliseconds.
 	ClockOffset int64 `json:"ahead_ms"`
 }
 
-// Check is a check that runs.
+// Check is a running check.
 type Check struct {
 	config Config
 	mu     sync.Mutex
@@ -85,15 +83,15 @@ type Check struct {
 	socks  []sock
 }
 
-// sock is an open socket. Those that ask have ports of their own: a question that came from the
-// port of a tunnel could pass a firewall as the answer to one from the other side.
+// sock is an open socket. Requests use separate ports: a firewall could accept a request from
+// the port of a tunnel as the reply to a request of the other side.
 type sock struct {
 	*net.UDPConn
 	port int // index in Report.Ports; -1 = none
 	four bool
 }
 
-// New opens the ports. Close ends it.
+// New opens the ports. Close closes them.
 func New(c Config) (*Check, error) {
 	if c.Sizes == nil {
 		c.Sizes = Sizes()
@@ -141,11 +139,11 @@ func (k *Check) open(port, index int) {
 // Close closes all sockets.
 func (k *Check) Close() {
 	for _, s := range k.socks {
-		_ = s.Close() // nothing is written
+		_ = s.Close() // no pending writes
 	}
 }
 
-// Run answers and asks until ctx ends.
+// Run replies to requests and sends its own until ctx is done.
 func (k *Check) Run(ctx context.Context) {
 	var readers sync.WaitGroup
 	for _, s := range k.socks {
@@ -164,21 +162,21 @@ func (k *Check) Run(ctx context.Context) {
 	readers.Wait()
 }
 
-// Report gives what is known so far.
+// Report returns the current result.
 func (k *Check) Report() Report {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Report{Ports: slices.Clone(k.report.Ports), Targets: slices.Clone(k.report.Targets), Networks: k.report.Networks}
 }
 
-// A question is MAC, kind, size, target, and when it was sent; an answer has besides when it
-// was answered. Numbers are big-endian.
+// A request has MAC, type, size, target, and the time it was sent; a reply also has the time of
+// the reply. Numbers are big-endian.
 const (
-	macBytes      = 16
-	typeRequest   = 'q'
-	typeReply     = 'a'
-	questionBytes = macBytes + 1 + 2 + 2 + 8
-	answerBytes   = questionBytes + 8
+	macBytes     = 16
+	typeRequest  = 'q'
+	typeReply    = 'a'
+	requestBytes = macBytes + 1 + 2 + 2 + 8
+	replyBytes   = requestBytes + 8
 )
 
 func (k *Check) sign(raw []byte) {
@@ -193,10 +191,10 @@ func (k *Check) signed(raw []byte) bool {
 	return hmac.Equal(raw[:macBytes], mac.Sum(nil)[:macBytes])
 }
 
-// round asks every target with packets of every size.
+// round sends requests of every size to every target.
 func (k *Check) round(ctx context.Context) {
 	for i, to := range k.config.Targets {
-		if err := k.ask(ctx, i, to); err != nil && ctx.Err() == nil {
+		if err := k.request(ctx, i, to); err != nil && ctx.Err() == nil {
 			k.mu.Lock()
 			k.report.Targets[i].Error = err.Error()
 			k.mu.Unlock()
@@ -204,7 +202,7 @@ func (k *Check) round(ctx context.Context) {
 	}
 }
 
-func (k *Check) ask(ctx context.Context, target int, to string) error {
+func (k *Check) request(ctx context.Context, target int, to string) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
@@ -235,12 +233,12 @@ func (k *Check) ask(ctx context.Context, target int, to string) error {
 		k.sign(raw)
 		_, err := k.socks[i].WriteToUDPAddrPort(raw, at)
 		if errors.Is(err, syscall.EMSGSIZE) {
-			continue // larger than the device takes
+			continue // exceeds the MTU of the device
 		}
 		if size != k.config.Sizes[0] {
 			continue
 		}
-		if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // of a packet before: nobody listens there yet
+		if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // of an earlier packet: the port is not open yet
 			return err
 		}
 		k.mu.Lock()
@@ -251,7 +249,7 @@ func (k *Check) ask(ctx context.Context, target int, to string) error {
 	return nil
 }
 
-// read takes questions and answers until the socket is closed.
+// read handles requests and replies until the socket is closed.
 func (k *Check) read(s sock) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -259,23 +257,23 @@ func (k *Check) read(s sock) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil || n < questionBytes || !k.signed(buffer[:n]) {
-			continue // an ICMP error of a question before, or somebody else
+		if err != nil || n < requestBytes || !k.signed(buffer[:n]) {
+			continue // an ICMP error of an earlier request, or a packet without the key
 		}
 		raw := buffer[:n]
 		switch {
 		case raw[macBytes] == typeRequest:
-			out := make([]byte, answerBytes) // shorter than any question, so nobody is flooded by it
-			copy(out[macBytes:], raw[macBytes:questionBytes])
+			out := make([]byte, replyBytes) // shorter than any request, so it amplifies no attack
+			copy(out[macBytes:], raw[macBytes:requestBytes])
 			out[macBytes] = typeReply
-			binary.BigEndian.PutUint64(out[questionBytes:], uint64(time.Now().UnixNano()))
+			binary.BigEndian.PutUint64(out[requestBytes:], uint64(time.Now().UnixNano()))
 			k.sign(out)
 			if _, err := s.WriteToUDPAddrPort(out, from); err == nil && s.port >= 0 {
 				k.mu.Lock()
 				k.report.Ports[s.port].Requests++
 				k.mu.Unlock()
 			}
-		case raw[macBytes] == typeReply && n == answerBytes:
+		case raw[macBytes] == typeReply && n == replyBytes:
 			k.onReply(raw, time.Now())
 		}
 	}
@@ -285,7 +283,7 @@ func (k *Check) onReply(raw []byte, now time.Time) {
 	size := int(binary.BigEndian.Uint16(raw[macBytes+1:]))
 	target := int(binary.BigEndian.Uint16(raw[macBytes+3:]))
 	sent := time.Unix(0, int64(binary.BigEndian.Uint64(raw[macBytes+5:])))
-	theirs := time.Unix(0, int64(binary.BigEndian.Uint64(raw[questionBytes:])))
+	replied := time.Unix(0, int64(binary.BigEndian.Uint64(raw[requestBytes:])))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if target >= len(k.report.Targets) || !slices.Contains(k.config.Sizes, size) {
@@ -298,6 +296,6 @@ func (k *Check) onReply(raw []byte, now time.Time) {
 	t.Largest = max(t.Largest, size)
 	if rtt := now.Sub(sent); t.RTT == 0 || rtt.Microseconds() < t.RTT {
 		t.RTT = max(rtt.Microseconds(), 1)
-		t.ClockOffset = theirs.Sub(sent.Add(rtt / 2)).Milliseconds()
+		t.ClockOffset = replied.Sub(sent.Add(rtt / 2)).Milliseconds()
 	}
 }

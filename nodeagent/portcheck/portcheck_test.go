@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// run starts a check until the test ends.
+// run runs a check until the test ends.
 func run(t *testing.T, c Config) *Check {
 	t.Helper()
 	c.Every = 10 * time.Millisecond
@@ -23,7 +23,7 @@ func run(t *testing.T, c Config) *Check {
 	return k
 }
 
-// free gives a UDP port that nobody has.
+// free returns a free UDP port.
 func free(t *testing.T) int {
 	t.Helper()
 	c, err := net.ListenPacket("udp", ":0")
@@ -43,51 +43,51 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestCheck: two gateways hear each other, whichever begins first, and one that only dials
-// out is heard too; a stranger is not.
+// TestCheck: two gateways get replies from each other, in either order of start, as does one
+// that only dials out. A client without the key gets none.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	a, b := free(t), free(t)
 	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	key := []byte("key")
 	first := run(t, Config{Ports: []int{a}, Targets: []string{at(b)}, Key: key})
-	until(t, "the first asks", func() bool { return first.Report().Targets[0].Sent > 1 })
+	until(t, "requests of the first", func() bool { return first.Report().Targets[0].Sent > 1 })
 	if got := first.Report().Targets[0]; got.Answered != 0 {
-		t.Fatalf("somebody answered: %+v", got)
+		t.Fatalf("unexpected reply: %+v", got)
 	}
 	second := run(t, Config{Ports: []int{b}, Targets: []string{at(a), net.JoinHostPort("localhost", strconv.Itoa(a))}, Key: key})
 	dials := run(t, Config{Targets: []string{at(a)}, Key: key})
-	stranger := run(t, Config{Targets: []string{at(a)}, Key: []byte("other")})
+	wrongKey := run(t, Config{Targets: []string{at(a)}, Key: []byte("other")})
 	for name, target := range map[string]func() Target{
 		"first": func() Target { return first.Report().Targets[0] }, "second": func() Target { return second.Report().Targets[0] },
 		"by name": func() Target { return second.Report().Targets[1] }, "dials": func() Target { return dials.Report().Targets[0] },
 	} {
-		until(t, name+" is answered", func() bool { r := target(); return r.Answered > 0 && r.Largest == 1500 && r.RTT > 0 && r.Error == "" })
+		until(t, name+" gets a reply", func() bool { r := target(); return r.Answered > 0 && r.Largest == 1500 && r.RTT > 0 && r.Error == "" })
 		if r := target(); r.ClockOffset > 1000 || r.ClockOffset < -1000 {
-			t.Errorf("%s: one clock is %d ms from itself", name, r.ClockOffset)
+			t.Errorf("%s: the clock has an offset of %d ms to itself", name, r.ClockOffset)
 		}
 	}
-	until(t, "the first heard others", func() bool { return first.Report().Ports[0].Requests > 0 })
-	until(t, "the stranger asks", func() bool { return stranger.Report().Targets[0].Sent > 3 })
-	if got := stranger.Report().Targets[0]; got.Answered != 0 {
-		t.Errorf("a stranger was answered: %+v", got)
+	until(t, "requests at the first", func() bool { return first.Report().Ports[0].Requests > 0 })
+	until(t, "requests without the key", func() bool { return wrongKey.Report().Targets[0].Sent > 3 })
+	if got := wrongKey.Report().Targets[0]; got.Answered != 0 {
+		t.Errorf("reply to a request without the key: %+v", got)
 	}
 }
 
-// TestWrong: what cannot work is said.
-func TestWrong(t *testing.T) {
+// TestErrors: a port in use and an unknown name are reported.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	port := free(t)
-	taken := run(t, Config{Ports: []int{port}, Key: []byte("key")})
-	if got := taken.Report().Ports[0]; got.Error != "" {
+	holder := run(t, Config{Ports: []int{port}, Key: []byte("key")})
+	if got := holder.Report().Ports[0]; got.Error != "" {
 		t.Fatal(got.Error)
 	}
 	late := run(t, Config{Ports: []int{port}, Targets: []string{"no-such-host.invalid:1"}, Key: []byte("key")})
 	if got := late.Report().Ports[0]; got.Error == "" {
 		t.Error("a port was opened twice")
 	}
-	until(t, "the name is told", func() bool { return late.Report().Targets[0].Error != "" })
+	until(t, "the error of the name", func() bool { return late.Report().Targets[0].Error != "" })
 	if _, err := New(Config{Targets: []string{"nowhere"}}); err == nil {
-		t.Error("a target without a port was taken")
+		t.Error("a target without a port was accepted")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setDontFragment forbids to split datagrams, and to believe what is known of the path.
+// setDontFragment forbids fragmentation of datagrams, and ignores the cached path MTU.
 func setDontFragment(network, _ string, raw syscall.RawConn) error {
 	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
 	if network == "udp6" {

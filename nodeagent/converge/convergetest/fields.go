@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// everyFieldShows sets each struct field to another value and demands that Key
-// or Fields of some sample change: a field that shows nowhere would drift unseen.
+// everyFieldShows changes each struct field and checks that Key or Fields of some sample
+// change: a field in neither would drift undetected.
 func (l laws[S]) everyFieldShows(t *testing.T) {
 	typ := reflect.TypeFor[S]()
 	if typ.Kind() != reflect.Struct {
@@ -45,7 +45,7 @@ func (l laws[S]) everyFieldShows(t *testing.T) {
 
 func face(s diff.Spec) string { return fmt.Sprintf("%q %+v", s.Key(), s.Fields()) }
 
-// mutate sets v to some other value.
+// mutate sets v to a different value.
 func mutate(v reflect.Value) error {
 	switch value := v.Interface().(type) {
 	case netip.Addr:
@@ -94,8 +94,8 @@ func otherAddr(a netip.Addr) netip.Addr {
 	return a.Prev()
 }
 
-// secretsNeverPrint writes plan, report, log and the values themselves in every
-// way that a person or a program might, and looks for the secrets in it.
+// secretsNeverPrint checks that plan, report, log and all print formats of the values contain
+// no secret.
 func (l laws[S]) secretsNeverPrint(t *testing.T) {
 	var out bytes.Buffer
 	for _, handler := range []slog.Handler{

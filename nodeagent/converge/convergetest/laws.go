@@ -1,5 +1,5 @@
-// Package convergetest holds the laws that every kind of converge must keep,
-// and a kind in memory that keeps them.
+// Package convergetest has the laws that every kind of converge must keep, and a kind in memory
+// that keeps them.
 package convergetest
 
 import (
@@ -15,11 +15,11 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// Samples is what the laws try a kind with. Functions that are nil leave out
-// what the kind cannot do.
+// Samples are the inputs of the laws for a kind. Nil functions skip laws that the kind cannot
+// keep.
 type Samples[S diff.Spec] struct {
-	// Want holds objects with different keys, among them all sorts that the kind
-	// knows, with as many fields set as may be.
+	// Want has objects with different keys, of all sorts of the kind, with as many fields set
+	// as possible.
 	Want []S
 	// Vary returns copies of an object with the same key, each with another field changed to a
 	// value that the world accepts.
@@ -37,8 +37,8 @@ type Samples[S diff.Spec] struct {
 	Silent []string
 }
 
-// Laws checks all laws of a kind. newKind returns a new kind over the same world each time, as in a
-// new process. The world has none of our objects at the beginning and at the end.
+// Laws checks all laws of a kind. newKind returns a new kind over the same world each time,
+// like a new process. The world has none of our objects at the beginning and at the end.
 func Laws[S diff.Spec](t *testing.T, newKind func(t *testing.T) converge.Kind[S], samples Samples[S]) {
 	l := laws[S]{newKind: newKind, samples: samples}
 	for _, law := range []struct {
@@ -48,7 +48,7 @@ func Laws[S diff.Spec](t *testing.T, newKind func(t *testing.T) converge.Kind[S]
 		{"1 fixed point", l.fixedPoint},
 		{"2 idempotent", l.idempotent},
 		{"3 repairs", l.repairs},
-		{"9 what is believed is so", l.cacheMatchesFreshRead}, // before there is anything foreign
+		{"9 cache matches a fresh read", l.cacheMatchesFreshRead}, // before foreign objects exist
 		{"4 foreign objects survive", l.foreignSurvives},
 		{"5 new process removes exactly ours", l.removesOurs},
 		{"6 missing and foreign", l.missingAndForeign},
@@ -75,7 +75,7 @@ func (l laws[S]) engine(t *testing.T) *converge.Engine[[]S] {
 	}
 }
 
-// converge makes the world want and demands that this works.
+// converge converges the world to want and checks that this works.
 func (l laws[S]) converge(t *testing.T, want []S) converge.Report {
 	t.Helper()
 	report := l.engine(t).Once(t.Context(), want, "")
@@ -85,11 +85,11 @@ func (l laws[S]) converge(t *testing.T, want []S) converge.Report {
 	return report
 }
 
-// settled demands that nothing is left to do, as a new process sees it.
+// settled checks that a new process finds no changes left.
 func (l laws[S]) settled(t *testing.T, want []S) {
 	t.Helper()
 	if plan := l.plan(t, want); len(plan) > 0 {
-		t.Fatalf("plan after converge holds %d changes:\n%v", len(plan), plan)
+		t.Fatalf("plan after converge has %d changes:\n%v", len(plan), plan)
 	}
 }
 
@@ -122,7 +122,7 @@ func (l laws[S]) fixedPoint(t *testing.T) {
 	}
 	l.settled(t, want)
 	for i := range want {
-		// Without each one in turn, and back.
+		// Remove each object in turn, and restore it.
 		rest := append(append([]S{}, want[:i]...), want[i+1:]...)
 		l.converge(t, rest)
 		l.settled(t, rest)
@@ -156,7 +156,7 @@ func (l laws[S]) repairs(t *testing.T) {
 			l.converge(t, other)
 			l.settled(t, other)
 			if plan := l.plan(t, want); len(plan) == 0 {
-				t.Errorf("%s: the change of a field is not seen:\n%s", want[i].Key(), cmp.Diff(want[i].Fields(), varied.Fields()))
+				t.Errorf("%s: the change of a field is not detected:\n%s", want[i].Key(), cmp.Diff(want[i].Fields(), varied.Fields()))
 			}
 			l.converge(t, want)
 			l.settled(t, want)
@@ -176,8 +176,8 @@ func (l laws[S]) repairs(t *testing.T) {
 	l.clear(t)
 }
 
-// cacheMatchesFreshRead keeps one engine throughout: what it makes of its own changes, without
-// reading all of it again, is what a new one reads.
+// cacheMatchesFreshRead uses one engine throughout: its cache after its own changes equals the
+// read of a new engine.
 func (l laws[S]) cacheMatchesFreshRead(t *testing.T) {
 	engine, turn := l.engine(t), 0
 	once := func(want []S) {
@@ -250,7 +250,7 @@ func (l laws[S]) missingAndForeign(t *testing.T) {
 	for _, h := range have {
 		deletes = append(deletes, diff.Change[S]{Op: diff.Delete, Key: h.Key(), Have: h})
 	}
-	for _, what := range []string{"delete", "delete what is gone"} {
+	for _, what := range []string{"delete", "delete a missing object"} {
 		if err := kind.Apply(t.Context(), deletes); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

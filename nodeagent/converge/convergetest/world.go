@@ -16,30 +16,30 @@ import (
 // tests tamper with it while an engine runs.
 type World[S diff.Spec] struct {
 	mu       sync.Mutex
-	ours     map[string]S
+	own      map[string]S
 	foreign  map[string]S
 	version  int
 	observed int
 	calls    []string
 
-	// Fault, when set, decides the fate of each change: an error fails it.
+	// Fault returns the error of a change, nil if it succeeds; may be nil.
 	Fault func(diff.Change[S]) error
 }
 
 // NewWorld makes an empty world.
 func NewWorld[S diff.Spec]() *World[S] {
-	return &World[S]{ours: map[string]S{}, foreign: map[string]S{}}
+	return &World[S]{own: map[string]S{}, foreign: map[string]S{}}
 }
 
-// Put places an object of ours, or changes it behind the kind's back.
+// Put adds an object of ours, or changes it behind the kind's back.
 func (w *World[S]) Put(s S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ours[s.Key()] = s
+	w.own[s.Key()] = s
 	w.version++
 }
 
-// PutForeign places an object that is not ours.
+// PutForeign adds a foreign object.
 func (w *World[S]) PutForeign(s S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,11 +54,11 @@ func (w *World[S]) Foreign() []string {
 	return slices.Sorted(maps.Keys(w.foreign))
 }
 
-// Remove takes an object of ours away.
+// Remove removes an object of ours.
 func (w *World[S]) Remove(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.ours, key)
+	delete(w.own, key)
 	w.version++
 }
 
@@ -70,10 +70,10 @@ func (w *World[S]) Objects() []S {
 }
 
 func (w *World[S]) sorted() []S {
-	return slices.SortedFunc(maps.Values(w.ours), func(a, b S) int { return cmp.Compare(a.Key(), b.Key()) })
+	return slices.SortedFunc(maps.Values(w.own), func(a, b S) int { return cmp.Compare(a.Key(), b.Key()) })
 }
 
-// Observed counts the times that a kind read the world.
+// Observed returns the number of times that a kind read the world.
 func (w *World[S]) Observed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ type Kind[S diff.Spec] struct {
 	world *World[S]
 }
 
-// Name is the name given.
+// Name returns the name of the kind.
 func (k *Kind[S]) Name() string { return k.name }
 
 // Observe returns our objects.
@@ -124,9 +124,9 @@ func (k *Kind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
 		}
 		w.version++
 		if c.Op == diff.Delete {
-			delete(w.ours, c.Key)
+			delete(w.own, c.Key)
 		} else {
-			w.ours[c.Key] = c.Want
+			w.own[c.Key] = c.Want
 		}
 		return nil
 	})
@@ -137,7 +137,7 @@ func (w *World[S]) VersionedKind(name string) *VersionedKind[S] {
 	return &VersionedKind[S]{Kind[S]{name: name, world: w}}
 }
 
-// VersionedKind is a Kind that is a also converge.Versioned.
+// VersionedKind is a Kind that is also converge.Versioned.
 type VersionedKind[S diff.Spec] struct{ Kind[S] }
 
 // Version returns the number of changes so far.

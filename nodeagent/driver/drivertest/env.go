@@ -19,7 +19,7 @@ import (
 // foreignAddr is an address that belongs to no cluster.
 const foreignAddr = "10.99.0.1"
 
-// env is three gateways and an attacker on one bridge.
+// env has three gateways and an attacker on one bridge.
 type env struct {
 	t        *testing.T // of the current step
 	suite    Suite

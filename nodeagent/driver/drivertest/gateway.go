@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// gateway is the only node of a cluster, with its agent.
+// gateway is the single node of a cluster, with its agent.
 type gateway struct {
 	*space
 	name     string // of both the cluster and the gateway
@@ -155,7 +155,7 @@ func (g *gateway) disconnected(remote string) {
 	})
 }
 
-// traffic is the byte counters of a link.
+// traffic holds the byte counters of a link.
 type traffic struct{ rx, tx int64 }
 
 func (g *gateway) traffic(remote string) traffic {

@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestForget: only an agent that was told to take everything down, and has, leaves
-// an empty state folder; what is somebody else's stays in it.
-func TestForget(t *testing.T) {
+// TestWipeStateDir: an agent empties the state folder only after a complete decommission. Files
+// of other programs stay in it.
+func TestWipeStateDir(t *testing.T) {
 	t.Parallel()
 	member := []fabric.Cluster{{Name: "g1"}}
 	tests := []struct {
@@ -25,10 +25,10 @@ func TestForget(t *testing.T) {
 		kept         bool
 	}{
 		{name: "at work", clusters: member, kept: true},
-		{name: "the cluster left, and nothing says that all goes", kept: true},
-		{name: "may go, and is still a member", clusters: member, decommission: true, kept: true},
-		{name: "something is left", decommission: true, report: converge.Report{Interrupted: true}, kept: true},
-		{name: "all is gone", decommission: true},
+		{name: "the cluster left, without a decommission", kept: true},
+		{name: "decommission, but still a member", clusters: member, decommission: true, kept: true},
+		{name: "objects are left", decommission: true, report: converge.Report{Interrupted: true}, kept: true},
+		{name: "all objects are gone", decommission: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestForget(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := map[bool]int{true: 6, false: 1}[tt.kept]; len(left) != want {
-				t.Errorf("the state folder holds %v, want %d", left, want)
+				t.Errorf("the state folder contains %v, want %d", left, want)
 			}
 		})
 	}
