@@ -11,14 +11,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AllocationRequest asks for one address in each of its families.
+// AllocationRequest requests one address in each of its families.
 type AllocationRequest struct {
 	Key      string
 	Created  time.Time
 	Families []int        // 4, 6
 	Current  []netip.Addr // recorded addresses; the first of a family counts
-	// InUse reports that other clusters use its current addresses. An older request does not get
-	// them.
+	// InUse reports that other clusters use its current addresses. An older request does not
+	// get them.
 	InUse bool
 	// AlsoAllowed are further prefixes in which it may keep its current addresses. The topology
 	// allocated them while it declared the export.
@@ -27,7 +27,7 @@ type AllocationRequest struct {
 
 // AllocationResult is the result of one AllocationRequest.
 type AllocationResult struct {
-	Addrs []netip.Addr // in the order of its families; those without a pool are left out
+	Addrs []netip.Addr // in the order of its families, without families that have no pool
 	Held  []netip.Addr // the part of Addrs that was recorded
 	Full  []int        // families without a free address
 }

@@ -11,8 +11,8 @@ import (
 
 func sameAddr(a, b netip.Addr) bool { return a == b }
 
-// TestAllocateLaws: whatever the asks, addresses are in their pools and given once,
-// who holds one by right keeps it, and the order of the asks plays no part.
+// TestAllocateLaws: for any requests, addresses are in their pools and unique. A rightful
+// holder keeps its address, and the order of the requests has no effect.
 func TestAllocateLaws(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -30,7 +30,7 @@ func TestAllocateLaws(t *testing.T) {
 		have := mcs.Allocate(pools, given, asks)
 		checkGrants(t, round, pools, declared, asks, have)
 
-		// What all got is a record: with it everybody keeps what they have.
+		// The results become the records: each request keeps its addresses.
 		for i := range asks {
 			asks[i].Current = have[i].Addrs
 		}
@@ -66,14 +66,14 @@ func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.A
 			used[a] = asks[i].Key
 		}
 	}
-	// The oldest of those who hold one address keeps it.
+	// The oldest holder of an address keeps it.
 	for i := range asks {
 		for _, a := range asks[i].Current {
 			if used[a] == asks[i].Key || a == declared || !pools[0].Contains(a) || a == addr("242.1.192.0") || a == addr("242.1.192.63") {
 				continue
 			}
 			if asks[i].Families[0] == 6 && len(asks[i].Families) == 1 {
-				continue // it does not want it
+				continue // it does not request it
 			}
 			for j := range asks {
 				if asks[j].Key == used[a] && !asks[j].Created.After(asks[i].Created) {
@@ -87,7 +87,7 @@ func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.A
 	}
 }
 
-// TestAllocateIsStable: one that comes moves nobody who holds an address.
+// TestAllocateIsStable: a new request moves no holder of an address.
 func TestAllocateIsStable(t *testing.T) {
 	t.Parallel()
 	pools := prefixes("242.1.192.0/24")

@@ -12,14 +12,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Limits of an offer: far above those of a Service, and low enough that a cluster cannot fill the
-// memory of the others.
+// Limits of an offer: far above the limits of a Service, and low enough that a cluster cannot
+// fill the memory of the others.
 const (
 	maxPorts  = 256
 	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
 )
 
-// MaxOffers limits the dynamic exports of one cluster; the oldest count.
+// MaxOffers limits the dynamic exports of one cluster; only the oldest are valid.
 const MaxOffers = 8192
 
 // excess returns the indexes of a cluster's exports beyond MaxOffers: the youngest.
@@ -88,8 +88,8 @@ func (o *Offer) Check() error {
 	return nil
 }
 
-// isPropagated reports whether a label or annotation may go from an export to the imports
-// of all clusters. KEP-1645 itself has two in a reserved domain.
+// isPropagated reports whether a label or annotation may be copied from an export to the
+// imports of all clusters. KEP-1645 itself has two in a reserved domain.
 func isPropagated(key string) bool {
 	if key == "multicluster.kubernetes.io/service-name" || key == "multicluster.kubernetes.io/source-cluster" {
 		return true
@@ -104,8 +104,8 @@ func isPropagated(key string) bool {
 	return true
 }
 
-// shared returns the offer without labels and annotations that imports must not have. It applies
-// in the own cluster too.
+// shared returns the offer without labels and annotations that imports must not have. This also
+// applies in the own cluster.
 func (o *Offer) shared() *Offer {
 	out := *o
 	out.Labels, out.Annotations = sharables(o.Labels), sharables(o.Annotations)
@@ -115,7 +115,7 @@ func (o *Offer) shared() *Offer {
 	return &out
 }
 
-// sharables returns the entries that imports may have; entries itself if that is all of them.
+// sharables returns the entries that imports may have; entries itself if these are all.
 func sharables(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {

@@ -11,7 +11,7 @@ import (
 
 // conflictField is one field in which exports of one name can differ.
 type conflictField struct {
-	reason   string // as KEP-1645 names it
+	reason   string // reason in KEP-1645
 	what     string
 	declared bool // declared exports have it in the topology
 	// value returns the field of a part as text.
@@ -80,7 +80,7 @@ func aspects() []conflictField {
 func conflictCondition(r *ResolvedExport) Condition {
 	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
 	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
-		return none // what nearly all are
+		return none // the usual case
 	}
 	var reasons, messages []string
 	for _, a := range aspects() {
@@ -150,7 +150,7 @@ func alike(a, b *Offer) bool {
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// clip bounds a text in a message: the API takes 32 KiB of one, a person less.
+// clip limits a text in a message: the API accepts 32 KiB, a reader less.
 func clip(text string) string {
 	const most = 256
 	if len(text) <= most {
@@ -166,8 +166,8 @@ func (a *conflictField) agree(r *ResolvedExport, p *ClusterOffer) bool {
 	return a.value(p.Offer) == a.used(r)
 }
 
-// agreeOnPorts: a port that is missing is a conflict, too. Of a declared export a
-// cluster may have more ports than the topology offers.
+// agreeOnPorts: a missing port is also a conflict. Of a declared export a cluster may have more
+// ports than the topology.
 func agreeOnPorts(r *ResolvedExport, p *ClusterOffer) bool {
 	if r.Declared != nil {
 		return len(p.Ports) == len(r.Ports)
@@ -175,7 +175,7 @@ func agreeOnPorts(r *ResolvedExport, p *ClusterOffer) bool {
 	return slices.Equal(p.Offer.Ports, r.Ports)
 }
 
-// agreeOnSeconds looks only at those who agree on the affinity.
+// agreeOnSeconds compares only exports with the resolved affinity.
 func agreeOnSeconds(r *ResolvedExport, p *ClusterOffer) bool {
 	return p.Offer.Affinity != r.Affinity || p.Offer.AffinitySeconds == r.AffinitySeconds
 }

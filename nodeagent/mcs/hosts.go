@@ -17,9 +17,9 @@ import (
 // that other clusters resolve.
 const MaxHosts = 256
 
-// ParseAddresses returns the addresses of an export from the text of AddressesAnnotation, at most one
-// per family, and those of the pods of a headless export, as in db-0=242.0.0.1, sorted by name. It
-// skips invalid items.
+// ParseAddresses returns the addresses of an export from the text of AddressesAnnotation, at
+// most one per family, and the addresses of the pods of a headless export, as in
+// db-0=242.0.0.1, sorted by name. It skips invalid items.
 func ParseAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	byName := map[string][]netip.Addr{}
 	for item := range strings.SplitSeq(text, ",") {
@@ -84,9 +84,9 @@ func podsAt(hosts []fabric.Host) string {
 	return ", record " + hex.EncodeToString(sum[:8])
 }
 
-// hostsOf returns the pods of a headless export that should have addresses: present pods, and pods
-// with a recorded address, which may come back. If there are more than MaxHosts, present pods come
-// first, and among them pods with an address.
+// hostsOf returns the pods of a headless export that should have addresses: present pods, and
+// pods with a recorded address, which may return. If there are more than MaxHosts, present pods
+// come first, and among them pods with an address.
 func hostsOf(e *Export, present []string) []string {
 	here := map[string]bool{}
 	for _, name := range present {

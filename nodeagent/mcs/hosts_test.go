@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestAddresses: what is written is read again, and what makes no sense is passed over.
+// TestAddresses: formatted addresses can be parsed again, and invalid items are skipped.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
@@ -28,8 +28,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// shared is a cluster whose pods have no addresses that others reach, and the world
-// with one headless export in it.
+// shared returns a view with one headless export of a cluster whose pods have no addresses that
+// others reach.
 func shared(recorded bool, present ...string) mcs.ClusterView {
 	f := sample()
 	f.Clusters[0].Globalnet, f.Clusters[0].EgressMode = true, fabric.EgressShared
@@ -53,7 +53,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s has %v", h.Name, h.IPs)
 		}
 	}
-	// With the record, db-1 away and db-2 there: who had one keeps it.
+	// With the record, without db-1 and with db-2: pods with an address keep it.
 	w.Exports[0].Hosts = first.Hosts
 	w.Hostnames["team-a/db"] = []string{"db-0", "db-2"}
 	second := mcs.Decide(w).Verdicts[0]
@@ -65,7 +65,7 @@ func TestHosts(t *testing.T) {
 	if have := fmt.Sprint(e.Clusters[0].Hosts); have != fmt.Sprint(second.RecordedHosts) || len(e.Clusters[0].IPs) > 0 {
 		t.Errorf("the fabric has %s, want %v", have, second.RecordedHosts)
 	}
-	// Without anybody who could write a record, and where pods need none.
+	// Without an API to record addresses, and in clusters whose pods need none.
 	if v := mcs.Decide(shared(false, "db-0")).Verdicts[0]; len(v.RecordedHosts) != 1 || v.Ready.Status != "True" {
 		t.Errorf("without a record: %+v", v)
 	}
@@ -75,8 +75,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsBound: of too many pods those count that are there, and of these those that
-// have an address; of too few addresses it is told.
+// TestHostsBound: with too many pods, present pods with an address come first. The condition
+// reports a lack of addresses.
 func TestHostsBound(t *testing.T) {
 	t.Parallel()
 	var present []string
@@ -90,7 +90,7 @@ func TestHostsBound(t *testing.T) {
 	if len(v.Hosts) != 256 || strings.Contains(text, "away") || !strings.Contains(text, "db-399=242.1.200.2") {
 		t.Errorf("%d hosts: %s", len(v.Hosts), text)
 	}
-	w.Fabric.Clusters[0].Dynamic = prefixes("242.1.0.0/29") // one of the six is the topology's
+	w.Fabric.Clusters[0].Dynamic = prefixes("242.1.0.0/29") // the topology uses one of the six
 	v = mcs.Decide(w).Verdicts[0]
 	if len(v.Hosts) != 5 || v.Ready.Reason != "Failed" || !strings.Contains(v.Ready.Message, "for some of its pods") {
 		t.Errorf("%d hosts, %+v", len(v.Hosts), v.Ready)

@@ -12,8 +12,8 @@ import (
 )
 
 // AddressesAnnotation of a ServiceExport has the addresses, joined by commas, that its cluster
-// allocated in the global block. A headless export has those of its pods, as in db-0=242.0.0.1, if
-// other clusters cannot reach the pods at their own addresses.
+// allocated in the global block. A headless export has the addresses of its pods, as in
+// db-0=242.0.0.1, if other clusters cannot reach the pods at their own addresses.
 const AddressesAnnotation = "hawser.dev/addresses"
 
 // Export is one ServiceExport of this cluster with its Service.
@@ -23,7 +23,7 @@ type Export struct {
 	UID        string    `json:"UID"`
 	Created    time.Time `json:"Created"` // of the ServiceExport, whole seconds
 	Generation int64     `json:"Generation"`
-	// Labels and Annotations are those that the ServiceExport exports.
+	// Labels and Annotations are the exported labels and annotations of the ServiceExport.
 	Labels             map[string]string `json:"Labels"`
 	Annotations        map[string]string `json:"Annotations"`
 	Addrs              []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
@@ -73,8 +73,8 @@ type Import struct {
 	Namespace string    `json:"Namespace"`
 	Name      string    `json:"Name"`
 	Created   time.Time `json:"Created"` // of the observed object; zero in desired ones
-	// Foreign reports that the object lacks our label. Only its IPs count: those from the time
-	// when it was ours.
+	// Foreign reports that the object lacks our label. Only its IPs count, if they date from
+	// the time with our label.
 	Foreign               bool              `json:"Taken"`
 	Type                  string            `json:"Type"` // fabric.ClusterSetIP | fabric.Headless
 	IPs                   []netip.Addr      `json:"IPs"`

@@ -20,7 +20,7 @@ type ResolvedExport struct {
 	Ports     []Port         // the union, sorted
 	Families  []int          // of any part, in the order of the oldest
 	Affinity  string
-	// AffinitySeconds and the following fields are those of the oldest export.
+	// AffinitySeconds and the following fields are from the oldest export.
 	AffinitySeconds       int
 	InternalTrafficPolicy string
 	TrafficDistribution   string
@@ -39,7 +39,7 @@ type ResolvedExport struct {
 type ClusterOffer struct {
 	Cluster string
 	Offer   *Offer
-	Addrs   []netip.Addr  // at which other clusters reach it; none for Headless
+	Addrs   []netip.Addr  // by which other clusters reach it; none for Headless
 	Hosts   []fabric.Host // of a headless export of this cluster; other clusters send theirs with the endpoints
 	Ports   []Port        // the ports of the export that this cluster has
 }
@@ -274,8 +274,8 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
-		// Without an import of this cluster nothing records the address: all gateways compute the
-		// same, as without an API.
+		// Without an import in this cluster the address is not recorded: all gateways compute
+		// the same one, as without an API.
 		if w.HasAPI && !r.ForeignImport && !r.Absent {
 			r.VIPs = g.Held
 		}

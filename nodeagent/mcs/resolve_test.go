@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// with changes a copy of a service.
+// with returns a changed copy of a service.
 func with(s *mcs.Service, change func(*mcs.Service)) *mcs.Service {
 	out := *s
 	out.Ports = slices.Clone(s.Ports)
@@ -136,7 +136,7 @@ func conflictCases() []conflictCase {
 	}
 }
 
-// TestConflicts checks what becomes of exports that differ, and that both are told.
+// TestConflicts checks the result of exports that differ, and the condition of both.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range conflictCases() {
@@ -178,14 +178,14 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestTheTopologyHasItsWay: of a declared export type, ports and affinity are as
-// declared, whoever is the oldest.
+// TestTheTopologyHasItsWay: a declared export has the declared type, ports and affinity,
+// regardless of the oldest export.
 func TestTheTopologyHasItsWay(t *testing.T) {
 	t.Parallel()
 	odd := with(service(tcp("http", 80), tcp("admin", 9000)), func(s *mcs.Service) { s.Headless, s.Affinity = true, "ClientIP" })
 	all := map[string][]mcs.Export{
 		"g1": {export("shop", "web", 1, odd)}, "g2": {export("shop", "web", 2, service(tcp("http", 8080)))},
-		"g3": {export("shop", "web", 0, service(tcp("other", 1)))}, // not declared for it
+		"g3": {export("shop", "web", 0, service(tcp("other", 1)))}, // the topology does not declare it for g3
 	}
 	s := stateOf(seenFrom(sample(), "g1", all), nil)
 	want := mcs.Condition{
@@ -207,7 +207,8 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport: the clusterset IP stays in use, and the export tells it.
+// TestAnotherWritesTheImport: the clusterset IP stays in use, and the condition of the export
+// reports the foreign import.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	w := seenFrom(sample(), "g1", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})
@@ -242,8 +243,8 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
-// TestDeclaredBecomesDynamic: whichever cluster hears first that the topology leaves an
-// export to the clusters, all its addresses stay and are used all the time.
+// TestDeclaredBecomesDynamic: an export that becomes dynamic keeps all its addresses in use, in
+// whichever order the clusters read the change.
 func TestDeclaredBecomesDynamic(t *testing.T) {
 	t.Parallel()
 	before := sample()
@@ -283,8 +284,8 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	}
 }
 
-// TestAllClustersAgree: whoever looks, and in whatever order, sees the same but for
-// its own clusterset IPs.
+// TestAllClustersAgree: all clusters get the same result in any order, except for their own
+// clusterset IPs.
 func TestAllClustersAgree(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 9))
@@ -318,8 +319,8 @@ func TestAllClustersAgree(t *testing.T) {
 	}
 }
 
-// TestOthersAreNotBelieved: addresses that are not the cluster's to give, and names
-// that the topology does not leave to it.
+// TestOthersAreNotBelieved: a cluster announces addresses outside its blocks, and names that
+// the topology does not permit.
 func TestOthersAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	offer := func(minute int, ips ...string) *mcs.Offer {
@@ -354,8 +355,8 @@ func TestOthersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// TestClaimsOutsideOfTheTopology: what a cluster says of a namespace that is kept for
-// others changes nothing of what they export, here or there, and is told.
+// TestClaimsOutsideOfTheTopology: exports in a namespace that the topology reserves for others
+// are reported, and do not affect the exports of the others in any cluster.
 func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -365,7 +366,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	rogue.Service.Headless = true
 	free := export("team-a", "web", 1, service(tcp("http", 80)))
 
-	// Where it is made the condition says why.
+	// In the exporting cluster the condition has the reason.
 	at3 := mcs.ClusterView{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
 	list := mcs.Decide(at3).Verdicts
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
@@ -374,7 +375,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 		t.Errorf("where it is made: %+v", list)
 	}
 
-	// Elsewhere it does not count, if it is said all the same.
+	// Other clusters ignore the export even if it is announced.
 	g := sample()
 	w := seenFrom(f, "g1", map[string][]mcs.Export{"g1": {honest}})
 	for _, v := range mcs.Decide(mcs.ClusterView{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Verdicts {
@@ -395,7 +396,8 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	}
 }
 
-// TestManyRefusals: however much a cluster claims, what is told of it is bounded.
+// TestManyRefusals: the number of reported refusals is limited for any number of announced
+// exports.
 func TestManyRefusals(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -409,8 +411,8 @@ func TestManyRefusals(t *testing.T) {
 	}
 }
 
-// TestReservedLabels: no cluster sets what others' controllers act on. All come to the
-// same, so that it is no conflict either.
+// TestReservedLabels: no cluster sets labels on which controllers of other programs act. All
+// clusters get the same result, so it is no conflict.
 func TestReservedLabels(t *testing.T) {
 	t.Parallel()
 	marks := map[string]string{
@@ -438,7 +440,7 @@ func TestReservedLabels(t *testing.T) {
 }
 
 // TestNamespaceMissingHere: a cluster without the namespace of a dynamic export reaches it like
-// a declared one, and its address does not change when somebody creates the namespace.
+// a declared one. Its address does not change when the namespace is created.
 func TestNamespaceMissingHere(t *testing.T) {
 	t.Parallel()
 	w := seenFrom(sample(), "g2", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})

@@ -26,10 +26,10 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// at is a time by its minute.
+// at returns a time by its minute.
 func at(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
 
-// sample is a clusterset of three clusters, where team-* is left to the clusters.
+// sample returns a clusterset of three clusters with dynamic exports in team-*.
 func sample() *fabric.Fabric {
 	f := &fabric.Fabric{
 		Name: "demo",
@@ -62,8 +62,7 @@ func export(namespace, name string, minute int, s *mcs.Service) mcs.Export {
 	return mcs.Export{Namespace: namespace, Name: name, UID: namespace + name, Created: at(minute), Generation: 1, Service: s}
 }
 
-// seenFrom gives the world as one cluster knows it: its own exports as they are, and
-// what the others make of theirs.
+// seenFrom returns the view of one cluster: its own exports, and the offers of the others.
 func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs.ClusterView {
 	w := mcs.ClusterView{Fabric: f, Cluster: cluster, Exports: all[cluster], Offers: map[string][]mcs.NamedOffer{}}
 	for other, exports := range all {
@@ -81,7 +80,7 @@ func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs
 	return w
 }
 
-// stateOf gives what follows from a world in which all were heard.
+// stateOf returns the desired objects of a view in which the state of all clusters arrived.
 func stateOf(w mcs.ClusterView, sources map[string][]mcs.Backend) mcs.DesiredObjects {
 	return mcs.Desired(w, mcs.Decide(w), true, sources)
 }

@@ -17,16 +17,17 @@ const (
 	Valid    = "Valid"
 	Ready    = "Ready"
 	Conflict = "Conflict"
-	// Supported is our own. It is False, and otherwise absent, if a part of the Service is not
-	// supported in other clusters.
+	// Supported is a condition of Hawser. It is False if other clusters do not support a part
+	// of the Service, and otherwise absent.
 	Supported = "hawser.dev/Supported"
 
 	reasonValid       = "Valid"
 	reasonNoService   = "NoService"
 	reasonServiceType = "InvalidServiceType"
-	// reasonNotAllowed is our own: KEP-1645 has none for what its administrator refuses.
+	// reasonNotAllowed is a reason of Hawser: KEP-1645 has none for exports that the
+	// administrator refuses.
 	reasonNotAllowed = "NotAllowed"
-	// reasonTaken is our own, too: KEP-1645 knows of one implementation only.
+	// reasonTaken is a reason of Hawser: KEP-1645 assumes a single implementation.
 	reasonTaken    = "ImportTaken"
 	reasonExported = "Exported"
 	reasonReady    = "Ready"
@@ -43,8 +44,8 @@ type ExportResult struct {
 	Declared      *fabric.Export // as in the topology; nil if dynamic
 	Valid         Condition
 	Ready         Condition
-	Addrs         []netip.Addr  // desired ones of a ClusterSetIP export that is dynamic or may become so
-	Hosts         []fabric.Host // desired ones of the pods of a dynamic headless export, sorted by name
+	Addrs         []netip.Addr  // desired addresses of a ClusterSetIP export that is or may become dynamic
+	Hosts         []fabric.Host // desired addresses of the pods of a dynamic headless export, sorted by name
 	RecordedHosts []fabric.Host // the recorded part of Hosts
 	Full          bool          // some pod has no free address
 	Offer         *Offer        // sent to other clusters; nil if not valid
@@ -62,7 +63,7 @@ func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 		}
 		out = append(out, v)
 	}
-	// The youngest of too many dynamic exports do not count.
+	// If there are too many dynamic exports, the youngest are invalid.
 	var at []int
 	for i := range out {
 		if out[i].Offer != nil && out[i].Declared == nil {
@@ -90,7 +91,7 @@ const (
 	isFalse = "False"
 )
 
-// check reports whether a ServiceExport is valid, and if not, what to change.
+// check reports whether a ServiceExport is valid, and if not, the required change.
 func (v *ExportResult) check(w ClusterView) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()
@@ -135,10 +136,10 @@ func offerOf(e *Export, own *fabric.Cluster) *Offer {
 
 const (
 	clientIP               = "ClientIP"
-	defaultAffinitySeconds = 10800 // as Kubernetes has it
+	defaultAffinitySeconds = 10800 // default of Kubernetes
 )
 
-// asker is the export, or a pod of it, that a request is for.
+// asker is the export, or one of its pods, of a request.
 type asker struct {
 	*ExportResult
 	host string // of a headless export; empty = the export itself

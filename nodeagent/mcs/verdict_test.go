@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestWhichExportsCount checks what each ServiceExport is told, word by word.
+// TestWhichExportsCount checks the conditions of each ServiceExport, word by word.
 func TestWhichExportsCount(t *testing.T) {
 	t.Parallel()
 	good := service(tcp("http", 80))
@@ -74,8 +74,8 @@ func TestWhichExportsCount(t *testing.T) {
 	}
 }
 
-// TestAddressesAreUsedOnceRecorded: where there is a record, an address that is not
-// in it yet is not told to anybody.
+// TestAddressesAreUsedOnceRecorded: with an API, an address is not announced before it is
+// recorded.
 func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	t.Parallel()
 	e := export("team-a", "api", 1, service(tcp("http", 80)))
@@ -89,8 +89,8 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	if !cmp.Equal(after.Offer.Addrs, before.Addrs, cmp.Comparer(sameAddr)) || after.Ready.Status != "True" {
 		t.Errorf("after the record: %+v, offer %+v", after, after.Offer)
 	}
-	// A record of an address that the topology gave, or that is in no block of
-	// this cluster, is worth nothing.
+	// A recorded address is ignored if the topology allocated it, or if it is in no block of
+	// this cluster.
 	for _, wrong := range []string{"242.1.0.1", "242.2.200.1", "10.0.0.1", "242.1.192.0"} {
 		w.Exports[0].Addrs = addrs(wrong)
 		if v := mcs.Decide(w).Verdicts[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
@@ -99,7 +99,8 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	}
 }
 
-// TestPoolThatIsFull: the condition says who has no address, and what to change.
+// TestPoolThatIsFull: the condition names the export without an address, and the required
+// change.
 func TestPoolThatIsFull(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -121,7 +122,7 @@ func TestPoolThatIsFull(t *testing.T) {
 	}
 }
 
-// settled gives the exports as they are once gateways wrote what follows from them.
+// settled returns the exports after gateways recorded the results.
 func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]string) []mcs.Export {
 	w := mcs.ClusterView{Fabric: f, Cluster: "g1", HasAPI: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
 	w.Exports = slices.Clone(exports)
@@ -135,8 +136,9 @@ func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]stri
 	return w.Exports
 }
 
-// TestAddressInUseIsNotTaken: who writes another's address into the annotation of an
-// older export of its own gets it neither while the other uses it, nor moves the other.
+// TestAddressInUseIsNotTaken: a user writes another export's address into the annotation of an
+// older export. The older export does not get the address while the other one uses it, and the
+// other one keeps it.
 func TestAddressInUseIsNotTaken(t *testing.T) {
 	t.Parallel()
 	headless := service(tcp("http", 80))

@@ -31,10 +31,10 @@ type Backend struct {
 
 // Host is one ready endpoint of a headless export.
 type Host struct {
-	Name  string // of its DNS record
+	Name  string // name of its DNS record
 	Addrs []netip.Addr
-	// Ports has the endpoint's port numbers that differ from the export's, by protocol and number,
-	// as in TCP/80.
+	// Ports has the endpoint's port numbers that differ from the export's, by protocol and
+	// number, as in TCP/80.
 	Ports map[string]int
 }
 
@@ -111,7 +111,7 @@ func importOf(r *ResolvedExport, own *fabric.Cluster) Import {
 	}
 	m.Conditions = []Condition{readyImport(r, &m)}
 	if len(m.Families) == 0 {
-		m.Families = r.Families // the API wants some
+		m.Families = r.Families // the API requires a family
 	}
 	return m
 }
@@ -150,7 +150,7 @@ func statuses(d Decision, unsupported map[string][]string) []Status {
 	return out
 }
 
-// maxUnsupported is the most texts in a condition: its message has at most 32 KiB.
+// maxUnsupported limits the texts in a condition: its message has at most 32 KiB.
 const maxUnsupported = 8
 
 func limited(texts []string) string {
@@ -171,7 +171,7 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	put := func(cluster string, ports []Port, endpoint Endpoint) {
 		addr := endpoint.Addr
 		fam := fabric.Family(addr)
-		// The name does not depend on the endpoints, so that a slice stays while they change.
+		// The name does not depend on the endpoints, so the slice is kept while they change.
 		sum := stablehash.Mix64(stablehash.Sum64(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
 		name := r.Name + "-hw-" + hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 		s := byName[name]
@@ -219,7 +219,7 @@ func (s *Slice) divide() []Slice {
 	return out
 }
 
-// reached returns the ports of an export at a cluster's addresses, as in the data path.
+// reached returns the ports of an export at a cluster's addresses, like the data path.
 func (r *ResolvedExport) reached(cluster string) []Port {
 	ports := r.Ports
 	if i := slices.IndexFunc(r.Parts, func(p ClusterOffer) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests got into testdata")
 
-// text prints a state for a person.
+// text prints a state for the golden file.
 func text(s mcs.DesiredObjects) string {
 	var out strings.Builder
 	for _, m := range s.Imports {
@@ -51,8 +51,8 @@ func portsText(ports []mcs.Port) string {
 	return strings.Join(texts, ",")
 }
 
-// scene is a clusterset with every sort of export, as g1 knows it through an API
-// that has recorded what it gave before.
+// scene returns a clusterset with every sort of export, from the view of g1 with an API that
+// recorded all addresses.
 func scene() (mcs.ClusterView, map[string][]mcs.Backend) {
 	dual := with(service(tcp("http", 80), mcs.Port{Name: "udp", Protocol: "UDP", Port: 80}), func(s *mcs.Service) {
 		s.Families, s.Affinity, s.AffinitySeconds, s.TrafficDistribution = []int{6, 4}, "ClientIP", 10, "PreferClose"
@@ -79,8 +79,7 @@ func scene() (mcs.ClusterView, map[string][]mcs.Backend) {
 	return w, sources
 }
 
-// TestWant compares all that should stand in a cluster's API with what a person
-// wrote down.
+// TestWant compares the desired objects of a cluster with the golden file.
 func TestWant(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
@@ -100,8 +99,8 @@ func TestWant(t *testing.T) {
 	}
 }
 
-// TestWantTakesADecision that was made before, of another copy of the fabric, and
-// leaves it as it is.
+// TestWantTakesADecision uses an earlier decision of another copy of the fabric, and does not
+// change it.
 func TestWantTakesADecision(t *testing.T) {
 	t.Parallel()
 	earlier, sources := scene()
@@ -116,7 +115,7 @@ func TestWantTakesADecision(t *testing.T) {
 	}
 }
 
-// TestNothingIsWantedOfALeavingCluster: then all that is ours goes.
+// TestNothingIsWantedOfALeavingCluster: a cluster that left the fabric has no desired objects.
 func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
@@ -126,8 +125,8 @@ func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	}
 }
 
-// TestImportOutlivesItsOldest keeps name and addresses when the oldest of two
-// leaves, and is gone with the last.
+// TestImportOutlivesItsOldest: an import keeps its name and addresses if the older of two
+// exports is removed. It is removed with the last one.
 func TestImportOutlivesItsOldest(t *testing.T) {
 	t.Parallel()
 	s := service(tcp("http", 80))
@@ -146,7 +145,7 @@ func TestImportOutlivesItsOldest(t *testing.T) {
 	}
 }
 
-// TestManyEndpoints are divided as the API takes them.
+// TestManyEndpoints divides endpoints at the API's limit.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
@@ -168,7 +167,7 @@ func TestManyEndpoints(t *testing.T) {
 	}
 }
 
-// TestTooManyOffers leaves out the youngest, on both sides alike.
+// TestTooManyOffers ignores the youngest exports, on both sides.
 func TestTooManyOffers(t *testing.T) {
 	t.Parallel()
 	f := sample()

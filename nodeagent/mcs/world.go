@@ -8,13 +8,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterView is the input of Decide, as one cluster knows it.
+// ClusterView is the input of Decide from the view of one cluster.
 type ClusterView struct {
 	Fabric  *fabric.Fabric // its dynamic exports are ignored
 	Cluster string
 	Exports []Export // of this cluster
 	Imports []Import // observed ones of this cluster
-	// Namespaces are the existing ones, sorted. Without HasAPI all exist.
+	// Namespaces are the existing namespaces, sorted. Without HasAPI all exist.
 	Namespaces []string
 	// HasAPI reports that Exports and Imports record the addresses, and only recorded ones are
 	// used. Without an API the results of Allocate are used directly.
@@ -38,7 +38,7 @@ func (e *Export) id() string     { return e.Namespace + "/" + e.Name }
 func (o *NamedOffer) id() string { return o.Namespace + "/" + o.Name }
 func (m *Import) id() string     { return m.Namespace + "/" + m.Name }
 
-// topology is what the document declares, indexed.
+// topology is an index of the declared exports and addresses of the fabric.
 type topology struct {
 	fabric   *fabric.Fabric
 	declared map[string]*fabric.Export      // by namespace/name
@@ -53,20 +53,20 @@ func indexOf(f *fabric.Fabric) *topology {
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		t.given[c.Name] = map[netip.Addr]bool{}
-		t.note(c.Name, c.EgressIPs)
+		t.addGiven(c.Name, c.EgressIPs)
 		for j := range c.EgressRules {
-			t.note(c.Name, c.EgressRules[j].IPs)
+			t.addGiven(c.Name, c.EgressRules[j].IPs)
 		}
 	}
 	for i := range f.Exports {
 		if e := &f.Exports[i]; !e.Dynamic {
 			t.declared[e.ID()] = e
-			t.note(vips, e.VIPs)
+			t.addGiven(vips, e.VIPs)
 			for i := range e.Clusters {
 				part := &e.Clusters[i]
-				t.note(part.Name, part.IPs)
+				t.addGiven(part.Name, part.IPs)
 				for j := range part.Hosts {
-					t.note(part.Name, part.Hosts[j].IPs)
+					t.addGiven(part.Name, part.Hosts[j].IPs)
 				}
 			}
 		}
@@ -74,17 +74,18 @@ func indexOf(f *fabric.Fabric) *topology {
 	return t
 }
 
-func (t *topology) note(cluster string, addrs []netip.Addr) {
+func (t *topology) addGiven(cluster string, addrs []netip.Addr) {
 	given := t.given[cluster]
 	if given == nil {
-		return // a cluster that the document does not hold
+		return // a cluster that is not in the fabric
 	}
 	for _, a := range addrs {
 		given[a] = true
 	}
 }
 
-// givenIn reports which addresses of a cluster's blocks the topology gave.
+// givenIn returns a function that reports whether the topology allocated an address of a
+// cluster's blocks.
 func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
 	given := t.given[c.Name]
 	return func(a netip.Addr) bool {
@@ -92,10 +93,10 @@ func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
 	}
 }
 
-// givenVIPs reports which clusterset IPs the topology gave.
+// givenVIPs reports whether the topology allocated a clusterset IP.
 func (t *topology) givenVIPs(a netip.Addr) bool { return t.given[vips][a] }
 
-// exists reports whether a namespace does.
+// exists reports whether a namespace exists.
 func (w *ClusterView) exists(namespace string) bool {
 	if !w.HasAPI {
 		return true
@@ -104,8 +105,8 @@ func (w *ClusterView) exists(namespace string) bool {
 	return found
 }
 
-// here gives those of families that a cluster has, each once, in their order. What
-// is not known to have a family may have all.
+// here returns the families that a cluster has, without duplicates, in their order. A cluster
+// of unknown families may have all.
 func here(c *fabric.Cluster, families []int) []int {
 	if len(families) == 0 {
 		families = []int{4, 6}
@@ -124,8 +125,7 @@ func comparePorts(a, b Port) int {
 		cmp.Compare(a.AppProtocol, b.AppProtocol))
 }
 
-// Dynamic gives the exports that were made in clusters as the fabric would have
-// them, sorted by namespace/name.
+// Dynamic returns the dynamic exports in the form of the fabric, sorted by namespace/name.
 func (d Decision) Dynamic() []fabric.Export {
 	var out []fabric.Export
 	for i := range d.Services {
@@ -140,7 +140,7 @@ func (d Decision) Dynamic() []fabric.Export {
 				if ports := dataPorts(p.Ports); len(ports) < len(e.Ports) {
 					part.Ports = ports
 				}
-				// No Ports would mean all of them: who has none has no address either.
+				// Empty Ports would mean all ports. A part without ports also has no address.
 				if r.Type != fabric.Headless && len(dataPorts(p.Ports)) > 0 {
 					part.IPs = p.Addrs
 				}
@@ -156,7 +156,7 @@ func (d Decision) Dynamic() []fabric.Export {
 	return out
 }
 
-// dataPorts gives the ports that the data path has: TCP and UDP.
+// dataPorts returns the ports that the data path supports: TCP and UDP.
 func dataPorts(ports []Port) []fabric.Port {
 	var out []fabric.Port
 	for _, p := range ports {

@@ -1,5 +1,5 @@
-// Package status holds what an agent reports of itself, over its unix socket
-// and as JSON, and what `hawser show` prints. It is data only.
+// Package status has the types of an agent's report, for its unix socket, JSON and `hawser
+// show`. It is data only.
 package status
 
 import (
@@ -10,17 +10,16 @@ import (
 type Status struct {
 	Cluster    string `json:"cluster"`
 	Node       string `json:"node"`
-	Gateway    string `json:"gateway,omitempty"` // name, when this node is one
+	Gateway    string `json:"gateway,omitempty"` // name of the gateway on this node, if any
 	Version    string `json:"version"`
 	Digest     string `json:"digest"` // of the current fabric
 	Clusterset string `json:"clusterset"`
-	Ready      bool   `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
-	// Mute says that names of the clusterset are not answered here.
+	Ready      bool   `json:"ready"` // the last pass left no change and no failure, and the DNS server serves
+	// Mute reports that the DNS server does not serve names of the clusterset here.
 	Mute     bool         `json:"mute,omitempty"`
 	LastPass Pass         `json:"lastPass"`
 	Inputs   []InputState `json:"inputs"`
-	// Trust is nil while no signers are pinned: what is delivered counts then, whoever
-	// signed it.
+	// Trust is nil without pinned signers: the agent then accepts documents of any signer.
 	Trust *Trust `json:"trust,omitempty"`
 	// Drained reports that traffic should leave this gateway: hawser-agent drain.
 	Drained bool `json:"drained,omitempty"`
@@ -28,9 +27,9 @@ type Status struct {
 	Epochs      []int        `json:"epochs,omitempty"`
 	Connections []Connection `json:"connections,omitempty"`
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
-	Moves       []Move       `json:"moves,omitempty"` // the last 64, the newest at the end
+	Moves       []Move       `json:"moves,omitempty"` // the last 64, newest last
 	Problems    []Problem    `json:"problems,omitempty"`
-	// Dropped is what the rules of this node dropped since they were written last.
+	// Dropped are the packets that the rules of this node dropped since they were last written.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// Conntrack is the use of the node's connection table; nil if unknown.
 	Conntrack *Conntrack `json:"conntrack,omitempty"`
@@ -44,7 +43,7 @@ type Pass struct {
 	Took    string    `json:"took"`
 	Changed int       `json:"changed"`
 	Drift   int       `json:"drift"`             // changes since start that repaired foreign changes
-	Blocked []string  `json:"blocked,omitempty"` // what waits for what
+	Blocked []string  `json:"blocked,omitempty"` // changes that wait for another object
 	Failed  []string  `json:"failed,omitempty"`
 }
 
@@ -52,7 +51,7 @@ type Pass struct {
 type Dropped struct {
 	Reason  string `json:"reason"` // one of desired.Drops
 	Packets uint64 `json:"packets"`
-	Text    string `json:"text"` // what the packets were
+	Text    string `json:"text"` // description of the packets
 }
 
 // Conntrack has the number of tracked connections, and its limit.
@@ -61,28 +60,28 @@ type Conntrack struct {
 	Limit   int `json:"limit"`
 }
 
-// Trust is whose signatures this agent acts on, and what it had.
+// Trust has the trusted signers of this agent, and its accepted revisions.
 type Trust struct {
-	Signers []string `json:"signers"`          // public keys, as authorized_keys has them
-	Fabric  int64    `json:"fabric,omitempty"` // the highest revision of the fabric; none older is taken
-	Keys    int64    `json:"keys,omitempty"`   // the same of the cluster's keys
+	Signers []string `json:"signers"`          // public keys, in the format of authorized_keys
+	Fabric  int64    `json:"fabric,omitempty"` // highest accepted revision of the fabric; older ones are refused
+	Keys    int64    `json:"keys,omitempty"`   // the same for the cluster's keys
 }
 
-// InputState says how fresh an input is.
+// InputState is the state of an input.
 type InputState struct {
 	Name  string `json:"name"` // fabric | keys | facts | feed
 	OK    bool   `json:"ok"`
 	From  string `json:"from,omitempty"` // source of the current state, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
-	// Refused is why a document that can be read is not acted on: a reason of
+	// Refused is the reason why a readable document is not accepted: a reason of
 	// schema/fabric/trust.
 	Refused string `json:"refused,omitempty"`
-	// Since is when From was something better last; nil = it is the best.
+	// Since is the last time when From was a better source; nil = it is the best.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Problem is something that a person should know and that stops nothing, such
-// as an export whose service does not exist.
+// Problem is a fault for the user that stops nothing, such as an export whose service does not
+// exist.
 type Problem struct {
 	Path string `json:"path,omitempty"` // topology path
 	Code string `json:"code"`
@@ -121,7 +120,7 @@ type Connection struct {
 	RemoteCluster string `json:"remoteCluster"`
 	RemoteGateway string `json:"remoteGateway"`
 	Endpoint      string `json:"endpoint"` // the remote address in use
-	// EndpointWhy says which endpoint of the topology that is, and why that one.
+	// EndpointWhy names the endpoint of the topology, and the reason for its selection.
 	EndpointWhy string `json:"endpointWhy,omitempty"`
 	// Epoch is the epoch of the keys in use; 0 if the driver has no keys.
 	Epoch  int    `json:"epoch,omitempty"`
@@ -129,16 +128,17 @@ type Connection struct {
 	Status string `json:"status"`
 	Chosen bool   `json:"chosen"` // carries the traffic of the pair
 	Rank   string `json:"rank"`   // good | unsteady | draining | alone | down
-	// Why says why the link is chosen, or else what keeps it from being so.
+	// Why is the reason why the link is chosen, or else why it is not.
 	Why   string    `json:"why,omitempty"`
 	RTT   *RTT      `json:"rtt,omitempty"`
 	Loss  float64   `json:"loss"`          // 0..1 over the window of probes
 	MTU   int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
 	Since time.Time `json:"since"`         // of Status
-	// Held is until when a link that fell too often is not chosen; nil = it is not held.
+	// Held is the time until which a link with too many flaps is not chosen; nil = it is not
+	// held.
 	Held *time.Time `json:"held,omitempty"`
 
-	// Change is the tunnel that this link should have instead; nil = it has it.
+	// Change is the pending migration of this link to another tunnel; nil = none.
 	Change   *Migration `json:"change,omitempty"`
 	Security *Security  `json:"security,omitempty"` // of IPsec, while it is up
 
@@ -146,51 +146,51 @@ type Connection struct {
 	TxBytes int64 `json:"txBytes"`
 }
 
-// Migration is a change of the tunnel of a link that is not done yet.
+// Migration is an unfinished change of the tunnel of a link.
 type Migration struct {
-	From  string    `json:"from"` // driver and ports; carries the traffic
+	From  string    `json:"from"` // driver and ports of the tunnel in use
 	To    string    `json:"to"`
-	Since time.Time `json:"since"` // of when it is wanted
-	Why   string    `json:"why"`   // what it waits for
+	Since time.Time `json:"since"` // when the migration was requested
+	Why   string    `json:"why"`   // the reason why it waits
 }
 
-// Security is what the two ends of an IPsec connection have agreed upon.
+// Security has the negotiated parameters of an IPsec connection.
 type Security struct {
-	Cipher string `json:"cipher"` // as charon names it: AES_GCM_16-256
+	Cipher string `json:"cipher"` // name in charon: AES_GCM_16-256
 	InUDP  bool   `json:"inUDP"`  // ESP is in UDP
 	// SPIIn and SPIOut are the SPIs of received and sent packets, hexadecimal.
 	SPIIn  string    `json:"spiIn"`
 	SPIOut string    `json:"spiOut"`
-	Since  time.Time `json:"since"`  // when the agent saw it come up
-	Rekeys int       `json:"rekeys"` // since then
+	Since  time.Time `json:"since"`  // when the agent observed that it came up
+	Rekeys int       `json:"rekeys"` // rekeyings since then
 }
 
-// Path is the link of the traffic to one other cluster, as one node uses it.
+// Path is the link that carries this node's traffic to another cluster.
 type Path struct {
-	Cluster string `json:"cluster"` // the remote one
-	// Transit are the clusters that pass the traffic on, in order; the link is that
-	// to the first of them.
+	Cluster string `json:"cluster"` // the remote cluster
+	// Transit are the clusters that forward the traffic, in order; the link leads to the first
+	// of them.
 	Transit       []string  `json:"through,omitempty"`
 	Link          string    `json:"link"` // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
 	Rank          string    `json:"rank"` // as in Connection
 	Why           string    `json:"why"`
-	MTU           int       `json:"mtu,omitempty"` // bytes, where less fits than the device says
+	MTU           int       `json:"mtu,omitempty"` // bytes, if less than the MTU of the device
 	Since         time.Time `json:"since"`
-	LastMove      *Move     `json:"lastMove,omitempty"` // nil = none since the agent began
+	LastMove      *Move     `json:"lastMove,omitempty"` // nil = none since the agent started
 }
 
 // Move is a change of the link to one other cluster.
 type Move struct {
 	At      time.Time `json:"at"`
-	Cluster string    `json:"cluster"`        // the remote one
-	From    string    `json:"from,omitempty"` // link; empty for the first choice
+	Cluster string    `json:"cluster"`        // the remote cluster
+	From    string    `json:"from,omitempty"` // previous link; empty for the first choice
 	To      string    `json:"to"`
 	// Kind is first, removed, dead, alone, drains, unsteady, follows, steady or better.
 	Kind   string `json:"kind"`
 	Cause  string `json:"cause"`
-	Silent string `json:"silent,omitempty"` // how long the link that was left had given no answer
+	Silent string `json:"silent,omitempty"` // time without a reply on the previous link
 }
 
 // Attrs returns a move as attributes of a log record.
@@ -210,9 +210,9 @@ func (m Move) Attrs() []any {
 type Drain struct {
 	Gateway string   `json:"gateway"` // empty if this node is not a gateway
 	Drained bool     `json:"drained"`
-	Users   []string `json:"used,omitempty"` // who uses it still
-	// NoAlternative are the clusters that have no other way than over this gateway, when
-	// nobody else uses it any more: waiting does not change that.
+	Users   []string `json:"used,omitempty"` // remaining users
+	// NoAlternative are the clusters that are reached only over this gateway, once it has no
+	// other users: waiting does not change that.
 	NoAlternative []string `json:"needed,omitempty"`
 }
 
@@ -225,13 +225,13 @@ type RTT struct {
 	StdDev int64 `json:"stdDev"`
 }
 
-// Unknown is the Ready of a cluster's part of which nothing was heard.
+// Unknown is the value of Ready for a cluster whose state has not arrived.
 const Unknown = "unknown"
 
-// MaxBackends bounds ExportCluster.Backends.
+// MaxBackends limits ExportCluster.Backends.
 const MaxBackends = 20
 
-// Export is one export as this node sees it.
+// Export is one export from the point of view of this node.
 type Export struct {
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
@@ -241,15 +241,15 @@ type Export struct {
 	Policy    string          `json:"policy"`
 	Allow     []string        `json:"allow,omitempty"`
 	Clusters  []ExportCluster `json:"clusters"`
-	// Dynamic says that it was made in clusters and not in the topology.
+	// Dynamic reports that it was created in clusters and not in the topology.
 	Dynamic bool `json:"dynamic,omitempty"`
-	// Conflict says how the clusters' ServiceExports of it differ; nil = they agree.
+	// Conflict describes how the clusters' ServiceExports differ; nil = they agree.
 	Conflict *Conflict `json:"conflict,omitempty"`
 }
 
-// Conflict is as in the condition of the ServiceExports (KEP-1645).
+// Conflict is the conflict in the condition of the ServiceExports (KEP-1645).
 type Conflict struct {
-	Reason  string `json:"reason"` // such as PortConflict; several are joined by commas
+	Reason  string `json:"reason"` // such as PortConflict; several, joined by commas
 	Message string `json:"message"`
 }
 
@@ -257,14 +257,14 @@ type Conflict struct {
 type ExportCluster struct {
 	Name  string   `json:"name"`
 	IPs   []string `json:"ips,omitempty"`
-	Ready string   `json:"ready"`           // yes | no | unknown (nothing heard from that cluster)
+	Ready string   `json:"ready"`           // yes | no | unknown (no state of that cluster has arrived)
 	Hosts []string `json:"hosts,omitempty"` // name=address of the ready endpoints (headless)
-	// Backends are the ready endpoints, by pod or address; of the agent's own cluster
-	// only, and MaxBackends at most.
+	// Backends are the ready endpoints, by pod or address: only of the agent's own cluster, and
+	// at most MaxBackends.
 	Backends []string `json:"backends,omitempty"`
 }
 
-// Cluster is one member as the fabric has it.
+// Cluster is one member of the fabric.
 type Cluster struct {
 	Name         string   `json:"name"`
 	PodCIDRs     []string `json:"podCIDRs"`
@@ -275,13 +275,13 @@ type Cluster struct {
 	Gateways     []string `json:"gateways"`
 }
 
-// Unreachable is an agent that did not answer.
+// Unreachable is an agent that did not reply.
 type Unreachable struct {
 	Agent string `json:"agent"` // its socket, cluster/pod, or the cluster alone
 	Error string `json:"error"`
 	// Cluster and Node are where the agent runs, if known.
 	Cluster string `json:"cluster,omitempty"`
 	Node    string `json:"node,omitempty"`
-	// LastAnswer is the time of its last answer; nil = none was received.
+	// LastAnswer is the time of its last reply; nil = none was received.
 	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
 }
