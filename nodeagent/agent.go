@@ -47,46 +47,46 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, wake, counts := newSharedState(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
+	shared, triggers, counts := newSharedState(config.Cluster, time.Now()), newTriggers(), metrics.New(config.Cluster, config.Node)
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
 		StateDir: config.StateDir, Log: log,
-		Changed: func() { wake.trigger.Fire(); wake.election.Fire() },
+		Changed: func() { triggers.trigger.Fire(); triggers.election.Fire() },
 	})
 	if err != nil {
 		return nil, err
 	}
 	machine, err := host.Open(host.Config{
 		Cluster: config.Cluster, Node: config.Node, StateDir: config.StateDir, VICI: config.VICI, ProcSys: config.ProcSys,
-		Log: log, TriggerRound: wake.trigger.Fire, Drift: wake.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
-		Wanted: func() *round.DesiredNode { return now.Outcome().Node },
+		Log: log, TriggerRound: triggers.trigger.Fire, Drift: triggers.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
+		Wanted: func() *round.DesiredNode { return shared.Outcome().Node },
 	})
 	if err != nil {
 		return nil, err
 	}
-	elector := newElector(config, inputs, machine, now, drain, wake, log)
-	others := peer.New(peer.Config{
+	elector := newElector(config, inputs, machine, shared, drain, triggers, log)
+	peers := peer.New(peer.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
-		TriggerRound: wake.trigger.Fire, Urgent: wake.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
+		TriggerRound: triggers.trigger.Fire, Urgent: triggers.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
 	})
 	api, client := inputs.API()
-	published, err := publisher.New(config.Kube, api, config.Node, func() publisher.Observed {
-		return publisher.Observed{Outcome: now.Outcome(), Links: others.Links(), Leaving: now.ownGatewayRemoved.Load() || drain.Active()}
+	publication, err := publisher.New(config.Kube, api, config.Node, func() publisher.Observed {
+		return publisher.Observed{Outcome: shared.Outcome(), Links: peers.Links(), Leaving: shared.ownGatewayRemoved.Load() || drain.Active()}
 	}, log)
 	if err != nil {
 		return nil, errors.Join(err, machine.Close())
 	}
 	l := &loop{
-		config: config, log: log, triggers: wake, sharedState: now, files: newStateFiles(config.StateDir), drain: drain,
-		inputs: inputs, elector: elector, host: machine, peers: others, publication: published, metrics: counts,
+		config: config, log: log, triggers: triggers, sharedState: shared, files: newStateFiles(config.StateDir), drain: drain,
+		inputs: inputs, elector: elector, host: machine, peers: peers, publication: publication, metrics: counts,
 		refused: map[string]bool{},
 	}
 	answers := &dnsServer{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
-		Inputs: inputs, Elector: elector, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
+		Inputs: inputs, Elector: elector, Peers: peers, Host: machine, Publication: publication, Outcome: shared.Outcome, State: shared.State,
 		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: outlets.States,
 	})
 	counts.RegisterState(reporter.MetricsSnapshot)
@@ -105,13 +105,13 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Decommission: decommission,
 			OnReport:     l.onReport,
 			Resync:       config.Resync,
-			Drift:        wake.drift,
-			Urgent:       &converge.UrgentConfig[*round.DesiredNode]{Source: l.urgentState, Trigger: wake.urgent, Done: l.onRoutesWritten},
+			Drift:        triggers.drift,
+			Urgent:       &converge.UrgentConfig[*round.DesiredNode]{Source: l.urgentState, Trigger: triggers.urgent, Done: l.onRoutesWritten},
 		},
 		control: control.New(control.Config{
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,
 			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, OnDrainChange: l.onDrainChange,
-			Outcome: now.Outcome, State: now.State, Links: others.Links, Names: answers.addrs, Inventory: machine.Inventory,
+			Outcome: shared.Outcome, State: shared.State, Links: peers.Links, Names: answers.addrs, Inventory: machine.Inventory,
 			Plan: config.planBeside, Snapshot: func() any { return l.agentSnapshot() },
 		}),
 	}, nil

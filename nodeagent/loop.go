@@ -51,7 +51,7 @@ type triggers struct {
 	election trigger.Trigger // wakes the Elector: the view of the election changed
 }
 
-func newBells() triggers {
+func newTriggers() triggers {
 	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New()}
 }
 

@@ -90,7 +90,7 @@ func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 	return kernelOnly.Plan(ctx, n)
 }
 
-// Cleanup removes everything that carries Hawser's marks and restores sysctls.
+// Cleanup removes all objects with Hawser's marks and restores sysctls.
 func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
 	out := a.engine.Once(ctx, &round.DesiredNode{Decommission: true}, "")
 	held, err := host.Release()

@@ -10,9 +10,9 @@ import (
 // state: the engine continues with the last valid one, and does nothing before the first.
 type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
 
-// Run runs a full pass for each token of trigger and Drift, after failures with growing
-// pauses, and once every resync period. Channels have size one, so that many events become
-// one token. Urgent passes run first, even during a full pass. Run returns when ctx is done.
+// Run runs a full pass for each token of trigger and Drift, after failures with growing pauses,
+// and once every resync period. Channels have size one, so that many events become one token.
+// Urgent passes run first, even during a full pass. Run returns when ctx is done.
 func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan struct{}) {
 	var last struct {
 		desired D

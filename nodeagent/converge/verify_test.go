@@ -25,10 +25,10 @@ func (k slow) Observe(ctx context.Context) ([]item, error) {
 // limited number of times in a row.
 func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	t.Parallel()
-	for _, anew := range []bool{false, true} {
-		t.Run(fmt.Sprintf("anew %t", anew), func(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("changed state %t", changed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { testVerifyOnlyPass(t, anew) })
+			synctest.Test(t, func(t *testing.T) { testVerifyOnlyPass(t, changed) })
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestRepairCountsAsDrift(t *testing.T) {
 	})
 }
 
-func testVerifyOnlyPass(t *testing.T, anew bool) {
+func testVerifyOnlyPass(t *testing.T, changed bool) {
 	lower, upper := convergetest.NewWorld[item](), convergetest.NewWorld[item]()
 	reports, began := make(chan string, 1000), time.Now()
 	engine := &converge.Engine[state]{
@@ -87,14 +87,14 @@ func testVerifyOnlyPass(t *testing.T, anew bool) {
 	trigger <- struct{}{}
 	for range 10 {
 		time.Sleep(50 * time.Millisecond)
-		if anew {
+		if changed {
 			now.Store(&state{Lower: items("a"), Upper: items("u", "v")})
 		}
 		select {
 		case trigger <- struct{}{}:
 		default:
 		}
-		if anew {
+		if changed {
 			break
 		}
 	}
@@ -106,7 +106,7 @@ func testVerifyOnlyPass(t *testing.T, anew bool) {
 		// changed state.
 		"2 at 200ms", "0 at 1.4s", "0 at 1.71s",
 	}
-	if anew {
+	if changed {
 		want = []string{"2 at 200ms", "1 at 1.3s"}
 	}
 	close(reports)

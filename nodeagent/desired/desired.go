@@ -1,6 +1,6 @@
-// Package desired holds the types of everything that a node should have: kernel objects, the
-// userspace tunnel and DNS data. Package projection fills them; the converge kinds compare them
-// with the observed objects. They are data only.
+// Package desired has the types of the desired objects of a node: kernel objects, the userspace
+// tunnel and DNS data. Package projection creates them; the converge kinds compare them with
+// the observed objects. They are data only.
 package desired
 
 import (
@@ -64,7 +64,7 @@ const (
 	IPsecPort     = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
 )
 
-// State is everything that one node should have.
+// State is the desired state of one node.
 type State struct {
 	Sysctls    []Sysctl
 	Links      []Device
@@ -80,7 +80,7 @@ type State struct {
 	Elements   []Element
 	Services   []Service // DNS
 	Zones      []Zone    // DNS
-	Tunnels    []Tunnel  // how the objects above lead to other gateways; sorted by cluster, gateway and preference
+	Tunnels    []Tunnel  // paths to other gateways over the objects above; sorted by cluster, gateway and preference
 }
 
 // Sysctl is one kernel setting under /proc/sys. The kind saves the original value, and cleanup

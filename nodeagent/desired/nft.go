@@ -241,7 +241,7 @@ func ForeignRuleText(rules []string) string {
 // them.
 type Drop struct {
 	Reason string
-	Doc    string // what was dropped, for users
+	Doc    string // description of the dropped packets, for users
 	Do     string // what to do if the packet should have passed
 }
 

@@ -123,7 +123,7 @@ func TestZonesConverge(t *testing.T) {
 		t.Errorf("the closest zone did not answer: %v", r.Ns)
 	}
 	if r := answer(s.current.Load(), question(t, "ns.dns.local. A")); r.Rcode != dns.RcodeSuccess || len(r.Answer) != 0 {
-		t.Errorf("the address of the server is not known, yet the answer is %v", r)
+		t.Errorf("the address of the server is unknown, but the reply is %v", r)
 	}
 	converge(t, zones[:1], s.Zones())
 	if have := s.current.Load().zones; len(have) != 1 {

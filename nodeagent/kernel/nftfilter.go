@@ -46,8 +46,8 @@ func nftFilterChains(t desired.Table) []nftChain {
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f),
 			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
-			// apply to the VXLAN device. If the host has its own device with that name, its other
-			// packets are not affected.
+			// apply to the VXLAN device. If the host itself has a device of that name, its
+			// other packets are not affected.
 			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
 	}

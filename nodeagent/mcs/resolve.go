@@ -50,7 +50,7 @@ func (r *ResolvedExport) ID() string { return r.Namespace + "/" + r.Name }
 // Decision is the result of Decide.
 type Decision struct {
 	Verdicts []ExportResult   // of this cluster's ServiceExports
-	Services []ResolvedExport // dynamic exports, and declared ones that a cluster offers; sorted by namespace/name
+	Services []ResolvedExport // dynamic exports, and declared exports with an offer; sorted by namespace/name
 	Refused  []Refusal        // exports of other clusters that the topology does not allow; sorted by cluster, namespace and name
 }
 

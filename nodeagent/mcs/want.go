@@ -49,7 +49,8 @@ func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backe
 		PeersSynced: settled, Exports: statuses(d, w.Unsupported),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
-	// Declared exports without an offer, such as those of clusters without a Kubernetes API.
+	// Declared exports without an offer, such as the exports of clusters without a Kubernetes
+	// API.
 	offered := make(map[string]bool, len(d.Services))
 	for i := range d.Services {
 		offered[d.Services[i].ID()] = true

@@ -45,7 +45,7 @@ type topology struct {
 	given    map[string]map[netip.Addr]bool // by cluster; vips for clusterset IPs
 }
 
-// vips stands for the clusterset IPs; no cluster has such a name.
+// vips is the key of the clusterset IPs; no cluster has such a name.
 const vips = "/vips"
 
 func indexOf(f *fabric.Fabric) *topology {

@@ -275,8 +275,8 @@ type Candidate struct {
 	Addr netip.AddrPort `json:"Addr"` // the port is the base port, from which the ports of tunnels follow
 }
 
-// Intersect returns the state that is valid both for a node that applied l and for one that
-// applied next: what both have.
+// Intersect returns the state that is valid both for a node that applied l and for a node that
+// applied next.
 func (l ClusterState) Intersect(next ClusterState) ClusterState {
 	applied := make(map[string]*ExportState, len(l.Exports))
 	for i := range l.Exports {

@@ -67,7 +67,7 @@ func TestTerminatingEndpoints(t *testing.T) {
 		remote map[string]model.ExportState
 		want   map[string]int
 	}{
-		{"nobody else", fabric.LocalFirst, map[string]model.ExportState{}, map[string]int{l1: 512, l2: 512}},
+		{"no other cluster", fabric.LocalFirst, map[string]model.ExportState{}, map[string]int{l1: 512, l2: 512}},
 		{"ready elsewhere", fabric.LocalFirst, map[string]model.ExportState{"c2": {Ready: true}}, map[string]int{c2: 1}},
 		{"one of two terminates", fabric.Spread, map[string]model.ExportState{"c2": {Ready: true}, "c3": {Ready: true, Terminating: true}},
 			map[string]int{c2: 1}},

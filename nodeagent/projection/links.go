@@ -176,7 +176,7 @@ func (v *builder) quota() int {
 	}
 	if v.in.Local.NoConnLimit {
 		v.problem("limits.connections", NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
-			"so that one pod can fill its connection table")
+			"so a single pod can fill its connection table")
 		return 0
 	}
 	return connections

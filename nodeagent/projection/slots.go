@@ -35,7 +35,7 @@ func Slots(n int, backends []Backend) []int {
 	slices.SortStableFunc(order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
 	hashes := make([]uint64, len(backends)) // of the keys, in order
 	floor := make([]int, len(backends))     // share of each, rounded down, in order
-	spare := n                              // slots left when each has its floor: at most one more for each
+	spare := n                              // remaining slots after each floor: at most one more for each
 	for at, i := range order {
 		hashes[at] = stablehash.Sum64(backends[i].Key)
 		floor[at] = n * max(backends[i].Weight, 1) / total

@@ -323,7 +323,7 @@ func exportPath(id, cluster string) string { return "exports[" + id + "].cluster
 type Problem struct {
 	Path string `json:"path"` // topology path, such as exports[sample/web].clusters[g2]
 	Code string `json:"code"` // stable, kebab-case
-	Text string `json:"text"` // what is wrong, lower case, no full stop
+	Text string `json:"text"` // the fault, lower case, no full stop
 }
 
 // Codes of problems.

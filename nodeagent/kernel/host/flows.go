@@ -63,7 +63,7 @@ func (m *pathTracker) update(in projection.Input) {
 	for remote, path := range in.Paths {
 		carriers[remote] = ""
 		if g := own.Gateway(path.Local); g != nil {
-			carriers[remote] = g.Node // the gateway may move to another one and keep its name
+			carriers[remote] = g.Node // the gateway may move to another node and keep its name
 		}
 		if c := in.Fabric.Cluster(remote); c != nil {
 			m.report(c, in.Node, carriers[remote], gateway)

@@ -18,21 +18,21 @@ type callRecorder struct{ calls []string }
 func (t *callRecorder) SetOwn(conntrack.LocalPods)    {}
 func (t *callRecorder) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
 func (t *callRecorder) LinkTakenOver(cluster string, _ []netip.Prefix) {
-	t.calls = append(t.calls, "carries "+cluster)
+	t.calls = append(t.calls, "taken over "+cluster)
 }
 func (t *callRecorder) LinkReleased(cluster string, _ []netip.Prefix) {
-	t.calls = append(t.calls, "left "+cluster)
+	t.calls = append(t.calls, "released "+cluster)
 }
 func (t *callRecorder) PathMoved(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "moved "+cluster)
 }
 func (t *callRecorder) LinkAvailable(cluster string, _ []netip.Prefix) {
-	t.calls = append(t.calls, "transits "+cluster)
+	t.calls = append(t.calls, "available "+cluster)
 }
 
-// TestMover: the syncer is notified of each change of the node that carries the traffic, also
-// of a gateway that keeps its name on another node, and of no other change.
-func TestMover(t *testing.T) {
+// TestPathTracker: the syncer is notified of each change of the node that carries the traffic,
+// including a gateway that keeps its name on another node, and of no other change.
+func TestPathTracker(t *testing.T) {
 	t.Parallel()
 	at := func(gateways ...fabric.Gateway) []fabric.Gateway { return gateways }
 	on := func(name, node string) fabric.Gateway { return fabric.Gateway{Name: name, Node: node} }
@@ -47,16 +47,16 @@ func TestMover(t *testing.T) {
 		{
 			name: "a link of another gateway is better", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "a",
 			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b",
-			first: []string{"carries g2"}, then: []string{"left g2", "moved g2"},
+			first: []string{"taken over g2"}, then: []string{"released g2", "moved g2"},
 		},
 		{
 			name: "the gateway moves here", self: "n2", before: at(on("a", "n1")), pathBefore: "a",
-			after: at(on("a", "n2")), pathAfter: "a", then: []string{"carries g2"},
+			after: at(on("a", "n2")), pathAfter: "a", then: []string{"taken over g2"},
 		},
 		{
 			name: "the gateway moves away from here", self: "n1", before: at(on("a", "n1")), pathBefore: "a",
 			after: at(on("a", "n2")), pathAfter: "a",
-			first: []string{"carries g2"}, then: []string{"left g2", "moved g2"},
+			first: []string{"taken over g2"}, then: []string{"released g2", "moved g2"},
 		},
 		{
 			name: "the gateway moves elsewhere", self: "n3", before: at(on("a", "n1")), pathBefore: "a",
@@ -64,11 +64,11 @@ func TestMover(t *testing.T) {
 		},
 		{
 			name: "the gateway gets another name", self: "n1", before: at(on("a", "n1")), pathBefore: "a",
-			after: at(on("z", "n1")), pathAfter: "z", first: []string{"carries g2"},
+			after: at(on("z", "n1")), pathAfter: "z", first: []string{"taken over g2"},
 		},
 		{
 			name: "a new gateway that carries no traffic", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "b",
-			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", first: []string{"left g2"},
+			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", first: []string{"released g2"},
 		},
 	}
 	for _, tt := range tests {

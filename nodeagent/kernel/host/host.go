@@ -34,14 +34,14 @@ import (
 type Config struct {
 	Cluster, Node    string
 	StateDir         string
-	VICI             string // socket of a charon that the host runs; empty = the agent starts its own when IPsec is used
+	VICI             string // socket of the host's charon; empty = the agent starts its own charon for IPsec
 	ProcSys          string // folder with the writable sysctls [/proc/sys]
 	Log              *slog.Logger
 	TriggerRound     func()                    // requests a round
 	Drift            trigger.Trigger           // fired when the kernel's state changed
 	Wanted           func() *round.DesiredNode // result of the last round; nil = none yet
-	OnTunnelProcess  func(link string)         // a tunnel device runs in a process of its own
-	OnTunnelReplaced func(link string)         // a tunnel process ended or hung, and was replaced
+	OnTunnelProcess  func(link string)         // called when a process serves a tunnel device
+	OnTunnelReplaced func(link string)         // called when a tunnel process that ended or hung was replaced
 }
 
 // Host is the machine. It is safe for concurrent use, except Stages, Observe and RoutesWritten:
@@ -95,7 +95,7 @@ func (h *Host) Fence(ports func() [][2]int) *kernel.Fence {
 	})
 }
 
-// Close releases what Open opened. The kernel state stays.
+// Close releases the handles of the host. The kernel state stays.
 func (h *Host) Close() error { return h.namespace.Close() }
 
 // Run watches the kernel, processes and connections until ctx is done.
@@ -210,7 +210,7 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 	if h.connLimitSupported == nil {
 		counts, err := h.namespace.CountsConnections(context.Background())
 		if err != nil {
-			h.config.Log.Warn("there is no quota of connections for now", "err", err)
+			h.config.Log.Warn("support for connection quotas not checked", "err", err)
 			return true
 		}
 		h.connLimitSupported = &counts
@@ -278,7 +278,7 @@ func TunnelsExist() bool {
 	})
 }
 
-// AcceptsTransit reports whether a node has the link that receives transit traffic.
+// AcceptsTransit reports whether a node has the device that receives transit traffic.
 func AcceptsTransit(n *round.DesiredNode) bool {
 	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Device) bool {
 		return strings.HasPrefix(l.Name, desired.TransitPrefix)

@@ -53,7 +53,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	// Only the initiator rekeys. If both ends rekey at once, one exchange loses, and packets
 	// under its keys are lost.
 	//
-	// A group in the proposal gives each rekeying its own key exchange (PFS).
+	// With a group in the proposal each rekeying has a separate key exchange (PFS).
 	proposals, err := ciphers(c.Proposals, "-x25519")
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (c *Charon) configure(p ports) error {
 }
 
 // settingsPorts returns the ports of our own charon from the settings that it was started with;
-// zero if there are none.
+// zero if absent.
 func (c *Charon) settingsPorts() ports {
 	file, err := os.Open(c.file(settingsFile))
 	if err != nil {

@@ -129,7 +129,7 @@ func (e Expression) Counter() (Counter, bool) {
 	}, true
 }
 
-// AddTable adds a table; one that exists remains.
+// AddTable adds a table; an existing table stays.
 func (b *Batch) AddTable(t Table) { b.addTable(t, 0) }
 
 // CreateTable adds a table that must not exist.
@@ -142,7 +142,7 @@ func (b *Batch) addTable(t Table, flags uint16) {
 	})
 }
 
-// DeleteTable deletes a table with all that it contains.
+// DeleteTable deletes a table with its contents.
 func (b *Batch) DeleteTable(t TableName) {
 	b.message(unix.NFT_MSG_DELTABLE, 0, t.Family, func() { b.attrs.String(unix.NFTA_TABLE_NAME, t.Name) })
 }

@@ -114,7 +114,7 @@ func (b *Batch) DeleteSet(s SetName) {
 const maxListSize = 1 << 15
 
 // AddElements adds elements to a set, in as many messages as they need, and returns the
-// position of each. ID is that of a set of the same transaction, or 0.
+// position of each. ID is the ID of a set of the same transaction, or 0.
 func (b *Batch) AddElements(s SetName, id uint32, elements []Element) []Position {
 	return b.elements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s, id, elements)
 }

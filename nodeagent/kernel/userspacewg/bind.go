@@ -85,7 +85,7 @@ func sendOnlyBind(std *conn.StdNetBind) *conn.StdNetBind {
 		if !source.IsValid() || !target.IsValid() {
 			return nil
 		}
-		// The fields are not exported, and nothing else gives access to the sockets.
+		// The fields are not exported, and the library has no other access to the sockets.
 		reflect.NewAt(target.Type(), unsafe.Pointer(target.UnsafeAddr())).Elem().
 			Set(reflect.NewAt(source.Type(), unsafe.Pointer(source.UnsafeAddr())).Elem())
 	}
