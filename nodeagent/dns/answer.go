@@ -96,8 +96,8 @@ func (r *reply) answered(rr dns.RR, bytes int) bool {
 // Minimum sizes of a record in bytes: a compressed name and the fixed fields before the data
 // (RFC 1035, 4.1.3 and 4.1.4), and the data.
 const (
-	leastRecord = 2 + 10
-	leastSRV    = leastRecord + 6 // and the name of the target, which is not compressed (RFC 2782)
+	minRecord = 2 + 10
+	minSRV    = minRecord + 6 // and the name of the target, which is not compressed (RFC 2782)
 )
 
 func (r *reply) resolve() {
@@ -242,7 +242,7 @@ func (r *reply) srv(s *service, at *name, port string) {
 			record := &dns.SRV{
 				Hdr: r.zone.header(r.qname, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: uint16(number), Target: host,
 			}
-			if !r.answered(record, leastSRV+len(host)) {
+			if !r.answered(record, minSRV+len(host)) {
 				return // without addresses, which would not fit either
 			}
 		}
@@ -281,7 +281,7 @@ func (r *reply) addAddresses(n *name) {
 		list = n.v6
 	}
 	for addr := range rotated(list, r.Id) {
-		if !r.answered(r.address(r.qname, addr), leastRecord+addr.BitLen()/8) {
+		if !r.answered(r.address(r.qname, addr), minRecord+addr.BitLen()/8) {
 			return
 		}
 	}

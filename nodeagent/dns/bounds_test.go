@@ -52,7 +52,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 			query := question(t, name)
 			r := answerWithin(many.current.Load(), query, size)
 			// One record more than fits, so that the reply is cut and marked.
-			least := leastRecord + 4
+			least := minRecord + 4
 			if built := len(r.Answer); built == 0 || built > size/least+1 {
 				t.Errorf("%s: %d records for %d bytes", name, built, size)
 			}
@@ -79,7 +79,7 @@ func TestReverseIsBounded(t *testing.T) {
 		}
 	}
 	r := answerWithin(s.current.Load(), question(t, "9.0.0.243.in-addr.arpa. PTR"), udpSize)
-	if built := len(r.Answer); built == 0 || built > udpSize/leastRecord+1 {
+	if built := len(r.Answer); built == 0 || built > udpSize/minRecord+1 {
 		t.Errorf("%d records", built)
 	}
 }

@@ -24,7 +24,7 @@ func (r *reply) reverseName(asked string) {
 	case dns.TypePTR:
 		for o := range rotated(owners, r.Id) {
 			name := r.nameOf(o)
-			if packable(name) && !r.answered(&dns.PTR{Hdr: r.zone.header(r.qname, dns.TypePTR), Ptr: name}, leastRecord) {
+			if packable(name) && !r.answered(&dns.PTR{Hdr: r.zone.header(r.qname, dns.TypePTR), Ptr: name}, minRecord) {
 				break
 			}
 		}

@@ -27,10 +27,10 @@ type ipsec struct{}
 // header 2, integrity check value 16.
 const espOver = 8 + 8 + 8 + 3 + 2 + 16
 
-// userspaceMost is the largest packet inside if charon itself encrypts: its device accepts at
+// maxUserspace is the largest packet inside if charon itself encrypts: its device accepts at
 // most 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). One byte less has exactly the
 // padding that espOver counts, so the overhead is exact.
-const userspaceMost = 1400 - vxlanOver4 - 1
+const maxUserspace = 1400 - vxlanOver4 - 1
 
 // vxlanOver4 is VXLAN over IPv4. Tunnel addresses are IPv4 if the cluster has any.
 const vxlanOver4 = 20 + 8 + 8 + 14
@@ -39,7 +39,7 @@ const vxlanOver4 = 20 + 8 + 8 + 14
 func (ipsec) Traits() Traits {
 	return Traits{
 		Name: fabric.DriverIPsec, Overhead4: 20 + espOver + vxlanOver4, Overhead6: 40 + espOver + vxlanOver4,
-		Userspace: userspaceMost, FixedPorts: true, Keys: Ed25519,
+		Userspace: maxUserspace, FixedPorts: true, Keys: Ed25519,
 	}
 }
 

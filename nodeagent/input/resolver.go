@@ -25,7 +25,7 @@ const (
 type resolver struct {
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	changed func()
-	wake    trigger.Trigger
+	trigger trigger.Trigger
 
 	mu    sync.Mutex
 	names []string
@@ -33,7 +33,7 @@ type resolver struct {
 }
 
 func newResolver(lookup func(ctx context.Context, network, host string) ([]netip.Addr, error), changed func()) *resolver {
-	return &resolver{lookup: lookup, changed: changed, wake: trigger.New(), addrs: map[string][]netip.Addr{}}
+	return &resolver{lookup: lookup, changed: changed, trigger: trigger.New(), addrs: map[string][]netip.Addr{}}
 }
 
 // setNames sets the names to look up. Other names than before are looked up at once.
@@ -43,7 +43,7 @@ func (r *resolver) setNames(names []string) {
 	r.names = names
 	r.mu.Unlock()
 	if !same {
-		r.wake.Fire()
+		r.trigger.Fire()
 	}
 }
 
@@ -55,7 +55,7 @@ func (r *resolver) snapshot() map[string][]netip.Addr {
 }
 
 // resolveNow looks up all names without waiting for resolveInterval.
-func (r *resolver) resolveNow() { r.wake.Fire() }
+func (r *resolver) resolveNow() { r.trigger.Fire() }
 
 // run looks up names until ctx is done.
 func (r *resolver) run(ctx context.Context) {
@@ -74,7 +74,7 @@ func (r *resolver) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
+		case <-r.trigger:
 		case <-ticker.C:
 		}
 	}

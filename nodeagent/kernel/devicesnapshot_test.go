@@ -9,7 +9,7 @@ import (
 )
 
 // TestSnapshotIsUsedOnce: one Observe may use the peers that were read with the devices. A
-// change, or readingAge, invalidates them.
+// change, or snapshotAge, invalidates them.
 func TestSnapshotIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func TestSnapshotIsUsedOnce(t *testing.T) {
 		t.Error("a snapshot was not used, or was used twice")
 	}
 	read()
-	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-readingAge)
+	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-snapshotAge)
 	if n := observe(); n != 1 {
 		t.Errorf("%d peers of an expired snapshot, want 1", n)
 	}

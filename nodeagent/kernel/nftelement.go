@@ -19,9 +19,9 @@ import (
 // Limits of one write. A transaction is one datagram.
 const (
 	nftPerTransaction = 1 << 14
-	nftPerPiece       = 512
+	nftPerBatch       = 512
 	nftMaxRefusals    = 64 // refused transactions of one Apply that are repeated without the refused elements
-	nftMaxOvertaken   = 5  // consecutive transactions that fail because of a concurrent change
+	nftMaxConflicts   = 5  // consecutive transactions that fail because of a concurrent change
 )
 
 // Elements is the kind of the elements of all sets of table inet hawser. Every element there is
@@ -82,7 +82,7 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 // slots. So a Service uses many slots only after they exist. While it uses the first slot only,
 // that slot is correct.
 func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
-	if len(changes) <= nftPerPiece {
+	if len(changes) <= nftPerBatch {
 		return [][]diff.Change[desired.Element]{changes}
 	}
 	var parts [4][]diff.Change[desired.Element]
@@ -105,7 +105,7 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 	}
 	var batches [][]diff.Change[desired.Element]
 	for part, all := range parts {
-		size := nftPerPiece
+		size := nftPerBatch
 		if part == others || part == asking {
 			size = max(len(all), 1)
 		}
@@ -214,7 +214,7 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 		}
 		before := k.touched
 		k.generation, k.touched, err = k.track.poll(conn)
-		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
+		if err != nil || k.touched != before || attempt == nftMaxConflicts {
 			k.generation = 0 // any generation; the elements are read again
 		}
 	}

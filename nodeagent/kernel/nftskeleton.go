@@ -146,7 +146,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		counts = append(counts, nftCount(f, t.Connections))
 		share.rules = append(share.rules, nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).
 			load(expr.MetaKeyMARK, nftReg).restoreMark().mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0))
-		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
+		spokeFirst.rules = append(spokeFirst.rules, nftServerFirst(f)...)
 	}
 	egress.rules = append(egress.rules,
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("share"),
@@ -196,10 +196,10 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	}
 }
 
-// nftSpokeFirst handles packets of a server in a connection that this gateway has not seen. If
+// nftServerFirst handles packets of a server in a connection that this gateway has not seen. If
 // the server backs one address, they leave with that address. If it backs several, a wrong
 // address would end the connection: the packets are dropped until the client sends.
-func nftSpokeFirst(f nftFamily) []*nftRule {
+func nftServerFirst(f nftFamily) []*nftRule {
 	return []*nftRule{
 		nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetAmbiguous, f).drop(),
 		nftNew().family(f).endpoint(f, f.src, 0).mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind(0)),

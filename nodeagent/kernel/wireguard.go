@@ -84,9 +84,9 @@ func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wi
 	})
 }
 
-// readingAge is the time for which Peers may reuse the devices that Wireguards read. Its stage
+// snapshotAge is the time for which Peers may reuse the devices that Wireguards read. Its stage
 // follows in the same pass.
-const readingAge = 100 * time.Millisecond
+const snapshotAge = 100 * time.Millisecond
 
 // deviceSnapshot is one read of all devices with their peers. Reading one device with 1 000
 // peers takes 4 ms.
@@ -100,7 +100,7 @@ type deviceSnapshot struct {
 func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error) {
 	last := ns.read
 	ns.read = nil
-	if last != nil && time.Since(last.at) < readingAge {
+	if last != nil && time.Since(last.at) < snapshotAge {
 		return last.devices, nil
 	}
 	return ns.devices(ctx)

@@ -158,7 +158,7 @@ func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	for _, vip := range e.VIPs {
 		all := v.readyRemotes(e, id, fabric.Family(vip))
 		for _, p := range e.Ports {
-			remotes := having(e, all, p)
+			remotes := withPort(e, all, p)
 			local, terminating := endpointTargets(svc, p, fabric.Family(vip), nil)
 			v.serve(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
@@ -185,8 +185,8 @@ func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]
 	return out
 }
 
-// having returns the clusters that have port p.
-func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
+// withPort returns the clusters that have port p.
+func withPort(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
 	out := remotes
 	for i := range e.Clusters {
 		part := &e.Clusters[i]

@@ -199,7 +199,7 @@ func (v *builder) addRemotes() {
 		v.findLink(r)
 		v.findPath(r)
 		path, exists := v.in.GatewayPaths[r.Name]
-		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
+		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.gatewayExists(r, path) {
 			r.transit, r.ownLink = path, true
 		}
 		v.findPrefixes(r)
@@ -223,16 +223,16 @@ func (v *builder) findPath(r *remoteCluster) {
 		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
 		return
 	}
-	if v.own.Gateway(path.Local) == nil || !v.farEnd(r, path) {
+	if v.own.Gateway(path.Local) == nil || !v.gatewayExists(r, path) {
 		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
 		return
 	}
 	r.path, r.reachable = path, true
 }
 
-// farEnd reports whether the gateway at the end of a path exists and its cluster is linked to
+// gatewayExists reports whether the gateway at the end of a path exists and its cluster is linked to
 // this one.
-func (v *builder) farEnd(r *remoteCluster, p model.Path) bool {
+func (v *builder) gatewayExists(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
 	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
 }

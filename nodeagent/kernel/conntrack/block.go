@@ -14,8 +14,8 @@ import (
 // Rules that block packets for some milliseconds. Their protocol differs from the agent's other
 // rules, which the engine deletes if they are not desired.
 const (
-	holdPriority = 7298
-	holdProtocol = 74
+	blockPriority = 7298
+	blockProtocol = 74
 )
 
 // blockIngress drops packets from the clusters of the changes to the pods. free removes the
@@ -41,7 +41,7 @@ func blockIngress(changes []*linkChange, pods []netip.Prefix) (free func(), err 
 				if from.Addr().Is6() {
 					r.Family = netlink.FAMILY_V6
 				}
-				r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
+				r.Priority, r.Protocol, r.Type = blockPriority, blockProtocol, unix.RTN_BLACKHOLE
 				r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
 				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
 					return free, fmt.Errorf("block traffic from %s to %s: %w", from, to, err)
@@ -63,7 +63,7 @@ func RemoveStaleRules() (removed []string, failed error) {
 			continue
 		}
 		for _, r := range rules {
-			if r.Protocol != holdProtocol || r.Priority != holdPriority {
+			if r.Protocol != blockProtocol || r.Priority != blockPriority {
 				continue
 			}
 			r.Family = family

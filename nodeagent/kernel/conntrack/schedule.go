@@ -12,8 +12,8 @@ import (
 // 300 s. After a reply the normal timeouts apply.
 var rounds = [...]time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second, 50 * time.Second, 75 * time.Second, 100 * time.Second}
 
-// later is the interval of all later rounds.
-const later = 120 * time.Second
+// roundInterval is the interval of all later rounds.
+const roundInterval = 120 * time.Second
 
 // idleTolerance is the tolerance for a flow without a packet since the move: conntrack counts
 // seconds.
@@ -33,13 +33,13 @@ type pathMove struct {
 }
 
 // due returns the time of its next round.
-func (m *pathMove) due() time.Time { return nextRound(m.at, m.round, rounds[:], later) }
+func (m *pathMove) due() time.Time { return nextRound(m.at, m.round, rounds[:], roundInterval) }
 
 // nextRound returns the time of a round. The first rounds are at the listed offsets from start,
-// and the others follow at intervals of later.
-func nextRound(start time.Time, round int, first []time.Duration, later time.Duration) time.Time {
+// and the others follow at intervals of interval.
+func nextRound(start time.Time, round int, first []time.Duration, interval time.Duration) time.Time {
 	last := len(first) - 1
-	return start.Add(first[min(round, last)] + time.Duration(max(round-last, 0))*later)
+	return start.Add(first[min(round, last)] + time.Duration(max(round-last, 0))*interval)
 }
 
 // needsRefresh reports whether a flow to the cluster needs a refresh packet in this round. In

@@ -98,8 +98,8 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 // Refresh packets are sent in bursts, so that neither this node nor the gateway stalls. The
 // gateway creates an entry for each.
 const (
-	burst    = 128
-	interval = 10 * time.Millisecond
+	burst         = 128
+	burstInterval = 10 * time.Millisecond
 	// maxRefreshes limits one round: TCP first, then UDP with a reply.
 	maxRefreshes = 50_000
 )
@@ -107,5 +107,5 @@ const (
 // pause returns the wait before the next refresh packet, after sent packets in the time since
 // the first one.
 func pause(sent int, since time.Duration) time.Duration {
-	return max(time.Duration(sent/burst)*interval-since, 0)
+	return max(time.Duration(sent/burst)*burstInterval-since, 0)
 }

@@ -23,8 +23,8 @@ type staleEntries struct {
 
 // flowKey identifies a flow by the pod's end and the remote end, as the gateway sees them.
 type flowKey struct {
-	protocol uint8
-	pod, far netip.AddrPort
+	protocol    uint8
+	pod, remote netip.AddrPort
 }
 
 // staleFinder finds the stale entries.

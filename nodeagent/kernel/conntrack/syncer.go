@@ -32,7 +32,7 @@ type Syncer struct {
 	schedule schedule
 	own      LocalPods
 	stats    Stats
-	wake     trigger.Trigger
+	trigger  trigger.Trigger
 }
 
 // Stats counts since the start.
@@ -47,7 +47,7 @@ type Stats struct {
 
 // New returns a Syncer. It works while Run runs.
 func New(config Config) *Syncer {
-	return &Syncer{config: config, schedule: newSchedule(), wake: trigger.New()}
+	return &Syncer{config: config, schedule: newSchedule(), trigger: trigger.New()}
 }
 
 // PathMoved reports that the path of this node to a cluster moved to a gateway on another node.
@@ -99,7 +99,7 @@ func (k *Syncer) change(do func(now time.Time)) {
 	k.mu.Lock()
 	do(time.Now())
 	k.mu.Unlock()
-	k.wake.Fire()
+	k.trigger.Fire()
 }
 
 // Stats returns the counters.
@@ -121,7 +121,7 @@ func (k *Syncer) Run(ctx context.Context) error {
 	if _, err := RemoveStaleRules(); err != nil {
 		k.config.Log.Warn("cannot remove rules left by the previous agent", "err", err)
 	}
-	k.wake.Run(ctx, func() time.Duration {
+	k.trigger.Run(ctx, func() time.Duration {
 		k.work(ctx, time.Now())
 		k.mu.Lock()
 		defer k.mu.Unlock()
