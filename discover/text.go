@@ -3,7 +3,9 @@ package discover
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -91,13 +93,16 @@ func endpoint(a netip.Addr) string {
 	return `"` + a.String() + `"`
 }
 
-// scalar returns a name as a YAML scalar. It quotes names that some parsers read as a
-// number, a boolean or null.
-func scalar(name string) string {
-	if name[0] < 'a' || slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, name) {
-		return `"` + name + `"`
+// plainScalar matches words that every YAML parser reads as text, except booleans and null.
+var plainScalar = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
+
+// scalar returns a text as a YAML scalar. It quotes everything but plain words, and words that some
+// parsers read as a boolean or null.
+func scalar(text string) string {
+	if !plainScalar.MatchString(text) || slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, text) {
+		return strconv.Quote(text)
 	}
-	return name
+	return text
 }
 
 func sureFrom(sure Confidence, from string) string { return string(sure) + ": " + from }

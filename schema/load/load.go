@@ -77,7 +77,7 @@ func Document(file string, raw []byte, into any, check func() diag.List) diag.Li
 	}
 	d.value(d.src.Root, v, nil)
 	d.mergeFindings(validate.Tags(v, d.book))
-	if check != nil {
+	if check != nil && d.src.Root.Kind == yaml.MappingNode {
 		d.mergeFindings(check())
 	}
 	return d.all()

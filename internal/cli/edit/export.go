@@ -94,7 +94,7 @@ files would change; 2 error.`,
 }
 
 func runExport(ctx context.Context, env *cli.Env, id string, f exportFlags) error {
-	t, set, err := readForEdit(env)
+	t, set, err := readForEdit(env, nil)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func runExport(ctx context.Context, env *cli.Env, id string, f exportFlags) erro
 }
 
 func runUnexport(ctx context.Context, env *cli.Env, id string, clusters []string, dryRun bool) error {
-	t, set, err := readForEdit(env)
+	t, set, err := readForEdit(env, nil)
 	if err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func runUnexport(ctx context.Context, env *cli.Env, id string, clusters []string
 }
 
 // readForEdit reads a topology file that is to be changed.
-func readForEdit(env *cli.Env) (topofile.File, *schema.ClusterSet, error) {
-	t, err := topofile.Read(env, nil)
+func readForEdit(env *cli.Env, args []string) (topofile.File, *schema.ClusterSet, error) {
+	t, err := topofile.Read(env, args)
 	if err != nil {
 		return t, nil, err
 	}

@@ -29,12 +29,15 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	for _, name := range []string{"repo", "publish-repo", "tree", "out", "with-keys", "cache", "lab", "dir", "workloads", "fabric", "state"} {
 		out[name] = cli.Folders
 	}
+	for _, flag := range []string{"join from", "join out"} {
+		out[flag] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	}
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["verify junit"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["signers"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
-		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "follow", "for", "from", "git-username", "host", "ignore", "image",
+		"accept-commit", "address", "author-email", "author-name", "clusters", "clusterset", "drop-before", "follow", "for", "from", "git-username", "host", "ignore", "image",
 		"interval", "listen", "move", "name", "number", "path", "port", "recipient", "since", "streams", "timeout", "workers",
 	} {
 		out[name] = cobra.NoFileCompletions
