@@ -24,17 +24,17 @@ const (
 
 // stateFiles are the files that rounds save for the next agent on this node.
 type stateFiles struct {
-	paths      *statefile.File[map[string]round.KeptPath]
-	shape      *statefile.File[round.KeptShape]
-	live       *statefile.File[round.KeptLive]
+	paths      *statefile.File[map[string]round.SavedPath]
+	shape      *statefile.File[round.SavedShape]
+	live       *statefile.File[round.SavedLive]
 	discovered *statefile.File[map[string][]model.DiscoveredEndpoint]
 }
 
 func newStateFiles(dir string) stateFiles {
 	return stateFiles{
-		paths:      statefile.New[map[string]round.KeptPath](dir, pathsFile),
-		shape:      statefile.New[round.KeptShape](dir, shapeFile),
-		live:       statefile.New[round.KeptLive](dir, liveFile),
+		paths:      statefile.New[map[string]round.SavedPath](dir, pathsFile),
+		shape:      statefile.New[round.SavedShape](dir, shapeFile),
+		live:       statefile.New[round.SavedLive](dir, liveFile),
 		discovered: statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredFile),
 	}
 }
@@ -50,14 +50,14 @@ func (f stateFiles) load(log *slog.Logger) round.Saved {
 func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog.Logger) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		f.paths.Run(ctx, 0, func() map[string]round.KeptPath { return state().KeptPaths() }, log)
+		f.paths.Run(ctx, 0, func() map[string]round.SavedPath { return state().SavedPaths() }, log)
 	})
-	wait.Go(func() { f.shape.Run(ctx, 0, func() round.KeptShape { return state().KeptShape() }, log) })
+	wait.Go(func() { f.shape.Run(ctx, 0, func() round.SavedShape { return state().SavedShape() }, log) })
 	wait.Go(func() {
-		f.live.Run(ctx, saveLiveInterval, func() round.KeptLive { return state().KeptLive() }, log)
+		f.live.Run(ctx, saveLiveInterval, func() round.SavedLive { return state().SavedLive() }, log)
 	})
 	wait.Go(func() {
-		f.discovered.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().KeptFound() }, log)
+		f.discovered.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().SavedEndpoints() }, log)
 	})
 	wait.Wait()
 }

@@ -46,8 +46,8 @@ type Config struct {
 	Secured func() map[string]ipsec.State
 }
 
-// saveAgesEvery is the shortest time between two writes of the ages of exports.
-const saveAgesEvery = 5 * time.Second
+// saveAgesInterval is the shortest time between two writes of the ages of exports.
+const saveAgesInterval = 5 * time.Second
 
 // Peers runs all protocols with other agents. It is safe for concurrent use, except SetSpec,
 // ApplyStep and ApplyRound, which one goroutine calls.
@@ -120,7 +120,7 @@ func (p *Peers) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
-		p.firstSeenFile.Run(ctx, saveAgesEvery, p.client.FirstSeen, p.config.Log)
+		p.firstSeenFile.Run(ctx, saveAgesInterval, p.client.FirstSeen, p.config.Log)
 		return nil
 	})
 	return group.Wait()
@@ -235,7 +235,7 @@ func (p *Peers) feed(feeds round.FeedSpec, err error) {
 	p.server.SetNodes(feeds.Nodes)
 	p.server.SetListen(feeds.Listen)
 	p.client.SetIdentity(feeds.Identity)
-	p.client.SetPeers(feeds.Follow)
+	p.client.SetPeers(feeds.Subscribe)
 }
 
 // Publish sends the state of this cluster's exports to other clusters; nil = unchanged.
@@ -273,7 +273,7 @@ func (p *Peers) SetInstalled(tunnels map[string]migration.Installed) {
 	}
 }
 
-// SetReady, SetDraining and SetAcceptsTransit are those of health.Prober.
+// SetReady, SetDraining and SetAcceptsTransit call the methods of health.Prober.
 func (p *Peers) SetReady(ready bool)            { p.prober.SetReady(ready) }
 func (p *Peers) SetDraining(draining bool)      { p.prober.SetDraining(draining) }
 func (p *Peers) SetAcceptsTransit(accepts bool) { p.prober.SetAcceptsTransit(accepts) }

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// liveOf makes a state of exports such as "web 242.1.0.7" (ready, offered there), "web"
-// (not ready) and "db [242.1.0.8 242.1.0.9]" (pods).
+// liveOf returns a state of exports such as "web 242.1.0.7" (ready, served there), "web" (not
+// ready) and "db [242.1.0.8 242.1.0.9]" (pods).
 func liveOf(exports ...string) model.ClusterState {
 	out := model.ClusterState{Cluster: "g1"}
 	for _, text := range exports {
@@ -29,7 +29,7 @@ func liveOf(exports ...string) model.ClusterState {
 	return out
 }
 
-func saidOf(l model.ClusterState) string {
+func textOfLive(l model.ClusterState) string {
 	var out []string
 	for _, e := range l.Exports {
 		text := e.Name
@@ -47,17 +47,17 @@ func saidOf(l model.ClusterState) string {
 	return strings.Join(out, ", ")
 }
 
-// TestAnnouncement: what is new is told after the round, what is gone before it.
+// TestAnnouncement checks that new exports are published after the round and removals before it.
 func TestAnnouncement(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, before, next, meanwhile string }{
 		{"a new export", "", "web 242.1.0.7", ""},
-		{"beside another", "api 242.1.0.6", "api 242.1.0.6, web 242.1.0.7", "api ready [242.1.0.6]"},
+		{"a second export", "api 242.1.0.6", "api 242.1.0.6, web 242.1.0.7", "api ready [242.1.0.6]"},
 		{"becomes ready", "web", "web 242.1.0.7", "web"},
 		{"another address", "web 242.1.0.7", "web 242.1.0.8", "web ready [242.1.0.7]"},
-		{"is not ready any more", "web 242.1.0.7", "web", "web"},
-		{"is gone", "api 242.1.0.6, web 242.1.0.7", "api 242.1.0.6", "api ready [242.1.0.6]"},
-		{"a pod comes and one goes", "db [242.1.0.8 242.1.0.9]", "db [242.1.0.9 242.1.0.10]", "db ready 242.1.0.9"},
+		{"becomes unready", "web 242.1.0.7", "web", "web"},
+		{"removed", "api 242.1.0.6, web 242.1.0.7", "api 242.1.0.6", "api ready [242.1.0.6]"},
+		{"a new pod and a deleted one", "db [242.1.0.8 242.1.0.9]", "db [242.1.0.9 242.1.0.10]", "db ready 242.1.0.9"},
 		{"other pods only", "db [242.1.0.8]", "db [242.1.0.9]", "db"},
 	}
 	list := func(text string) model.ClusterState {
@@ -70,38 +70,39 @@ func TestAnnouncement(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var a exportAnnouncement
-			a, say := a.startRound(list(tt.before))
-			if say != nil {
-				t.Error("a node that carries nothing says something")
+			a, update := a.startRound(list(tt.before))
+			if update != nil {
+				t.Error("a node without traffic publishes a state")
 			}
-			a, said := a.finishRound()
-			if want := saidOf(list(tt.before)); said == nil || saidOf(*said) != want {
-				t.Fatalf("after the first round: %+v, want %q", said, want)
+			a, published := a.finishRound()
+			if want := textOfLive(list(tt.before)); published == nil || textOfLive(*published) != want {
+				t.Fatalf("after the first round: %+v, want %q", published, want)
 			}
-			if a, say = a.startRound(list(tt.next)); say != nil {
-				said = say
+			if a, update = a.startRound(list(tt.next)); update != nil {
+				published = update
 			}
-			if saidOf(*said) != tt.meanwhile {
-				t.Errorf("before the round: %q, want %q", saidOf(*said), tt.meanwhile)
+			if textOfLive(*published) != tt.meanwhile {
+				t.Errorf("before the round: %q, want %q", textOfLive(*published), tt.meanwhile)
 			}
-			if a, say = a.finishRound(); say != nil {
-				said = say
+			if a, update = a.finishRound(); update != nil {
+				published = update
 			}
-			if want := saidOf(list(tt.next)); saidOf(*said) != want {
-				t.Errorf("after the round: %q, want %q", saidOf(*said), want)
+			if want := textOfLive(list(tt.next)); textOfLive(*published) != want {
+				t.Errorf("after the round: %q, want %q", textOfLive(*published), want)
 			}
-			if _, say = a.finishRound(); say != nil {
-				t.Error("it is said twice")
+			if _, update = a.finishRound(); update != nil {
+				t.Error("published twice")
 			}
 		})
 	}
 }
 
-// TestAnnouncementAfterARestart says at once what the node carries from before.
+// TestAnnouncementAfterARestart checks that a restarted agent publishes at once the exports that
+// the node already serves.
 func TestAnnouncementAfterARestart(t *testing.T) {
 	t.Parallel()
 	a := exportAnnouncement{Active: true}
-	if _, said := a.startRound(liveOf("web 242.1.0.7")); said == nil || saidOf(*said) != "web ready [242.1.0.7]" {
-		t.Errorf("it says %+v", said)
+	if _, published := a.startRound(liveOf("web 242.1.0.7")); published == nil || textOfLive(*published) != "web ready [242.1.0.7]" {
+		t.Errorf("published %+v", published)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// effective caches the fabric with dynamic exports, so that it is the same pointer while they are unchanged.
+// effective caches the fabric with dynamic exports: the pointer changes only with them.
 type effective struct {
 	last    projection.Input
-	hosts   map[string][]string // projection.Hostnames of it
+	hosts   map[string][]string // projection.Hostnames of the fabric
 	have    *fabric.Fabric
 	decided *mcs.Decision
 }
@@ -30,8 +30,8 @@ func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) 
 	return e.have, e.decided
 }
 
-// sameExports compares the fields that affect exports. It is fast, as most of them are shared with the
-// previous input.
+// sameExports compares the fields that affect exports. It is fast because most values are shared
+// with the previous input.
 func sameExports(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&

@@ -10,14 +10,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// FeedSpec has the feeds that this node subscribes to and its permitted subscribers. It depends only on
-// fabric, keys, facts and paths.
+// FeedSpec has the feeds that this node subscribes to and the subscribers that it accepts. It
+// depends only on fabric, keys, facts and paths.
 type FeedSpec struct {
-	Identity feed.Identity `json:"Identity"`
-	Follow   []feed.Peer   `json:"Follow"` // to subscribe to
-	Allow    []feed.Peer   `json:"Allow"`  // permitted subscribers
-	Nodes    []netip.Addr  `json:"Nodes"`  // of this cluster, which subscribe without a key
-	Listen   []feed.Listen `json:"Listen"`
+	Identity  feed.Identity `json:"Identity"`
+	Subscribe []feed.Peer   `json:"Follow"` // to subscribe to
+	Allow     []feed.Peer   `json:"Allow"`  // accepted subscribers
+	Nodes     []netip.Addr  `json:"Nodes"`  // of this cluster; nodes subscribe without a key
+	Listen    []feed.Listen `json:"Listen"`
 }
 
 // feedsOf returns the feeds of a node. A gateway subscribes to each cluster whose active link it has, at
@@ -52,7 +52,7 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSp
 		if err != nil {
 			return out, err
 		}
-		out.Follow = append(out.Follow, feed.Peer{
+		out.Subscribe = append(out.Subscribe, feed.Peer{
 			Cluster: own.Name, Gateway: g.Name, Keys: keys, Source: source,
 			Addr: netip.AddrPortFrom(addr, desired.FeedPort), Device: desired.NodeDevice,
 		})
@@ -86,14 +86,14 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 			}
 			o.Allow = append(o.Allow, peer)
 			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {
-				o.Follow = append(o.Follow, peer)
+				o.Subscribe = append(o.Subscribe, peer)
 			}
 		}
 	}
 	return nil
 }
 
-// visible returns the prefixes at which others reach a cluster's pods.
+// visible returns the prefixes at which other clusters reach a cluster's pods.
 func visible(c *fabric.Cluster) []netip.Prefix {
 	return slices.Concat(c.GlobalCIDRs, Visible(c, c.PodCIDRs))
 }
@@ -111,7 +111,7 @@ func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
 	return out
 }
 
-// Visible returns the own prefixes of a cluster that others know.
+// Visible returns the prefixes of a cluster that other clusters know.
 func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

@@ -9,19 +9,19 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// holdDownTime is the time that a path has to live again before clusterset addresses
-// use its cluster. Thousands of slots change at that moment. That must not delay what
-// the path itself needs, nor happen for a path that is lost again.
+// holdDownTime is how long a path must be up again before clusterset addresses use its cluster.
+// Thousands of map slots change then. That must not delay the changes of the path itself, nor
+// happen for a path that fails again.
 const holdDownTime = 5 * time.Second
 
-// holdDown has, by remote cluster, since when a path lives that was down; zero = it is
-// still down. A path that comes up for the first time is not held down. During the
-// first moments of an agent every path counts as one of these.
+// holdDown maps remote clusters to the time since when a path that was down is up again; zero =
+// still down. A path that comes up for the first time is not held down. At the start of an agent
+// every path counts as such.
 type holdDown map[string]time.Time
 
-// update returns the state after a selection of paths, and the clusters whose paths
-// live and are held down. began is the start of the agent, last the selection before.
-// The first of them expires after a time; 0 = none.
+// update returns the state after a selection of paths, and the clusters whose paths are up and held
+// down. began is the start of the agent, last the previous selection. expires is the time until the
+// first hold-down ends; 0 = none.
 func (h holdDown) update(began time.Time, last map[string]activePath, paths map[string]model.Path, now time.Time) (next holdDown, held []string, expires time.Duration) {
 	for _, remote := range slices.Sorted(maps.Keys(paths)) {
 		since, wasDown := h[remote]

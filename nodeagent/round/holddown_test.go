@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/health"
 )
 
-// TestHoldDown: a path that was lost is held down until it has lived for a while without a break.
-// A new path, and a path that moves, are not.
+// TestHoldDown checks that a path that was down is held down until it has been up for holdDownTime
+// without a break. New paths and paths that move are not held down.
 func TestHoldDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -28,17 +28,17 @@ func TestHoldDown(t *testing.T) {
 	}{
 		{"not up yet", 0, down, true, 0},
 		{"new", time.Second, up, false, 0},
-		{"taken for alive", time.Second, down, true, 0},
+		{"assumed up", time.Second, down, true, 0},
 		{"alive", time.Second, up, false, 0},
 		{"moved", holdDownTime, other, false, 0},
 		{"lost", time.Second, down, true, 0},
 		{"back", time.Second, up, true, holdDownTime},
-		{"lost again", holdDownTime / 2, down, true, 0},
-		{"back again", holdDownTime / 2, up, true, holdDownTime},
-		{"moved meanwhile", holdDownTime / 4, other, true, 3 * holdDownTime / 4},
+		{"down again", holdDownTime / 2, down, true, 0},
+		{"up again", holdDownTime / 2, up, true, holdDownTime},
+		{"moved in the meantime", holdDownTime / 4, other, true, 3 * holdDownTime / 4},
 		{"almost", 3*holdDownTime/4 - 1, other, true, 1},
 		{"for good", 1, other, false, 0},
-		{"and stays", time.Second, up, false, 0},
+		{"still up", time.Second, up, false, 0},
 	} {
 		now = now.Add(step.after)
 		paths := map[string]model.Path{"g2": step.path}
@@ -52,7 +52,7 @@ func TestHoldDown(t *testing.T) {
 			t.Errorf("%s: update changed the paths", step.name)
 		}
 		if same, _, _ := before.update(began, last, paths, now); !maps.Equal(same, next) {
-			t.Errorf("%s: update changed the state before", step.name)
+			t.Errorf("%s: update changed the previous state", step.name)
 		}
 		b, last = next, map[string]activePath{"g2": {ActiveLink: health.ActiveLink{Path: step.path}}}
 	}

@@ -40,7 +40,7 @@ func (v nodeView) rank(remote string, p model.Path) health.Rank {
 	return v.links.Rank(p.Local, health.GatewayID{Cluster: p.Next(remote), Gateway: p.Remote})
 }
 
-// exists reports whether the fabric has both ends of a link.
+// exists reports whether both ends of a link are in the fabric.
 func (v nodeView) exists(remote string, p model.Path) bool {
 	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
@@ -112,7 +112,7 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 	return causeBetter, "a better link is ready"
 }
 
-// removed returns the gateway of a link that the fabric does not have; empty if it has both.
+// removed returns the gateway of a link that is not in the fabric; empty if both are.
 func (v nodeView) removed(remote string, p model.Path) string {
 	for _, end := range []health.GatewayID{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
 		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
@@ -122,7 +122,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 	return ""
 }
 
-// death returns which gateway does not answer.
+// death returns which gateway does not reply.
 func (v nodeView) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.Liveness == health.Dead {

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// mostMoves is the number of moves that status shows.
-	mostMoves = 64
-	// SettleTime bounds how long a restored link stays active without complete observations.
-	// A round must run after it, even without an event.
+	// maxMoves is the number of moves in the status.
+	maxMoves = 64
+	// SettleTime bounds how long a restored link stays active without complete observations. A
+	// round must run after it, even without an event.
 	SettleTime = 2 * time.Second
 )
 
@@ -39,21 +39,21 @@ type activePath struct {
 	health.ActiveLink
 	Since    time.Time `json:"since"`
 	Restored bool      `json:"restored,omitempty"` // saved by the previous agent, not confirmed yet
-	// Over has the clusters on the path, the remote one last, joined by spaces; empty for a
+	// Over lists the clusters on the path, separated by spaces, the remote one last; empty for a
 	// neighbour.
 	Over   string `json:"over,omitempty"`
 	Former bool   `json:"former,omitempty"` // the path belongs to the former topology
 }
 
-// keepDown returns the previous link if all links are down: agents may be dead while their tunnels still
-// forward.
+// keepDown returns the previous link if all links are down: the agents may be dead while their
+// tunnels still forward.
 func (h activePath) keepDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
 	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, Since: h.Since}
 }
 
-func newChoice(cluster string, now time.Time) *pathSelector {
+func newPathSelector(cluster string, now time.Time) *pathSelector {
 	return &pathSelector{
 		Cluster: cluster, Began: now, Links: map[string]activePath{}, Last: map[string]activePath{}, Had: map[string]bool{},
 	}
@@ -128,7 +128,7 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 	return activePath{ActiveLink: want, Since: now}
 }
 
-// ownLinks returns this gateway's own links; the last used ones where all are down.
+// ownLinks returns this gateway's own links; the last used ones if all are down.
 func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
 		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
@@ -143,7 +143,7 @@ func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[stri
 func (c *pathSelector) moved(m status.Move) {
 	c.newMoves = append(c.newMoves, m)
 	c.Moves = append(slices.Clip(c.Moves), m)
-	if more := len(c.Moves) - mostMoves; more > 0 {
+	if more := len(c.Moves) - maxMoves; more > 0 {
 		c.Moves = slices.Clone(c.Moves[more:])
 	}
 }
@@ -173,8 +173,8 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
-// KeptPath is an active link in the state folder.
-type KeptPath struct {
+// SavedPath is an active link in the state folder.
+type SavedPath struct {
 	Local  string    `json:"local"`
 	Remote string    `json:"remote"`
 	Via    string    `json:"via,omitempty"`  // as in model.Path
@@ -183,21 +183,21 @@ type KeptPath struct {
 	Why    string    `json:"why"`
 }
 
-// kept returns the active links by remote cluster.
-func (c *pathSelector) kept() map[string]KeptPath {
-	out := make(map[string]KeptPath, len(c.Last))
+// saved returns the active paths for the next agent, by remote cluster.
+func (c *pathSelector) saved() map[string]SavedPath {
+	out := make(map[string]SavedPath, len(c.Last))
 	for remote, have := range c.Last {
-		out[remote] = KeptPath{
+		out[remote] = SavedPath{
 			Local: have.Local, Remote: have.Remote, Via: have.Via, Over: have.Over, Since: have.Since, Why: have.Why,
 		}
 	}
 	return out
 }
 
-// restoreChoice starts with the links that the previous agent saved, so that a restart moves no traffic.
-func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *pathSelector {
-	c := newChoice(cluster, now)
-	for remote, k := range kept {
+// restorePathSelector starts with the links that the previous agent saved, so that a restart moves no traffic.
+func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Time) *pathSelector {
+	c := newPathSelector(cluster, now)
+	for remote, k := range saved {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
 		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
 		if k.Via == "" {

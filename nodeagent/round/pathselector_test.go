@@ -14,10 +14,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// twoClusters has two gateways here and two in the only other cluster.
+// twoClusters returns a fabric with two gateways in each of two clusters.
 func twoClusters() *fabric.Fabric { return gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1") }
 
-// desk is gateway a of cluster g1, and a choice that it makes again and again.
+// desk is gateway a of cluster g1 with its path selector.
 type desk struct {
 	choice *pathSelector
 	fabric *fabric.Fabric
@@ -27,14 +27,14 @@ type desk struct {
 
 func newDesk() *desk {
 	d := &desk{fabric: twoClusters(), links: map[string]health.Link{}, now: time.Unix(1_000_000, 0)}
-	d.choice = newChoice("g1", d.now)
+	d.choice = newPathSelector("g1", d.now)
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
 		d.set(peer, health.Good, "")
 	}
 	return d
 }
 
-// set gives the link to a peer a rank, and what the prober says of it.
+// set sets the rank of the link to a peer and the reason from the prober.
 func (d *desk) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
@@ -50,8 +50,8 @@ func (d *desk) set(peer string, rank health.Rank, why string) {
 	d.links[peer] = l
 }
 
-// look chooses a second later and gives what that logged.
-func (d *desk) look(leaving ...health.GatewayID) (model.Path, string) {
+// next selects a second later and returns the path and the log.
+func (d *desk) next(leaving ...health.GatewayID) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
@@ -69,7 +69,7 @@ func (d *desk) look(leaving ...health.GatewayID) (model.Path, string) {
 	return w.remote["g2"], log.String()
 }
 
-// own makes links of gateway a the only ones that live.
+// own makes the links of gateway a the only ones that are up.
 func (d *desk) own() { d.set("g1/b", health.Down, "no answer") }
 
 func (d *desk) want(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
@@ -82,14 +82,14 @@ func (d *desk) want(t *testing.T, what string, path model.Path, log string, link
 	}
 	for _, w := range words {
 		if !strings.Contains(log, w) || strings.Count(log, "\n") != 1 {
-			t.Errorf("%s: %q is not in the log:\n%s", what, w, log)
+			t.Errorf("%s: %q missing in the log:\n%s", what, w, log)
 		}
 	}
 }
 
-// When the agents of the other side are all dead, their tunnels carry on where
-// they were left, so nothing may move to where nobody listens.
-func TestNothingLivesSoItStays(t *testing.T) {
+// TestAllDownStays checks that no path moves if all links are down. The agents of the other cluster
+// may all be dead while their tunnels still forward.
+func TestAllDownStays(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
@@ -101,9 +101,9 @@ func TestNothingLivesSoItStays(t *testing.T) {
 		} else {
 			d.set("g2/c", health.Down, "no answer")
 		}
-		d.look()
+		d.next()
 		d.set("g2/"+last, health.Down, "no answer")
-		path, log := d.look()
+		path, log := d.next()
 		d.want(t, "all dead after "+last, path, log, "a-"+last)
 		if !path.Down {
 			t.Errorf("all dead after %s: the path is not marked as down", last)
@@ -111,56 +111,56 @@ func TestNothingLivesSoItStays(t *testing.T) {
 	}
 }
 
-func TestMovesAreTold(t *testing.T) {
+func TestMovesAreLogged(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
 	d.set("g2/d", health.Down, "no answer")
-	path, log := d.look()
+	path, log := d.next()
 	d.want(t, "first", path, log, "a-c", `msg=moved cluster=g2 from=none to=g1/a-g2/c cause="first choice"`)
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "nothing new", path, log, "a-c")
 
 	d.set("g2/d", health.Good, "")
 	d.set("g2/c", health.Down, "no answer")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "death", path, log, "a-d", "from=g1/a-g2/c to=g1/a-g2/d", `cause="g2/c does not answer probes since `, "silent=1s")
 
 	d.set("g2/c", health.Good, "")
 	d.set("g2/d", health.Draining, "g2/d drains")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "drain", path, log, "a-c", `cause="g2/d drains"`)
 
 	d.set("g2/d", health.Good, "")
-	d.set("g2/c", health.Unsteady, "3 falls in 60 s")
-	path, log = d.look()
-	d.want(t, "unsteady", path, log, "a-d", `cause="3 falls in 60 s"`)
+	d.set("g2/c", health.Unsteady, "3 flaps in 60 s")
+	path, log = d.next()
+	d.want(t, "unsteady", path, log, "a-d", `cause="3 flaps in 60 s"`)
 
 	d.set("g2/c", health.Good, "")
-	path, log = d.look(health.GatewayID{Cluster: "g2", Gateway: "d"})
-	d.want(t, "about to leave", path, log, "a-c", "cause=")
+	path, log = d.next(health.GatewayID{Cluster: "g2", Gateway: "d"})
+	d.want(t, "retiring", path, log, "a-c", "cause=")
 
 	d.set("g2/c", health.Isolated, "g2/c reaches no other node of its cluster")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "alone", path, log, "a-d", `cause="g2/c reaches no other node`)
 
 	d.fabric = gatewaysOf("g1: a/0 b/1", "g2: c/0")
 	delete(d.links, "g2/d")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "removed", path, log, "a-c", `cause="gateway removed: g2/d"`)
 }
 
-// TestReturn is a link that comes back and is the better one.
+// TestReturn checks the move to a restored link that is better than the active one.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
-	path, _ := d.look()
+	path, _ := d.next()
 	best := "g2/" + path.Remote
 	d.set(best, health.Down, "no answer")
-	d.look()
+	d.next()
 	d.set(best, health.Good, "")
-	again, log := d.look()
+	again, log := d.next()
 	d.want(t, "return", again, log, "a-"+path.Remote, `cause="link is steady again"`)
 }
 
@@ -168,15 +168,15 @@ func TestRestartMovesNothing(t *testing.T) {
 	t.Parallel()
 	before := newDesk()
 	before.own()
-	first, _ := before.look()
+	first, _ := before.next()
 	other := map[string]string{"c": "d", "d": "c"}[first.Remote]
 	before.set("g2/"+first.Remote, health.Down, "no answer")
-	if path, _ := before.look(); path.Remote != other {
+	if path, _ := before.next(); path.Remote != other {
 		t.Fatalf("link to %s, want %s", path.Remote, other)
 	}
-	kept := before.choice.kept()
+	saved := before.choice.saved()
 
-	// Nobody said anything yet, so the table alone would move it.
+	// Without replies the preferences alone would move the path.
 	restarted := func() *desk {
 		d := newDesk()
 		d.own()
@@ -185,53 +185,53 @@ func TestRestartMovesNothing(t *testing.T) {
 			l.Liveness = health.Assumed
 			d.links[peer] = l
 		}
-		d.choice = restoreChoice("g1", kept, d.now)
+		d.choice = restorePathSelector("g1", saved, d.now)
 		return d
 	}
 	d := restarted()
-	path, log := d.look()
+	path, log := d.next()
 	d.want(t, "after the restart", path, log, "a-"+other)
-	if since := d.choice.Last["g2"].Since; !since.Equal(kept["g2"].Since) {
-		t.Errorf("in use since %v, want %v", since, kept["g2"].Since)
+	if since := d.choice.Last["g2"].Since; !since.Equal(saved["g2"].Since) {
+		t.Errorf("in use since %v, want %v", since, saved["g2"].Since)
 	}
 	d.now = d.now.Add(SettleTime)
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
 
-	// Once all links were answered there is nothing to wait for.
+	// With replies on all links nothing delays the move.
 	d = restarted()
 	d.set("g2/c", health.Good, "")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "one answered", path, log, "a-"+other)
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	d.set("g2/d", health.Good, "")
-	path, log = d.look()
+	path, log = d.next()
 	d.want(t, "both answered", path, log, "a-"+first.Remote, "msg=moved")
 
-	// One that is dead is left at once.
+	// A dead link is left at once.
 	d = newDesk()
 	d.own()
-	d.choice = restoreChoice("g1", kept, d.now)
+	d.choice = restorePathSelector("g1", saved, d.now)
 	d.set("g2/"+other, health.Down, "no answer")
-	path, log = d.look()
-	d.want(t, "dead meanwhile", path, log, "a-"+first.Remote, "does not answer probes")
+	path, log = d.next()
+	d.want(t, "dead in the meantime", path, log, "a-"+first.Remote, "does not answer probes")
 }
 
 func TestMovesAreBounded(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
-	for i := range 3 * mostMoves {
+	for i := range 3 * maxMoves {
 		d.set("g2/c", []health.Rank{health.Good, health.Down}[i%2], "")
 		d.set("g2/d", []health.Rank{health.Down, health.Good}[i%2], "")
-		d.look()
+		d.next()
 	}
 	paths, moves := d.choice.state(nodeView{fabric: d.fabric, cluster: "g1", gateway: "a"})
-	if len(moves) != mostMoves || len(paths) != 1 || paths[0].LastMove == nil || *paths[0].LastMove != moves[mostMoves-1] {
+	if len(moves) != maxMoves || len(paths) != 1 || paths[0].LastMove == nil || *paths[0].LastMove != moves[maxMoves-1] {
 		t.Errorf("%d moves, paths %+v", len(moves), paths)
 	}
-	if last := moves[mostMoves-1]; last.Kind != causeDead || last.Cluster != "g2" || last.To != paths[0].Link {
+	if last := moves[maxMoves-1]; last.Kind != causeDead || last.Cluster != "g2" || last.To != paths[0].Link {
 		t.Errorf("last move %+v", last)
 	}
 }
@@ -240,7 +240,7 @@ func TestUsers(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
-	path, _ := d.look()
+	path, _ := d.next()
 	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, nil)
 	tests := []struct {
 		gateway health.GatewayID
@@ -258,7 +258,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestRanks because status must not know the package that has them.
+// TestRanks checks the names in package status, which must not import package health.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for i, name := range status.Ranks() {
@@ -271,8 +271,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestOwnLinkStays: what others hand to a gateway goes over the link that it had
-// last, when the probes of all go unanswered.
+// TestOwnLinkStays checks that traffic from other nodes uses the gateway's last own link if all its
+// probes are unanswered.
 func TestOwnLinkStays(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -280,21 +280,21 @@ func TestOwnLinkStays(t *testing.T) {
 		for _, g := range []string{"g2/c", "g2/d"} {
 			d.set(g, map[bool]health.Rank{true: health.Good, false: health.Down}[g == "g2/"+last], "")
 		}
-		d.look()
+		d.next()
 		d.set("g2/"+last, health.Down, "no answer")
-		d.look()
+		d.next()
 		if have, want := d.choice.Own["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
 			t.Errorf("own link %+v, want %+v", have, want)
 		}
 	}
 }
 
-// TestNeeded: without another gateway here, the other cluster has no other way.
+// TestNeeded checks that a single gateway is needed: the other cluster has no other path.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
-	d.look()
+	d.next()
 	var links []health.Link
 	for _, l := range d.links {
 		links = append(links, l)
@@ -303,9 +303,9 @@ func TestNeeded(t *testing.T) {
 	if have := d.choice.needed(v, nil); len(have) != 1 || have[0] != "g2" {
 		t.Errorf("needed by %v, want g2", have)
 	}
-	// Beside gateway b, the links that a sees of its own are others'.
+	// With sibling b the own links of a count as alternatives.
 	v.gateway = "b"
 	if have := d.choice.needed(v, nil); len(have) != 0 {
-		t.Errorf("needed by %v, though a has links that live", have)
+		t.Errorf("needed by %v, although links of a are up", have)
 	}
 }

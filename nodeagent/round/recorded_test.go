@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round/roundtest"
 )
 
-// recordings gives those of testdata by name. The agents of chaos-* were recorded while
-// make chaos broke their lab.
+// recordings returns the recordings in testdata by name. make chaos broke the lab during the
+// recordings chaos-*.
 func recordings(t *testing.T) map[string]roundtest.Recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json.gz")
@@ -31,38 +31,38 @@ func recordings(t *testing.T) map[string]roundtest.Recording {
 	return out
 }
 
-// TestPlanIsRun: in each round of recorded runs, a dry run beside the agent comes to the
-// same desired state, moves and announcements, and would leave the same state.
+// TestPlanIsRun replays recordings. In each round, hawser-agent plan computes the same desired
+// state, moves and announcements as the agent, and the same next state.
 func TestPlanIsRun(t *testing.T) {
 	t.Parallel()
 	var all counts
 	for name, r := range recordings(t) {
 		n := newNode(t, r)
 		c := n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
-			if d := differ(t, have, n.beside(t, before, m, p, m.At)); d != "" && !t.Failed() {
-				t.Errorf("%s, round %d: the plan is another one than the run (-run +plan)\n%s", name, i, d)
+			if d := differ(t, have, n.plan(t, before, m, p, m.At)); d != "" && !t.Failed() {
+				t.Errorf("%s, round %d: plan and run differ (-run +plan)\n%s", name, i, d)
 			}
 		})
 		t.Logf("%s: %+v", name, c)
 		all.add(c)
 	}
-	if all.rounds < 400 || all.moves < 100 || all.aims < 20 || all.left < 10 || all.kept < 40 || all.live < 5 {
-		t.Errorf("too little happens in the recordings: %+v", all)
+	if all.rounds < 400 || all.moves < 100 || all.aims < 20 || all.left < 10 || all.retained < 40 || all.live < 5 {
+		t.Errorf("too few events in the recordings: %+v", all)
 	}
 }
 
-// Where and for how long TestRecord records.
+// Flags of TestRecord.
 var (
-	recordLab   = flag.String("record", "", "folder of a lab (hawser lab) whose agents are recorded into testdata")
+	recordLab   = flag.String("record", "", "folder of a lab (hawser lab); records its agents into testdata")
 	recordNodes = flag.String("nodes", "", "with -record: names of nodes, separated by commas")
-	recordFor   = flag.Duration("for", time.Minute, "with -record: how long")
+	recordFor   = flag.Duration("for", time.Minute, "with -record: duration")
 )
 
-// TestRecord asks agents of a lab again and again what they see, while somebody does
-// things to the lab, and writes that down. Keys stay where they are.
+// TestRecord records the observations of the agents of a lab while faults are injected. It does not
+// record keys.
 func TestRecord(t *testing.T) {
 	if *recordLab == "" {
-		t.Skip("nothing is recorded without -record")
+		t.Skip("needs -record")
 	}
 	for name := range strings.SplitSeq(*recordNodes, ",") {
 		t.Run(name, func(t *testing.T) {

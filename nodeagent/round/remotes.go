@@ -17,8 +17,8 @@ type Remote struct {
 	endpoint.Remote
 	Driver    string `json:"Driver"`
 	Endpoints int    `json:"Endpoints"` // in the topology
-	// HasAlternatives says that there are several endpoints, or a DNS name whose address may
-	// change: the endpoint is selected by probes.
+	// HasAlternatives reports whether probes select the endpoint: there are several, or a DNS name
+	// whose address may change.
 	HasAlternatives bool `json:"Choice"`
 }
 
@@ -30,13 +30,13 @@ type remotesInput struct {
 	nodes    []model.Node
 }
 
-// remotesOf returns the remote gateways of an input; the same slice as long as their input is unchanged.
+// remotesOf returns the remote gateways of an input; the same slice while their input is unchanged.
 func (c *cache) remotesOf(in projection.Input) []Remote {
 	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Discovered, nodes: in.Facts.Nodes}
-	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
+	if next.fabric == c.input.fabric && reflect.DeepEqual(next, c.input) {
 		return c.remotes
 	}
-	c.asked, c.remotes = next, nil
+	c.input, c.remotes = next, nil
 	own, held := in.Fabric.Cluster(in.Cluster), tunnelAddresses(in.Fabric)
 	for _, r := range projection.Reaches(in) {
 		c.remotes = append(c.remotes, Remote{
@@ -50,9 +50,9 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// leads reports whether this end searches for better endpoints: the end whose own endpoints are not
-// configured, otherwise the first by name. With VXLAN each end selects for its own packets. With IPsec
-// the initiator does, as long as the addresses of a secondary connection are not in held.
+// leads reports whether this end searches for better endpoints: the end without configured
+// endpoints, otherwise the first by name. With VXLAN each end selects for its own packets. With
+// IPsec the initiator does, unless held contains an address of a secondary connection.
 func leads(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// removalLeast is how long a retiring gateway stays after its last use, for packets in flight
-	// and for nodes that learn of the change late.
-	removalLeast = 5 * time.Second
-	// removalMost bounds the time of a retiring gateway: a cluster that gets no new fabric must
-	// not retain it forever.
-	removalMost = 15 * time.Minute
+	// removalMin is how long a retiring gateway stays after its last use, for packets in flight and
+	// for nodes that learn of the change late.
+	removalMin = 5 * time.Second
+	// removalMax bounds the time of a retiring gateway: a cluster without new fabrics must not keep
+	// it forever.
+	removalMax = 15 * time.Minute
 	// recheck is the interval of checks while a gateway retires or a topology changes.
 	recheck = time.Second
 )
 
-// keepUsed returns the next fabric with the retiring gateways: those of the previous fabric that it lacks
-// and that are still used. A gateway with the ordinal, the node or an address of a retiring one
-// replaces it at once, as two cannot have it. A removed cluster has no retiring gateways.
-// keepUsed modifies neither fabric.
+// keepUsed returns the next fabric with the retiring gateways: gateways that only the previous
+// fabric has and that are still used. A gateway with the ordinal, the node or an address of a
+// retiring one replaces it at once, because these are unique. A removed cluster has no retiring
+// gateways. keepUsed modifies neither fabric.
 func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
 		return next, nil
@@ -52,8 +52,8 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (
 	return &merged, leaving
 }
 
-// replaces reports whether a gateway is the same as before, or has a property that only one gateway of the
-// cluster can have.
+// replaces reports whether a gateway is the same as before, or has a property that is unique in the
+// cluster.
 func replaces(g, before fabric.Gateway) bool {
 	return g.Name == before.Name || g.Ordinal == before.Ordinal || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
@@ -105,7 +105,7 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 			d.Used = now
 		}
 		left = append(left, d)
-		return now.Sub(d.Used) < removalLeast && now.Sub(d.At) < removalMost
+		return now.Sub(d.Used) < removalMin && now.Sub(d.At) < removalMax
 	})
 	if next != r.next || !slices.Equal(leaving, r.Leaving) {
 		r.next, r.merged, r.Leaving, r.Gateways = next, merged, leaving, membersOf(merged)

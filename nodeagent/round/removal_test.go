@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// gatewaysOf makes a fabric from texts such as "g1: a/0 b/1@node9", with lanes and nodes.
+// gatewaysOf returns a fabric for texts such as "g1: a/0 b/1@node9", with ordinals and nodes.
 func gatewaysOf(clusters ...string) *fabric.Fabric {
 	f := &fabric.Fabric{}
 	for _, text := range clusters {
@@ -61,11 +61,11 @@ func TestKeepUsed(t *testing.T) {
 			want: "g1: a/0; g2: c/0"},
 		{name: "the last one", previous: gatewaysOf("g1: a/0", "g2: c/0"), next: gatewaysOf("g1:", "g2: c/0"), used: "a",
 			want: "g1: a/0; g2: c/0", leaving: "[g1/a]"},
-		{name: "its lane is taken", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/1"), used: "b", want: "g1: a/0 c/1"},
-		{name: "another lane is taken", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2"), used: "b",
+		{name: "its ordinal is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/1"), used: "b", want: "g1: a/0 c/1"},
+		{name: "another ordinal is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2"), used: "b",
 			want: "g1: a/0 c/2 b/1", leaving: "[g1/b]"},
-		{name: "its node is taken", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2@node-b"), used: "b", want: "g1: a/0 c/2"},
-		{name: "the cluster left", previous: gatewaysOf("g1: a/0", "g2: c/0"), next: gatewaysOf("g1: a/0"), used: "a c", want: "g1: a/0"},
+		{name: "its node is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2@node-b"), used: "b", want: "g1: a/0 c/2"},
+		{name: "the cluster is removed", previous: gatewaysOf("g1: a/0", "g2: c/0"), next: gatewaysOf("g1: a/0"), used: "a c", want: "g1: a/0"},
 		{name: "of two clusters", previous: gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1"), next: gatewaysOf("g1: a/0", "g2: d/1"), used: "b c",
 			want: "g1: a/0 b/1; g2: d/1 c/0", leaving: "[g1/b g2/c]"},
 	}
@@ -81,7 +81,7 @@ func TestKeepUsed(t *testing.T) {
 			t.Errorf("%s: %s, leaving %v; want %s, leaving %s", tt.name, textOf(got), leaving, tt.want, want)
 		}
 		if tt.leaving == "" && got != tt.next {
-			t.Errorf("%s: a copy although nothing is kept", tt.name)
+			t.Errorf("%s: a copy although no gateway is retained", tt.name)
 		}
 		if textOf(tt.next) != published || tt.previous != nil && textOf(tt.previous) != before {
 			t.Errorf("%s: the fabrics were changed", tt.name)
@@ -105,7 +105,7 @@ func TestRemovals(t *testing.T) {
 		return got
 	}
 	if got := step(0, both); got != both {
-		t.Error("the first fabric is not the one published")
+		t.Error("the first fabric is not the published one")
 	}
 	merged := step(time.Minute, one)
 	if textOf(merged) != "g1: a/0 b/1" {
@@ -113,34 +113,34 @@ func TestRemovals(t *testing.T) {
 	}
 	for range 10 {
 		if got := step(time.Second, one); got != merged {
-			t.Error("another copy although nothing changed")
+			t.Error("a new copy although nothing changed")
 		}
 	}
-	// It may come back.
+	// The gateway may be added again.
 	if got := step(time.Second, both); got != both {
-		t.Errorf("after it came back %s", textOf(got))
+		t.Errorf("added again: %s", textOf(got))
 	}
 	merged = step(time.Second, one)
 	inUse = false
-	if got := step(removalLeast-time.Second, one); got != merged {
-		t.Errorf("%s, want both until nobody used it for %v", textOf(got), removalLeast)
+	if got := step(removalMin-time.Second, one); got != merged {
+		t.Errorf("%s, want both until it was unused for %v", textOf(got), removalMin)
 	}
 	if got := step(2*time.Second, one); got != one {
-		t.Errorf("%s, want that it went", textOf(got))
+		t.Errorf("%s, want it removed", textOf(got))
 	}
 	if got := step(time.Second, one); got != one {
-		t.Errorf("%s, want that it stays away", textOf(got))
+		t.Errorf("%s, want it still removed", textOf(got))
 	}
-	// One that is used for ever goes after a while all the same.
+	// A gateway that is always used is removed after removalMax.
 	inUse = true
 	step(time.Second, both)
 	step(time.Second, one)
 	for range 14 {
 		if got := step(time.Minute, one); textOf(got) != "g1: a/0 b/1" {
-			t.Fatalf("gone after %v", now)
+			t.Fatalf("removed after %v", now)
 		}
 	}
 	if got := step(2*time.Minute, one); got != one {
-		t.Errorf("%s after %v", textOf(got), removalMost)
+		t.Errorf("%s after %v", textOf(got), removalMax)
 	}
 }

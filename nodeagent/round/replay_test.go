@@ -27,8 +27,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// node replays what an agent observed. What the parts say that talk to others is looked
-// up among what was recorded, as far as they are aimed at it.
+// node replays the observations of an agent. Status of other agents comes from the recording, for
+// the targets of the current spec.
 type node struct {
 	roundtest.Recording
 	fabrics map[string]*fabric.Fabric
@@ -51,7 +51,7 @@ func newNode(t *testing.T, r roundtest.Recording) *node {
 	return n
 }
 
-// keysOf gives a cluster made-up keys, for all epochs of the fabric.
+// keysOf returns generated keys of a cluster, for all epochs of the fabric.
 func keysOf(f *fabric.Fabric, own *fabric.Cluster) *fabric.Keys {
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own.Name}
 	for _, epoch := range f.Epochs {
@@ -64,21 +64,21 @@ func keysOf(f *fabric.Fabric, own *fabric.Cluster) *fabric.Keys {
 	return out
 }
 
-// parts are the parts of one agent that talk to others.
+// parts are the protocols of one agent with other agents.
 type parts struct {
 	aim   *round.PeerSpec
-	known map[health.Target]bool // aimed at since an earlier round: something was heard
+	known map[health.Target]bool // targets of an earlier round: a reply arrived
 }
 
-// heard says that time goes by.
-func (p *parts) heard() {
+// advance makes all current targets known.
+func (p *parts) advance() {
 	p.known = map[health.Target]bool{}
 	for _, target := range p.aim.Probing.Targets {
 		p.known[target] = true
 	}
 }
 
-// observe gives a moment as an agent sees it whose parts look where they were aimed.
+// observe returns a recorded moment as an agent with these targets observes it.
 func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	in := round.Observed{
 		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
@@ -97,7 +97,7 @@ func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	return in
 }
 
-// blank is what a prober knows that has just been aimed.
+// blank returns the snapshot of a prober with new targets.
 func blank(cluster string, aim *round.PeerSpec) health.Snapshot {
 	var links []health.Link
 	for _, target := range aim.Probing.Targets {
@@ -106,7 +106,7 @@ func blank(cluster string, aim *round.PeerSpec) health.Snapshot {
 	return health.NewSnapshot(health.GatewayID{Cluster: cluster, Gateway: aim.Probing.Gateway}, links)
 }
 
-// copied gives what another process gets of a value over the agent's socket.
+// copied returns a value after a round trip through JSON, as over the agent's socket.
 func copied[T any](t *testing.T, value T) T {
 	t.Helper()
 	raw, err := json.Marshal(value)
@@ -120,15 +120,15 @@ func copied[T any](t *testing.T, value T) T {
 	return out
 }
 
-// outcome is what a round comes to, for comparison.
+// outcome is the result of a round, for comparison.
 type outcome struct {
 	Node  *round.DesiredNode
 	Live  *model.ClusterState
 	Moves []status.Move
-	Next  string // the state that it leaves, as JSON
+	Next  string // the next state as JSON
 }
 
-// differ says what two outcomes differ in; empty = nothing.
+// differ returns the differences of two outcomes; empty = none.
 func differ(t *testing.T, a, b outcome) string {
 	t.Helper()
 	if reflect.DeepEqual(a, b) {
@@ -141,7 +141,7 @@ func differ(t *testing.T, a, b outcome) string {
 		}
 		return strings.Split(string(raw), "\n")
 	}
-	return "they differ\n" + cmp.Diff(lines(a), lines(b))
+	return "outcomes differ\n" + cmp.Diff(lines(a), lines(b))
 }
 
 func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
@@ -153,9 +153,9 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 	return outcome{Node: do.Node, Live: do.Publish, Moves: do.Moves, Next: string(raw)}
 }
 
-// beside makes the round that hawser-agent plan makes beside an agent: from a copy of its
-// state, and with parts of its own that have heard nothing, and are told what it sees.
-func (n *node) beside(t *testing.T, running round.State, m roundtest.Moment, p *parts, now time.Time) outcome {
+// plan makes the round of hawser-agent plan next to a running agent: from a copy of its state, with
+// new protocols that have received nothing and use the status of the agent.
+func (n *node) plan(t *testing.T, running round.State, m roundtest.Moment, p *parts, now time.Time) outcome {
 	t.Helper()
 	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
 	next, do := round.StepUntilStable(copied(t, running), func() round.Observed {
@@ -170,16 +170,16 @@ func (n *node) beside(t *testing.T, running round.State, m roundtest.Moment, p *
 	return outcomeOf(t, next, do)
 }
 
-// counts says what happened in replays, so that a test can ask whether enough did.
-type counts struct{ rounds, urgent, moves, aims, kept, left, live int }
+// counts has the number of events in replays, so that tests can require enough of them.
+type counts struct{ rounds, urgent, moves, aims, retained, left, live int }
 
-// replay makes all rounds of a node. With each of them it calls check, with what the
-// agent came to and the state that it came from.
+// replay makes all rounds of a node. It calls check for each round with its outcome and the
+// previous state.
 func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before round.State, p *parts, have outcome)) counts {
 	t.Helper()
 	var c counts
 	p := &parts{}
-	state := round.NewState(n.Cluster, round.Saved{Live: n.Kept}, n.Moments[0].At)
+	state := round.NewState(n.Cluster, round.Saved{Live: n.Saved}, n.Moments[0].At)
 	for i, m := range n.Moments {
 		if m.Urgent {
 			next, do, ok := round.Reroute(state, n.observe(m, p), m.At)
@@ -196,7 +196,7 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 		}
 		c.rounds, c.moves = c.rounds+1, c.moves+len(do.Moves)
 		if len(next.RetiringGateways()) > 0 {
-			c.kept++
+			c.retained++
 		}
 		if next.Last().Input.FormerShape != nil {
 			c.left++
@@ -205,38 +205,37 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 			c.live++
 		}
 		state, _ = round.Applied(next)
-		p.heard()
+		p.advance()
 	}
 	return c
 }
 
 func (c *counts) add(o counts) {
 	c.rounds, c.urgent, c.moves, c.aims = c.rounds+o.rounds, c.urgent+o.urgent, c.moves+o.moves, c.aims+o.aims
-	c.kept, c.left, c.live = c.kept+o.kept, c.left+o.left, c.live+o.live
+	c.retained, c.left, c.live = c.retained+o.retained, c.left+o.left, c.live+o.live
 }
 
-// TestPlanIsRunAtRandom: in each round of runs that were made up, a dry run beside the agent
-// comes to the same desired state, moves and announcements, and would leave the same state.
-// Links come and go, gateways leave and return, and there is another topology at times.
+// TestPlanIsRunAtRandom is TestPlanIsRun with random runs. Links fail and recover, gateways are
+// removed and added, and the topology changes.
 func TestPlanIsRunAtRandom(t *testing.T) {
 	t.Parallel()
 	var all counts
 	for seed := range uint64(6) {
 		n := newNode(t, invented(t, seed))
 		all.add(n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
-			if d := differ(t, have, n.beside(t, before, m, p, m.At)); d != "" && !t.Failed() {
-				t.Errorf("seed %d, round %d: the plan is another one than the run (-run +plan)\n%s", seed, i, d)
+			if d := differ(t, have, n.plan(t, before, m, p, m.At)); d != "" && !t.Failed() {
+				t.Errorf("seed %d, round %d: plan and run differ (-run +plan)\n%s", seed, i, d)
 			}
 		}))
 	}
 	t.Logf("%+v", all)
-	if all.rounds < 200 || all.moves < 50 || all.urgent < 20 || all.aims < 20 || all.kept < 15 || all.left < 15 || all.live < 15 {
-		t.Errorf("too little happens: %+v", all)
+	if all.rounds < 200 || all.moves < 50 || all.urgent < 20 || all.aims < 20 || all.retained < 15 || all.left < 15 || all.live < 15 {
+		t.Errorf("too few events: %+v", all)
 	}
 }
 
-// TestStateIsAll: each part of the state that a dry run is told of is needed by some
-// round, so that one which is left out shows in the two tests above.
+// TestStateIsAll checks that some round depends on each field of the state, so that the two tests
+// above notice a missing field.
 func TestStateIsAll(t *testing.T) {
 	t.Parallel()
 	needed := map[string]bool{}
@@ -263,7 +262,7 @@ func TestStateIsAll(t *testing.T) {
 				if err = cmpErr(err, json.Unmarshal(raw, &state)); err != nil {
 					t.Fatal(err)
 				}
-				got := n.beside(t, state, m, p, m.At)
+				got := n.plan(t, state, m, p, m.At)
 				needed[field] = !reflect.DeepEqual(got.Node, have.Node) || !reflect.DeepEqual(got.Live, have.Live)
 			})
 			if needed[field] {
@@ -271,7 +270,7 @@ func TestStateIsAll(t *testing.T) {
 			}
 		}
 		if !needed[field] {
-			t.Errorf("nothing depends on %s", field)
+			t.Errorf("no round depends on %s", field)
 		}
 	}
 }
@@ -285,8 +284,8 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// TestStepChangesNothing: a step leaves the state before it as it was, so that it can be
-// made again.
+// TestStepChangesNothing checks that a step does not modify the previous state: the same step twice
+// has the same result.
 func TestStepChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, invented(t, 3))
@@ -299,18 +298,18 @@ func TestStepChangesNothing(t *testing.T) {
 	})
 }
 
-// TestRunsAgain: an agent that starts with what the one before kept chooses the same
+// TestRestartKeepsLinks checks that an agent that starts from the saved state selects the same
 // links.
-func TestRunsAgain(t *testing.T) {
+func TestRestartKeepsLinks(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, invented(t, 5))
 	n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 		if before.Last().Node == nil {
 			return
 		}
-		kept := round.Saved{Paths: copied(t, before.KeptPaths()), Shape: copied(t, before.KeptShape()), Live: copied(t, before.KeptLive())}
+		saved := round.Saved{Paths: copied(t, before.SavedPaths()), Shape: copied(t, before.SavedShape()), Live: copied(t, before.SavedLive())}
 		now := &parts{}
-		next, do := round.StepUntilStable(round.NewState(n.Cluster, kept, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.PeerSpec) { now.aim = a }, m.At)
+		next, do := round.StepUntilStable(round.NewState(n.Cluster, saved, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.PeerSpec) { now.aim = a }, m.At)
 		for remote, path := range next.Last().Input.Paths {
 			before, known := before.Last().Input.Paths[remote]
 			if known && before.Via == "" && path.Via == "" && !before.Down && !path.Down && before.Local != path.Local {
@@ -324,7 +323,7 @@ func TestRunsAgain(t *testing.T) {
 	})
 }
 
-// invented makes up a run of one node, from a topology of the projection's tests.
+// invented returns a random run of one node, from a topology of the projection's tests.
 func invented(t *testing.T, seed uint64) roundtest.Recording {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
@@ -352,11 +351,11 @@ func invented(t *testing.T, seed uint64) roundtest.Recording {
 	whole.Exports = append(whole.Exports, pods)
 	own := whole.Clusters[r.IntN(len(whole.Clusters))].Name
 	nodes := facts[own].Nodes
-	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
+	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Saved: round.SavedLive{}}
 	for i, c := range whole.Clusters {
 		host := model.ExportHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
 		if c.Name != own {
-			out.Kept[c.Name] = model.ClusterState{Cluster: c.Name, Exports: []model.ExportState{{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.ExportHost{host}}}}
+			out.Saved[c.Name] = model.ClusterState{Cluster: c.Name, Exports: []model.ExportState{{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.ExportHost{host}}}}
 		}
 	}
 	w := &weather{rand: r, own: own, node: out.Node, ranks: map[string]health.Rank{}}
@@ -386,7 +385,7 @@ func invented(t *testing.T, seed uint64) roundtest.Recording {
 	return out
 }
 
-// some leaves gateways out of a fabric, and changes who is linked with whom.
+// some returns a fabric without some gateways, and with another shape if change is set.
 func some(whole *fabric.Fabric, r *rand.Rand, change bool) *fabric.Fabric {
 	f := *whole
 	f.Clusters = slices.Clone(whole.Clusters)
@@ -406,14 +405,14 @@ func some(whole *fabric.Fabric, r *rand.Rand, change bool) *fabric.Fabric {
 	return &f
 }
 
-// weather is what happens around a node.
+// weather generates the random observations of a node.
 type weather struct {
 	rand      *rand.Rand
 	own, node string
 	ranks     map[string]health.Rank // of links, as gateway-cluster/gateway
 }
 
-// facts has an endpoint be ready at times, and not at others.
+// facts changes the readiness of endpoints at random.
 func (w *weather) facts(f model.Facts) model.Facts {
 	f.Services = slices.Clone(f.Services)
 	for i := range f.Services {
@@ -425,9 +424,9 @@ func (w *weather) facts(f model.Facts) model.Facts {
 	return f
 }
 
-// peers gives links to all gateways that there ever are, most of which stay as they are,
-// and what other clusters say once they are heard.
-func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
+// peers returns links to all gateways of the run, most of them unchanged, and the states of other
+// clusters if received is set.
+func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus {
 	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]migration.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
@@ -486,7 +485,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.PeerStatus {
 	}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		if c.Name == w.own || !heard || w.rand.IntN(8) == 0 {
+		if c.Name == w.own || !received || w.rand.IntN(8) == 0 {
 			continue
 		}
 		live := model.ClusterState{Cluster: c.Name, Shape: projection.ShapeDigest(f.Shape), Transit: &model.TransitAdvert{}}

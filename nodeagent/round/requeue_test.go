@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAgainAfterStart checks that rounds follow when values of the previous agent stop counting,
-// even if nothing else triggers a round.
+// TestAgainAfterStart checks that rounds follow when saved values of the previous agent expire,
+// even without another trigger.
 func TestAgainAfterStart(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)

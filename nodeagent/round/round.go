@@ -47,7 +47,7 @@ type PeerStatus struct {
 	// Tunnels has the tunnels of each migrating pair.
 	Tunnels map[string][]migration.TunnelID `json:"Tunnels"`
 	// RemoteEndpoints has the endpoint in use of each remote gateway that has several.
-	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
+	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // named Ways in recordings of rounds
 	// Observed has the source addresses of gateways that want to learn theirs.
 	Observed endpoint.ObservedAddrs `json:"Seen"`
 }
@@ -131,31 +131,31 @@ type State struct {
 type cache struct {
 	slots   projection.Memo
 	exports effective
-	asked   remotesInput
+	input   remotesInput
 	remotes []Remote
 }
 
-// KeptLive has the saved states of other clusters by name.
-type KeptLive map[string]model.ClusterState
+// SavedLive has the saved states of other clusters by name.
+type SavedLive map[string]model.ClusterState
 
-// Saved is the state that the previous agent saved.
+// Saved is the state from the previous agent.
 type Saved struct {
-	Paths map[string]KeptPath
-	Shape KeptShape
-	Live  KeptLive
+	Paths map[string]SavedPath
+	Shape SavedShape
+	Live  SavedLive
 	Found map[string][]model.DiscoveredEndpoint
 	// TunnelsInUse reports that the previous agent left tunnels in use.
 	TunnelsInUse bool
 }
 
 // NewState returns the state of an agent that starts now.
-func NewState(cluster string, kept Saved, now time.Time) State {
+func NewState(cluster string, saved Saved, now time.Time) State {
 	return State{
-		Choice:       restoreChoice(cluster, kept.Paths, now),
-		Transition:   restoreTransition(kept.Shape, now),
-		Heard:        restoredLive{Began: now, Kept: kept.Live},
-		Announcement: exportAnnouncement{Active: kept.TunnelsInUse},
-		Found:        endpoint.Restore(kept.Found),
+		Choice:       restorePathSelector(cluster, saved.Paths, now),
+		Transition:   restoreTransition(saved.Shape, now),
+		Heard:        restoredLive{Began: now, Saved: saved.Live},
+		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
+		Found:        endpoint.Restore(saved.Found),
 	}
 }
 
@@ -203,13 +203,13 @@ func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	return p
 }
 
-// view returns what this node sees of links.
+// view returns the state of the links from this node.
 func (s *State) view(cluster, node string, f *fabric.Fabric, links health.Snapshot) nodeView {
 	return nodeView{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
-// Initialized reports whether the state is not zero. The state of an agent of another version may lack
-// fields.
+// Initialized reports whether the state is not zero. The state of an agent of another version may
+// lack fields.
 func (s State) Initialized() bool { return s.Choice != nil }
 
 // Last returns the last projection; its Node is nil before the first.
@@ -230,13 +230,13 @@ func (s State) IsRetiring(cluster, node string) bool {
 	})
 }
 
-// KeptPaths, KeptShape and KeptLive return the parts of Saved for the next agent.
-func (s State) KeptPaths() map[string]KeptPath { return s.Choice.kept() }
-func (s State) KeptShape() KeptShape           { return s.Transition.kept() }
-func (s State) KeptLive() KeptLive             { return s.Heard.kept() }
+// SavedPaths, SavedShape and SavedLive return the parts of Saved for the next agent.
+func (s State) SavedPaths() map[string]SavedPath { return s.Choice.saved() }
+func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
+func (s State) SavedLive() SavedLive             { return s.Heard.saved() }
 
-// KeptFound returns the discovered endpoints of other clusters for Saved.
-func (s State) KeptFound() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }
+// SavedEndpoints returns the discovered endpoints of other clusters for Saved.
+func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }
 
 // Paths returns the active links of the current routes, and the last moves. links is the current
 // snapshot of the prober.
@@ -244,8 +244,8 @@ func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path,
 	return s.Choice.state(s.view(in.Cluster, in.Node, in.Fabric, links))
 }
 
-// Users returns the clusters that use this node's gateway, with the evidence, and the ones that have
-// no other path.
+// Users returns the clusters that use this node's gateway, with the evidence, and the clusters
+// without another path.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.view(in.Cluster, in.Node, in.Fabric, links)
 	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)

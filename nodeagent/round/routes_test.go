@@ -9,8 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestRoutesUntilApplied: routes that a new projection has no more stay in urgent passes until
-// a whole round has ended what comes in over them; those that a move ends do not.
+// TestRoutesUntilApplied checks the routes that a new projection drops. They stay in urgent passes
+// until a full round has stopped the traffic that arrives over them. Routes that a move drops do
+// not stay.
 func TestRoutesUntilApplied(t *testing.T) {
 	t.Parallel()
 	route := func(dst string) desired.Route {
@@ -22,10 +23,10 @@ func TestRoutesUntilApplied(t *testing.T) {
 		last: Projection{Node: node(moved)}, applied: node(gone, moved), routed: projection.Input{Fabric: &fabric.Fabric{}},
 	}
 	if got := s.Routes().Routes; len(got) != 1 || got[0] != gone {
-		t.Errorf("before the round has ended: %v, want %v", got, gone)
+		t.Errorf("before the round is applied: %v, want %v", got, gone)
 	}
 	s, _ = Applied(s)
 	if got := s.Routes().Routes; len(got) != 0 {
-		t.Errorf("after the round has ended: %v, want none", got)
+		t.Errorf("after the round is applied: %v, want none", got)
 	}
 }

@@ -47,8 +47,8 @@ func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model
 	return out
 }
 
-// limit sets the path MTU of this gateway's links where it is smaller than the tunnel's MTU; narrow has it
-// by remote gateway.
+// limit sets the path MTU of this gateway's links if it is smaller than the tunnel's MTU. narrow
+// has it by remote gateway.
 func (w *paths) limit(gateway string, narrow map[string]int) {
 	if gateway == "" || len(narrow) == 0 {
 		return

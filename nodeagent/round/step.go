@@ -19,9 +19,9 @@ import (
 // maxSpecTries bounds how often a round starts again because PeerSpec changed.
 const maxSpecTries = 4
 
-// StepUntilStable makes one round: it observes and steps, and passes each new PeerSpec
-// to setSpec, until the peers were observed with the PeerSpec of the round. If it
-// changes each time, the last observation has to do.
+// StepUntilStable makes one round. It observes and steps, and passes each new PeerSpec to setSpec,
+// until the peers were observed with the PeerSpec of the round. If it changes each time, the last
+// observation is used.
 func StepUntilStable(previous State, observe func() Observed, setSpec func(*PeerSpec), now time.Time) (State, Effects) {
 	for tries := 1; ; tries++ {
 		in := observe()
@@ -37,8 +37,8 @@ func StepUntilStable(previous State, observe func() Observed, setSpec func(*Peer
 	}
 }
 
-// Step makes one round. If Effects.PeerSpec is set, next is previous, and the round has
-// to start again with peers that were observed with this PeerSpec.
+// Step makes one round. If Effects.PeerSpec is set, next is previous; the caller must repeat the
+// step with peers that were observed with this PeerSpec.
 func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next = previous
 	if next.cache == nil {
@@ -75,8 +75,8 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 	return s.Removals.merged
 }
 
-// discoverEndpoints returns the endpoints that other clusters announce of their
-// gateways, and publishes the ones of this cluster.
+// discoverEndpoints returns the endpoints that other clusters announce for their gateways, and
+// publishes those of this cluster.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
 	s.Found, expires = s.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
@@ -85,8 +85,7 @@ func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, 
 	return s.Found.Endpoints()
 }
 
-// peerSpec returns which links the parts that talk to other agents probe, which tunnel
-// each pair should have, and where its peer may be reached.
+// peerSpec returns the links to probe, and the tunnel and the endpoint candidates of each pair.
 func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
 	probing := probesOf(f, s.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)
 	return PeerSpec{
@@ -98,8 +97,7 @@ func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
 	}
 }
 
-// selectPaths returns the best path to each other cluster. A path that was down lately
-// is marked as down.
+// selectPaths returns the best path to each other cluster. It marks paths in hold-down as down.
 func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
 	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Leaving))
 	v.narrow = in.Peers.PathMTUs
@@ -129,19 +127,19 @@ func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected
 	do.Sizes = sizesOf(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
 }
 
-// restoreClusterState returns what the previous agent saved of clusters that are silent
-// since the start. synced says that every cluster was heard or counts as lost.
+// restoreClusterState returns the saved states of clusters that are silent since the start. synced
+// reports whether every cluster sent a state or counts as lost.
 func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
 	do.SaveLive = !reflect.DeepEqual(s.Heard.live, in.Peers.Live)
 	s.Heard, synced = s.Heard.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
-	// Saved values stop counting at these times, even if nothing else happens.
+	// Saved values expire at these times, even without an event.
 	do.again(s.Choice.Began.Add(SettleTime).Sub(now))
 	do.again(s.Heard.Began.Add(in.Stale).Sub(now))
-	return s.Heard.Kept, synced
+	return s.Heard.Saved, synced
 }
 
-// project returns the desired state of an input. It is the last one if the input did not
-// change. Exports of a new one are published as far as the node already serves them.
+// project returns the desired state of an input: the last one if the input did not change. It
+// publishes new exports that the node already serves.
 func (s *State) project(input projection.Input, do *Effects) {
 	input.Fabric, input.MCSDecision = s.cache.exports.update(input)
 	if s.last.Node == nil || s.rerouted || !SameInput(s.last.Input, input) {
@@ -155,24 +153,22 @@ func (s *State) project(input projection.Input, do *Effects) {
 	do.Node, do.Digest = s.last.Node, input.Digest+"-"+strconv.Itoa(s.generation)
 }
 
-// hostState returns the state of this host with the addresses where gateways are
-// reached.
+// hostState returns the state of this host with the endpoints in use of remote gateways.
 func (in Observed) hostState() model.HostState {
 	out := in.Local
 	out.RemoteEndpoints = in.Peers.RemoteEndpoints
 	return out
 }
 
-// again requests another round after a time at the latest; 0 = none.
+// again requests another round within a time; 0 = none.
 func (e *Effects) again(after time.Duration) {
 	if after > 0 {
 		e.Requeue = min(cmp.Or(e.Requeue, after), after)
 	}
 }
 
-// Reroute selects the paths again and nothing else, for routes that must not wait for a
-// whole round. ok is false if no path moved since the last projection or reroute.
-// Otherwise State.Routes returns the routes.
+// Reroute only selects the paths again, for routes that must not wait for a full round. ok is false
+// if no path moved since the last projection or reroute. Otherwise State.Routes returns the routes.
 func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
 	next = previous
 	if next.last.Node == nil {
@@ -187,10 +183,9 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 	return next, do, true
 }
 
-// Routes returns the routes of the selected paths and nothing else. Until the last
-// projection is applied they include the applied routes that it drops: a whole round
-// first removes what delivers packets over them, which would leave unencrypted
-// otherwise.
+// Routes returns only the routes of the selected paths. Until the last projection is applied they
+// include the applied routes that it drops. A full round first removes the objects that deliver
+// packets to these routes; otherwise the packets would leave unencrypted.
 func (s State) Routes() *DesiredNode {
 	routes := projection.Routes(s.routed)
 	if s.applied != nil && s.applied != s.last.Node {
@@ -207,8 +202,8 @@ func (s State) Routes() *DesiredNode {
 	return &DesiredNode{State: desired.State{Routes: routes}}
 }
 
-// Applied records that the desired state of the last round is in the kernel. live is
-// what other clusters learn now; nil = no change.
+// Applied records that the desired state of the last round is in the kernel. live is the state to
+// publish to other clusters; nil = unchanged.
 func Applied(previous State) (next State, live *model.ClusterState) {
 	next = previous
 	next.applied = previous.last.Node

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transit selects the paths to clusters without a direct link, and the ranks of this cluster's links that
-// other clusters use for it.
+// transit selects the paths to clusters without a direct link, and computes the ranks of this
+// cluster's links for transit of other clusters.
 func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	found := health.ClusterPaths(c.table.Net(), c.Cluster, health.LinkRanks{
@@ -27,7 +27,7 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 		if remote == c.Cluster {
 			continue
 		}
-		if have, kept := c.keepLastPath(remote, route, ok, v, now); kept {
+		if have, saved := c.keepLastPath(remote, route, ok, v, now); saved {
 			next[remote] = have
 		} else if ok {
 			next[remote] = c.selectPath(remote, route, know, v, now)
@@ -48,8 +48,8 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 	w.advertise = know.advertise()
 }
 
-// hasNewPath reports whether a cluster that is reached over the former topology can get a path of the new
-// one. Clusters that cannot do not delay the change.
+// hasNewPath reports whether a cluster that is reached over the former topology can get a path of
+// the new one. Other clusters do not delay the change.
 func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
@@ -73,8 +73,8 @@ func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	return out
 }
 
-// keepLastPath returns the last used path if all paths are down, or if no state arrived since the start.
-// Its link is the current link to its first cluster.
+// keepLastPath returns the last used path if all paths are down, or if no state arrived since the
+// start. Its link is the current link to its first cluster.
 func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
 	have, known := c.Last[remote]
 	link, near := c.Links[have.Via]
@@ -109,7 +109,7 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 		path := link.via(route.Hops[0])
 		path.MTU = know.size(route.Hops)
 		out = activePath{
-			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Why: whyThrough(route)},
+			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Why: transitReason(route)},
 			Since:      now, Over: strings.Join(route.Hops, " "),
 		}
 		if known && have.Over == out.Over {
@@ -118,17 +118,17 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 	}
 	out.Former = route.FormerShape
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
-		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causePath, Cause: wayCause(have, out)}
+		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causePath, Cause: transitCause(have, out)}
 		c.moved(m)
 	}
 	return out
 }
 
-func whyThrough(route health.ClusterPath) string {
+func transitReason(route health.ClusterPath) string {
 	over := route.Hops[:len(route.Hops)-1]
 	why := "through " + strings.Join(over, ", ")
 	if route.FormerShape {
-		why += " (until links of the new shape are proved)"
+		why += " (until links of the new shape are verified)"
 	}
 	return why
 }
@@ -151,14 +151,14 @@ func (v nodeView) route(remote string, have activePath) string {
 	return text
 }
 
-func wayCause(have, next activePath) string {
+func transitCause(have, next activePath) string {
 	switch {
 	case next.Via == "":
-		return "a link of its own is proved"
+		return "a direct link is up"
 	case have.Via == "":
-		return "no link of its own lives, or none is meant to"
+		return "no direct link is up or configured"
 	case have.Rank == health.Down:
-		return "no path through " + have.Via + " lives"
+		return "no path through " + have.Via + " is up"
 	}
 	return "the path through " + next.Via + " is better now"
 }
@@ -192,35 +192,35 @@ func (k transitRanks) toNeighbour(n string) health.Rank {
 }
 
 // word is the report of a cluster about its link to a neighbour.
-type word struct{ *model.TransitEdge }
+type linkReport struct{ *model.TransitEdge }
 
-func (w word) rank() health.Rank {
+func (w linkReport) rank() health.Rank {
 	if w.TransitEdge == nil {
 		return health.Good
 	}
 	return health.Rank(min(max(w.Rank, 0), int(health.Good)))
 }
 
-func (k transitRanks) advertised(cluster, neighbour string) word {
+func (k transitRanks) advertised(cluster, neighbour string) linkReport {
 	live, heard := k.live[cluster]
 	if !heard {
-		return word{}
+		return linkReport{}
 	}
 	if live.Transit == nil {
-		return word{&model.TransitEdge{}}
+		return linkReport{&model.TransitEdge{}}
 	}
 	i := slices.IndexFunc(live.Transit.Edges, func(e model.TransitEdge) bool { return e.Cluster == neighbour })
 	if i < 0 {
-		return word{}
+		return linkReport{}
 	}
-	return word{&live.Transit.Edges[i]}
+	return linkReport{&live.Transit.Edges[i]}
 }
 
 // size returns the path MTU behind the first link of a path in bytes; 0 if no link limits it.
 func (k transitRanks) size(over []string) int {
 	size := 0
 	for i := range over[1:] {
-		for _, w := range []word{k.advertised(over[i], over[i+1]), k.advertised(over[i+1], over[i])} {
+		for _, w := range []linkReport{k.advertised(over[i], over[i+1]), k.advertised(over[i+1], over[i])} {
 			if w.TransitEdge != nil && w.MTU > 0 && (size == 0 || w.MTU < size) {
 				size = w.MTU
 			}

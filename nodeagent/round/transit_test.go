@@ -11,7 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// The former shape stays until everybody who is heard has gone over, and a while more.
+// TestTransition checks that the former shape stays until all clusters with a feed use the new one,
+// and a while longer.
 func TestTransition(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
@@ -21,9 +22,9 @@ func TestTransition(t *testing.T) {
 	mesh := fabricOf(fabric.Shape{})
 	now := time.Unix(1_000_000, 0)
 	var l transition
-	look := func(f *fabric.Fabric, former bool, said string, wait time.Duration) bool {
+	update := func(f *fabric.Fabric, former bool, shape string, wait time.Duration) bool {
 		now = now.Add(wait)
-		live := map[string]model.ClusterState{"b": {Shape: said}}
+		live := map[string]model.ClusterState{"b": {Shape: shape}}
 		l.Former = former
 		l = l.update(f, live, now)
 		return l.Before != nil
@@ -33,29 +34,29 @@ func TestTransition(t *testing.T) {
 		what   string
 		fabric *fabric.Fabric
 		former bool
-		said   string
+		shape  string
 		wait   time.Duration
 		lasts  bool
 	}{
 		{"the first shape", fabricOf(hub), false, gone, 0, false},
 		{"another one", mesh, true, gone, time.Second, true},
-		{"this cluster still uses the former", mesh, true, there, time.Minute, true},
+		{"this cluster still uses the former one", mesh, true, there, time.Minute, true},
 		{"another cluster does", mesh, false, gone, time.Minute, true},
-		{"another cluster is about to", mesh, false, "", time.Minute, true},
-		{"all have gone over just now", mesh, false, there, 4 * time.Second, true},
+		{"another cluster will use it", mesh, false, "", time.Minute, true},
+		{"all changed just now", mesh, false, there, 4 * time.Second, true},
 		{"and a while ago", mesh, false, there, 2 * time.Second, false},
 		{"back", fabricOf(hub), false, there, time.Second, true},
-		{"somebody never goes over", fabricOf(hub), false, there, removalMost, false},
+		{"a cluster never changes", fabricOf(hub), false, there, removalMax, false},
 	}
 	for _, s := range steps {
-		if have := look(s.fabric, s.former, s.said, s.wait); have != s.lasts {
+		if have := update(s.fabric, s.former, s.shape, s.wait); have != s.lasts {
 			t.Errorf("%s: lasts %v, want %v", s.what, have, s.lasts)
 		}
 	}
 }
 
-// Only clusters that get a way of the new shape are waited for.
-func TestGoesOver(t *testing.T) {
+// TestHasNewPath checks that the change waits only for clusters that get a path of the new shape.
+func TestHasNewPath(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{
 		Shape:    fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "h"}, {"b", "h"}}, Partial: true},
@@ -78,8 +79,8 @@ func TestGoesOver(t *testing.T) {
 	}
 }
 
-// An agent that starts in the middle of a change, or after one that it slept
-// through, has the shape that the others still use.
+// TestTransitionOutlivesARestart checks that an agent that starts during a change, or missed one,
+// has the shape that other clusters still use.
 func TestTransitionOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	fabricOf := func(mode string) *fabric.Fabric {
@@ -87,12 +88,12 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 	}
 	hub, mesh, now := fabricOf(fabric.ModeHub), fabricOf(fabric.ModeMesh), time.Unix(1_000_000, 0).UTC()
 	restarted := func(l transition) transition {
-		raw, err := json.Marshal(l.kept())
-		var kept KeptShape
-		if err = errors.Join(err, json.Unmarshal(raw, &kept)); err != nil {
+		raw, err := json.Marshal(l.saved())
+		var saved SavedShape
+		if err = errors.Join(err, json.Unmarshal(raw, &saved)); err != nil {
 			t.Fatal(err)
 		}
-		return restoreTransition(kept, now)
+		return restoreTransition(saved, now)
 	}
 	l := transition{}.update(hub, nil, now)
 	for _, step := range []struct {
@@ -102,9 +103,9 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 		lasts  bool
 	}{
 		{"nothing new", hub, time.Minute, false},
-		{"another shape while it slept", mesh, time.Minute, true},
+		{"another shape while it was down", mesh, time.Minute, true},
 		{"again, in the middle", mesh, time.Second, true},
-		{"and it never ends", mesh, removalMost, false},
+		{"and the change does not end", mesh, removalMax, false},
 		{"after the end", mesh, time.Second, false},
 	} {
 		l = restarted(l)
@@ -112,12 +113,12 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 		l.Former = true
 		l = l.update(step.fabric, nil, now)
 		if before := l.Before; (before != nil) != step.lasts || before != nil && before.Mode != fabric.ModeHub {
-			t.Errorf("%s: left is %+v", step.what, before)
+			t.Errorf("%s: former shape %+v", step.what, before)
 		}
 	}
 }
 
-func TestWordsAboutLinks(t *testing.T) {
+func TestTransitRanks(t *testing.T) {
 	t.Parallel()
 	k := transitRanks{choice: &pathSelector{Cluster: "a"}, live: map[string]model.ClusterState{
 		"h": {Transit: &model.TransitAdvert{Edges: []model.TransitEdge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
@@ -128,25 +129,25 @@ func TestWordsAboutLinks(t *testing.T) {
 		a, b string
 		rank string
 	}{
-		{"h", "b", "alone"},     // the lower of what the two say
+		{"h", "b", "alone"},     // the lower one of two reports
 		{"h", "c", "good"},      // no rank is better than good
-		{"x", "y", "good"},      // nobody said anything
-		{"h", "d", "down"},      // d takes nothing that was passed on
-		{"h", "e", "good"},      // one said nothing, the other that it is good
+		{"x", "y", "good"},      // no report
+		{"h", "d", "down"},      // d does not accept transit
+		{"h", "e", "good"},      // one end without a report, the other one reports good
 		{"a", "h", "down"},      // an own link that does not exist
 		{"h", "a", "down"},      // the same
-		{"b", "x", "good"},      // b has nothing to say against it
+		{"b", "x", "good"},      // b has no report against it
 		{"b", "h", "alone"},     // the order does not matter
-		{"nobody", "d", "down"}, // what is heard counts
+		{"nobody", "d", "down"}, // the report of the other end counts
 	} {
 		if have := k.transit(tt.a, tt.b).String(); have != tt.rank {
 			t.Errorf("%s-%s is %s, want %s", tt.a, tt.b, have, tt.rank)
 		}
 	}
 	if have := k.size([]string{"h", "c"}); have != 1300 {
-		t.Errorf("through h to c fit %d bytes", have)
+		t.Errorf("path MTU through h to c: %d bytes", have)
 	}
 	if have := k.size([]string{"h", "b"}); have != 0 {
-		t.Errorf("through h to b fit %d bytes", have)
+		t.Errorf("path MTU through h to b: %d bytes", have)
 	}
 }

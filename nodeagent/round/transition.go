@@ -8,33 +8,33 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transition has the former topology until all clusters use the new one and no node has used a former path
-// for a while.
+// transition has the former topology until all clusters use the new one and no node has used a
+// former path for a while.
 type transition struct {
 	Shape   *fabric.Shape `json:"shape,omitempty"`
 	Before  *fabric.Shape `json:"before,omitempty"` // former topology; nil = none
 	Since   time.Time     `json:"since,omitzero"`
 	Awaited time.Time     `json:"awaited,omitzero"` // when a cluster last used the former topology
-	// Former says that this node used a path of the former topology.
+	// Former reports whether this node used a path of the former topology.
 	Former bool `json:"former,omitempty"`
 }
 
-// KeptShape is the saved transition.
-type KeptShape struct {
+// SavedShape is the saved transition.
+type SavedShape struct {
 	Shape  *fabric.Shape `json:"shape,omitempty"`
 	Before *fabric.Shape `json:"before,omitempty"` // former topology
 	Since  time.Time     `json:"since,omitzero"`
 }
 
-// restoreTransition starts with the saved topologies. So an agent that starts during a change, or missed
-// one, knows the paths that others still use.
-func restoreTransition(kept KeptShape, now time.Time) transition {
-	return transition{Shape: kept.Shape, Before: kept.Before, Since: kept.Since, Awaited: now}
+// restoreTransition starts with the saved topologies. An agent that starts during a change, or
+// missed one, then knows the paths that others still use.
+func restoreTransition(saved SavedShape, now time.Time) transition {
+	return transition{Shape: saved.Shape, Before: saved.Before, Since: saved.Since, Awaited: now}
 }
 
-// kept returns the state for the next agent.
-func (l transition) kept() KeptShape {
-	return KeptShape{Shape: l.Shape, Before: l.Before, Since: l.Since}
+// saved returns the state for the next agent.
+func (l transition) saved() SavedShape {
+	return SavedShape{Shape: l.Shape, Before: l.Before, Since: l.Since}
 }
 
 // update applies a published fabric.
@@ -57,8 +57,8 @@ func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterSta
 	if former {
 		l.Awaited = now
 	}
-	window := next.Health.Interval.Std()*time.Duration(max(next.Health.Misses, 1)) + removalLeast
-	if now.Sub(l.Awaited) >= window || now.Sub(l.Since) >= removalMost {
+	window := next.Health.Interval.Std()*time.Duration(max(next.Health.Misses, 1)) + removalMin
+	if now.Sub(l.Awaited) >= window || now.Sub(l.Since) >= removalMax {
 		l.Before, l.Since = nil, time.Time{}
 	}
 	return l

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// pairConfigs returns the pairs of this gateway that are probed through tunnels, each
-// with the tunnel of the fabric. A pair whose endpoint moves is in secondary.
+// pairConfigs returns the pairs of this gateway that are probed through tunnels, each with its
+// tunnel of the fabric. secondary has the pairs whose endpoint moves.
 func pairConfigs(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []migration.PairConfig {
 	var out []migration.PairConfig
 	for _, t := range p.Targets {
@@ -30,7 +30,7 @@ func pairConfigs(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[strin
 	return out
 }
 
-// wantedTunnel returns the tunnel of a pair that the fabric has.
+// wantedTunnel returns the tunnel of a pair in the fabric.
 func wantedTunnel(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (migration.TunnelID, bool) {
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
@@ -85,9 +85,8 @@ func tunnelParams(in Observed, p ProbeSpec, tunnels map[string][]migration.Tunne
 	return out
 }
 
-// InstalledTunnels returns, by peer, the tunnels that a round left in the kernel. A
-// tunnel that a problem affects is left out. It returns nil if this node is no gateway
-// or the round was interrupted.
+// InstalledTunnels returns, by peer, the tunnels that a round left in the kernel, except those with
+// a problem. It returns nil if this node is no gateway or the round was interrupted.
 func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.Installed {
 	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
 		return nil
@@ -122,7 +121,7 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.In
 	return out
 }
 
-// desiredTunnelID returns which tunnel of its pair a desired one is.
+// desiredTunnelID returns the ID of a desired tunnel.
 func desiredTunnelID(in projection.Input, gateway string, t desired.Tunnel) (migration.TunnelID, bool) {
 	self, peer := in.Cluster+"/"+gateway, t.Cluster+"/"+t.Gateway
 	migrating := in.Tunnels[peer]

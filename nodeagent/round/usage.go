@@ -7,7 +7,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// needed returns the clusters that are reached over this gateway only. live has the states of others.
+// needed returns the clusters that are reached only over this gateway. live has the states of other
+// clusters.
 func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	routes := health.ClusterPaths(projection.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Own: v.rankWithoutThis, Transit: func(a, b string) health.Rank {

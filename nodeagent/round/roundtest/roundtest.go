@@ -1,6 +1,5 @@
-// Package roundtest records what running agents see, round after round, for tests that make
-// the same rounds again. A recording holds no keys: a replay gives each gateway keys of its
-// own.
+// Package roundtest records the observations of running agents in each round, for tests that replay
+// the rounds. A recording has no keys; a replay generates keys for each gateway.
 package roundtest
 
 import (
@@ -22,36 +21,35 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Recording is what one agent observed, one moment after the other.
+// Recording is the sequence of observations of one agent.
 type Recording struct {
 	Cluster, Node string
-	Fabrics       map[string][]byte // by digest, as fabric.Compress gives them
-	Kept          round.KeptLive    // what the run before heard
+	Fabrics       map[string][]byte // by digest, as from fabric.Compress
+	Saved         round.SavedLive   `json:"Kept"` // by the previous agent
 	Moments       []Moment
 }
 
-// Moment is what a round had to go by. Urgent says that it decided about links alone.
+// Moment is the input of one round. Urgent marks a round that only selects links.
 type Moment struct {
 	At       time.Time
 	Fabric   string // digest
 	Urgent   bool
 	Facts    model.Facts
 	Resolved map[string][]netip.Addr
-	Peers    round.PeerStatus // Aim is not used: a replay knows what it aimed at
+	Peers    round.PeerStatus // Spec is ignored: a replay has its own spec
 }
 
-// every is how often an agent is asked.
-const every = 50 * time.Millisecond
+// interval is the time between two requests to an agent.
+const interval = 50 * time.Millisecond
 
-// Record asks the agent of a node of a lab again and again what it sees, until the context
-// ends. dir is the node's folder, whose name, CLUSTER-NAME, is that of the node. An agent
-// that is gone for a while leaves a hole.
+// Record records the agent of a lab node until ctx is done. dir is the node's folder, CLUSTER-NAME;
+// its name is the name of the node. While the agent is down the recording has a gap.
 func Record(ctx context.Context, dir string) (Recording, error) {
 	node := filepath.Base(dir)
 	cluster, _, _ := strings.Cut(node, "-")
-	r := Recording{Cluster: cluster, Node: node, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
+	r := Recording{Cluster: cluster, Node: node, Fabrics: map[string][]byte{}, Saved: round.SavedLive{}}
 	var last []byte
-	for tick := time.NewTicker(every); ; {
+	for tick := time.NewTicker(interval); ; {
 		select {
 		case <-ctx.Done():
 			tick.Stop()
@@ -65,7 +63,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		runs, err := control.Get(ctx, filepath.Join(dir, "run", "agent.sock"), "/sight", &sight)
 		packed, errFabric := os.ReadFile(filepath.Join(dir, "fabric", "fabric.json.gz"))
 		if err != nil || !runs || errFabric != nil {
-			continue // it restarts
+			continue // the agent restarts
 		}
 		_, digest, err := fabric.Decode(packed)
 		if err != nil {
@@ -76,7 +74,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]
-			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0 // decide nothing, and always change
+			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0 // these change in each round and decide nothing
 		}
 		raw, err := json.Marshal(m)
 		if err != nil {
@@ -89,7 +87,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 	}
 }
 
-// Write puts a recording into a file NAME.json.gz.
+// Write writes a recording to the file NAME.json.gz.
 func (r Recording) Write(file string) error {
 	raw, err := json.Marshal(r)
 	if err != nil {

@@ -24,55 +24,55 @@ func offering(cluster, addr string) model.ClusterState {
 	}}
 }
 
-// TestExportsOutliveARestart: an agent that starts goes on with what the one before
-// heard, until the cluster is heard anew or long enough was not.
+// TestExportsOutliveARestart checks that a restarted agent uses the saved exports until the cluster
+// sends new ones or they expire.
 func TestExportsOutliveARestart(t *testing.T) {
 	t.Parallel()
 	now, stale := time.Unix(1000, 0), 30*time.Second
 	restarted := func(h restoredLive, at time.Time) restoredLive {
-		raw, err := json.Marshal(h.kept())
+		raw, err := json.Marshal(h.saved())
 		next := restoredLive{Began: at}
-		if err = errors.Join(err, json.Unmarshal(raw, &next.Kept)); err != nil {
+		if err = errors.Join(err, json.Unmarshal(raw, &next.Saved)); err != nil {
 			t.Fatal(err)
 		}
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, settled := restoredLive{Began: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
-	if len(first.Kept) != 0 || !settled {
-		t.Fatalf("kept %v, settled %t with everybody heard", first.Kept, settled)
+	first, synced := restoredLive{Began: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
+	if len(first.Saved) != 0 || !synced {
+		t.Fatalf("saved %v, synced %t with all states received", first.Saved, synced)
 	}
 
-	second, settled := restarted(first, now).update(2, nil, stale, now.Add(time.Second))
-	if kept := second.Kept; len(kept) != 2 || settled || len(kept["g2"].Exports) != 1 || !reflect.DeepEqual(kept["g2"].Exports[0], g2.Exports[0]) {
-		t.Fatalf("after the restart %+v, settled %t", kept, settled)
+	second, synced := restarted(first, now).update(2, nil, stale, now.Add(time.Second))
+	if saved := second.Saved; len(saved) != 2 || synced || len(saved["g2"].Exports) != 1 || !reflect.DeepEqual(saved["g2"].Exports[0], g2.Exports[0]) {
+		t.Fatalf("after the restart %+v, synced %t", saved, synced)
 	}
-	// What was kept survives another restart that hears nothing in between.
-	if again := second.kept(); len(again) != 2 {
+	// Saved states survive another restart without a received state.
+	if again := second.saved(); len(again) != 2 {
 		t.Fatalf("for the next start %+v", again)
 	}
-	second, settled = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(2*time.Second))
-	if kept := second.Kept; len(kept) != 1 || kept["g3"].Cluster != "g3" || settled {
-		t.Fatalf("with g2 heard %+v, settled %t", kept, settled)
+	second, synced = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(2*time.Second))
+	if saved := second.Saved; len(saved) != 1 || saved["g3"].Cluster != "g3" || synced {
+		t.Fatalf("with the state of g2 %+v, synced %t", saved, synced)
 	}
-	if second, settled = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
-		t.Fatalf("long after %+v, settled %t", second.Kept, settled)
+	if second, synced = second.update(2, map[string]model.ClusterState{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Saved) != 0 || !synced {
+		t.Fatalf("after expiry %+v, synced %t", second.Saved, synced)
 	}
 	third, _ := restarted(second, now).update(2, nil, stale, now)
-	if len(third.Kept) != 1 || third.Kept["g2"].Cluster != "g2" {
-		t.Errorf("a cluster that was lost comes back: %+v", third.Kept)
+	if len(third.Saved) != 1 || third.Saved["g2"].Cluster != "g2" {
+		t.Errorf("an expired state is back: %+v", third.Saved)
 	}
 }
 
-// TestEffectiveFabricStays is one pointer while nothing changes, as all that follows
-// from it is made anew when it does.
+// TestEffectiveFabricStays checks that the pointer is constant while nothing changes: a new one
+// recomputes all that depends on it.
 func TestEffectiveFabricStays(t *testing.T) {
 	t.Parallel()
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}
 	in := projection.Input{Fabric: plain, Cluster: "g1"}
 	var e effective
 	if have, _ := e.update(in); have != plain {
-		t.Error("without dynamic exports the fabric is another one")
+		t.Error("the fabric without dynamic exports is a new pointer")
 	}
 	in.Fabric = &fabric.Fabric{
 		Clusters: []fabric.Cluster{
@@ -86,20 +86,20 @@ func TestEffectiveFabricStays(t *testing.T) {
 	one, decided := e.update(in)
 	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
-		t.Errorf("there is %+v of %+v", one.Exports, decided)
+		t.Errorf("exports %+v of %+v", one.Exports, decided)
 	}
 	if same, again := e.update(in); same != one || again != decided {
-		t.Errorf("the same offers make another fabric: %+v", one.Exports)
+		t.Errorf("the same offers yield a new fabric: %+v", one.Exports)
 	}
 	in.Live, in.RestoredLive = nil, in.Live
 	if same, _ := e.update(in); same != one {
-		t.Error("what is kept makes another fabric")
+		t.Error("saved states yield a new fabric")
 	}
 	in.RestoredLive = nil
 	if two, _ := e.update(in); two == one || len(two.Exports) != 0 {
-		t.Errorf("without offers there is %+v", two.Exports)
+		t.Errorf("exports without offers: %+v", two.Exports)
 	}
 	if len(in.Fabric.Exports) != 0 {
-		t.Error("the document was changed")
+		t.Error("the original fabric was changed")
 	}
 }

@@ -1,0 +1,66 @@
+package round
+
+import (
+	"time"
+
+	"hawser.dev/hawser/nodeagent/model"
+)
+
+// restoredLive has the saved states of other clusters. Until a cluster sends a state, its saved one
+// is valid for the same time as after the loss of its feed.
+type restoredLive struct {
+	Began time.Time                     `json:"began"`
+	Saved map[string]model.ClusterState `json:"kept,omitempty"` // never changed in place
+
+	live map[string]model.ClusterState // current states
+}
+
+// update sets the received states. synced reports whether the states are complete: each cluster
+// sent one, or the saved states have expired.
+func (h restoredLive) update(others int, live map[string]model.ClusterState, stale time.Duration, now time.Time) (next restoredLive, synced bool) {
+	synced = now.Sub(h.Began) >= stale
+	if synced {
+		h.Saved = nil
+	}
+	again := false
+	for cluster := range h.Saved {
+		_, is := live[cluster]
+		again = again || is
+	}
+	if again {
+		saved := make(map[string]model.ClusterState, len(h.Saved))
+		for cluster := range h.Saved {
+			if _, is := live[cluster]; !is {
+				saved[cluster] = h.Saved[cluster]
+			}
+		}
+		h.Saved = saved
+	}
+	h.live = live
+	return h, synced || len(live) >= others
+}
+
+// saved returns the states for the next agent: the received ones, and the saved ones of silent
+// clusters.
+func (h restoredLive) saved() map[string]model.ClusterState {
+	all := map[string]model.ClusterState{}
+	for _, source := range []map[string]model.ClusterState{h.Saved, h.live} {
+		for cluster, live := range source {
+			if slim := trimForSave(live); len(slim.Exports) > 0 {
+				all[cluster] = slim
+			}
+		}
+	}
+	return all
+}
+
+// trimForSave returns the part of a state to save: exports with an offer, and hosts.
+func trimForSave(live model.ClusterState) model.ClusterState {
+	out := model.ClusterState{Cluster: live.Cluster}
+	for _, e := range live.Exports {
+		if e.Offer != nil || len(e.Hosts) > 0 {
+			out.Exports = append(out.Exports, e)
+		}
+	}
+	return out
+}
